@@ -1,0 +1,119 @@
+//! What a source hands over at once.
+
+use std::sync::Arc;
+
+use crate::chunk::Chunk;
+use crate::event::{Annotation, Event, Extended, PartKind, Stop, Usage};
+use crate::id::{AgentNo, PartId};
+
+/// A part as its source counts them: from 0, within one attempt or one remote run. The
+/// engine gives it its place in the run.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct LocalPart(pub u32);
+
+/// The events of one read of a source, with their text in one buffer.
+///
+/// A reader keeps one batch for its life and hands out [`take`](Batch::take)n ones, so that
+/// parts go on counting.
+#[derive(Debug, Default)]
+pub struct Batch {
+    text: String,
+    items: Vec<Item>,
+    next_part: u32,
+    stop: Option<(Stop, Option<Usage>)>,
+}
+
+#[derive(Debug)]
+enum Item {
+    Delta { part: u32, start: usize, end: usize },
+    Event { agent: AgentNo, event: Event },
+}
+
+impl Batch {
+    /// Opens a part.
+    pub fn start(&mut self, kind: PartKind) -> LocalPart {
+        let part = self.next_part;
+        self.next_part += 1;
+        self.event(Event::PartStarted { part: PartId(part), kind });
+        LocalPart(part)
+    }
+
+    /// Extends a part. Empty text is not a fact and is left out.
+    pub fn delta(&mut self, part: LocalPart, text: &str) {
+        if !text.is_empty() {
+            let start = self.text.len();
+            self.text.push_str(text);
+            self.items.push(Item::Delta { part: part.0, start, end: self.text.len() });
+        }
+    }
+
+    /// Says something about a part.
+    pub fn annotate(&mut self, part: LocalPart, annotation: Annotation) {
+        self.event(Event::PartAnnotated { part: PartId(part.0), annotation: Box::new(annotation) });
+    }
+
+    /// Closes a part.
+    pub fn finish(&mut self, part: LocalPart) {
+        self.event(Event::PartFinished { part: PartId(part.0) });
+    }
+
+    /// Keeps what there is no word for.
+    pub fn extended(&mut self, origin: &str, name: &str, value: serde_json::Value) {
+        self.event(Event::Extended(Box::new(Extended {
+            origin: origin.into(),
+            name: name.into(),
+            value,
+        })));
+    }
+
+    /// Any other event; the part ids in it are the source's own.
+    pub fn event(&mut self, event: Event) {
+        self.event_of(AgentNo::ROOT, event);
+    }
+
+    /// An event of a sub-agent, as the source counts them.
+    pub fn event_of(&mut self, agent: AgentNo, event: Event) {
+        self.items.push(Item::Event { agent, event });
+    }
+
+    /// The source stopped properly. Without this an end is a truncation.
+    pub fn stop(&mut self, stop: Stop, usage: Option<Usage>) {
+        self.stop = Some((stop, usage));
+    }
+
+    /// Whether there is nothing in it.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty() && self.stop.is_none()
+    }
+
+    /// Bytes of text in it.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    /// What is there now; this batch goes on, empty, counting parts from where it was.
+    #[must_use]
+    pub fn take(&mut self) -> Self {
+        let next_part = self.next_part;
+        std::mem::replace(self, Self { next_part, ..Self::default() })
+    }
+
+    /// How the source stopped, once.
+    pub fn take_stop(&mut self) -> Option<(Stop, Option<Usage>)> {
+        self.stop.take()
+    }
+
+    /// The events in order, with their agents. All deltas share one buffer.
+    pub fn into_events(self) -> impl Iterator<Item = (AgentNo, Event)> {
+        let buffer: Arc<str> = self.text.into();
+        self.items.into_iter().map(move |item| match item {
+            Item::Delta { part, start, end } => {
+                let chunk = Chunk::slice(&buffer, start, end);
+                (AgentNo::ROOT, Event::PartDelta { part: PartId(part), chunk })
+            }
+            Item::Event { agent, event } => (agent, event),
+        })
+    }
+}

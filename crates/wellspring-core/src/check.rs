@@ -1,0 +1,312 @@
+//! The grammar, executable: every test and every reader of foreign logs runs it.
+
+use crate::event::{Event, Record, RunsOn};
+use crate::id::{PartId, Seq};
+use crate::outline::{CallState, Outline, PartShape};
+use crate::transcript::Transcript;
+
+/// A record that the grammar forbids.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("record {seq} breaks invariant {invariant}: {what}")]
+pub struct Violation {
+    /// Where.
+    pub seq: Seq,
+    /// Which of the numbered invariants.
+    pub invariant: Invariant,
+    /// What was found.
+    pub what: String,
+}
+
+/// The invariants of a run, by their numbers in the design.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Invariant {
+    /// 1: sequence numbers are dense, from 1.
+    Dense,
+    /// 2: `run started` is first; `run finished` is last, exactly once.
+    OneTerminal,
+    /// 3: whatever was opened is closed before the end.
+    Closed,
+    /// 4: no delta is empty, none names a closed part; ids are fresh.
+    Parts,
+    /// 5: folding a prefix, then the rest, gives what folding all gives.
+    Fold,
+    /// 6: what is announced comes before what it announces.
+    Announced,
+}
+
+impl std::fmt::Display for Invariant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (number, name) = match self {
+            Self::Dense => (1, "dense"),
+            Self::OneTerminal => (2, "one terminal"),
+            Self::Closed => (3, "closed"),
+            Self::Parts => (4, "parts"),
+            Self::Fold => (5, "fold"),
+            Self::Announced => (6, "announced"),
+        };
+        write!(f, "{number} ({name})")
+    }
+}
+
+/// Checks a run as it goes.
+///
+/// ```
+/// use wellspring_core::{Checker, Event, Millis, Record, Seq, AgentNo};
+///
+/// let mut checker = Checker::default();
+/// let paused = Event::RunPaused { waits: vec![] };
+/// let record = Record { seq: Seq(2), agent: AgentNo::ROOT, at: Millis(0), event: paused };
+/// let violation = checker.push(&record).unwrap_err();
+/// assert_eq!(violation.to_string(), "record 2 breaks invariant 1 (dense): expected record 1");
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Checker {
+    outline: Outline,
+}
+
+impl Checker {
+    /// Checks a whole run, or a prefix of one, and that its folds agree.
+    ///
+    /// # Errors
+    ///
+    /// The first violation.
+    pub fn check(records: &[Record]) -> Result<Outline, Violation> {
+        let mut checker = Self::default();
+        for record in records {
+            checker.push(record)?;
+        }
+        check_folds(records)?;
+        Ok(checker.outline)
+    }
+
+    /// What is open after the records so far.
+    #[must_use]
+    pub fn outline(&self) -> &Outline {
+        &self.outline
+    }
+
+    /// Checks the next record.
+    ///
+    /// # Errors
+    ///
+    /// When the grammar forbids it; the checker is then spent.
+    pub fn push(&mut self, record: &Record) -> Result<(), Violation> {
+        let broken = |invariant, what: String| Violation { seq: record.seq, invariant, what };
+        let expected = self.outline.head.next();
+        if record.seq != expected {
+            return Err(broken(Invariant::Dense, format!("expected record {expected}")));
+        }
+        self.allows(record).map_err(|(invariant, what)| broken(invariant, what))?;
+        self.outline.apply(record);
+        Ok(())
+    }
+
+    fn allows(&self, record: &Record) -> Result<(), (Invariant, String)> {
+        let before = &self.outline;
+        if before.finished {
+            return Err((Invariant::OneTerminal, "the run was already over".into()));
+        }
+        if before.run.is_none() != matches!(record.event, Event::RunStarted(_)) {
+            return Err((
+                Invariant::OneTerminal,
+                "`run started` must be first, and only first".into(),
+            ));
+        }
+        if before.run.is_some()
+            && !before.agents.contains_key(&record.agent)
+            && !matches!(record.event, Event::AgentStarted { .. })
+        {
+            return Err((Invariant::Announced, format!("agent {} has not started", record.agent)));
+        }
+        match &record.event {
+            Event::PartStarted { part, .. } if *part < before.next_part => {
+                Err((Invariant::Parts, format!("part {part} is not fresh")))
+            }
+            Event::PartDelta { part, chunk } if chunk.is_empty() => {
+                Err((Invariant::Parts, format!("an empty delta of part {part}")))
+            }
+            Event::PartDelta { part, .. } | Event::PartFinished { part } => {
+                match before.part(*part) {
+                    Some(outline) if outline.open && outline.agent == record.agent => Ok(()),
+                    Some(outline) if outline.open => {
+                        Err((Invariant::Parts, format!("part {part} is agent {}'s", outline.agent)))
+                    }
+                    _ => Err((Invariant::Parts, format!("part {part} is not open"))),
+                }
+            }
+            Event::PartAnnotated { part, .. } if before.part(*part).is_none() => {
+                Err((Invariant::Parts, format!("part {part} can no longer be annotated")))
+            }
+            Event::PartsVoided { parts, .. } => parts.iter().try_for_each(|part| {
+                let started = |call: &crate::outline::CallOutline| {
+                    matches!(call.state, CallState::Started(_)) && call.tool.runs_on == RunsOn::Here
+                };
+                match before.part(*part) {
+                    None => Err((Invariant::Parts, format!("part {part} can no longer be voided"))),
+                    Some(outline)
+                        if outline.shape == PartShape::Call && !before.calls.contains_key(part) =>
+                    {
+                        Err((Invariant::Closed, format!("call {part} has its result already")))
+                    }
+                    Some(_) if before.call(*part).is_some_and(started) => {
+                        Err((Invariant::Closed, format!("call {part} runs and needs a result")))
+                    }
+                    Some(_) => Ok(()),
+                }
+            }),
+            Event::ToolQueued { call, .. } => {
+                self.call_in(*call, |state| state == CallState::Complete, "queued")
+            }
+            Event::ToolStarted { call, .. } => self.call_in(
+                *call,
+                // A crash between start and result leads to a second start of an idempotent tool.
+                |state| state != CallState::Asked,
+                "started",
+            ),
+            Event::ToolUpdated { call, .. } => {
+                self.call_in(*call, |state| matches!(state, CallState::Started(_)), "updated")
+            }
+            Event::ToolFinished { call, .. } => {
+                self.call_in(*call, |state| state != CallState::Asked, "finished")
+            }
+            Event::QuestionAsked(question) if question.question < before.next_question => {
+                Err((Invariant::Parts, format!("question {} is not fresh", question.question)))
+            }
+            Event::QuestionAnswered(answered)
+                if !before.questions.contains_key(&answered.question) =>
+            {
+                Err((Invariant::Closed, format!("question {} is not open", answered.question)))
+            }
+            Event::AgentStarted { parent, .. } => {
+                if record.agent < before.next_agent {
+                    Err((Invariant::Parts, format!("agent {} is not fresh", record.agent)))
+                } else if !before.agents.contains_key(parent) {
+                    Err((Invariant::Announced, format!("its parent {parent} is not at work")))
+                } else {
+                    Ok(())
+                }
+            }
+            Event::AgentFinished { .. } => self.all_closed(Some(record.agent)),
+            Event::TurnStarted(turn) => self.turn_starts(record, turn.turn, turn.attempt),
+            Event::TurnFinished { .. } => {
+                let in_turn = before.agents.get(&record.agent).is_some_and(|agent| agent.in_turn);
+                match before.open_parts(record.agent).find(|(_, part)| !is_output(part.shape)) {
+                    _ if !in_turn => Err((Invariant::Announced, "no turn is going on".into())),
+                    Some((part, _)) => Err((Invariant::Closed, format!("part {part} is open"))),
+                    None => Ok(()),
+                }
+            }
+            Event::InputApplied { inbox } if !before.inputs.contains(inbox) => {
+                Err((Invariant::Announced, format!("input {inbox} was not accepted")))
+            }
+            Event::RunFinished { .. } => self.all_closed(None),
+            Event::RunStarted(_)
+            | Event::RunAdopted { .. }
+            | Event::RunPaused { .. }
+            | Event::RunResumed { .. }
+            | Event::PartStarted { .. }
+            | Event::PartAnnotated { .. }
+            | Event::QuestionAsked(_)
+            | Event::QuestionAnswered(_)
+            | Event::PlanUpdated { .. }
+            | Event::StateSet { .. }
+            | Event::StatePatched { .. }
+            | Event::SourceCited(_)
+            | Event::FileProduced(_)
+            | Event::UsageReported(_)
+            | Event::InputAccepted { .. }
+            | Event::InputApplied { .. }
+            | Event::ResultReady { .. }
+            | Event::Attached { .. }
+            | Event::Extended(_) => Ok(()),
+        }
+    }
+
+    fn turn_starts(
+        &self,
+        record: &Record,
+        turn: u32,
+        attempt: u32,
+    ) -> Result<(), (Invariant, String)> {
+        let Some(agent) = self.outline.agents.get(&record.agent) else { return Ok(()) };
+        let want =
+            if agent.in_turn { (agent.turn, agent.attempt + 1) } else { (agent.turn + 1, 1) };
+        if (turn, attempt) == want {
+            Ok(())
+        } else {
+            let what = format!("turn {turn}.{attempt} started; expected {}.{}", want.0, want.1);
+            Err((Invariant::Announced, what))
+        }
+    }
+
+    fn call_in(
+        &self,
+        call: PartId,
+        allowed: impl Fn(CallState) -> bool,
+        what: &str,
+    ) -> Result<(), (Invariant, String)> {
+        match self.outline.call(call) {
+            None => Err((Invariant::Closed, format!("{call} is {what} but is no open call"))),
+            // Remote agents and providers report in their own order; ours is ours.
+            Some(outline) if allowed(outline.state) || is_foreign(outline.tool.runs_on) => Ok(()),
+            Some(outline) => Err((
+                Invariant::Announced,
+                format!("call {call} is {what} while {:?}", outline.state),
+            )),
+        }
+    }
+
+    /// Whether everything (of one sub-agent, or of the run) is closed.
+    fn all_closed(&self, agent: Option<crate::id::AgentNo>) -> Result<(), (Invariant, String)> {
+        let ours = |whose| agent.is_none_or(|agent| agent == whose);
+        let outline = &self.outline;
+        let open_part = outline.parts.iter().find(|(_, part)| part.open && ours(part.agent));
+        let open_call = outline.calls.iter().find(|(_, call)| ours(call.agent));
+        let open_question = outline.questions.iter().find(|(_, question)| ours(question.agent));
+        let open_agent = outline.agents.iter().find(|(number, inner)| {
+            !number.is_root() && agent.is_none_or(|agent| inner.parent == agent)
+        });
+        let what = match (open_part, open_call, open_question, open_agent) {
+            (Some((part, _)), ..) => format!("part {part} is open"),
+            (_, Some((call, _)), ..) => format!("call {call} has no result"),
+            (_, _, Some((question, _)), _) => format!("question {question} is open"),
+            (.., Some((agent, _))) => format!("agent {agent} has not finished"),
+            (None, None, None, None) => return Ok(()),
+        };
+        Err((Invariant::Closed, what))
+    }
+}
+
+fn is_output(shape: PartShape) -> bool {
+    matches!(shape, PartShape::Output(..))
+}
+
+fn is_foreign(runs_on: RunsOn) -> bool {
+    match runs_on {
+        RunsOn::Provider | RunsOn::Agent => true,
+        RunsOn::Here | RunsOn::Client => false,
+    }
+}
+
+/// Invariant 5: a transcript stored in mid-run and folded on is the transcript of the whole.
+fn check_folds(records: &[Record]) -> Result<(), Violation> {
+    let whole = Transcript::fold(records);
+    let middle = records.len() / 2;
+    let prefix = Transcript::fold(&records[..middle]);
+    let stored = serde_json::to_string(&prefix)
+        .and_then(|json| serde_json::from_str::<Transcript>(&json))
+        .map_err(|error| (records[middle].seq, error.to_string()));
+    let folded = stored.map(|mut transcript| {
+        transcript.extend(&records[middle..]);
+        transcript
+    });
+    match folded {
+        Ok(folded) if folded == whole => Ok(()),
+        Ok(_) => Err(Violation {
+            seq: records[middle].seq,
+            invariant: Invariant::Fold,
+            what: "folding on from here gives another transcript".into(),
+        }),
+        Err((seq, what)) => Err(Violation { seq, invariant: Invariant::Fold, what }),
+    }
+}

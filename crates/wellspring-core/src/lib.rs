@@ -1,0 +1,51 @@
+//! The heart of Wellspring: the event, the record, the grammar of a run, and the traits
+//! that models, tools and remote agents implement.
+//!
+//! A run is an append-only log of typed [`Record`]s. [`Checker`] says which sequences are
+//! runs; [`Outline`] and [`Transcript`] are its two folds, the small one and the whole one.
+//!
+//! # What is deliberately absent
+//!
+//! IO, the clock, randomness, any protocol. Nothing here spawns.
+
+mod batch;
+mod check;
+mod chunk;
+mod command;
+mod content;
+mod context;
+mod event;
+mod id;
+mod message;
+mod model;
+mod outline;
+mod remote;
+mod render;
+mod request;
+mod tool;
+mod transcript;
+
+pub use batch::{Batch, LocalPart};
+pub use check::{Checker, Invariant, Violation};
+pub use chunk::Chunk;
+pub use command::{CancelWhen, Command};
+pub use content::{Content, MediaSource, ToolContent};
+pub use context::{Ask, Context, ContextFacts, Host};
+pub use event::*;
+pub use id::{AgentNo, InboxNo, Millis, ParseIdError, PartId, QuestionId, RunId, Seq, ThreadId};
+pub use message::{CallResult, Message, MessagePart, WirePartId};
+pub use model::{
+    AttemptStream, MAX_OUTPUT_TOKENS_DEFAULT, Model, ModelError, ModelSettings, Thinking,
+    ToolChoice, TurnRequest,
+};
+pub use outline::{
+    AgentOutline, CallOutline, CallState, Outline, PartOutline, PartShape, QuestionOutline, RunHead,
+};
+pub use remote::{RemoteAgent, RemoteRequest};
+pub use render::render;
+pub use request::{ContextNote, RunRequest};
+pub use tokio_util::sync::CancellationToken;
+pub use tool::{Approval, Tool, ToolError, ToolSpec, ToolTimeouts};
+pub use transcript::{
+    AgentTranscript, AskedQuestion, CallProgress, Item, Part, Transcript, TurnItem,
+};

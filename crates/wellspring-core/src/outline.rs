@@ -1,0 +1,342 @@
+//! The text-free fold: what is open at a point of a run.
+//!
+//! A dialect sees a record and the outline *before* it, and keeps no other state. That is
+//! what lets any reader resume anywhere: load the nearest outline, fold on silently, go on.
+//!
+//! # What is deliberately absent
+//!
+//! Text and thoughts. The one exception are the arguments of calls that have not finished,
+//! because every surface shows what a call was asked to do. So an outline is bounded by
+//! what is open, not by how long the run is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::event::{Event, Form, OutputStream, PartKind, Record, Role, ToolCall, ToolMode, Wait};
+use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId, RunId, Seq, ThreadId};
+
+/// What is open at a point of a run.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Outline {
+    /// The last record folded; zero before the first.
+    pub head: Seq,
+    /// Which run this is, once it has started.
+    pub run: Option<RunHead>,
+    /// Counts the owners.
+    pub epoch: u64,
+    /// What the run waits for, while it is paused.
+    pub paused: Option<Vec<Wait>>,
+    /// Whether a typed result is there.
+    pub has_result: bool,
+    /// Whether the run is over.
+    pub finished: bool,
+    /// The agents that have not finished.
+    pub agents: BTreeMap<AgentNo, AgentOutline>,
+    /// The parts that are open, or closed in a turn that is not.
+    pub parts: BTreeMap<PartId, PartOutline>,
+    /// The calls without a result.
+    pub calls: BTreeMap<PartId, CallOutline>,
+    /// The questions without an answer.
+    pub questions: BTreeMap<QuestionId, QuestionOutline>,
+    /// The inbox entries that took effect.
+    pub taken: BTreeSet<InboxNo>,
+    /// Inputs that were accepted and wait for a turn's edge.
+    pub inputs: BTreeSet<InboxNo>,
+    /// The id that the next part will have.
+    pub next_part: PartId,
+    /// The id that the next question will have.
+    pub next_question: QuestionId,
+    /// The number that the next sub-agent will have.
+    pub next_agent: AgentNo,
+}
+
+/// Which run it is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct RunHead {
+    /// Its id.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Its agent's name.
+    pub agent: Box<str>,
+}
+
+/// An agent at work.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct AgentOutline {
+    /// Its name.
+    pub name: Box<str>,
+    /// Who called it; itself, for the root.
+    pub parent: AgentNo,
+    /// By which call.
+    pub call: Option<PartId>,
+    /// Its latest turn; zero before the first.
+    pub turn: u32,
+    /// The latest attempt at that turn.
+    pub attempt: u32,
+    /// Whether that turn is going on.
+    pub in_turn: bool,
+    /// Whether that turn streams.
+    pub streaming: bool,
+    /// The record that started that turn's first attempt.
+    pub turn_at: Seq,
+}
+
+/// A part that can still be extended, annotated or voided.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct PartOutline {
+    /// Whose.
+    pub agent: AgentNo,
+    /// What it is.
+    pub shape: PartShape,
+    /// Whether it can grow.
+    pub open: bool,
+    /// Whether anything of it was shown.
+    pub grown: bool,
+    /// When it was opened.
+    pub since: Millis,
+}
+
+/// A part's kind without its content.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PartShape {
+    /// Words.
+    Text(Role),
+    /// Reasoning.
+    Thought,
+    /// A call; [`Outline::calls`] has the rest.
+    Call,
+    /// Output of a call.
+    Output(PartId, OutputStream),
+    /// Something only its origin can read.
+    Opaque,
+}
+
+/// A call without a result.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct CallOutline {
+    /// Whose.
+    pub agent: AgentNo,
+    /// Which tool, and where.
+    pub tool: ToolCall,
+    /// The arguments so far: complete once the part has finished.
+    pub arguments: String,
+    /// How far it is.
+    pub state: CallState,
+}
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallState {
+    /// Its arguments are still coming.
+    Asked,
+    /// Its arguments are complete.
+    Complete,
+    /// It waits for its tool.
+    Queued,
+    /// Its tool runs.
+    Started(ToolMode),
+}
+
+/// A question without an answer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct QuestionOutline {
+    /// Whose.
+    pub agent: AgentNo,
+    /// The call that waits for it.
+    pub call: Option<PartId>,
+    /// What an answer looks like.
+    pub form: Form,
+    /// When it answers itself.
+    pub expires_at: Option<Millis>,
+}
+
+impl Outline {
+    /// Folds one record in. Total: what makes no sense changes nothing but the head;
+    /// [`Checker`](crate::Checker) is the one that complains.
+    pub fn apply(&mut self, record: &Record) {
+        self.head = record.seq;
+        match &record.event {
+            Event::PartDelta { part, chunk } => {
+                if let Some(outline) = self.parts.get_mut(part) {
+                    outline.grown = true;
+                    if outline.shape == PartShape::Call
+                        && let Some(call) = self.calls.get_mut(part)
+                    {
+                        call.arguments.push_str(chunk);
+                    }
+                }
+            }
+            Event::RunStarted(started) => {
+                self.run = Some(RunHead {
+                    run: started.run,
+                    thread: started.thread,
+                    agent: started.agent.clone(),
+                });
+                self.next_agent = AgentNo::ROOT.next();
+                let root = AgentOutline { name: started.agent.clone(), ..AgentOutline::default() };
+                self.agents.insert(AgentNo::ROOT, root);
+            }
+            Event::RunAdopted { epoch, .. } => self.epoch = *epoch,
+            Event::RunPaused { waits } => self.paused = Some(waits.clone()),
+            Event::RunResumed { inbox, .. } => {
+                self.paused = None;
+                self.taken.extend(*inbox);
+            }
+            Event::TurnStarted(turn) => {
+                if let Some(agent) = self.agents.get_mut(&record.agent) {
+                    if agent.turn != turn.turn {
+                        agent.turn_at = record.seq;
+                    }
+                    agent.turn = turn.turn;
+                    agent.attempt = turn.attempt;
+                    agent.in_turn = true;
+                    agent.streaming = turn.streaming;
+                }
+            }
+            Event::TurnFinished { .. } => {
+                if let Some(agent) = self.agents.get_mut(&record.agent) {
+                    agent.in_turn = false;
+                }
+                self.parts.retain(|_, part| part.open || part.agent != record.agent);
+            }
+            Event::PartStarted { part, kind } => self.open(*part, kind, record),
+            Event::PartAnnotated { .. } => {}
+            Event::PartFinished { part } => self.close(*part),
+            Event::PartsVoided { parts, .. } => {
+                for part in parts {
+                    self.parts.remove(part);
+                    self.calls.remove(part);
+                }
+            }
+            Event::ToolQueued { call, .. } => self.advance(*call, CallState::Queued),
+            Event::ToolStarted { call, mode, arguments } => {
+                self.advance(*call, CallState::Started(*mode));
+                if let (Some(edited), Some(call)) = (arguments, self.calls.get_mut(call)) {
+                    call.arguments = edited.to_string();
+                }
+            }
+            Event::ToolUpdated { call, update } => {
+                if let (Some(title), Some(call)) = (&update.title, self.calls.get_mut(call)) {
+                    call.tool.title = Some(title.clone());
+                }
+            }
+            Event::ToolFinished { call, result, .. } => {
+                self.calls.remove(call);
+                self.taken.extend(result.inbox);
+            }
+            Event::QuestionAsked(question) => {
+                self.next_question = self.next_question.max(question.question.next());
+                let outline = QuestionOutline {
+                    agent: record.agent,
+                    call: question.call,
+                    form: question.form.clone(),
+                    expires_at: question.expires_at,
+                };
+                self.questions.insert(question.question, outline);
+            }
+            Event::QuestionAnswered(answered) => {
+                self.questions.remove(&answered.question);
+                self.taken.extend(answered.inbox);
+            }
+            Event::AgentStarted { parent, call, name } => {
+                self.next_agent = self.next_agent.max(record.agent.next());
+                let outline = AgentOutline {
+                    name: name.clone(),
+                    parent: *parent,
+                    call: *call,
+                    ..AgentOutline::default()
+                };
+                self.agents.insert(record.agent, outline);
+            }
+            Event::AgentFinished { .. } => {
+                self.agents.remove(&record.agent);
+                self.parts.retain(|_, part| part.open || part.agent != record.agent);
+            }
+            Event::InputAccepted { inbox, .. } => {
+                self.taken.insert(*inbox);
+                self.inputs.insert(*inbox);
+            }
+            Event::InputApplied { inbox } => {
+                self.inputs.remove(inbox);
+            }
+            Event::ResultReady { .. } => self.has_result = true,
+            Event::RunFinished { .. } => {
+                self.finished = true;
+                self.paused = None;
+            }
+            Event::PlanUpdated { .. }
+            | Event::StateSet { .. }
+            | Event::StatePatched { .. }
+            | Event::SourceCited(_)
+            | Event::FileProduced(_)
+            | Event::UsageReported(_)
+            | Event::Attached { .. }
+            | Event::Extended(_) => {}
+        }
+    }
+
+    /// A part that can still be extended, annotated or voided.
+    #[must_use]
+    pub fn part(&self, part: PartId) -> Option<&PartOutline> {
+        self.parts.get(&part)
+    }
+
+    /// A call without a result.
+    #[must_use]
+    pub fn call(&self, call: PartId) -> Option<&CallOutline> {
+        self.calls.get(&call)
+    }
+
+    /// The parts of `agent` that can still grow, oldest first.
+    pub fn open_parts(&self, agent: AgentNo) -> impl Iterator<Item = (PartId, &PartOutline)> {
+        let open = move |(_, part): &(&PartId, &PartOutline)| part.open && part.agent == agent;
+        self.parts.iter().filter(open).map(|(id, part)| (*id, part))
+    }
+
+    fn open(&mut self, part: PartId, kind: &PartKind, record: &Record) {
+        self.next_part = self.next_part.max(part.next());
+        let shape = match kind {
+            PartKind::Text { role } => PartShape::Text(*role),
+            PartKind::Thought => PartShape::Thought,
+            PartKind::ToolCall(tool) => {
+                let call = CallOutline {
+                    agent: record.agent,
+                    tool: (**tool).clone(),
+                    arguments: String::new(),
+                    state: CallState::Asked,
+                };
+                self.calls.insert(part, call);
+                PartShape::Call
+            }
+            PartKind::Output { call, stream } => PartShape::Output(*call, *stream),
+            PartKind::Opaque(_) => PartShape::Opaque,
+        };
+        let outline =
+            PartOutline { agent: record.agent, shape, open: true, grown: false, since: record.at };
+        self.parts.insert(part, outline);
+    }
+
+    fn close(&mut self, part: PartId) {
+        let Some(outline) = self.parts.get_mut(&part) else { return };
+        outline.open = false;
+        // Outside a turn nothing can be annotated or voided later, so it is forgotten.
+        if !self.agents.get(&outline.agent).is_some_and(|agent| agent.in_turn) {
+            self.parts.remove(&part);
+        }
+        if let Some(call) = self.calls.get_mut(&part)
+            && call.state == CallState::Asked
+        {
+            call.state = CallState::Complete;
+        }
+    }
+
+    fn advance(&mut self, call: PartId, state: CallState) {
+        if let Some(call) = self.calls.get_mut(&call) {
+            call.state = state;
+        }
+    }
+}

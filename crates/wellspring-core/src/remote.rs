@@ -1,0 +1,64 @@
+//! Remote agents: what yields a whole run.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use serde_json::Value;
+
+use crate::batch::Batch;
+use crate::context::Context;
+use crate::id::{RunId, ThreadId};
+use crate::message::Message;
+use crate::model::ModelError;
+use crate::request::RunRequest;
+use crate::tool::Tool;
+
+/// An agent that lives elsewhere and runs its own loop.
+///
+/// # Contract
+///
+/// 1. Yield everything but run events (started, adopted, paused, resumed, finished), and one
+///    stop; an end without a stop is an error. Close every part and finish every call.
+/// 2. Yield [`Event::Attached`](crate::Event::Attached) as soon as the remote run can be found again.
+/// 3. Given a handle in [`RemoteRequest::attached`], go on with that run; do not prompt again.
+/// 4. After [`Context::signal`] is cancelled, stop the remote run and end the stream; it is
+///    polled until its end or the deadline. Dropping it means kill.
+pub trait RemoteAgent: Send + Sync {
+    /// What the log calls it.
+    fn name(&self) -> &str;
+
+    /// Starts, or finds again, one run.
+    fn run(
+        &self,
+        request: RemoteRequest,
+        context: Context,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Batch, ModelError>>, ModelError>>;
+}
+
+/// What a remote agent is asked.
+#[derive(Clone)]
+pub struct RemoteRequest {
+    /// Our run.
+    pub run: RunId,
+    /// Our thread; a remote session belongs to one.
+    pub thread: ThreadId,
+    /// What was asked.
+    pub request: RunRequest,
+    /// What the agent is.
+    pub instructions: Arc<str>,
+    /// The conversation before this run.
+    pub history: Arc<[Message]>,
+    /// Our tools, for agents that can call back.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// The handle under which the run was started before, when it is to be found again.
+    pub attached: Option<Value>,
+    /// The handle of the thread's earlier run, when its session is to be continued.
+    pub session: Option<Value>,
+}
+
+impl std::fmt::Debug for RemoteRequest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteRequest").field("run", &self.run).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,57 @@
+//! What a run was asked to do. It is part of the log, so that whoever adopts the run
+//! knows the conditions under which it began.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::content::Content;
+use crate::tool::ToolSpec;
+
+/// What was asked, and under which conditions.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct RunRequest {
+    /// What the user says.
+    #[serde(default)]
+    pub input: Vec<Content>,
+    /// Who asks; an answer to a question counts from the same person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<Box<str>>,
+    /// Another model of the agent's provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Box<str>>,
+    /// Whether the model streams; the agent's own setting when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streaming: Option<bool>,
+    /// The JSON schema of the typed result, when one is wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_schema: Option<Value>,
+    /// Tools that run in the client.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_tools: Vec<ToolSpec>,
+    /// What the client wants the agent to know besides the input.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ContextNote>,
+    /// The state shared with the screen, as it is at the start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub state: Option<Value>,
+    /// The trace that the run belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<Box<str>>,
+}
+
+impl RunRequest {
+    /// A request that says just this.
+    #[must_use]
+    pub fn text(input: impl Into<Box<str>>) -> Self {
+        Self { input: vec![Content::text(input)], ..Self::default() }
+    }
+}
+
+/// Something the client wants the agent to know.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct ContextNote {
+    /// What it is.
+    pub description: Box<str>,
+    /// What it says.
+    pub value: Box<str>,
+}

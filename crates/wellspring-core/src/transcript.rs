@@ -1,0 +1,476 @@
+//! The whole of a run, folded: what was said, done and decided.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::content::{Content, ToolContent};
+use crate::event::{
+    Annotation, Answered, ContentChange, Event, FileProduced, Location, Outcome, PartKind,
+    PlanEntry, Question, Record, RunStarted, Source, Stop, ToolOutcome, ToolResult, ToolUpdate,
+    Usage, UsageScope,
+};
+use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId};
+use crate::message::{CallResult, Message, MessagePart, WirePartId};
+use crate::outline::Outline;
+
+/// A run, or a prefix of one, folded. Folding a prefix and then the rest gives the same.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Transcript {
+    /// What is open.
+    pub outline: Outline,
+    /// How it began.
+    pub started: Option<RunStarted>,
+    /// When it began.
+    pub started_at: Millis,
+    /// When the last record was appended.
+    pub updated_at: Millis,
+    /// What each agent did, in order. The root is there from the start.
+    pub agents: BTreeMap<AgentNo, AgentTranscript>,
+    /// Every part that was not voided.
+    pub parts: BTreeMap<PartId, Part>,
+    /// Every question, with its answer if there is one.
+    pub questions: BTreeMap<QuestionId, AskedQuestion>,
+    /// What the user added while the run went on.
+    pub inputs: BTreeMap<InboxNo, Vec<Content>>,
+    /// The plan, as it is now.
+    pub plan: Vec<PlanEntry>,
+    /// The state shared with the screen, as it is now.
+    pub state: Option<Value>,
+    /// What the answer rests on.
+    pub sources: Vec<Source>,
+    /// What was made.
+    pub files: Vec<FileProduced>,
+    /// What all finished turns cost together, sub-agents' included.
+    pub usage: Usage,
+    /// The typed result.
+    pub result: Option<Value>,
+    /// How to find remote runs again, latest per origin.
+    pub attached: BTreeMap<Box<str>, Value>,
+    /// How it ended.
+    pub outcome: Option<Outcome>,
+}
+
+/// What one agent did.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct AgentTranscript {
+    /// Its name.
+    pub name: Box<str>,
+    /// The call that it serves, for a sub-agent.
+    pub call: Option<PartId>,
+    /// Its turns and what came between them, in order.
+    pub items: Vec<Item>,
+    /// How it ended, for a sub-agent.
+    pub outcome: Option<Outcome>,
+}
+
+/// One thing in an agent's life.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Item {
+    /// A model call.
+    Turn(Box<TurnItem>),
+    /// A part outside any turn: remote agents have those.
+    Part(PartId),
+    /// What the user added.
+    Input(InboxNo),
+}
+
+/// A model call.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct TurnItem {
+    /// Counts from 1.
+    pub turn: u32,
+    /// The latest attempt.
+    pub attempt: u32,
+    /// Which model.
+    pub model: Box<str>,
+    /// What it said, in order.
+    pub parts: Vec<PartId>,
+    /// Why it stopped, once it has.
+    pub stop: Option<Stop>,
+    /// What it cost.
+    pub usage: Option<Usage>,
+}
+
+/// A part with its text.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct Part {
+    /// Whose.
+    pub agent: AgentNo,
+    /// What it is.
+    pub kind: PartKind,
+    /// All its deltas.
+    pub text: String,
+    /// What must travel with it.
+    pub annotations: Vec<Annotation>,
+    /// Whether it is complete.
+    pub finished: bool,
+    /// When it was opened.
+    pub started_at: Millis,
+    /// When it was closed; until then, when it last grew.
+    pub updated_at: Millis,
+    /// For a call, what came of it.
+    pub call: Option<CallProgress>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct CallProgress {
+    /// Whether its tool has started.
+    pub started: bool,
+    /// The arguments it ran with, where an approver edited them.
+    pub arguments: Option<Value>,
+    /// What it does now.
+    pub title: Option<Box<str>>,
+    /// The files it touches.
+    pub locations: Vec<Location>,
+    /// What it shows.
+    pub content: Vec<ToolContent>,
+    /// Its latest progress, in its own shape.
+    pub data: Option<Value>,
+    /// The sub-agent that serves it.
+    pub agent: Option<AgentNo>,
+    /// How it ended.
+    pub finished: Option<(ToolOutcome, ToolResult)>,
+}
+
+/// A question and what became of it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct AskedQuestion {
+    /// Whose.
+    pub agent: AgentNo,
+    /// What was asked.
+    pub question: Question,
+    /// What was answered.
+    pub answered: Option<Answered>,
+}
+
+impl Transcript {
+    /// Folds records from the start.
+    #[must_use]
+    pub fn fold<'a>(records: impl IntoIterator<Item = &'a Record>) -> Self {
+        let mut transcript = Self::default();
+        transcript.extend(records);
+        transcript
+    }
+
+    /// Folds more records in.
+    pub fn extend<'a>(&mut self, records: impl IntoIterator<Item = &'a Record>) {
+        for record in records {
+            self.apply(record);
+        }
+    }
+
+    /// Folds one record in. Total, like [`Outline::apply`].
+    pub fn apply(&mut self, record: &Record) {
+        self.updated_at = record.at;
+        match &record.event {
+            Event::PartDelta { part, chunk } => {
+                if let Some(part) = self.parts.get_mut(part) {
+                    part.text.push_str(chunk);
+                    part.updated_at = record.at;
+                }
+            }
+            Event::RunStarted(started) => {
+                self.started_at = record.at;
+                self.state.clone_from(&started.request.state);
+                let root =
+                    AgentTranscript { name: started.agent.clone(), ..AgentTranscript::default() };
+                self.agents.insert(AgentNo::ROOT, root);
+                self.started = Some((**started).clone());
+            }
+            Event::TurnStarted(turn) => {
+                let items = &mut self.agents.entry(record.agent).or_default().items;
+                match items.last_mut() {
+                    Some(Item::Turn(item)) if item.turn == turn.turn => {
+                        item.attempt = turn.attempt;
+                        item.model.clone_from(&turn.model);
+                    }
+                    _ => items.push(Item::Turn(Box::new(TurnItem {
+                        turn: turn.turn,
+                        attempt: turn.attempt,
+                        model: turn.model.clone(),
+                        parts: Vec::new(),
+                        stop: None,
+                        usage: None,
+                    }))),
+                }
+            }
+            Event::TurnFinished { stop, usage } => {
+                if let Some(turn) = self.current_turn(record.agent) {
+                    turn.stop = Some(stop.clone());
+                    turn.usage = usage.as_deref().cloned();
+                }
+                if let Some(usage) = usage {
+                    self.usage.scope = UsageScope::Run;
+                    self.usage.add(usage);
+                }
+            }
+            Event::PartStarted { part, kind } => self.start(*part, kind, record),
+            Event::PartAnnotated { part, annotation } => {
+                if let Some(part) = self.parts.get_mut(part) {
+                    part.annotations.push((**annotation).clone());
+                }
+            }
+            Event::PartFinished { part } => {
+                if let Some(part) = self.parts.get_mut(part) {
+                    part.finished = true;
+                    part.updated_at = record.at;
+                }
+            }
+            Event::PartsVoided { parts, .. } => {
+                for part in parts {
+                    self.parts.remove(part);
+                }
+                for item in &mut self.agents.entry(record.agent).or_default().items {
+                    if let Item::Turn(turn) = item {
+                        turn.parts.retain(|part| !parts.contains(part));
+                    }
+                }
+                let gone = |item: &Item| matches!(item, Item::Part(part) if parts.contains(part));
+                self.agents.entry(record.agent).or_default().items.retain(|item| !gone(item));
+            }
+            Event::ToolStarted { call, arguments, .. } => {
+                if let Some(progress) = self.progress(*call) {
+                    progress.started = true;
+                    if let Some(edited) = arguments {
+                        progress.arguments = Some((**edited).clone());
+                    }
+                }
+            }
+            Event::ToolUpdated { call, update } => {
+                if let Some(progress) = self.progress(*call) {
+                    progress.update(update);
+                }
+            }
+            Event::ToolFinished { call, outcome, result } => {
+                if let Some(progress) = self.progress(*call) {
+                    progress.finished = Some((*outcome, (**result).clone()));
+                }
+            }
+            Event::QuestionAsked(question) => {
+                let asked = AskedQuestion {
+                    agent: record.agent,
+                    question: (**question).clone(),
+                    answered: None,
+                };
+                self.questions.insert(question.question, asked);
+            }
+            Event::QuestionAnswered(answered) => {
+                if let Some(asked) = self.questions.get_mut(&answered.question) {
+                    asked.answered = Some((**answered).clone());
+                }
+            }
+            Event::AgentStarted { call, name, .. } => {
+                let agent = AgentTranscript {
+                    name: name.clone(),
+                    call: *call,
+                    ..AgentTranscript::default()
+                };
+                self.agents.insert(record.agent, agent);
+                if let Some(progress) = call.and_then(|call| self.progress(call)) {
+                    progress.agent = Some(record.agent);
+                }
+            }
+            Event::AgentFinished { outcome } => {
+                if let Some(agent) = self.agents.get_mut(&record.agent) {
+                    agent.outcome = Some((**outcome).clone());
+                }
+            }
+            Event::PlanUpdated { entries } => self.plan.clone_from(entries),
+            Event::StateSet { state } => self.state = Some((**state).clone()),
+            Event::StatePatched { patch } => self.patch_state(patch),
+            Event::SourceCited(source) => self.sources.push((**source).clone()),
+            Event::FileProduced(file) => self.files.push((**file).clone()),
+            Event::InputAccepted { inbox, content } => {
+                self.inputs.insert(*inbox, content.clone());
+            }
+            Event::InputApplied { inbox } => {
+                self.agents.entry(record.agent).or_default().items.push(Item::Input(*inbox));
+            }
+            Event::ResultReady { value } => self.result = Some((**value).clone()),
+            Event::Attached { origin, handle } => {
+                self.attached.insert(origin.clone(), (**handle).clone());
+            }
+            Event::RunFinished { outcome } => self.outcome = Some((**outcome).clone()),
+            // Queues and owners are of interest while the run goes on: the outline has them.
+            // Usage is counted when a turn finishes; reports in between are previews of that.
+            Event::ToolQueued { .. }
+            | Event::RunAdopted { .. }
+            | Event::RunPaused { .. }
+            | Event::RunResumed { .. }
+            | Event::UsageReported(_)
+            | Event::Extended(_) => {}
+        }
+        self.outline.apply(record);
+    }
+
+    /// The words of the agent's last turn that said any: the answer.
+    #[must_use]
+    pub fn answer(&self, agent: AgentNo) -> String {
+        let Some(agent) = self.agents.get(&agent) else { return String::new() };
+        let texts = |parts: &[PartId]| -> String {
+            parts.iter().filter_map(|part| self.text(*part)).collect()
+        };
+        let mut loose = String::new();
+        for item in agent.items.iter().rev() {
+            match item {
+                Item::Turn(turn) => {
+                    let text = texts(&turn.parts);
+                    if !text.is_empty() {
+                        return text;
+                    }
+                }
+                Item::Part(part) => loose.insert_str(0, self.text(*part).unwrap_or_default()),
+                Item::Input(_) => {}
+            }
+        }
+        loose
+    }
+
+    /// All the assistant's words of an agent, in order.
+    #[must_use]
+    pub fn words(&self, agent: AgentNo) -> String {
+        self.parts
+            .iter()
+            .filter(|(_, part)| part.agent == agent)
+            .filter_map(|(id, _)| self.text(*id))
+            .collect()
+    }
+
+    /// The run's conversation as a model reads it: the input, and what `agent` did with it.
+    ///
+    /// A turn that was cut short contributes what it had finished; a call without a result
+    /// is left out, so that the history can be replayed to every provider.
+    #[must_use]
+    pub fn messages(&self, agent: AgentNo) -> Vec<Message> {
+        let mut messages = Vec::new();
+        if agent.is_root()
+            && let Some(started) = &self.started
+            && !started.request.input.is_empty()
+        {
+            messages.push(Message::User { content: started.request.input.clone() });
+        }
+        let Some(whose) = self.agents.get(&agent) else { return messages };
+        for item in &whose.items {
+            match item {
+                Item::Turn(turn) => self.push_parts(&turn.model, &turn.parts, &mut messages),
+                Item::Part(part) => self.push_parts(&whose.name, &[*part], &mut messages),
+                Item::Input(inbox) => {
+                    if let Some(content) = self.inputs.get(inbox) {
+                        messages.push(Message::User { content: content.clone() });
+                    }
+                }
+            }
+        }
+        messages
+    }
+
+    fn push_parts(&self, model: &str, ids: &[PartId], messages: &mut Vec<Message>) {
+        let Some(run) = self.started.as_ref().map(|started| started.run) else { return };
+        let mut parts = Vec::new();
+        let mut results = Vec::new();
+        for id in ids {
+            let Some(part) = self.parts.get(id).filter(|part| part.finished) else { continue };
+            let said = MessagePart {
+                id: WirePartId { run, part: *id },
+                kind: part.kind.clone(),
+                text: part.text.clone(),
+                annotations: part.annotations.clone(),
+            };
+            match (&part.kind, part.call.as_ref().map(|call| &call.finished)) {
+                (PartKind::ToolCall(tool), Some(Some((outcome, result)))) => {
+                    results.push(CallResult {
+                        call: said.id,
+                        provider_id: said.provider_id().map(Into::into),
+                        name: tool.name.clone(),
+                        outcome: *outcome,
+                        result: result.clone(),
+                    });
+                    parts.push(said);
+                }
+                (PartKind::ToolCall(_) | PartKind::Output { .. }, _) => {}
+                (PartKind::Text { .. } | PartKind::Thought | PartKind::Opaque(_), _) => {
+                    parts.push(said);
+                }
+            }
+        }
+        if !parts.is_empty() {
+            messages.push(Message::Assistant { model: model.into(), parts });
+        }
+        if !results.is_empty() {
+            messages.push(Message::Results { results });
+        }
+    }
+
+    fn text(&self, part: PartId) -> Option<&str> {
+        match self.parts.get(&part) {
+            Some(Part { kind: PartKind::Text { role: crate::Role::Assistant }, text, .. }) => {
+                Some(text)
+            }
+            _ => None,
+        }
+    }
+
+    fn start(&mut self, id: PartId, kind: &PartKind, record: &Record) {
+        let call = matches!(kind, PartKind::ToolCall(_)).then(CallProgress::default);
+        let part = Part {
+            agent: record.agent,
+            kind: kind.clone(),
+            text: String::new(),
+            annotations: Vec::new(),
+            finished: false,
+            started_at: record.at,
+            updated_at: record.at,
+            call,
+        };
+        self.parts.insert(id, part);
+        let in_turn = self.outline.agents.get(&record.agent).is_some_and(|agent| agent.in_turn);
+        match self.current_turn(record.agent) {
+            Some(turn) if in_turn => turn.parts.push(id),
+            _ => self.agents.entry(record.agent).or_default().items.push(Item::Part(id)),
+        }
+    }
+
+    fn current_turn(&mut self, agent: AgentNo) -> Option<&mut TurnItem> {
+        self.agents.get_mut(&agent)?.items.iter_mut().rev().find_map(|item| match item {
+            Item::Turn(turn) => Some(&mut **turn),
+            Item::Part(_) | Item::Input(_) => None,
+        })
+    }
+
+    fn progress(&mut self, call: PartId) -> Option<&mut CallProgress> {
+        self.parts.get_mut(&call)?.call.as_mut()
+    }
+
+    /// A patch that does not apply changes nothing: the state stays what it last was.
+    fn patch_state(&mut self, patch: &Value) {
+        if let Ok(patch) = serde_json::from_value::<json_patch::Patch>(patch.clone()) {
+            let mut state = self.state.clone().unwrap_or(Value::Null);
+            if json_patch::patch(&mut state, &patch).is_ok() {
+                self.state = Some(state);
+            }
+        }
+    }
+}
+
+impl CallProgress {
+    fn update(&mut self, update: &ToolUpdate) {
+        if let Some(title) = &update.title {
+            self.title = Some(title.clone());
+        }
+        if !update.locations.is_empty() {
+            self.locations.clone_from(&update.locations);
+        }
+        match &update.content {
+            Some(ContentChange::Append(more)) => self.content.extend(more.iter().cloned()),
+            Some(ContentChange::Replace(all)) => self.content.clone_from(all),
+            None => {}
+        }
+        if let Some(data) = &update.data {
+            self.data = Some(data.clone());
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The run log.
+
+pub mod store;

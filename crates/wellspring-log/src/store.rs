@@ -1,0 +1,394 @@
+//! What a backend keeps: the whole of its contract.
+//!
+//! A store knows nothing of readers, wake-ups or encodings; [`Log`](crate::Log) does that
+//! once for all stores. It keeps opaque frames in order, and it refuses any append that
+//! does not continue the head it has.
+
+use std::path::PathBuf;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
+
+/// What a store's slower operations give.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// What is called once an append is decided.
+pub type AppendDone = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
+
+/// A place where runs are kept.
+///
+/// # Contract
+///
+/// 1. What was acknowledged is read back, by every process, also after `kill -9` of this one
+///    (and, where the store offers it and was told to, after a power loss).
+/// 2. An append whose `expected` is not the head changes nothing. So of two owners only one
+///    goes on, whatever the clocks say.
+/// 3. After a terminal append nothing is appended.
+/// 4. Sequence numbers are dense: a read after `n` starts with `n + 1`.
+/// 5. Every failure is an error, never a hang or a panic, and leaves what was there.
+pub trait Store: Send + Sync + 'static {
+    /// Creates a run with its first frame, unless its id exists or its thread is busy.
+    fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created>;
+
+    /// Appends a frame. Returns at once; `done` is called, on any thread, once it is decided.
+    /// It must not block: it publishes the frame and may append the next one.
+    fn append(&self, append: Append, done: AppendDone);
+
+    /// Reads whole frames, from the one that holds the record after `after`, until
+    /// `bytes_max` is passed (at least one frame, if there is one).
+    fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page>;
+
+    /// What is known of a run.
+    fn info(&self, run: RunId) -> StoreFuture<'_, Option<RunInfo>>;
+
+    /// Finds runs, newest first.
+    fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>>;
+
+    /// Puts a command into a run's inbox, once per key; durable when it resolves.
+    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put>;
+
+    /// The commands after an entry, oldest first.
+    fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>>;
+
+    /// Keeps the leases of `node` on these runs until then.
+    fn renew(&self, node: Box<str>, runs: Vec<RunId>, until: Millis) -> StoreFuture<'_, ()>;
+
+    /// Runs that are neither finished nor paused and whose lease ended before `now`.
+    fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
+
+    /// Keeps a snapshot of a fold at a record.
+    fn put_snapshot(
+        &self,
+        run: RunId,
+        kind: SnapshotKind,
+        at: Seq,
+        body: Bytes,
+    ) -> StoreFuture<'_, ()>;
+
+    /// The latest snapshot at or before a record.
+    fn snapshot(
+        &self,
+        run: RunId,
+        kind: SnapshotKind,
+        at_most: Seq,
+    ) -> StoreFuture<'_, Option<(Seq, Bytes)>>;
+
+    /// Says that a surface's own id means this run; the first to say so wins, and the run that
+    /// it means is returned.
+    fn bind(&self, external: ExternalId, run: RunId) -> StoreFuture<'_, RunId>;
+
+    /// The run that a surface's own id means.
+    fn resolve(&self, external: ExternalId) -> StoreFuture<'_, Option<RunId>>;
+
+    /// A small value kept beside the runs: standing approvals, a channel's position.
+    fn setting(&self, name: Box<str>) -> StoreFuture<'_, Option<Box<str>>>;
+
+    /// Keeps, or with `None` forgets, such a value.
+    fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()>;
+
+    /// Deletes a finished run and all that belongs to it, in chunks. `false` if there is none.
+    fn delete(&self, run: RunId) -> StoreFuture<'_, bool>;
+
+    /// Copies everything to a new file while runs go on.
+    fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()>;
+
+    /// Changes whenever another process has written something. In-process writes are not
+    /// reported: whoever made them knows.
+    fn foreign_changes(&self) -> watch::Receiver<u64>;
+}
+
+/// A run that is about to exist.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewRun {
+    /// Its id.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Its agent's name.
+    pub agent: Box<str>,
+    /// Whose it is.
+    pub tenant: Box<str>,
+    /// The run that it continues.
+    pub after: Option<RunId>,
+    /// What a list shows: the beginning of the input.
+    pub title: Box<str>,
+    /// Who starts it, and until when it is trusted to be alive.
+    pub lease: Lease,
+}
+
+/// Who owns a run, and until when that is believed without asking.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Lease {
+    /// The owner.
+    pub node: Box<str>,
+    /// Until when.
+    pub until: Millis,
+}
+
+/// A frame on its way into a store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewFrame {
+    /// How many records it holds.
+    pub count: u32,
+    /// The records, encoded.
+    pub body: Bytes,
+    /// When it was made.
+    pub at: Millis,
+    /// What it makes of the run, where it changes that. A final state closes the run, and
+    /// `Paused` or a final state gives up the lease, in the same step.
+    pub state: Option<RunState>,
+}
+
+/// A frame and the place it must have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Append {
+    /// The run.
+    pub run: RunId,
+    /// The head that the frame continues.
+    pub expected: Seq,
+    /// The frame.
+    pub frame: NewFrame,
+    /// Whoever appends takes the run over with it.
+    pub adopt: Option<Adopt>,
+}
+
+/// A take-over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Adopt {
+    /// Counts the owners.
+    pub epoch: u64,
+    /// The new owner.
+    pub lease: Lease,
+}
+
+/// What became of a creation.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Created {
+    /// The run is there now.
+    New,
+    /// The id was taken; nothing changed.
+    Exists(Box<RunInfo>),
+    /// The thread has an unfinished run; nothing changed.
+    ThreadBusy(RunId),
+}
+
+/// Some frames of a run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The frames, in order. The first may start at or before the record asked for.
+    pub frames: Vec<StoredFrame>,
+    /// The last record that is kept now.
+    pub head: Seq,
+    /// Whether it is the run's last.
+    pub closed: bool,
+}
+
+/// A frame that is kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredFrame {
+    /// Its first record.
+    pub first: Seq,
+    /// How many records it holds.
+    pub count: u32,
+    /// The records, encoded.
+    pub body: Bytes,
+}
+
+/// What is known of a run without reading its frames.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunInfo {
+    /// Its id.
+    pub run: RunId,
+    /// Its thread.
+    pub thread: ThreadId,
+    /// Its agent's name.
+    pub agent: Box<str>,
+    /// Whose it is.
+    pub tenant: Box<str>,
+    /// The run that it continues.
+    pub after: Option<RunId>,
+    /// What a list shows.
+    pub title: Box<str>,
+    /// How far it is.
+    pub state: RunState,
+    /// Its last record.
+    pub head: Seq,
+    /// Counts the owners.
+    pub epoch: u64,
+    /// Its owner, while it has one.
+    pub lease: Option<Lease>,
+    /// When it began.
+    pub created_at: Millis,
+    /// When its state last changed.
+    pub updated_at: Millis,
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// It has an owner, or lost one.
+    Running,
+    /// It waits for an answer.
+    Paused,
+    /// It came to an end of its own.
+    Completed,
+    /// Somebody stopped it.
+    Cancelled,
+    /// It could not go on.
+    Failed,
+}
+
+impl RunState {
+    /// Whether nothing more will be appended.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        match self {
+            Self::Completed | Self::Cancelled | Self::Failed => true,
+            Self::Running | Self::Paused => false,
+        }
+    }
+}
+
+/// Which runs to find; absent members match all.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunFilter {
+    /// Of this tenant.
+    pub tenant: Option<Box<str>>,
+    /// Of this thread.
+    pub thread: Option<ThreadId>,
+    /// Of this agent.
+    pub agent: Option<Box<str>>,
+    /// In one of these states; all when empty.
+    pub states: Vec<RunState>,
+    /// Created at or after.
+    pub since: Option<Millis>,
+    /// Created before.
+    pub before: Option<Millis>,
+    /// Older than this run: where the page before ended.
+    pub after_run: Option<RunId>,
+    /// At most so many; [`LIST_MAX`] when zero or more than that.
+    pub limit: usize,
+}
+
+/// The most runs a list gives at once: a page people can read, an answer that stays small.
+pub const LIST_MAX: usize = 1000;
+
+/// The most commands a run's inbox holds: far more than people send, and little enough to
+/// read whole at a take-over.
+pub const INBOX_MAX: usize = 4096;
+
+/// A command that is durable.
+#[derive(Clone, Debug, PartialEq)]
+pub struct InboxEntry {
+    /// Its place.
+    pub number: InboxNo,
+    /// What makes it unique.
+    pub key: Box<str>,
+    /// What is wanted.
+    pub command: Command,
+}
+
+/// What became of putting a command.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Put {
+    /// The entry of that key.
+    pub number: InboxNo,
+    /// Whether it was there before.
+    pub existed: bool,
+}
+
+/// Which fold a snapshot is of.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum SnapshotKind {
+    /// The text-free one.
+    Outline,
+    /// The whole one.
+    Transcript,
+}
+
+/// A surface's own id of a run.
+#[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct ExternalId {
+    /// Whose; ids of different tenants never meet.
+    pub tenant: Box<str>,
+    /// Which surface.
+    pub surface: Box<str>,
+    /// What it calls the run.
+    pub id: Box<str>,
+}
+
+/// A store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// There is no such run.
+    #[error("there is no run {0}")]
+    NoRun(RunId),
+    /// A named maximum was reached.
+    #[error("{what} is full: at most {max}; {remedy}")]
+    Full {
+        /// What is full.
+        what: &'static str,
+        /// How much fits.
+        max: usize,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// What was kept does not read back.
+    #[error("run {run} is damaged at record {at}: {what}; restore it from a backup")]
+    Damaged {
+        /// Which run.
+        run: RunId,
+        /// Where.
+        at: Seq,
+        /// What was found.
+        what: String,
+    },
+    /// A run that still goes on cannot be deleted.
+    #[error("run {0} is not finished; cancel it first")]
+    Unfinished(RunId),
+    /// The store does not offer this.
+    #[error("{0} is not something this store can do")]
+    Unsupported(&'static str),
+    /// The disk, the file or the network failed.
+    #[error("the store failed while {while_doing}")]
+    Failed {
+        /// What was tried.
+        while_doing: &'static str,
+        /// What happened.
+        #[source]
+        cause: Box<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+/// An append was refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AppendError {
+    /// Somebody else has appended: this owner is one no longer.
+    #[error("run {run} has moved on to record {head}: another owner took it over")]
+    Conflict {
+        /// Which run.
+        run: RunId,
+        /// Its head.
+        head: Seq,
+    },
+    /// The run is over.
+    #[error("run {0} is finished")]
+    Closed(RunId),
+    /// One frame is larger than a store takes.
+    #[error("a frame of {bytes} bytes is more than the {max} a store takes")]
+    TooLarge {
+        /// How large.
+        bytes: usize,
+        /// How large it may be.
+        max: usize,
+    },
+    /// The store failed; nobody knows whether the frame is there. Read back and compare.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
