@@ -137,23 +137,16 @@ impl Checker {
             Event::PartAnnotated { part, .. } if before.part(*part).is_none() => {
                 Err((Invariant::Parts, format!("part {part} can no longer be annotated")))
             }
-            Event::PartsVoided { parts, .. } => parts.iter().try_for_each(|part| {
-                let started = |call: &crate::outline::CallOutline| {
-                    matches!(call.state, CallState::Started(_)) && call.tool.runs_on == RunsOn::Here
-                };
-                match before.part(*part) {
-                    None => Err((Invariant::Parts, format!("part {part} can no longer be voided"))),
-                    Some(outline)
-                        if outline.shape == PartShape::Call && !before.calls.contains_key(part) =>
-                    {
-                        Err((Invariant::Closed, format!("call {part} has its result already")))
+            // A call may be voided at any point: only a tool that is idempotent starts before
+            // its turn has ended, so nothing that matters is lost with it.
+            Event::PartsVoided { parts, .. } => {
+                match parts.iter().find(|part| before.part(**part).is_none()) {
+                    Some(part) => {
+                        Err((Invariant::Parts, format!("part {part} can no longer be voided")))
                     }
-                    Some(_) if before.call(*part).is_some_and(started) => {
-                        Err((Invariant::Closed, format!("call {part} runs and needs a result")))
-                    }
-                    Some(_) => Ok(()),
+                    None => Ok(()),
                 }
-            }),
+            }
             Event::ToolQueued { call, .. } => {
                 self.call_in(*call, |state| state == CallState::Complete, "queued")
             }

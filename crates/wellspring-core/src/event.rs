@@ -160,6 +160,9 @@ pub enum Event {
         call: Option<PartId>,
         /// Its name.
         name: Box<str>,
+        /// What it was asked.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        input: Vec<Content>,
     },
     /// A sub-agent ended; its number is the record's.
     AgentFinished {

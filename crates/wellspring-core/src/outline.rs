@@ -242,7 +242,7 @@ impl Outline {
                 self.questions.remove(&answered.question);
                 self.taken.extend(answered.inbox);
             }
-            Event::AgentStarted { parent, call, name } => {
+            Event::AgentStarted { parent, call, name, .. } => {
                 self.next_agent = self.next_agent.max(record.agent.next());
                 let outline = AgentOutline {
                     name: name.clone(),

@@ -24,6 +24,12 @@ pub trait Tool: Send + Sync {
     /// What the model and the engine need to know.
     fn spec(&self) -> &ToolSpec;
 
+    /// Among waiting sequential calls, the higher goes first. A tool may look at the
+    /// arguments to let one call overtake others.
+    fn priority(&self, _arguments: &Value) -> i32 {
+        self.spec().priority
+    }
+
     /// Runs one call. The arguments fit the spec's schema.
     fn call(
         &self,

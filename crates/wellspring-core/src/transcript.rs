@@ -59,6 +59,8 @@ pub struct AgentTranscript {
     pub name: Box<str>,
     /// The call that it serves, for a sub-agent.
     pub call: Option<PartId>,
+    /// What it was asked.
+    pub input: Vec<Content>,
     /// Its turns and what came between them, in order.
     pub items: Vec<Item>,
     /// How it ended, for a sub-agent.
@@ -176,8 +178,11 @@ impl Transcript {
             Event::RunStarted(started) => {
                 self.started_at = record.at;
                 self.state.clone_from(&started.request.state);
-                let root =
-                    AgentTranscript { name: started.agent.clone(), ..AgentTranscript::default() };
+                let root = AgentTranscript {
+                    name: started.agent.clone(),
+                    input: started.request.input.clone(),
+                    ..AgentTranscript::default()
+                };
                 self.agents.insert(AgentNo::ROOT, root);
                 self.started = Some((**started).clone());
             }
@@ -263,10 +268,11 @@ impl Transcript {
                     asked.answered = Some((**answered).clone());
                 }
             }
-            Event::AgentStarted { call, name, .. } => {
+            Event::AgentStarted { call, name, input, .. } => {
                 let agent = AgentTranscript {
                     name: name.clone(),
                     call: *call,
+                    input: input.clone(),
                     ..AgentTranscript::default()
                 };
                 self.agents.insert(record.agent, agent);
@@ -340,20 +346,17 @@ impl Transcript {
             .collect()
     }
 
-    /// The run's conversation as a model reads it: the input, and what `agent` did with it.
+    /// The conversation of one agent as a model reads it: its input, and what it did with it.
     ///
     /// A turn that was cut short contributes what it had finished; a call without a result
     /// is left out, so that the history can be replayed to every provider.
     #[must_use]
     pub fn messages(&self, agent: AgentNo) -> Vec<Message> {
         let mut messages = Vec::new();
-        if agent.is_root()
-            && let Some(started) = &self.started
-            && !started.request.input.is_empty()
-        {
-            messages.push(Message::User { content: started.request.input.clone() });
-        }
         let Some(whose) = self.agents.get(&agent) else { return messages };
+        if !whose.input.is_empty() {
+            messages.push(Message::User { content: whose.input.clone() });
+        }
         for item in &whose.items {
             match item {
                 Item::Turn(turn) => self.push_parts(&turn.model, &turn.parts, &mut messages),
