@@ -1,0 +1,12 @@
+//! Models: what attempts one turn of a conversation.
+//!
+//! Every model here implements [`wellspring_core::Model`] and keeps its numbered contract.
+//!
+//! # What is deliberately absent
+//!
+//! Protocols: reading and writing a provider's wire is pure code that lives elsewhere; a
+//! client here is the plumbing around it. The turn loop, retries and tools: the engine's.
+
+pub mod scripted;
+
+pub use scripted::{Attempts, Failure, Gate, Say, Scripted};

@@ -1,0 +1,115 @@
+//! What a script's author holds in hand while the script plays: gates, counters, failures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, watch};
+use wellspring_core::{FailureKind, ModelError};
+
+/// A place where a script waits until somebody lets it pass.
+///
+/// Clones are the same gate.
+#[derive(Clone, Debug)]
+pub struct Gate {
+    permits: Arc<Semaphore>,
+    reached: watch::Sender<u32>,
+}
+
+impl Gate {
+    /// A closed gate.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { permits: Arc::new(Semaphore::new(0)), reached: watch::Sender::new(0) }
+    }
+
+    /// Lets one script pass once, now or when it comes.
+    pub fn pass(&self) {
+        self.permits.add_permits(1);
+    }
+
+    /// Lets everything pass, for ever.
+    pub fn open(&self) {
+        self.permits.close();
+    }
+
+    /// Resolves once scripts have come to this gate `times` times, passed or not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it forgets nothing.
+    pub async fn reached(&self, times: u32) {
+        // The sender lives as long as `self`, so waiting cannot fail.
+        let _ = self.reached.subscribe().wait_for(|&reached| reached >= times).await;
+    }
+
+    pub(super) async fn wait(&self) {
+        self.reached.send_modify(|reached| *reached += 1);
+        // An error means that the gate stands open for ever.
+        if let Ok(permit) = self.permits.acquire().await {
+            permit.forget();
+        }
+    }
+}
+
+impl Default for Gate {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Counts how often a script came to a place: what a failure that goes away needs to know.
+///
+/// A request does not say which attempt it belongs to, so the count lives outside the
+/// script. Clones are the same counter.
+#[derive(Clone, Debug, Default)]
+pub struct Attempts(Arc<AtomicU32>);
+
+impl Attempts {
+    /// A counter at zero.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How often so far.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn next(&self) -> u32 {
+        self.0.fetch_add(1, Ordering::SeqCst) + 1
+    }
+}
+
+/// An error that a script will have; a [`ModelError`] that can be had again and again.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    kind: FailureKind,
+    message: Box<str>,
+    retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// An error of a kind, with its message.
+    #[must_use]
+    pub fn new(kind: FailureKind, message: impl Into<Box<str>>) -> Self {
+        Self { kind, message: message.into(), retry_after: None }
+    }
+
+    /// Adds when the provider wants to be asked again.
+    #[must_use]
+    pub fn retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    pub(super) fn of(&self, model: &str) -> ModelError {
+        let error = ModelError::new(model, self.kind, self.message.clone());
+        match self.retry_after {
+            Some(wait) => error.retry_after(wait),
+            None => error,
+        }
+    }
+}
