@@ -1,0 +1,4 @@
+//! The engine: what turns models and tools into runs.
+
+pub mod schema;
+pub mod tools;

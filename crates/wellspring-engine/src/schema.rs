@@ -1,0 +1,107 @@
+//! JSON schemas, compiled once: arguments of tools and typed results are held against them.
+//!
+//! # What is deliberately absent
+//!
+//! Fetching: a reference to another document does not compile. A schema comes from a tool,
+//! a peer or a request, and none of these may make us open a connection or a file.
+
+use std::fmt;
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+
+/// Complaints about one value: as many as a reader, be it a model or a person, can act on.
+pub const COMPLAINTS_MAX: usize = 16;
+
+/// Steps a `pattern` may go back before it counts as no match: enough for any pattern meant
+/// in earnest, and an end for those that are not.
+const PATTERN_BACKTRACK_MAX: usize = 100_000;
+
+/// Bytes a compiled `pattern` may take, so that a schema from outside cannot take all.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+
+/// A compiled JSON schema.
+///
+/// ```
+/// use serde_json::json;
+/// use wellspring_engine::schema::Schema;
+///
+/// let schema = Schema::compile(&json!({
+///     "type": "object",
+///     "properties": {"age": {"type": "integer"}},
+///     "required": ["age"]
+/// }))?;
+/// assert_eq!(schema.validate(&json!({"age": 7})), Ok(()));
+/// assert_eq!(
+///     schema.validate(&json!({"age": "seven"})),
+///     Err(vec![r#"/age: value is not of type "integer""#.to_owned()])
+/// );
+/// # Ok::<(), wellspring_engine::schema::SchemaError>(())
+/// ```
+pub struct Schema {
+    validator: Validator,
+}
+
+/// A JSON value that is no schema, or none that can be used here.
+#[derive(Debug, thiserror::Error)]
+#[error("the schema cannot be used: {what}")]
+pub struct SchemaError {
+    what: String,
+    #[source]
+    cause: Box<dyn std::error::Error + Send + Sync>,
+}
+
+impl Schema {
+    /// Compiles a schema, of the draft that it names or else of 2020-12.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a schema, or refers to another document.
+    pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(PATTERN_BACKTRACK_MAX)
+            .size_limit(PATTERN_BYTES_MAX);
+        jsonschema::options()
+            .offline()
+            .with_pattern_options(patterns)
+            .build(schema)
+            .map(|validator| Self { validator })
+            .map_err(|error| SchemaError {
+                what: complaint(&error),
+                cause: Box::new(error.to_owned()),
+            })
+    }
+
+    /// Holds a value against the whole schema.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong, each with the path to it as a JSON pointer; at most
+    /// [`COMPLAINTS_MAX`], then a word that there is more. The value itself is not repeated:
+    /// it may be long, or secret.
+    pub fn validate(&self, value: &Value) -> Result<(), Vec<String>> {
+        let mut errors = self.validator.iter_errors(value);
+        let mut complaints: Vec<String> =
+            errors.by_ref().take(COMPLAINTS_MAX).map(|error| complaint(&error)).collect();
+        if errors.next().is_some() {
+            complaints.push(format!("more than {COMPLAINTS_MAX} things are wrong"));
+        }
+        if complaints.is_empty() { Ok(()) } else { Err(complaints) }
+    }
+}
+
+impl fmt::Debug for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Schema").finish_non_exhaustive()
+    }
+}
+
+fn complaint(error: &jsonschema::ValidationError<'_>) -> String {
+    match error.instance_path().as_str() {
+        "" => format!("top level: {}", error.masked()),
+        path => format!("{path}: {}", error.masked()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,267 @@
+//! Functions as tools.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::pin;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::{Stream, StreamExt as _};
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use wellspring_core::{
+    Approval, Context, Tool, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec, ToolUpdate,
+};
+
+/// A tool from an async function over typed arguments; the schema is the type's.
+///
+/// `T` should be a struct, since models call tools with an object; [`NoArguments`] when
+/// there is nothing to say. Its doc comments are what the model reads about each field.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+/// use serde_json::json;
+/// use wellspring_core::{CancellationToken, Context, Tool as _};
+/// use wellspring_engine::tools::function;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Sum {
+///     /// What to add up.
+///     numbers: Vec<i64>,
+/// }
+///
+/// let sum = function("sum", "Adds numbers.", async |input: Sum, cx: Context| {
+///     cx.progress(json!({"count": input.numbers.len()})).await;
+///     Ok(input.numbers.iter().sum::<i64>())
+/// })
+/// .idempotent();
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let cx = Context::create("trace-1", CancellationToken::new());
+/// let result = sum.call(json!({"numbers": [1, 2, 3]}), cx).await?;
+/// assert_eq!(result.output, json!(6));
+/// # Ok::<(), wellspring_core::ToolError>(()) }).unwrap();
+/// ```
+pub fn function<T, O, F, Fut>(
+    name: impl Into<Box<str>>,
+    description: impl Into<Box<str>>,
+    run: F,
+) -> FunctionTool
+where
+    T: JsonSchema + DeserializeOwned + Send + 'static,
+    O: Serialize,
+    F: Fn(T, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
+{
+    let spec = ToolSpec { parameters: parameters::<T>(), ..ToolSpec::new(name, description) };
+    FunctionTool::new(spec, move |arguments, context| match typed(arguments) {
+        Ok(input) => {
+            let output = run(input, context);
+            async move { result(&output.await?) }.boxed()
+        }
+        Err(error) => std::future::ready(Err(error)).boxed(),
+    })
+}
+
+/// A tool from an async function over JSON, with a spec of its own making.
+pub fn from_function<F, Fut>(spec: ToolSpec, run: F) -> FunctionTool
+where
+    F: Fn(Value, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ToolResult, ToolError>> + Send + 'static,
+{
+    FunctionTool::new(spec, move |arguments, context| run(arguments, context).boxed())
+}
+
+/// A tool from a stream: progress as often as it likes, then one result. What comes after
+/// the result is not asked for; an end without one is an error.
+///
+/// ```
+/// use futures::stream;
+/// use serde_json::json;
+/// use wellspring_core::{CancellationToken, Context, Tool as _, ToolResult, ToolSpec};
+/// use wellspring_engine::tools::{ToolYield, from_stream};
+///
+/// let spec = ToolSpec::new("count", "Counts to three.");
+/// let count = from_stream(spec, |_, _| {
+///     let steps = [1, 2, 3].map(|n| ToolYield::Progress(json!(n)));
+///     let end = ToolYield::Result(ToolResult::new("counted"));
+///     stream::iter(steps.into_iter().chain([end]))
+/// });
+///
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// let cx = Context::create("trace-1", CancellationToken::new());
+/// assert_eq!(count.call(json!({}), cx).await?, ToolResult::new("counted"));
+/// # Ok::<(), wellspring_core::ToolError>(()) }).unwrap();
+/// ```
+pub fn from_stream<F, S>(spec: ToolSpec, run: F) -> FunctionTool
+where
+    F: Fn(Value, Context) -> S + Send + Sync + 'static,
+    S: Stream<Item = ToolYield> + Send + 'static,
+{
+    let name = spec.name.clone();
+    FunctionTool::new(spec, move |arguments, context| {
+        let yields = run(arguments, context.clone());
+        let name = name.clone();
+        async move {
+            let mut yields = pin!(yields);
+            while let Some(next) = yields.next().await {
+                match next {
+                    ToolYield::Progress(data) => context.progress(data).await,
+                    ToolYield::Update(update) => context.update(update).await,
+                    ToolYield::Result(result) => return Ok(result),
+                    ToolYield::Failed(error) => return Err(error),
+                }
+            }
+            Err(ToolError::new(format!("{name} ended without a result")))
+        }
+        .boxed()
+    })
+}
+
+/// What a [`from_stream`] tool says.
+#[derive(Debug)]
+pub enum ToolYield {
+    /// Progress in the tool's own shape.
+    Progress(Value),
+    /// Progress that surfaces understand.
+    Update(ToolUpdate),
+    /// The one result.
+    Result(ToolResult),
+    /// Why there is none.
+    Failed(ToolError),
+}
+
+/// The arguments of a tool that takes none.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
+pub struct NoArguments {}
+
+/// A function as a tool, with what the engine needs to know about it.
+pub struct FunctionTool {
+    spec: ToolSpec,
+    run: Box<Run>,
+}
+
+type Run =
+    dyn Fn(Value, Context) -> BoxFuture<'static, Result<ToolResult, ToolError>> + Send + Sync;
+
+impl FunctionTool {
+    fn new(
+        spec: ToolSpec,
+        run: impl Fn(Value, Context) -> BoxFuture<'static, Result<ToolResult, ToolError>>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        Self { spec, run: Box::new(run) }
+    }
+
+    /// What a person would call it.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<Box<str>>) -> Self {
+        self.spec.title = Some(title.into());
+        self
+    }
+
+    /// What sort of thing it does. Unless [`approval`](Self::approval) says otherwise, this
+    /// also decides whether it asks first.
+    #[must_use]
+    pub fn kind(mut self, kind: ToolKind) -> Self {
+        self.spec.kind = kind;
+        self
+    }
+
+    /// Runs with no other call beside it.
+    #[must_use]
+    pub fn sequential(mut self) -> Self {
+        self.spec.mode = ToolMode::Sequential;
+        self
+    }
+
+    /// Among waiting sequential calls, the higher goes first.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.spec.priority = priority;
+        self
+    }
+
+    /// Whether it may run without asking.
+    #[must_use]
+    pub fn approval(mut self, approval: Approval) -> Self {
+        self.spec.approval = Some(approval);
+        self
+    }
+
+    /// How long it may take without any progress.
+    #[must_use]
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        self.spec.timeouts.idle = Some(time);
+        self
+    }
+
+    /// How long it may take in all.
+    #[must_use]
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.spec.timeouts.total = Some(time);
+        self
+    }
+
+    /// Promises that running twice is the same as running once. Such a call may start before
+    /// the model has stopped, and runs again after a crash.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.spec.idempotent = true;
+        self
+    }
+}
+
+impl fmt::Debug for FunctionTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FunctionTool").field("spec", &self.spec).finish_non_exhaustive()
+    }
+}
+
+impl Tool for FunctionTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(
+        &self,
+        arguments: Value,
+        context: Context,
+    ) -> BoxFuture<'_, Result<ToolResult, ToolError>> {
+        // The function itself may act before its future is polled; this one does not.
+        async move { (self.run)(arguments, context).await }.boxed()
+    }
+}
+
+/// A type's schema in the form that providers take best: no references where they can be
+/// avoided, and without the type's own name and description: the tool has its own.
+pub(crate) fn parameters<T: JsonSchema>() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    });
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    schema.remove("title");
+    schema.remove("description");
+    schema.to_value()
+}
+
+pub(crate) fn typed<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {
+    serde_json::from_value(arguments)
+        .map_err(|error| ToolError::because("the arguments do not fit", error))
+}
+
+fn result(output: &impl Serialize) -> Result<ToolResult, ToolError> {
+    serde_json::to_value(output)
+        .map(ToolResult::new)
+        .map_err(|error| ToolError::because("the result is not JSON", error))
+}
+
+#[cfg(test)]
+mod tests;
