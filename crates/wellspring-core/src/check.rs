@@ -79,6 +79,12 @@ impl Checker {
         Ok(checker.outline)
     }
 
+    /// A checker that goes on from a point of a run.
+    #[must_use]
+    pub fn resume(outline: Outline) -> Self {
+        Self { outline }
+    }
+
     /// What is open after the records so far.
     #[must_use]
     pub fn outline(&self) -> &Outline {
