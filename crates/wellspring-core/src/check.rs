@@ -228,8 +228,11 @@ impl Checker {
         attempt: u32,
     ) -> Result<(), (Invariant, String)> {
         let Some(agent) = self.outline.agents.get(&record.agent) else { return Ok(()) };
-        let want =
-            if agent.in_turn { (agent.turn, agent.attempt + 1) } else { (agent.turn + 1, 1) };
+        let want = if agent.in_turn {
+            (agent.turn, agent.attempt.saturating_add(1))
+        } else {
+            (agent.turn.saturating_add(1), 1)
+        };
         if (turn, attempt) == want {
             Ok(())
         } else {

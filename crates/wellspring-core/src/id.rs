@@ -78,10 +78,10 @@ macro_rules! counted_id {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The one after this.
+            /// The one after this; the last one is followed by itself, as no run is that long.
             #[must_use]
             pub const fn next(self) -> Self {
-                Self(self.0 + 1)
+                Self(self.0.saturating_add(1))
             }
         }
 

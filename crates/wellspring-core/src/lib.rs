@@ -45,7 +45,7 @@ pub use remote::{RemoteAgent, RemoteRequest};
 pub use render::render;
 pub use request::{ContextNote, RunRequest};
 pub use tokio_util::sync::CancellationToken;
-pub use tool::{Approval, Tool, ToolError, ToolSpec, ToolTimeouts};
+pub use tool::{Approval, RETURN_RESULT, Tool, ToolError, ToolSpec, ToolTimeouts};
 pub use transcript::{
     AgentTranscript, AskedQuestion, CallProgress, Item, Part, Transcript, TurnItem,
 };

@@ -10,6 +10,10 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::event::{RunsOn, ToolKind, ToolMode, ToolResult};
 
+/// The tool by which an agent hands over its typed result. Surfaces that show tools to people
+/// leave it out: the result is an event of its own.
+pub const RETURN_RESULT: &str = "return_result";
+
 /// Something an agent can do.
 ///
 /// # Contract

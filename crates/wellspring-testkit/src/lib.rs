@@ -1,0 +1,17 @@
+//! What the tests of several crates share: runs to feed to whatever folds, stores or
+//! projects them.
+//!
+//! - [`RunBuilder`] writes a run by hand, minting numbers, ids and times.
+//! - [`samples`] are named runs, one per thing that can happen.
+//! - [`arbitrary`] has random ones: legal runs, and nonsense.
+//!
+//! # What is deliberately absent
+//!
+//! The protocols' own types: a fake that used ours would only prove that we agree with
+//! ourselves.
+
+pub mod arbitrary;
+mod run_builder;
+pub mod samples;
+
+pub use run_builder::{RUN, RunBuilder, THREAD};
