@@ -1,3 +1,57 @@
-//! The run log.
+//! The run log: frames, heads, cursors, leases and the inbox.
+//!
+//! A run is an append-only log of records with one [`Owner`] that appends; everything that
+//! consumes is a [`Cursor`]. [`Log`] does that once for all [`Store`]s: a store keeps opaque
+//! frames and refuses an append that does not continue its head; the log numbers, encodes,
+//! folds, publishes and wakes.
+//!
+//! # What is deliberately absent
+//!
+//! Timers on the way of a record, a task or a queue per reader, protocols, the engine.
+//!
+//! # What is promised
+//!
+//! 1. A reader sees committed records only, in order, each once, from wherever it starts.
+//! 2. A slow reader neither stalls the owner nor grows memory: it reads from the store.
+//! 3. An owner that was taken over appends nothing, whatever the clocks say.
+//! 4. What a source said piece by piece stays in pieces while the store keeps up.
 
+mod clock;
+pub mod codec;
+mod cursor;
+mod error;
+mod fold;
+mod frame;
+mod hot;
+mod lease;
+mod log;
+mod memory;
+mod options;
+mod owner;
 pub mod store;
+mod writer;
+
+pub use clock::{Clock, SystemClock, TokioClock};
+pub use cursor::Cursor;
+pub use error::{AdoptError, CreateError, ReadError};
+pub use frame::{ENCODED_SLOTS, Frame, FrameSlice};
+pub use log::Log;
+pub use memory::{MEMORY_BYTES_MAX, MemoryStore};
+pub use options::{
+    JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, TAIL_BYTES_MAX, TAIL_BYTES_TOTAL_MAX,
+    UNCOMMITTED_BYTES_MAX,
+};
+pub use owner::Owner;
+pub use store::{
+    Adopt, Append, AppendDone, AppendError, Created, ExternalId, INBOX_MAX, InboxEntry, LIST_MAX,
+    Lease, NewFrame, NewRun, Page, Put, RunFilter, RunInfo, RunState, SnapshotKind, Store,
+    StoreError, StoreFuture, StoredFrame,
+};
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic of another holder: every critical section here leaves its state
+/// consistent, and a second panic would only hide the first.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -5,6 +5,7 @@
 //! does not continue the head it has.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
@@ -274,6 +275,25 @@ pub struct RunFilter {
     pub limit: usize,
 }
 
+impl RunFilter {
+    /// How many runs a list gives at most.
+    #[must_use]
+    pub fn limit_or_max(&self) -> usize {
+        if self.limit == 0 { LIST_MAX } else { self.limit.min(LIST_MAX) }
+    }
+
+    /// Whether a run is one of them, its place in the list aside.
+    #[must_use]
+    pub fn matches(&self, info: &RunInfo) -> bool {
+        self.tenant.as_ref().is_none_or(|tenant| *tenant == info.tenant)
+            && self.thread.is_none_or(|thread| thread == info.thread)
+            && self.agent.as_ref().is_none_or(|agent| *agent == info.agent)
+            && (self.states.is_empty() || self.states.contains(&info.state))
+            && self.since.is_none_or(|since| info.created_at >= since)
+            && self.before.is_none_or(|before| info.created_at < before)
+    }
+}
+
 /// The most runs a list gives at once: a page people can read, an answer that stays small.
 pub const LIST_MAX: usize = 1000;
 
@@ -322,7 +342,9 @@ pub struct ExternalId {
 }
 
 /// A store could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+///
+/// It can be cloned, because everyone who waits for the same append is told.
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no such run.
@@ -361,12 +383,32 @@ pub enum StoreError {
         while_doing: &'static str,
         /// What happened.
         #[source]
-        cause: Box<dyn std::error::Error + Send + Sync>,
+        cause: Arc<dyn std::error::Error + Send + Sync>,
     },
 }
 
+impl StoreError {
+    /// A run's inbox holds [`INBOX_MAX`] commands.
+    #[must_use]
+    pub fn inbox_full() -> Self {
+        Self::Full {
+            what: "the run's inbox",
+            max: INBOX_MAX,
+            remedy: "wait until the run has finished",
+        }
+    }
+
+    /// The disk, the file or the network failed.
+    pub fn failed(
+        while_doing: &'static str,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Failed { while_doing, cause: Arc::from(cause.into()) }
+    }
+}
+
 /// An append was refused.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
     /// Somebody else has appended: this owner is one no longer.

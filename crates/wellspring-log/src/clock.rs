@@ -1,0 +1,49 @@
+//! Where times come from.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use wellspring_core::Millis;
+
+/// Says what time it is.
+pub trait Clock: Send + Sync {
+    /// Now.
+    fn now(&self) -> Millis;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Millis {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Millis::default().plus(since)
+    }
+}
+
+/// A clock that follows Tokio's time, which tests can pause and advance.
+#[derive(Clone, Debug)]
+pub struct TokioClock {
+    start: Instant,
+    start_at: Millis,
+    /// Frames are also cut on the store's threads, which know no runtime; without this they
+    /// would see the time that goes on while the test's is paused.
+    runtime: Option<Handle>,
+}
+
+impl TokioClock {
+    /// A clock that shows `at` now. Call it inside the runtime whose time it should follow.
+    #[must_use]
+    pub fn starting_at(at: Millis) -> Self {
+        Self { start: Instant::now(), start_at: at, runtime: Handle::try_current().ok() }
+    }
+}
+
+impl Clock for TokioClock {
+    fn now(&self) -> Millis {
+        let _inside = self.runtime.as_ref().map(Handle::enter);
+        self.start_at.plus(self.start.elapsed())
+    }
+}

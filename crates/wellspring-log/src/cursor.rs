@@ -1,0 +1,173 @@
+//! Reading a run, from anywhere, at any pace.
+
+use std::fmt;
+use std::sync::Arc;
+
+use futures::stream::{self, Stream};
+use tokio::sync::watch;
+use wellspring_core::{Record, RunId, Seq};
+
+use crate::error::ReadError;
+use crate::fold::read_frame;
+use crate::frame::FrameSlice;
+use crate::hot::{Hot, Next};
+
+/// A place in a run, and what comes after it.
+///
+/// However it is read (at once, slowly, broken off and resumed elsewhere after the last
+/// position), it gives every record once, in order. It sees committed records only.
+///
+/// ```
+/// # use futures::TryStreamExt;
+/// # use wellspring_core::{AgentNo, Event, Outcome, RunId, RunRequest, RunStarted, Seq, Stop,
+/// #     ThreadId, render};
+/// # use wellspring_log::Log;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let log = Log::in_memory();
+/// # let run = RunId::new(uuid::Uuid::now_v7());
+/// # let started = RunStarted {
+/// #     run, thread: ThreadId::new(run.uuid()), agent: "demo".into(), after: None,
+/// #     request: RunRequest::text("hello"),
+/// # };
+/// # let owner = log.create("local", started).await?;
+/// let outcome = Box::new(Outcome::Completed { stop: Stop::EndTurn });
+/// owner.push(AgentNo::ROOT, Event::RunFinished { outcome });
+/// let cursor = log.cursor(run, Seq(1)).await?;
+/// let records: Vec<_> = cursor.into_records().try_collect().await?;
+/// assert_eq!(render(&records), "run finished completed end_turn\n");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cursor {
+    hot: Arc<Hot>,
+    reader: u64,
+    position: Seq,
+    failures_seen: u64,
+    foreign: watch::Receiver<u64>,
+}
+
+impl Cursor {
+    pub(crate) fn new(hot: Arc<Hot>, after: Seq) -> Self {
+        let reader = hot.attach(after);
+        let failures_seen = hot.failures();
+        let foreign = hot.shared.store.foreign_changes();
+        Self { hot, reader, position: after, failures_seen, foreign }
+    }
+
+    /// The last record that it gave.
+    #[must_use]
+    pub fn position(&self) -> Seq {
+        self.position
+    }
+
+    /// The run that it reads.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.hot.run
+    }
+
+    /// Waits for something new and gives all of it at once, or a page of it when the reader is
+    /// far behind. `None` after the run's last record.
+    ///
+    /// # Errors
+    ///
+    /// When the store fails or the run was deleted. The position stays: calling again tries
+    /// again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<Option<Vec<FrameSlice>>, ReadError> {
+        let hot = Arc::clone(&self.hot);
+        loop {
+            // Both are armed before anything is looked at, so no change slips through between.
+            let changed = hot.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            self.foreign.borrow_and_update();
+            let may_be_elsewhere = match hot.next(self.reader, self.position, self.failures_seen) {
+                Next::Frames(frames) => {
+                    self.position = frames.last().map_or(self.position, FrameSlice::last);
+                    return Ok(Some(frames));
+                }
+                Next::End => return Ok(None),
+                Next::Failed(error) => {
+                    self.failures_seen = hot.failures();
+                    return Err(ReadError::OwnerLost(error));
+                }
+                Next::Wait => {
+                    changed.await;
+                    continue;
+                }
+                Next::Page => false,
+                Next::Elsewhere => true,
+            };
+            let page_bytes = hot.shared.options.page_bytes;
+            let page = hot.shared.store.read(hot.run, self.position, page_bytes).await?;
+            let mut frames = Vec::with_capacity(page.frames.len());
+            for stored in &page.frames {
+                let frame = Arc::new(read_frame(hot.run, stored)?);
+                frames.extend(FrameSlice::after(frame, self.position));
+            }
+            if let Some(last) = frames.last().map(FrameSlice::last) {
+                hot.advance(self.reader, self.position, last);
+                self.position = last;
+                return Ok(Some(frames));
+            }
+            if page.closed {
+                return Ok(None);
+            }
+            if may_be_elsewhere {
+                tokio::select! {
+                    () = changed => {}
+                    () = foreign_change(&mut self.foreign) => {}
+                }
+            }
+        }
+    }
+
+    /// The records one by one, until the run's last or the first error.
+    pub fn into_records(self) -> impl Stream<Item = Result<Record, ReadError>> + Send {
+        let start = (Some(self), Vec::<FrameSlice>::new().into_iter(), 0usize, None::<FrameSlice>);
+        stream::unfold(start, |(mut cursor, mut slices, mut index, mut slice)| async move {
+            loop {
+                if let Some(record) = slice.as_ref().and_then(|slice| slice.get(index)) {
+                    let record = record.clone();
+                    return Some((Ok(record), (cursor, slices, index + 1, slice)));
+                }
+                index = 0;
+                slice = slices.next();
+                if slice.is_none() {
+                    match cursor.as_mut()?.next().await {
+                        Ok(more) => slices = more?.into_iter(),
+                        Err(error) => return Some((Err(error), (None, slices, index, slice))),
+                    }
+                }
+            }
+        })
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.hot.detach(self.reader);
+    }
+}
+
+impl fmt::Debug for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cursor")
+            .field("run", &self.run())
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits for another process to write something.
+pub(crate) async fn foreign_change(changes: &mut watch::Receiver<u64>) {
+    if changes.changed().await.is_err() {
+        // The store is closing; nothing will change any more.
+        std::future::pending().await
+    }
+}

@@ -1,0 +1,349 @@
+//! What this process knows of a run while someone here writes or reads it: how far it is,
+//! who reads where, and the frames that some reader has not passed yet.
+//!
+//! # Promised
+//!
+//! The tail is a contiguous end of the run's committed frames. A frame is in it only while an
+//! attached reader has not passed it, and never beyond the two maxima: farther readers read
+//! from the store.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, Weak};
+
+use tokio::sync::Notify;
+use wellspring_core::{RunId, Seq};
+
+use crate::frame::{Frame, FrameSlice};
+use crate::lease::Leases;
+use crate::lock;
+use crate::options::LogOptions;
+use crate::store::{Store, StoreError};
+
+/// What all handles of one log share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) options: LogOptions,
+    pub(crate) leases: Leases,
+    /// The runs that someone here writes or reads. Never upgraded inside the lock: the last
+    /// reference of a run takes the same lock when it goes.
+    runs: Mutex<BTreeMap<RunId, Weak<Hot>>>,
+    /// Bytes in all tails.
+    tail_bytes: AtomicUsize,
+    /// Counts the frames that entered a tail, to know which are the oldest.
+    stamps: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn new(store: Arc<dyn Store>, options: LogOptions) -> Self {
+        Self {
+            store,
+            options,
+            leases: Leases::default(),
+            runs: Mutex::default(),
+            tail_bytes: AtomicUsize::new(0),
+            stamps: AtomicU64::new(0),
+        }
+    }
+
+    /// The run, if someone here writes or reads it.
+    pub(crate) fn find(&self, run: RunId) -> Option<Arc<Hot>> {
+        let found = lock(&self.runs).get(&run).cloned();
+        found.and_then(|hot| hot.upgrade())
+    }
+
+    /// The run, known from now on.
+    pub(crate) fn hot(self: &Arc<Self>, run: RunId) -> Arc<Hot> {
+        let mut runs = lock(&self.runs);
+        // The only upgrade inside the lock: what it gives is returned, never dropped here.
+        if let Some(hot) = runs.get(&run).and_then(Weak::upgrade) {
+            return hot;
+        }
+        let hot = Arc::new(Hot {
+            run,
+            shared: Arc::clone(self),
+            state: Mutex::default(),
+            changed: Notify::new(),
+            inbox: AtomicU64::new(1),
+            inbox_changed: Notify::new(),
+        });
+        runs.insert(run, Arc::downgrade(&hot));
+        hot
+    }
+
+    /// How many runs are known here.
+    pub(crate) fn hot_runs(&self) -> usize {
+        lock(&self.runs).len()
+    }
+
+    pub(crate) fn tail_bytes(&self) -> usize {
+        self.tail_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Lets the oldest frames of all tails go until an eighth of the maximum is free, so that
+    /// this walk over all runs is rare.
+    fn shed(&self) {
+        let max = self.options.tail_bytes_total_max;
+        let weak: Vec<_> = lock(&self.runs).values().cloned().collect();
+        let runs: Vec<_> = weak.iter().filter_map(Weak::upgrade).collect();
+        let mut oldest: BinaryHeap<_> = runs
+            .iter()
+            .enumerate()
+            .filter_map(|(index, hot)| Some(Reverse((lock(&hot.state).oldest()?, index))))
+            .collect();
+        while self.tail_bytes() > max - max / 8 {
+            let Some(Reverse((_, index))) = oldest.pop() else { break };
+            let Some(hot) = runs.get(index) else { break };
+            let mut state = lock(&hot.state);
+            state.evict(&self.tail_bytes);
+            if let Some(stamp) = state.oldest() {
+                oldest.push(Reverse((stamp, index)));
+            }
+        }
+    }
+}
+
+/// One run that someone here writes or reads.
+pub(crate) struct Hot {
+    pub(crate) run: RunId,
+    pub(crate) shared: Arc<Shared>,
+    state: Mutex<HotState>,
+    /// Wakes readers: a frame was committed, or the owner came or went.
+    pub(crate) changed: Notify,
+    /// Counts what was put into the inbox from here.
+    pub(crate) inbox: AtomicU64,
+    pub(crate) inbox_changed: Notify,
+}
+
+#[derive(Default)]
+struct HotState {
+    /// The last record that was committed here.
+    head: Seq,
+    closed: bool,
+    /// Someone here is, or is about to become, the owner.
+    claimed: bool,
+    /// The owner is here, so `head` is the head.
+    owned: bool,
+    /// How often the store failed an owner here, and how the last time.
+    failures: u64,
+    failure: Option<StoreError>,
+    tail: VecDeque<Kept>,
+    tail_bytes: usize,
+    readers: BTreeMap<u64, Seq>,
+    next_reader: u64,
+}
+
+struct Kept {
+    frame: Arc<Frame>,
+    bytes: usize,
+    stamp: u64,
+    /// How many readers have not passed it. It never grows towards the end of the tail, so
+    /// the frames that nobody waits for are at the front.
+    waiting: usize,
+}
+
+/// What a reader does next.
+pub(crate) enum Next {
+    /// Take these.
+    Frames(Vec<FrameSlice>),
+    /// Read from the store; there is something.
+    Page,
+    /// Ask the store; if it has nothing either, wait for others too.
+    Elsewhere,
+    /// Wait for the owner here.
+    Wait,
+    /// Nothing more will come.
+    End,
+    /// The store failed the owner here.
+    Failed(StoreError),
+}
+
+impl HotState {
+    fn oldest(&self) -> Option<u64> {
+        self.tail.front().map(|kept| kept.stamp)
+    }
+
+    fn evict(&mut self, total: &AtomicUsize) {
+        if let Some(kept) = self.tail.pop_front() {
+            self.tail_bytes -= kept.bytes;
+            total.fetch_sub(kept.bytes, Ordering::Relaxed);
+        }
+    }
+
+    fn evict_passed(&mut self, total: &AtomicUsize) {
+        while self.tail.front().is_some_and(|kept| kept.waiting == 0) {
+            self.evict(total);
+        }
+    }
+
+    /// The kept frames that end after a record.
+    fn kept_after(&mut self, after: Seq) -> impl DoubleEndedIterator<Item = &mut Kept> {
+        let from = self.tail.partition_point(|kept| kept.frame.last() <= after);
+        self.tail.range_mut(from..)
+    }
+}
+
+impl Hot {
+    /// Claims the right to become the owner here. `false` if someone else has it.
+    pub(crate) fn claim(&self) -> bool {
+        !std::mem::replace(&mut lock(&self.state).claimed, true)
+    }
+
+    /// Gives the claim up, with or without having been the owner.
+    pub(crate) fn disown(&self, failure: Option<StoreError>) {
+        let mut state = lock(&self.state);
+        state.claimed = false;
+        state.owned = false;
+        if failure.is_some() {
+            state.failures += 1;
+            state.failure = failure;
+        }
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// The claimant is the owner now, and this is its first frame.
+    pub(crate) fn own(&self, frame: &Arc<Frame>, bytes: usize) {
+        let mut state = lock(&self.state);
+        state.owned = true;
+        state.failure = None;
+        drop(state);
+        self.publish(frame, bytes, Closes::No);
+    }
+
+    pub(crate) fn is_owned(&self) -> bool {
+        lock(&self.state).owned
+    }
+
+    /// The head, where the owner is here.
+    pub(crate) fn owned_head(&self) -> Option<Seq> {
+        let state = lock(&self.state);
+        state.owned.then_some(state.head)
+    }
+
+    /// Shows a committed frame to all readers and wakes them once.
+    pub(crate) fn publish(&self, frame: &Arc<Frame>, bytes: usize, closes: Closes) {
+        let total = &self.shared.tail_bytes;
+        let mut state = lock(&self.state);
+        if frame.first <= state.head {
+            // A straggler of an owner that was dropped, found again after it was succeeded.
+            return;
+        }
+        if frame.first != state.head.next() {
+            // Others have appended in between; what is kept would leave a gap.
+            while !state.tail.is_empty() {
+                state.evict(total);
+            }
+        }
+        state.head = frame.last();
+        state.closed |= closes == Closes::Yes;
+        let waiting = state.readers.values().filter(|position| **position < frame.last()).count();
+        if waiting > 0 {
+            let stamp = self.shared.stamps.fetch_add(1, Ordering::Relaxed);
+            state.tail.push_back(Kept { frame: Arc::clone(frame), bytes, stamp, waiting });
+            state.tail_bytes += bytes;
+            total.fetch_add(bytes, Ordering::Relaxed);
+            while state.tail_bytes > self.shared.options.tail_bytes_max {
+                state.evict(total);
+            }
+        }
+        drop(state);
+        self.changed.notify_waiters();
+        if self.shared.tail_bytes() > self.shared.options.tail_bytes_total_max {
+            self.shared.shed();
+        }
+    }
+
+    /// Adds a reader that has seen everything up to a record.
+    pub(crate) fn attach(&self, after: Seq) -> u64 {
+        let mut state = lock(&self.state);
+        let reader = state.next_reader;
+        state.next_reader += 1;
+        state.readers.insert(reader, after);
+        state.kept_after(after).for_each(|kept| kept.waiting += 1);
+        reader
+    }
+
+    pub(crate) fn detach(&self, reader: u64) {
+        let mut state = lock(&self.state);
+        if let Some(position) = state.readers.remove(&reader) {
+            state.kept_after(position).for_each(|kept| kept.waiting -= 1);
+            state.evict_passed(&self.shared.tail_bytes);
+        }
+    }
+
+    /// How many times the store has failed an owner here.
+    pub(crate) fn failures(&self) -> u64 {
+        lock(&self.state).failures
+    }
+
+    /// What a reader at a position does next. Frames it is given count as passed.
+    pub(crate) fn next(&self, reader: u64, position: Seq, failures_seen: u64) -> Next {
+        let mut state = lock(&self.state);
+        if position < state.head {
+            let reaches =
+                state.tail.front().is_some_and(|kept| kept.frame.first <= position.next());
+            if !reaches {
+                return Next::Page;
+            }
+            let frames: Vec<_> = state
+                .kept_after(position)
+                .filter_map(|kept| FrameSlice::after(Arc::clone(&kept.frame), position))
+                .collect();
+            let head = state.head;
+            self.pass(&mut state, reader, position, head);
+            return Next::Frames(frames);
+        }
+        if state.closed {
+            return Next::End;
+        }
+        if state.failures > failures_seen
+            && let Some(failure) = &state.failure
+        {
+            return Next::Failed(failure.clone());
+        }
+        if state.owned { Next::Wait } else { Next::Elsewhere }
+    }
+
+    /// A reader has read from the store up to a record.
+    pub(crate) fn advance(&self, reader: u64, from: Seq, to: Seq) {
+        self.pass(&mut lock(&self.state), reader, from, to);
+    }
+
+    fn pass(&self, state: &mut HotState, reader: u64, from: Seq, to: Seq) {
+        state.readers.insert(reader, to);
+        state
+            .kept_after(from)
+            .take_while(|kept| kept.frame.last() <= to)
+            .for_each(|kept| kept.waiting -= 1);
+        state.evict_passed(&self.shared.tail_bytes);
+    }
+
+    /// Says that something may be new in the inbox.
+    pub(crate) fn wake_inbox(&self) {
+        self.inbox.fetch_add(1, Ordering::Release);
+        self.inbox_changed.notify_waiters();
+    }
+}
+
+/// Whether a frame is the run's last.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Closes {
+    Yes,
+    No,
+}
+
+impl Drop for Hot {
+    fn drop(&mut self) {
+        let state = self.state.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        while !state.tail.is_empty() {
+            state.evict(&self.shared.tail_bytes);
+        }
+        let mut runs = lock(&self.shared.runs);
+        // Someone may have come back in between; then the entry is theirs.
+        if runs.get(&self.run).is_some_and(|hot| hot.strong_count() == 0) {
+            runs.remove(&self.run);
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The handle of the one that appends.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::watch;
+use wellspring_core::{AgentNo, Event, InboxNo, RunId, Seq, Transcript};
+
+use crate::lock;
+use crate::store::{AppendError, InboxEntry, StoreError};
+use crate::writer::Writer;
+
+/// The one that appends to a run.
+///
+/// Dropping it appends nothing: what was pushed is still committed, the lease is no longer
+/// renewed, and anyone may adopt the run.
+///
+/// ```
+/// # use wellspring_core::{AgentNo, Event, Outcome, PartId, PartKind, RunId, RunRequest,
+/// #     RunStarted, Seq, Stop, ThreadId};
+/// # use wellspring_log::Log;
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let log = Log::in_memory();
+/// # let run = RunId::new(uuid::Uuid::now_v7());
+/// # let started = RunStarted {
+/// #     run, thread: ThreadId::new(run.uuid()), agent: "demo".into(), after: None,
+/// #     request: RunRequest::text("hello"),
+/// # };
+/// let owner = log.create("local", started).await?;
+/// owner.push(AgentNo::ROOT, Event::PartStarted { part: PartId(0), kind: PartKind::TEXT });
+/// owner.push(AgentNo::ROOT, Event::PartDelta { part: PartId(0), chunk: "hi".into() });
+/// assert_eq!(owner.commit().await?, Seq(3));
+/// assert_eq!(owner.with_transcript(|transcript| transcript.words(AgentNo::ROOT)), "hi");
+/// # Ok(())
+/// # }
+/// ```
+pub struct Owner {
+    writer: Arc<Writer>,
+    /// What [`inbox`](Self::inbox) has seen of changes from here and from elsewhere.
+    inbox_seen: AtomicU64,
+    foreign_seen: Mutex<watch::Receiver<u64>>,
+}
+
+impl Owner {
+    pub(crate) fn new(writer: Arc<Writer>) -> Self {
+        let foreign_seen = Mutex::new(writer.hot.shared.store.foreign_changes());
+        // Zero is before any count, so that the first wait for the inbox ends at once.
+        Self { writer, inbox_seen: AtomicU64::new(0), foreign_seen }
+    }
+
+    /// The run that it owns.
+    #[must_use]
+    pub fn run(&self) -> RunId {
+        self.writer.hot.run
+    }
+
+    /// How many owners there were before it.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.writer.epoch
+    }
+
+    /// Queues an event for the next frame. Never blocks; see [`room`](Self::room). After
+    /// `run finished`, or once the owner is [`lost`](Self::lost), it is ignored.
+    pub fn push(&self, agent: AgentNo, event: Event) {
+        self.push_all([(agent, event)]);
+    }
+
+    /// Queues events for the next frame, none between them.
+    pub fn push_all(&self, events: impl IntoIterator<Item = (AgentNo, Event)>) {
+        self.writer.push_all(events);
+    }
+
+    /// Waits while too much is uncommitted: whoever polls a source waits here first.
+    ///
+    /// # Errors
+    ///
+    /// When the owner is lost.
+    pub async fn room(&self) -> Result<(), AppendError> {
+        self.writer.room().await
+    }
+
+    /// Waits until everything that was pushed before is committed, and gives the head.
+    ///
+    /// # Errors
+    ///
+    /// When the owner is lost.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future changes nothing about what was pushed.
+    pub async fn commit(&self) -> Result<Seq, AppendError> {
+        self.writer.commit().await
+    }
+
+    /// Looks at the fold of the run up to the last frame that was cut; after a
+    /// [`commit`](Self::commit) that is everything pushed before it. Pushing waits meanwhile.
+    pub fn with_transcript<R>(&self, f: impl FnOnce(&Transcript) -> R) -> R {
+        self.writer.with_transcript(f)
+    }
+
+    /// The commands that have not taken effect yet, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// When the store fails.
+    pub async fn inbox(&self) -> Result<Vec<InboxEntry>, StoreError> {
+        let hot = &self.writer.hot;
+        // Before the store is asked: what comes after is a change again.
+        self.inbox_seen.store(hot.inbox.load(Ordering::Acquire), Ordering::Release);
+        lock(&self.foreign_seen).borrow_and_update();
+        let taken = self.with_transcript(|transcript| transcript.outline.taken.clone());
+        let after = (1..).take_while(|number| taken.contains(&InboxNo(*number))).last();
+        let after = InboxNo(after.unwrap_or_default());
+        let mut entries = hot.shared.store.inbox(hot.run, after).await?;
+        entries.retain(|entry| !taken.contains(&entry.number));
+        Ok(entries)
+    }
+
+    /// Waits until something may be new since [`inbox`](Self::inbox) was last called; at once
+    /// if it never was, or if something came since.
+    pub async fn inbox_changed(&self) {
+        let hot = &self.writer.hot;
+        let local = hot.inbox_changed.notified();
+        tokio::pin!(local);
+        local.as_mut().enable();
+        if hot.inbox.load(Ordering::Acquire) != self.inbox_seen.load(Ordering::Acquire) {
+            return;
+        }
+        // The copy has seen what the original has.
+        let mut foreign = lock(&self.foreign_seen).clone();
+        tokio::select! {
+            () = local => {}
+            () = crate::cursor::foreign_change(&mut foreign) => {}
+        }
+    }
+
+    /// Waits until ownership is lost: another owner took over, or the store keeps failing.
+    /// From then on pushes are ignored and everything else gives the same error.
+    pub async fn lost(&self) -> AppendError {
+        self.writer.lost().await
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.writer.retire();
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner")
+            .field("run", &self.run())
+            .field("epoch", &self.epoch())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,569 @@
+//! The one that appends to a run: what is pushed becomes frames, one append at a time.
+//!
+//! There is no task per run. Whoever pushes starts an append if none is in flight; the
+//! store's callback publishes the frame and starts the next one if something waits. So a
+//! frame holds exactly what came while the one before it was being committed.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, oneshot};
+use wellspring_core::{AgentNo, Chunk, Event, Millis, Outcome, PartId, Record, Seq, Transcript};
+
+use crate::codec;
+use crate::fold;
+use crate::frame::Frame;
+use crate::hot::{Closes, Hot};
+use crate::lock;
+use crate::store::{
+    Adopt, Append, AppendError, NewFrame, RunState, SnapshotKind, Store, StoreError,
+};
+
+/// How often an append whose fate is unknown is looked up or made again: with pauses that
+/// double from [`RETRY_PAUSE`], about five seconds, in which a busy disk or a broker that
+/// changes its leader comes back, and after which nobody should wait longer.
+pub(crate) const RETRIES_MAX: u32 = 8;
+
+/// The pause before the first retry.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+pub(crate) struct Writer {
+    pub(crate) hot: Arc<Hot>,
+    pub(crate) epoch: u64,
+    runtime: Option<Handle>,
+    queue: Mutex<Queue>,
+    /// Something was committed, or the owner is lost.
+    progressed: Notify,
+}
+
+struct Queue {
+    waiting: Vec<Waiting>,
+    waiting_bytes: usize,
+    in_flight: Option<InFlight>,
+    /// A thread is inside `Store::append`, and looks for more when it comes out.
+    pumping: bool,
+    /// Counts calls to push: what `commit` waits for cannot be a sequence number, because
+    /// those are only given when a frame is cut.
+    pushes: u64,
+    pushes_committed: u64,
+    committed: Seq,
+    /// The fold of everything that was cut.
+    transcript: Transcript,
+    at: Millis,
+    outline_due: Due,
+    transcript_due: Due,
+    /// `run finished` was pushed; nothing may follow.
+    finished: bool,
+    /// The owner was dropped; another may have its place.
+    retired: bool,
+    failure: Option<AppendError>,
+}
+
+struct Waiting {
+    agent: AgentNo,
+    event: Event,
+    bytes: usize,
+    push: u64,
+}
+
+/// Bytes appended since a snapshot was last taken.
+#[derive(Default)]
+struct Due(usize);
+
+struct InFlight {
+    bytes: usize,
+    pushes: u64,
+}
+
+/// A frame between its cut and its commit.
+struct Cut {
+    append: Append,
+    frame: Arc<Frame>,
+    snapshots: Vec<(SnapshotKind, Vec<u8>)>,
+}
+
+impl Cut {
+    fn bytes(&self) -> usize {
+        kept_bytes(&self.frame, &self.append.frame.body)
+    }
+}
+
+/// What a frame in a tail takes.
+pub(crate) fn kept_bytes(frame: &Frame, body: &Bytes) -> usize {
+    body.len() + std::mem::size_of_val(frame.records())
+}
+
+impl Writer {
+    /// The writer of a run whose log, up to its head, is folded in `transcript`.
+    pub(crate) fn new(hot: Arc<Hot>, transcript: Transcript, runtime: Option<Handle>) -> Arc<Self> {
+        Arc::new(Self {
+            epoch: transcript.outline.epoch,
+            runtime,
+            progressed: Notify::new(),
+            queue: Mutex::new(Queue {
+                waiting: Vec::new(),
+                waiting_bytes: 0,
+                in_flight: None,
+                pumping: false,
+                pushes: 0,
+                pushes_committed: 0,
+                committed: transcript.outline.head,
+                at: transcript.updated_at,
+                transcript,
+                outline_due: Due::default(),
+                transcript_due: Due::default(),
+                finished: false,
+                retired: false,
+                failure: None,
+            }),
+            hot,
+        })
+    }
+
+    pub(crate) fn push_all(self: &Arc<Self>, events: impl IntoIterator<Item = (AgentNo, Event)>) {
+        // Weighed outside the lock: it may serialise.
+        let events: Vec<_> = events
+            .into_iter()
+            .map(|(agent, event)| (codec::weight(&event), agent, event))
+            .collect();
+        let mut queue = lock(&self.queue);
+        queue.pushes += 1;
+        let push = queue.pushes;
+        let mut ignored = 0usize;
+        for (bytes, agent, event) in events {
+            if queue.finished || queue.failure.is_some() {
+                ignored += 1;
+                continue;
+            }
+            queue.finished = matches!(event, Event::RunFinished { .. });
+            queue.waiting_bytes += bytes;
+            queue.waiting.push(Waiting { agent, event, bytes, push });
+        }
+        drop(queue);
+        if ignored > 0 {
+            let run = self.hot.run;
+            tracing::debug!(%run, ignored, "events pushed after the end, or without ownership");
+        }
+        self.pump();
+    }
+
+    /// Waits until everything pushed before is committed.
+    pub(crate) async fn commit(&self) -> Result<Seq, AppendError> {
+        let pushes = lock(&self.queue).pushes;
+        self.until(|queue| (queue.pushes_committed >= pushes).then_some(queue.committed)).await
+    }
+
+    /// Waits until less than the maximum is uncommitted.
+    pub(crate) async fn room(&self) -> Result<(), AppendError> {
+        let max = self.hot.shared.options.uncommitted_bytes_max;
+        self.until(|queue| (queue.uncommitted() < max).then_some(())).await
+    }
+
+    /// Waits until ownership is lost.
+    pub(crate) async fn lost(&self) -> AppendError {
+        loop {
+            if let Err(error) = self.until(|_| None::<()>).await {
+                return error;
+            }
+        }
+    }
+
+    pub(crate) fn with_transcript<R>(&self, f: impl FnOnce(&Transcript) -> R) -> R {
+        f(&lock(&self.queue).transcript)
+    }
+
+    /// Nobody will push any more. What was pushed is still committed; others may adopt.
+    pub(crate) fn retire(&self) {
+        let lost = {
+            let mut queue = lock(&self.queue);
+            queue.retired = true;
+            queue.failure.is_some()
+        };
+        // A lost owner has given up its place already, and another may have it.
+        if !lost {
+            self.hot.shared.leases.release(self.hot.run);
+            self.hot.disown(None);
+        }
+    }
+
+    async fn until<T>(&self, ready: impl Fn(&Queue) -> Option<T>) -> Result<T, AppendError> {
+        loop {
+            let progressed = self.progressed.notified();
+            tokio::pin!(progressed);
+            progressed.as_mut().enable();
+            {
+                let queue = lock(&self.queue);
+                if let Some(failure) = &queue.failure {
+                    return Err(failure.clone());
+                }
+                if let Some(value) = ready(&queue) {
+                    return Ok(value);
+                }
+            }
+            progressed.await;
+        }
+    }
+
+    /// Starts an append if none is in flight and something waits. A loop rather than a
+    /// recursion, because a store may call back before its `append` returns.
+    fn pump(self: &Arc<Self>) {
+        loop {
+            let cut = {
+                let mut queue = lock(&self.queue);
+                if queue.pumping || queue.in_flight.is_some() {
+                    return;
+                }
+                match self.cut(&mut queue) {
+                    None => return,
+                    Some(Ok(cut)) => {
+                        queue.pumping = true;
+                        cut
+                    }
+                    Some(Err(error)) => {
+                        drop(queue);
+                        let error = StoreError::failed("encoding a frame", error);
+                        return self.fail(error.into());
+                    }
+                }
+            };
+            let append = cut.append.clone();
+            let writer = Arc::clone(self);
+            self.hot.shared.store.append(append, Box::new(move |result| writer.done(cut, result)));
+            lock(&self.queue).pumping = false;
+        }
+    }
+
+    fn done(self: Arc<Self>, cut: Cut, result: Result<(), AppendError>) {
+        match (result, &self.runtime) {
+            (Ok(()), _) => {
+                self.committed(cut);
+                self.pump();
+            }
+            (Err(AppendError::Store(error @ StoreError::Failed { .. })), Some(runtime)) => {
+                let writer = Arc::clone(&self);
+                runtime.spawn(async move {
+                    let store = &writer.hot.shared.store;
+                    match settle(&**store, &cut.append, error).await {
+                        Ok(()) => {
+                            writer.committed(cut);
+                            writer.pump();
+                        }
+                        Err(error) => writer.fail(error),
+                    }
+                });
+            }
+            (Err(error), _) => self.fail(error),
+        }
+    }
+
+    fn committed(&self, cut: Cut) {
+        let shared = &self.hot.shared;
+        let state = cut.append.frame.state;
+        let retired = lock(&self.queue).retired;
+        match state {
+            _ if retired => {}
+            Some(RunState::Running) => {
+                shared.leases.keep(shared, self.hot.run, self.runtime.as_ref());
+            }
+            // The frame gave the lease up.
+            Some(_) => shared.leases.release(self.hot.run),
+            None => {}
+        }
+        // Published while the frame still counts as in flight, so that frames come in order.
+        let closes = if state.is_some_and(RunState::is_final) { Closes::Yes } else { Closes::No };
+        self.hot.publish(&cut.frame, cut.bytes(), closes);
+        {
+            let mut queue = lock(&self.queue);
+            queue.committed = cut.frame.last();
+            if let Some(in_flight) = queue.in_flight.take() {
+                queue.pushes_committed = in_flight.pushes;
+            }
+        }
+        self.progressed.notify_waiters();
+        let (run, at) = (self.hot.run, cut.frame.last());
+        for (kind, body) in cut.snapshots {
+            let Some(runtime) = &self.runtime else { continue };
+            let store = Arc::clone(&shared.store);
+            runtime.spawn(async move {
+                // A snapshot saves time and nothing else: without it, more is folded.
+                if let Err(error) = store.put_snapshot(run, kind, at, body.into()).await {
+                    tracing::debug!(%error, %run, ?kind, "could not keep a snapshot");
+                }
+            });
+        }
+    }
+
+    fn fail(&self, error: AppendError) {
+        tracing::warn!(%error, run = %self.hot.run, "the owner of a run is one no longer");
+        let failure = match &error {
+            AppendError::Store(error) => Some(error.clone()),
+            // The run goes on elsewhere, and so do its readers.
+            AppendError::Conflict { .. } | AppendError::Closed(_) => None,
+            AppendError::TooLarge { .. } => Some(StoreError::failed("appending", error.clone())),
+        };
+        let retired = {
+            let mut queue = lock(&self.queue);
+            queue.failure = Some(error);
+            queue.in_flight = None;
+            queue.waiting = Vec::new();
+            queue.waiting_bytes = 0;
+            queue.retired
+        };
+        if !retired {
+            self.hot.shared.leases.release(self.hot.run);
+            self.hot.disown(failure);
+        }
+        self.progressed.notify_waiters();
+    }
+
+    /// Makes a frame of what waits: numbers it, dates it, folds it, encodes it.
+    fn cut(&self, queue: &mut Queue) -> Option<Result<Cut, codec::EncodeError>> {
+        if queue.failure.is_some() {
+            return None;
+        }
+        if queue.waiting.is_empty() {
+            // Pushes that brought nothing are committed with what was before them.
+            queue.pushes_committed = queue.pushes;
+            return None;
+        }
+        let options = &self.hot.shared.options;
+        let (bytes, pushes, events) = queue.take_waiting(options.uncommitted_bytes_max);
+        let events = if events.len() > options.join_past { join(events) } else { events };
+        queue.at = queue.at.max(options.clock.now());
+        let expected = queue.transcript.outline.head;
+        let records: Vec<_> = events
+            .into_iter()
+            .zip(expected.0 + 1..)
+            .map(|((agent, event), seq)| Record { seq: Seq(seq), agent, at: queue.at, event })
+            .collect();
+        let body: Bytes = match codec::encode(&records) {
+            Ok(body) => body.into(),
+            Err(error) => return Some(Err(error)),
+        };
+        let mut state = None;
+        let mut adopt = None;
+        for record in &records {
+            queue.transcript.apply(record);
+            state = state_of(&record.event).or(state);
+            if matches!(record.event, Event::RunResumed { .. }) {
+                // The pause gave the lease up; going on takes it again.
+                adopt = Some(Adopt { epoch: self.epoch, lease: options.new_lease() });
+            }
+        }
+        if state != Some(RunState::Running) {
+            adopt = None;
+        }
+        let snapshots = queue.snapshots(body.len(), state, options.outline_bytes);
+        queue.in_flight = Some(InFlight { bytes, pushes });
+        let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        let frame = NewFrame { count, body, at: queue.at, state };
+        let append = Append { run: self.hot.run, expected, frame, adopt };
+        let frame = Arc::new(Frame::new(expected.next(), records));
+        Some(Ok(Cut { append, frame, snapshots }))
+    }
+}
+
+impl Queue {
+    /// Takes what waits, up to so many bytes and at least one event; also says which pushes
+    /// are then complete.
+    fn take_waiting(&mut self, bytes_max: usize) -> (usize, u64, Vec<(AgentNo, Event)>) {
+        let mut bytes = 0;
+        let fits = |waiting: &&Waiting| {
+            bytes += waiting.bytes;
+            bytes <= bytes_max
+        };
+        let count = self.waiting.iter().take_while(fits).count().max(1);
+        let rest = self.waiting.split_off(count);
+        let taken = std::mem::replace(&mut self.waiting, rest);
+        let pushes = self.waiting.first().map_or(self.pushes, |next| next.push - 1);
+        let bytes = taken.iter().map(|waiting| waiting.bytes).sum();
+        self.waiting_bytes -= bytes;
+        let events = taken.into_iter().map(|waiting| (waiting.agent, waiting.event)).collect();
+        (bytes, pushes, events)
+    }
+
+    fn uncommitted(&self) -> usize {
+        self.waiting_bytes + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.bytes)
+    }
+
+    /// The snapshots to keep once the frame that was just folded is committed: an outline
+    /// every so many bytes; the transcript where it will be wanted, unless folding the log is
+    /// as quick.
+    fn snapshots(
+        &mut self,
+        bytes: usize,
+        state: Option<RunState>,
+        every: usize,
+    ) -> Vec<(SnapshotKind, Vec<u8>)> {
+        let mut snapshots = Vec::new();
+        self.outline_due.0 += bytes;
+        self.transcript_due.0 += bytes;
+        if self.outline_due.0 >= every {
+            self.outline_due.0 = 0;
+            let body = fold::write_snapshot(&self.transcript.outline);
+            snapshots.extend(body.map(|body| (SnapshotKind::Outline, body)));
+        }
+        let rests = state.is_some_and(|state| state != RunState::Running);
+        if rests && self.transcript_due.0 >= every {
+            self.transcript_due.0 = 0;
+            let body = fold::write_snapshot(&self.transcript);
+            snapshots.extend(body.map(|body| (SnapshotKind::Transcript, body)));
+        }
+        snapshots
+    }
+}
+
+/// What an event makes of its run.
+fn state_of(event: &Event) -> Option<RunState> {
+    match event {
+        Event::RunStarted(_) | Event::RunAdopted { .. } | Event::RunResumed { .. } => {
+            Some(RunState::Running)
+        }
+        Event::RunPaused { .. } => Some(RunState::Paused),
+        Event::RunFinished { outcome } => Some(match **outcome {
+            Outcome::Completed { .. } => RunState::Completed,
+            Outcome::Cancelled { .. } => RunState::Cancelled,
+            Outcome::Failed { .. } => RunState::Failed,
+        }),
+        Event::TurnStarted(_)
+        | Event::TurnFinished { .. }
+        | Event::PartStarted { .. }
+        | Event::PartDelta { .. }
+        | Event::PartAnnotated { .. }
+        | Event::PartFinished { .. }
+        | Event::PartsVoided { .. }
+        | Event::ToolQueued { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolUpdated { .. }
+        | Event::ToolFinished { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::SourceCited(_)
+        | Event::FileProduced(_)
+        | Event::UsageReported(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_) => None,
+    }
+}
+
+/// Joins neighbouring deltas of one part, with all their text in one buffer.
+fn join(events: Vec<(AgentNo, Event)>) -> Vec<(AgentNo, Event)> {
+    enum Item {
+        Delta { agent: AgentNo, part: PartId, start: usize, end: usize },
+        Event(AgentNo, Event),
+    }
+    let mut text = String::new();
+    let mut items: Vec<Item> = Vec::new();
+    for (agent, event) in events {
+        let Event::PartDelta { part, chunk } = event else {
+            items.push(Item::Event(agent, event));
+            continue;
+        };
+        let start = text.len();
+        text.push_str(&chunk);
+        match items.last_mut() {
+            Some(Item::Delta { agent: last_agent, part: last_part, end, .. })
+                if (*last_agent, *last_part) == (agent, part) =>
+            {
+                *end = text.len();
+            }
+            _ => items.push(Item::Delta { agent, part, start, end: text.len() }),
+        }
+    }
+    let text: Arc<str> = text.into();
+    let events = items.into_iter().map(|item| match item {
+        Item::Delta { agent, part, start, end } => {
+            (agent, Event::PartDelta { part, chunk: Chunk::slice(&text, start, end) })
+        }
+        Item::Event(agent, event) => (agent, event),
+    });
+    events.collect()
+}
+
+/// Appends and waits. A failure that leaves the append's fate open is settled.
+pub(crate) async fn append(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
+    match append_once(store, append).await {
+        Err(AppendError::Store(error @ StoreError::Failed { .. })) => {
+            settle(store, append, error).await
+        }
+        decided => decided,
+    }
+}
+
+async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
+    let (decided, decision) = oneshot::channel();
+    let done = Box::new(move |result| {
+        let _ = decided.send(result);
+    });
+    store.append(append.clone(), done);
+    decision.await.unwrap_or_else(|gone| Err(StoreError::failed("appending", gone).into()))
+}
+
+/// Finds out what became of an append that failed in an unknown way, and makes it again if it
+/// is not there.
+async fn settle(
+    store: &dyn Store,
+    append: &Append,
+    mut error: StoreError,
+) -> Result<(), AppendError> {
+    let mut pause = RETRY_PAUSE;
+    for _ in 0..RETRIES_MAX {
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+        match read_back(store, append).await {
+            Ok(Fate::There) => return Ok(()),
+            Ok(Fate::Overtaken(error)) => return Err(error),
+            Ok(Fate::Absent) => match append_once(store, append).await {
+                Ok(()) => return Ok(()),
+                Err(AppendError::Store(again)) => error = again,
+                // Perhaps the first one arrived after all: the next look decides.
+                Err(AppendError::Conflict { .. } | AppendError::Closed(_)) => {}
+                Err(refused @ AppendError::TooLarge { .. }) => return Err(refused),
+            },
+            Err(again) => error = again,
+        }
+    }
+    Err(error.into())
+}
+
+enum Fate {
+    There,
+    Absent,
+    Overtaken(AppendError),
+}
+
+async fn read_back(store: &dyn Store, append: &Append) -> Result<Fate, StoreError> {
+    let page = store.read(append.run, append.expected, 1).await?;
+    let place = append.expected.next();
+    Ok(match page.frames.first() {
+        Some(found) if found.first == place && found.body == append.frame.body => Fate::There,
+        None if page.head == append.expected && !page.closed => Fate::Absent,
+        _ if page.closed => Fate::Overtaken(AppendError::Closed(append.run)),
+        _ => Fate::Overtaken(AppendError::Conflict { run: append.run, head: page.head }),
+    })
+}
+
+/// A run's first record, as a frame.
+pub(crate) fn first_frame(
+    event: Event,
+    at: Millis,
+    expected: Seq,
+) -> Result<(Arc<Frame>, NewFrame), StoreError> {
+    let state = state_of(&event);
+    let records = vec![Record { seq: expected.next(), agent: AgentNo::ROOT, at, event }];
+    let body = codec::encode(&records)
+        .map_err(|error| StoreError::failed("encoding a frame", error))?
+        .into();
+    let frame = Arc::new(Frame::new(expected.next(), records));
+    Ok((frame, NewFrame { count: 1, body, at, state }))
+}

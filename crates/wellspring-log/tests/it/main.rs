@@ -1,0 +1,5 @@
+//! What the log promises, over every store.
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
+
+mod basics;
+mod runs;
