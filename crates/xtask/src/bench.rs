@@ -1,0 +1,73 @@
+//! `cargo xtask bench`: every bench, and one table of all [figures](crate::figures).
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{ExitCode, Stdio};
+
+use anyhow::{Context as _, ensure};
+
+use crate::figures::{Figure, table};
+use crate::step::Step;
+use crate::workspace::Workspace;
+
+/// Seconds that divan may spend on one function when it should be quick.
+const QUICK_SECONDS: &str = "0.2";
+
+/// What `cargo xtask bench` can be told.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Options {
+    /// Only the benches of this crate.
+    #[arg(long = "crate", value_name = "NAME")]
+    pub package: Option<String>,
+    /// Measure briefly: enough to see whether something broke, too little to quote.
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// Runs the benches; what they print is passed on, and the figures come last.
+///
+/// # Errors
+///
+/// When there is nothing to run, a bench fails, or it says something that is not a figure.
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the product")]
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let workspace = Workspace::load()?;
+    let step = step(&workspace, options)?.folder(&workspace.root);
+    eprintln!("==> {step}");
+    let mut child =
+        step.command().stdout(Stdio::piped()).spawn().context("could not start cargo")?;
+    let stdout = child.stdout.take().context("cargo has no output")?;
+    let mut figures = Vec::new();
+    for line in BufReader::new(stdout).lines() {
+        let line = line.context("could not read what a bench printed")?;
+        match Figure::parse(&line)? {
+            Some(figure) => figures.push(figure),
+            None => println!("{line}"),
+        }
+    }
+    let status = child.wait()?;
+    if !figures.is_empty() {
+        println!("\n{}", table(&figures)?);
+    }
+    ensure!(status.success(), "a bench failed: {status}; to repeat it: {step}");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn step(workspace: &Workspace, options: &Options) -> anyhow::Result<Step> {
+    let wanted = |name: &str| options.package.as_deref().is_none_or(|package| package == name);
+    let mut benches = workspace.targets("bench");
+    ensure!(
+        benches.any(|(package, _)| wanted(&package.name)),
+        "there is no bench in {}",
+        options.package.as_deref().unwrap_or("this workspace")
+    );
+    let selected = match &options.package {
+        Some(package) => format!("--package {package}"),
+        None => "--workspace".to_owned(),
+    };
+    // Of all targets only the benches: `--benches` would run every unit test again.
+    let mut step = Step::cargo("bench", &format!("bench {selected} --all-features --bench *"));
+    if options.quick {
+        step = step.env("WELLSPRING_QUICK", "1").env("DIVAN_MAX_TIME", QUICK_SECONDS);
+    }
+    Ok(step)
+}
