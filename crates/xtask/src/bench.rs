@@ -46,7 +46,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
     let status = child.wait()?;
     if !figures.is_empty() {
-        println!("\n{}", table(&figures)?);
+        print!("\n{}", table(&figures)?);
     }
     ensure!(status.success(), "a bench failed: {status}; to repeat it: {step}");
     Ok(ExitCode::SUCCESS)
