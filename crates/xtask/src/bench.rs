@@ -71,3 +71,41 @@ fn step(workspace: &Workspace, options: &Options) -> anyhow::Result<Step> {
     }
     Ok(step)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_benches_are_run_and_only_where_there_are_some() {
+        let mut workspace = Workspace::load().unwrap();
+        for package in &mut workspace.packages {
+            package.targets.retain(|target| target.kind != ["bench"]);
+        }
+        let none = step(&workspace, &Options::default()).unwrap_err();
+        assert_eq!(none.to_string(), "there is no bench in this workspace");
+
+        let log = workspace.packages.iter_mut().find(|it| it.name == "wellspring-log").unwrap();
+        let bench = crate::workspace::Target {
+            name: "append".to_owned(),
+            kind: vec!["bench".to_owned()],
+            src_path: "benches/append.rs".into(),
+        };
+        log.targets.push(bench);
+        for (package, quick, want) in [
+            (None, false, "cargo bench --workspace --all-features --bench '*'"),
+            (
+                Some("wellspring-log"),
+                true,
+                "WELLSPRING_QUICK=1 DIVAN_MAX_TIME=0.2 \
+                 cargo bench --package wellspring-log --all-features --bench '*'",
+            ),
+        ] {
+            let options = Options { package: package.map(str::to_owned), quick };
+            assert_eq!(step(&workspace, &options).unwrap().to_string(), want);
+        }
+        let options = Options { package: Some("xtask".to_owned()), quick: false };
+        let none = step(&workspace, &options).unwrap_err();
+        assert_eq!(none.to_string(), "there is no bench in xtask");
+    }
+}
