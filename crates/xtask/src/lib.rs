@@ -1,0 +1,19 @@
+//! What cargo cannot do for this workspace by itself.
+//!
+//! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long
+//! versions, `cargo xtask bench` measures everything and prints one table. Each is a list of
+//! [`step::Step`]s: plain commands that anybody can repeat by hand.
+//!
+//! # What is deliberately absent
+//!
+//! Anything plain cargo does well. Nothing here is needed to build, use or change a crate,
+//! and nothing has to be installed first.
+
+pub mod bench;
+pub mod figures;
+pub mod peers;
+pub mod readme;
+pub mod soak;
+pub mod step;
+pub mod test;
+pub mod workspace;

@@ -1,0 +1,32 @@
+//! The command line of `cargo xtask`.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::{bench, soak, test};
+
+/// What cargo cannot do for this workspace by itself.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs all that CI runs, and stops at the first failure.
+    Test(test::Options),
+    /// Runs the tests in their long versions, optimised.
+    Soak(soak::Options),
+    /// Runs every bench and prints the figures in one table.
+    Bench(bench::Options),
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    match Cli::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Soak(options) => soak::run(&options),
+        Command::Bench(options) => bench::run(&options),
+    }
+}

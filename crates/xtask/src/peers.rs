@@ -1,0 +1,98 @@
+//! The programs of others that some tests talk to: official suites, SDKs, agents.
+//!
+//! A peer's tests are ordinary tests (`tests/it/peer.rs`) that return early unless the
+//! peer's variable is set; this table is what sets it. **In CI (`CI` is set) a missing peer
+//! is a failure; elsewhere it is skipped, out loud.** So a laptop without Node can test the
+//! rest, and no protocol is ever unproven on the main branch.
+
+use std::process::{Command, Stdio};
+
+use crate::step::Step;
+
+/// A program that is not ours.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// What people call it.
+    pub name: &'static str,
+    /// A command that succeeds where the peer can run: `["node", "--version"]`.
+    pub probe: &'static [&'static str],
+    /// What someone without it should type.
+    pub install: &'static str,
+    /// Fetches what the peer consists of, from the workspace's root:
+    /// `["npm", "ci", "--prefix", "crates/wellspring-wire/tests/peer"]`.
+    pub setup: &'static [&'static str],
+    /// Its tests run when this variable is set.
+    pub variable: &'static str,
+}
+
+/// Every peer there is. A protocol that has an official client or suite adds its row here.
+pub const PEERS: &[Peer] = &[];
+
+/// What is done about a peer.
+#[derive(Debug, Eq, PartialEq)]
+pub enum Plan {
+    /// It can run: set it up, then let its tests run.
+    Use {
+        /// Fetches it, where there is something to fetch.
+        setup: Option<Step>,
+        /// The variable its tests look for.
+        variable: &'static str,
+    },
+    /// It cannot, and that is no failure here.
+    Skip(String),
+    /// It cannot, and it should.
+    Missing(String),
+}
+
+impl Peer {
+    /// Whether it can run on this machine.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        let Some((program, args)) = self.probe.split_first() else { return true };
+        let mut probe = Command::new(program);
+        probe.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        probe.status().is_ok_and(|status| status.success())
+    }
+
+    /// What to do about it.
+    #[must_use]
+    pub fn plan(&self, in_ci: bool) -> Plan {
+        if self.is_there() {
+            let setup = self.setup.split_first().map(|(program, args)| {
+                Step::new(format!("peer {}", self.name), *program, args.iter().copied())
+            });
+            return Plan::Use { setup, variable: self.variable };
+        }
+        let why = format!("it is not installed; to install it: {}", self.install);
+        if in_ci { Plan::Missing(why) } else { Plan::Skip(why) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THERE: Peer = Peer {
+        name: "cargo",
+        probe: &["cargo", "--version"],
+        install: "rustup",
+        setup: &["cargo", "fetch"],
+        variable: "WELLSPRING_PEER_CARGO",
+    };
+
+    #[test]
+    fn a_peer_that_is_there_is_set_up_and_used() {
+        let setup = Some(Step::cargo("peer cargo", "fetch"));
+        let want = Plan::Use { setup, variable: "WELLSPRING_PEER_CARGO" };
+        assert_eq!(THERE.plan(true), want);
+        assert_eq!(THERE.plan(false), want);
+    }
+
+    #[test]
+    fn a_missing_peer_fails_in_ci_only() {
+        let gone = Peer { probe: &["no-such-program-here"], install: "apt install x", ..THERE };
+        let why = "it is not installed; to install it: apt install x".to_owned();
+        assert_eq!(gone.plan(true), Plan::Missing(why.clone()));
+        assert_eq!(gone.plan(false), Plan::Skip(why));
+    }
+}

@@ -1,0 +1,53 @@
+//! `cargo xtask soak`: the tests in their long versions.
+//!
+//! A test whose rounds can be many asks `wellspring_testkit::soak(ci, long)` how many, at
+//! run time; that looks at `WELLSPRING_SOAK`, which is set here and nowhere else. Property
+//! tests take `PROPTEST_CASES`. So there is one source of each test, the same binary runs
+//! both versions, and a long one that fails can be repeated by hand with the variable set.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use crate::step::{Runner, Step};
+use crate::workspace::Workspace;
+
+/// Cases per property in a soak: sixteen times proptest's own 256, about what a machine does
+/// in the minutes that one waits for a soak.
+pub const PROPERTY_CASES: u32 = 4096;
+
+/// What `cargo xtask soak` can be told.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct Options {
+    /// Begin new rounds until so many minutes have passed; one round when absent.
+    #[arg(long)]
+    pub minutes: Option<u64>,
+}
+
+/// Runs the long versions, round after round, and stops at the first failure.
+///
+/// # Errors
+///
+/// When cargo cannot be started.
+pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
+    let workspace = Workspace::load()?;
+    let deadline = Instant::now() + Duration::from_secs(60 * options.minutes.unwrap_or(0));
+    let mut runner = Runner::default();
+    let mut round = 0;
+    loop {
+        round += 1;
+        if !runner.step(&step(round).folder(&workspace.root))? {
+            return Ok(runner.finish(false));
+        }
+        if Instant::now() >= deadline {
+            return Ok(runner.finish(true));
+        }
+    }
+}
+
+fn step(round: u32) -> Step {
+    let test = "test --workspace --all-features --release --lib --bins --tests";
+    let cases = std::env::var("PROPTEST_CASES").unwrap_or_else(|_| PROPERTY_CASES.to_string());
+    Step::cargo(format!("soak round {round}"), test)
+        .env("WELLSPRING_SOAK", "1")
+        .env("PROPTEST_CASES", cases)
+}

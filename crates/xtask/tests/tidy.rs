@@ -1,0 +1,223 @@
+//! What the compiler does not see: which crate may know which, and what no file may say.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test, in its helpers too")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xtask::workspace::{Package, Workspace};
+
+/// Each row: a crate, the only crates of this workspace that it may use, and those that
+/// besides these and the testkit its tests may use.
+///
+/// A crate missing here fails the test: decide its place before it exists.
+const ALLOWED: &[(&str, &[&str], &[&str])] = &[
+    ("wellspring-core", &[], &[]),
+    ("wellspring-wire", &["wellspring-core"], &[]),
+    ("wellspring-log", &["wellspring-core"], &[]),
+    // Its tests are scripted, and the scripted model is a model like any other.
+    ("wellspring-engine", &["wellspring-core", "wellspring-log"], &["wellspring-models"]),
+    ("wellspring-models", &["wellspring-core", "wellspring-wire"], &[]),
+    (
+        "wellspring",
+        &[
+            "wellspring-core",
+            "wellspring-wire",
+            "wellspring-log",
+            "wellspring-engine",
+            "wellspring-models",
+        ],
+        &[],
+    ),
+    (
+        "wellspring-cli",
+        &[
+            "wellspring",
+            "wellspring-core",
+            "wellspring-wire",
+            "wellspring-log",
+            "wellspring-engine",
+            "wellspring-models",
+        ],
+        &[],
+    ),
+    ("wellspring-testkit", &["wellspring-core"], &[]),
+    ("xtask", &[], &[]),
+];
+
+/// Each row: a crate, and what of the outside world it must be able to do without.
+const NEVER: &[(&str, &[&str])] = &[
+    ("wellspring-core", &["tokio", "reqwest", "rusqlite", "tracing"]),
+    ("wellspring-wire", &["tokio", "tokio-util", "reqwest", "rusqlite"]),
+    ("wellspring-log", &["reqwest", "crossterm"]),
+    ("wellspring-engine", &["rusqlite", "crossterm"]),
+    ("wellspring-models", &["rusqlite", "crossterm"]),
+];
+
+/// What every manifest says in these words, so that one line in the root changes all.
+const INHERITED: &[&str] = &[
+    "version.workspace = true",
+    "edition.workspace = true",
+    "rust-version.workspace = true",
+    "license.workspace = true",
+    "repository.workspace = true",
+    "publish.workspace = true",
+    "[lints]\nworkspace = true",
+];
+
+#[test]
+fn dependencies_point_inwards() {
+    let workspace = Workspace::load().unwrap();
+    let ours = |name: &str| workspace.packages.iter().any(|package| package.name == name);
+    let mut wrong = Vec::new();
+    for package in &workspace.packages {
+        let Some((_, allowed, in_tests)) = ALLOWED.iter().find(|row| row.0 == package.name) else {
+            wrong.push(format!("{} has no row in the table", package.name));
+            continue;
+        };
+        for dependency in package.dependencies.iter().filter(|it| ours(&it.name)) {
+            let name = dependency.name.as_str();
+            let is_dev = dependency.kind.as_deref() == Some("dev");
+            let fine = allowed.contains(&name)
+                || is_dev && (name == "wellspring-testkit" || in_tests.contains(&name));
+            if !fine {
+                wrong.push(format!("{} must not use {name}", package.name));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn inner_crates_do_without_the_outside_world() {
+    let mut wrong = Vec::new();
+    for package in Workspace::load().unwrap().packages {
+        let never = NEVER.iter().find(|row| row.0 == package.name).map_or(&[][..], |row| row.1);
+        for dependency in package.dependencies.iter().filter(|it| it.kind.is_none()) {
+            if never.contains(&dependency.name.as_str()) {
+                wrong.push(format!("{} must not use {}", package.name, dependency.name));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn manifests_inherit_what_all_share() {
+    let mut wrong = Vec::new();
+    for Package { name, manifest_path, .. } in Workspace::load().unwrap().packages {
+        let manifest = std::fs::read_to_string(&manifest_path).unwrap();
+        for line in INHERITED {
+            if !format!("\n{manifest}\n").contains(&format!("\n{line}\n")) {
+                wrong.push(format!("{name} does not say {line:?}"));
+            }
+        }
+        if manifest_path.parent().and_then(Path::file_name).is_none_or(|it| *it != *name) {
+            wrong.push(format!("{name} does not lie in a folder of its name"));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn every_target_says_what_it_is() {
+    let workspace = Workspace::load().unwrap();
+    let mut wrong = Vec::new();
+    for package in &workspace.packages {
+        for target in &package.targets {
+            let source = std::fs::read_to_string(&target.src_path).unwrap();
+            if !source.starts_with("//! ") && !source.starts_with("#![doc = include_str!(") {
+                wrong.push(format!("{} does not begin with its docs", target.src_path.display()));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+/// Whoever clones this has another machine and may use another mirror.
+#[test]
+fn no_file_names_a_machine() {
+    // In pieces, so that this file may name them.
+    let folders = [["", "root", ""].join("/"), ["", "work", ""].join("/")];
+    let mut wrong = Vec::new();
+    for (file, text) in tracked_files() {
+        for (index, line) in text.lines().enumerate() {
+            let named = folders.iter().any(|folder| names_folder(line, folder));
+            if named || names_registry(line) {
+                wrong.push(format!("{}:{}: {}", file.display(), index + 1, line.trim()));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+/// What is not done is not merged, and a test that does not run is not a test.
+#[test]
+fn nothing_is_left_open() {
+    let words =
+        [["todo", "("].join("!"), ["unimplemented", "("].join("!"), ["#", "ignore"].join("[")];
+    let mut wrong = Vec::new();
+    for (file, text) in tracked_files() {
+        if file.extension().is_none_or(|extension| extension != "rs") {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            if words.iter().any(|word| line.contains(word)) {
+                wrong.push(format!("{}:{}: {}", file.display(), index + 1, line.trim()));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn folders_and_registries_are_recognised() {
+    let root = ["", "root", ""].join("/");
+    let hosts = ["https", "http"].map(|scheme| format!("{scheme}://npm.{}.example/x", "registry"));
+    assert!(names_folder(&format!("{root}.cache"), &root));
+    assert!(names_folder(&format!("at {root}x"), &root));
+    assert!(!names_folder(&format!("src{root}x"), &root));
+    assert!(!names_folder("the root / of all", &root));
+    assert!(hosts.iter().all(|url| names_registry(&format!("see {url}"))));
+    assert!(!names_registry("source = \"registry+https://github.com/rust-lang/crates.io-index\""));
+    assert!(!names_registry("a registry, hosted somewhere"));
+}
+
+/// Whether a line names something in a folder: the folder is not the end of a longer path.
+fn names_folder(line: &str, folder: &str) -> bool {
+    line.match_indices(folder).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        !before.is_some_and(|c| c.is_ascii_alphanumeric() || "._-/~}".contains(c))
+    })
+}
+
+/// Whether a line holds the address of a place where packages come from.
+fn names_registry(line: &str) -> bool {
+    line.match_indices("://").any(|(at, slashes)| {
+        let host = &line[at + slashes.len()..];
+        let end = host.find(|c: char| !c.is_ascii_alphanumeric() && !".-".contains(c));
+        let host = &host[..end.unwrap_or(host.len())];
+        ["registry", "hosted", "crates", "debian", "pypi", "npmjs"]
+            .iter()
+            .any(|it| host.contains(it))
+    })
+}
+
+/// The text files that git knows; none, said out loud, outside a clone.
+fn tracked_files() -> Vec<(PathBuf, String)> {
+    let root = Workspace::load().unwrap().root;
+    if !root.join(".git").exists() {
+        println!("skipped: this is not a clone, so no file is tracked");
+        return Vec::new();
+    }
+    let mut list = Command::new("git");
+    // A new file counts before it is added: that is when one wants to know.
+    list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let output = list.current_dir(&root).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let names = String::from_utf8(output.stdout).unwrap();
+    let text = |name: &str| {
+        // What is not text, or was just deleted, names nothing.
+        std::fs::read_to_string(root.join(name)).ok().map(|text| (PathBuf::from(name), text))
+    };
+    names.split_terminator('\0').filter_map(text).collect()
+}
