@@ -1,4 +1,50 @@
 //! The engine: what turns models and tools into runs.
+//!
+//! [`Runtime`] starts runs, attaches readers, and takes what others want of a run. Each run
+//! is driven by one task of its owner: it reads from the fold of the log what to do next,
+//! does it, and appends what came of it. So starting, resuming after a pause and adopting
+//! after a crash are one path.
+//!
+//! # What is deliberately absent
+//!
+//! Protocols, HTTP, terminals, and any state beside the log that a run would need to go on.
+//!
+//! # What is promised
+//!
+//! 1. Model calls, tools and remote prompts start only after the record that announces them
+//!    is committed.
+//! 2. Every run ends with exactly one outcome, and everything it opened is closed before.
+//! 3. A truncated answer is never a success, and half a call is never executed.
+//! 4. A tool that is not idempotent never runs twice for one call.
 
+mod activity;
+mod agent;
+mod agent_loop;
+mod calls;
+mod close;
+mod drive;
+mod elsewhere;
+mod hooks;
+mod host;
+mod limits;
+mod policy;
+mod queue;
+mod result;
+mod run;
+mod runtime;
 pub mod schema;
 pub mod tools;
+mod turn;
+mod ui;
+
+pub use agent::{AgentDef, Brain, WhenBusy};
+pub use hooks::{Hooks, TurnReport};
+pub use limits::{
+    AGENT_DEPTH_MAX, ARGUMENT_BYTES_MAX, ATTEMPTS_DEFAULT, HISTORY_RUNS_MAX, Limits,
+    PARTS_PER_TURN_MAX, REPAIRS_DEFAULT, REPETITIONS_MAX, TOOLS_AT_ONCE_DEFAULT, TURNS_DEFAULT,
+    Timeouts,
+};
+pub use policy::{Policy, Rule, RuleError};
+pub use runtime::{AgentRef, DEFAULT_TENANT, Runtime, SendError, StartError, StartRun};
+pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnState};
+pub use ui::{RuntimeUi, WorkerResult, show};

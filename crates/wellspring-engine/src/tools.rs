@@ -8,4 +8,6 @@ mod recording;
 
 #[cfg(test)]
 pub(crate) use function::parameters;
+/// The tool by which an agent lets another one work.
+pub const CALL_AGENT: &str = "call-agent";
 pub use function::{FunctionTool, NoArguments, ToolYield, from_function, from_stream, function};

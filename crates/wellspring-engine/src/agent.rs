@@ -1,0 +1,128 @@
+//! What an agent is: a model or a remote agent, with its tools and its rules.
+
+use std::fmt;
+use std::sync::Arc;
+
+use wellspring_core::{Model, ModelSettings, RemoteAgent, Tool, ToolMode};
+
+use crate::hooks::Hooks;
+use crate::limits::{Limits, Timeouts};
+use crate::policy::Policy;
+
+/// An agent, ready to run.
+#[derive(Clone)]
+pub struct AgentDef {
+    /// What the log and the surfaces call it.
+    pub name: Box<str>,
+    /// A sentence for lists.
+    pub description: Box<str>,
+    /// What it is told to be.
+    pub instructions: Arc<str>,
+    /// What thinks.
+    pub brain: Brain,
+    /// How the model should answer.
+    pub settings: ModelSettings,
+    /// Whether the model streams, unless the run says otherwise.
+    pub streaming: bool,
+    /// What it can do.
+    pub tools: Vec<Arc<dyn Tool>>,
+    /// Whether its tools run beside each other, or one by one.
+    pub queue: ToolMode,
+    /// What it may do.
+    pub policy: Policy,
+    /// Who, besides the asker, may answer its questions.
+    pub approvers: Vec<Box<str>>,
+    /// The agents it may call, by name.
+    pub sub_agents: Vec<Box<str>>,
+    /// What a run may spend.
+    pub limits: Limits,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// What becomes of a request while the thread has an unfinished run.
+    pub when_busy: WhenBusy,
+    /// Whether a request may name another model of the same provider.
+    pub allow_model: bool,
+    /// Who is told besides the log.
+    pub hooks: Option<Arc<dyn Hooks>>,
+}
+
+/// What thinks.
+#[derive(Clone)]
+pub enum Brain {
+    /// A model, with our own loop around it.
+    Model(Arc<dyn Model>),
+    /// An agent elsewhere, with a loop of its own.
+    Remote(Arc<dyn RemoteAgent>),
+}
+
+/// What becomes of a request while its thread has an unfinished run.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WhenBusy {
+    /// It is an error that names the run.
+    #[default]
+    Refuse,
+    /// It waits its turn.
+    Queue,
+    /// It becomes input of the run that is going on.
+    Steer,
+}
+
+impl AgentDef {
+    /// An agent around a model.
+    #[must_use]
+    pub fn model(name: impl Into<Box<str>>, model: Arc<dyn Model>) -> Self {
+        Self::new(name.into(), Brain::Model(model))
+    }
+
+    /// An agent that lives elsewhere.
+    #[must_use]
+    pub fn remote(name: impl Into<Box<str>>, agent: Arc<dyn RemoteAgent>) -> Self {
+        Self::new(name.into(), Brain::Remote(agent))
+    }
+
+    fn new(name: Box<str>, brain: Brain) -> Self {
+        Self {
+            name,
+            description: "".into(),
+            instructions: "".into(),
+            brain,
+            settings: ModelSettings::default(),
+            streaming: true,
+            tools: Vec::new(),
+            queue: ToolMode::Parallel,
+            policy: Policy::default(),
+            approvers: Vec::new(),
+            sub_agents: Vec::new(),
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            when_busy: WhenBusy::default(),
+            allow_model: false,
+            hooks: None,
+        }
+    }
+
+    /// The tool of that name.
+    #[must_use]
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.tools.iter().find(|tool| &*tool.spec().name == name)
+    }
+}
+
+impl fmt::Debug for AgentDef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tools: Vec<_> = self.tools.iter().map(|tool| &tool.spec().name).collect();
+        f.debug_struct("AgentDef")
+            .field("name", &self.name)
+            .field("tools", &tools)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Brain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model(model) => write!(f, "Model({})", model.name()),
+            Self::Remote(agent) => write!(f, "Remote({})", agent.name()),
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! One agent at work: turns, and the calls they ask for, until there is nothing left to do.
+//!
+//! What to do next is always read from the fold of the log, never remembered beside it. So
+//! a run that starts, one that comes back after a pause and one that was adopted after a
+//! crash are the same code.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use wellspring_core::{
+    AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis,
+    ModelError, Outcome, PartId, PartKind, QuestionId, RETURN_RESULT, RunsOn, Stop, ToolCall,
+    ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
+};
+
+use crate::activity::Busy;
+use crate::agent::{AgentDef, Brain};
+use crate::calls::Running;
+use crate::hooks::TurnReport;
+use crate::limits::REPETITIONS_MAX;
+use crate::result::ResultTool;
+use crate::run::Run;
+use crate::turn::{Turn, TurnConfig};
+
+/// The longest wait between two attempts when the provider does not say.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// The longest wait that a provider may ask for before the run rather fails.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// One agent within a run.
+#[derive(Clone)]
+pub(crate) struct AgentWork {
+    pub(crate) run: Arc<Run>,
+    pub(crate) agent: AgentNo,
+    pub(crate) def: Arc<AgentDef>,
+    pub(crate) depth: usize,
+}
+
+/// What the fold says must happen next.
+enum Next {
+    /// Calls of a finished turn have no result yet.
+    Calls,
+    /// The model has to be asked.
+    Turn,
+    /// The model ended without the typed result that was asked for.
+    Remind { turn: u32 },
+    /// There is nothing left to do.
+    End(Outcome),
+}
+
+impl AgentWork {
+    pub(crate) fn new(run: Arc<Run>, agent: AgentNo, def: Arc<AgentDef>, depth: usize) -> Self {
+        Self { run, agent, def, depth }
+    }
+
+    /// Works until the agent is done, and says how that went. What is still open then is
+    /// for the caller to close.
+    pub(crate) async fn work(&self) -> Outcome {
+        let busy = self.run.activity.busy();
+        match &self.def.brain {
+            Brain::Model(model) => self.work_with(&Arc::clone(model), busy).await,
+            Brain::Remote(remote) => self.work_elsewhere(&**remote, busy).await,
+        }
+    }
+
+    async fn work_with(&self, model: &Arc<dyn wellspring_core::Model>, mut busy: Busy) -> Outcome {
+        let result_tool = match self.result_tool() {
+            Ok(tool) => tool,
+            Err(outcome) => return outcome,
+        };
+        let mut running = Running::default();
+        loop {
+            self.run.commit().await;
+            if let Some(outcome) = self.run.cancelled() {
+                return outcome;
+            }
+            match self.run.folded(|transcript| self.next(transcript, result_tool.as_ref())) {
+                Next::Calls => {
+                    busy = self.execute(result_tool.as_ref(), busy, running).await;
+                    running = Running::default();
+                    continue;
+                }
+                Next::End(outcome) => return outcome,
+                Next::Remind { turn } => {
+                    self.remind(turn).await;
+                    continue;
+                }
+                Next::Turn => {}
+            }
+            if let Some(outcome) = self.edge() {
+                return outcome;
+            }
+            self.apply_inputs();
+            match self.turn(model, result_tool.as_ref()).await {
+                Ok(early) => running = early,
+                Err(outcome) => return outcome,
+            }
+        }
+    }
+
+    fn result_tool(&self) -> Result<Option<ResultTool>, Outcome> {
+        let schema = self.run.started.request.result_schema.as_ref();
+        let Some(schema) = schema.filter(|_| self.agent.is_root()) else { return Ok(None) };
+        ResultTool::new(schema).map(Some).map_err(|error| Outcome::Failed {
+            kind: FailureKind::BadRequest,
+            message: format!("the schema of the result cannot be used: {error}").into(),
+            retryable: false,
+        })
+    }
+
+    fn next(&self, transcript: &Transcript, result_tool: Option<&ResultTool>) -> Next {
+        let outline = &transcript.outline;
+        let Some(at) = outline.agents.get(&self.agent) else {
+            return Next::End(Outcome::Completed { stop: Stop::EndTurn });
+        };
+        if at.in_turn || at.turn == 0 {
+            return Next::Turn;
+        }
+        let mine = |call: &&wellspring_core::CallOutline| call.agent == self.agent;
+        if outline.calls.values().filter(mine).any(|call| is_ours(call.tool.runs_on)) {
+            return Next::Calls;
+        }
+        if result_tool.is_some() && outline.has_result {
+            return Next::End(Outcome::Completed { stop: Stop::EndTurn });
+        }
+        if self.agent.is_root() && !outline.inputs.is_empty() {
+            return Next::Turn;
+        }
+        let Some(turn) = last_turn(transcript, self.agent) else { return Next::Turn };
+        let stop = turn.stop.clone().unwrap_or(Stop::EndTurn);
+        let failed_results = failed_results(transcript);
+        let repairs = self.def.limits.repairs;
+        if result_tool.is_some() && failed_results > repairs {
+            return Next::End(Outcome::Failed {
+                kind: FailureKind::Protocol,
+                message: format!("the agent gave no valid result in {failed_results} tries").into(),
+                retryable: true,
+            });
+        }
+        if has_calls(transcript, turn) || stop == Stop::Paused {
+            return Next::Turn;
+        }
+        let reminders = u32::try_from(transcript.inputs.len()).unwrap_or(u32::MAX);
+        if result_tool.is_some() && reminders < repairs && stop == Stop::EndTurn {
+            return Next::Remind { turn: turn.turn };
+        }
+        Next::End(Outcome::Completed { stop })
+    }
+
+    /// What ends the run at a turn's edge although there is more to do.
+    fn edge(&self) -> Option<Outcome> {
+        if let Some(outcome) = self.run.cancelled_at_edge() {
+            return Some(outcome);
+        }
+        let limits = &self.def.limits;
+        self.run.folded(|transcript| {
+            let at = transcript.outline.agents.get(&self.agent)?;
+            let usage = &transcript.usage;
+            let spent = |budget| Some(Outcome::Completed { stop: Stop::Budget(budget) });
+            if at.turn >= limits.turns && !at.in_turn {
+                Some(Outcome::Completed { stop: Stop::TurnLimit })
+            } else if limits.tokens.is_some_and(|max| usage.input + usage.output >= max) {
+                spent(Budget::Tokens)
+            } else if limits.cost.is_some_and(|max| {
+                usage.cost.as_ref().is_some_and(|cost| cost.amount >= max)
+            }) {
+                spent(Budget::Cost)
+            } else if limits.time.is_some_and(|max| self.run.began.elapsed() >= max) {
+                spent(Budget::Time)
+            } else if repeats_itself(transcript, self.agent) {
+                Some(Outcome::Failed {
+                    kind: FailureKind::Repetition,
+                    message: format!(
+                        "the agent made the same calls with the same results {REPETITIONS_MAX} times in a row"
+                    )
+                    .into(),
+                    retryable: false,
+                })
+            } else {
+                None
+            }
+        })
+    }
+
+    fn apply_inputs(&self) {
+        if self.agent.is_root() {
+            let inputs = self.run.folded(|transcript| transcript.outline.inputs.clone());
+            for inbox in inputs {
+                self.run.push(self.agent, Event::InputApplied { inbox });
+            }
+        }
+    }
+
+    /// Asks for the typed result that the agent forgot. It goes through the inbox like
+    /// everything that others want of a run, so that it is there after a crash too.
+    async fn remind(&self, turn: u32) {
+        let text = format!("Now call {RETURN_RESULT} with the final result.");
+        let command = Command::AddInput { content: vec![Content::text(text)] };
+        let key = format!("result-reminder-{turn}");
+        if let Err(error) = self.run.runtime.log().send(self.run.id(), key, command).await {
+            tracing::warn!(run = %self.run.id(), %error, "the reminder could not be sent");
+            self.run.cancel_now(Outcome::Failed {
+                kind: FailureKind::Internal,
+                message: format!("the agent could not be asked for its result: {error}").into(),
+                retryable: true,
+            });
+        }
+        self.run.take_inbox().await;
+    }
+
+    /// One turn, with as many attempts as it takes. Gives back the calls that run already.
+    async fn turn(
+        &self,
+        model: &Arc<dyn wellspring_core::Model>,
+        result_tool: Option<&ResultTool>,
+    ) -> Result<Running<'_>, Outcome> {
+        let (turn_no, mut attempt) = self.run.folded(|transcript| {
+            let at = transcript.outline.agents.get(&self.agent);
+            at.map_or(
+                (1, 1),
+                |at| if at.in_turn { (at.turn, at.attempt + 1) } else { (at.turn + 1, 1) },
+            )
+        });
+        if attempt > 1 {
+            self.void_attempt();
+        }
+        loop {
+            let config = self.turn_config(model, result_tool);
+            self.run.push(
+                self.agent,
+                Event::TurnStarted(Box::new(TurnStarted {
+                    turn: turn_no,
+                    attempt,
+                    model: config.model_name.clone().unwrap_or_else(|| model.name().into()),
+                    streaming: config.streaming,
+                })),
+            );
+            self.run.commit().await;
+            let mut turn = Turn::new(config);
+            let mut running = Running::default();
+            let error = match self.attempt(&mut turn, &mut running, result_tool).await {
+                Ok(()) => {
+                    self.finish_turn(&turn, turn_no, attempt);
+                    return Ok(running);
+                }
+                Err(error) => error,
+            };
+            // Closes the connection, and ends the idempotent tools that had started early.
+            drop((turn, running));
+            if let Some(outcome) = self.run.cancelled() {
+                return Err(outcome);
+            }
+            let wait = error.wait().unwrap_or_else(|| self.backoff(attempt));
+            if !error.is_retryable()
+                || attempt >= self.def.limits.attempts
+                || wait > RETRY_AFTER_MAX
+            {
+                return Err(failed(&error));
+            }
+            tracing::warn!(run = %self.run.id(), turn = turn_no, attempt, %error, "the turn is tried again");
+            self.run.commit().await;
+            self.void_attempt();
+            self.run.commit().await;
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.run.signal.cancelled() => {}
+            }
+            if let Some(outcome) = self.run.cancelled() {
+                return Err(outcome);
+            }
+            attempt += 1;
+        }
+    }
+
+    /// Plays one attempt into the log, and starts idempotent tools as soon as they can.
+    async fn attempt<'a>(
+        &'a self,
+        turn: &mut Turn,
+        running: &mut Running<'a>,
+        result_tool: Option<&ResultTool>,
+    ) -> Result<(), ModelError> {
+        let mut parts: Vec<PartId> = Vec::new();
+        let mut calls_seen = 0;
+        loop {
+            let next = tokio::select! {
+                biased;
+                next = turn.next() => next,
+                Some(_) = running.next(), if !running.is_empty() => continue,
+            };
+            let Some(events) = next.transpose()? else { return Ok(()) };
+            for event in events {
+                let event = self.place(event, &mut parts);
+                if let (Some(hooks), Event::PartDelta { .. }) = (&self.def.hooks, &event) {
+                    hooks.on_chunk(self.run.id(), &event);
+                }
+                self.run.push(self.agent, event);
+            }
+            for call in &turn.tool_calls()[calls_seen..] {
+                let Some(part) = parts.get(call.part.0 as usize) else { continue };
+                self.start_early(*part, call, result_tool, running).await;
+            }
+            calls_seen = turn.tool_calls().len();
+            self.run.room().await;
+        }
+    }
+
+    /// Gives a model's event its place in the run: parts get their ids, calls what is known
+    /// of their tools.
+    fn place(&self, event: Event, parts: &mut Vec<PartId>) -> Event {
+        let placed = |part: PartId| parts.get(part.0 as usize).copied().unwrap_or(part);
+        match event {
+            Event::PartStarted { kind, .. } => {
+                let part = self.run.mint_part();
+                parts.push(part);
+                Event::PartStarted { part, kind: self.describe(kind) }
+            }
+            Event::PartDelta { part, chunk } => Event::PartDelta { part: placed(part), chunk },
+            Event::PartAnnotated { part, annotation } => {
+                Event::PartAnnotated { part: placed(part), annotation }
+            }
+            Event::PartFinished { part } => Event::PartFinished { part: placed(part) },
+            // A turn yields nothing else that names a part.
+            other => other,
+        }
+    }
+
+    fn describe(&self, kind: PartKind) -> PartKind {
+        let PartKind::ToolCall(mut call) = kind else { return kind };
+        let spec = self.def.tool(&call.name).map(|tool| tool.spec());
+        let client =
+            self.run.started.request.client_tools.iter().find(|tool| tool.name == call.name);
+        if let Some(spec) = spec.or(client).filter(|_| call.runs_on == RunsOn::Here) {
+            let ToolCall { title, kind, runs_on, .. } = &mut *call;
+            title.get_or_insert_with(|| spec.title.clone().unwrap_or_else(|| spec.name.clone()));
+            *kind = spec.kind;
+            *runs_on = if client.is_some() { RunsOn::Client } else { RunsOn::Here };
+        }
+        PartKind::ToolCall(call)
+    }
+
+    fn finish_turn(&self, turn: &Turn, number: u32, attempts: u32) {
+        let (stop, usage) = turn.outcome();
+        if let Some(hooks) = &self.def.hooks {
+            let report = TurnReport {
+                turn: number,
+                attempts,
+                stop: stop.clone(),
+                usage: usage.clone(),
+                calls: turn.tool_calls().len(),
+            };
+            hooks.on_turn(self.run.id(), &report);
+        }
+        self.run.push(self.agent, Event::TurnFinished { stop, usage: usage.map(Box::new) });
+    }
+
+    fn void_attempt(&self) {
+        let parts: Vec<PartId> = self.run.folded(|transcript| {
+            let mine = transcript.outline.parts.iter().filter(|(_, part)| part.agent == self.agent);
+            mine.map(|(part, _)| *part).collect()
+        });
+        if !parts.is_empty() {
+            self.run.push(self.agent, Event::PartsVoided { parts, why: VoidReason::Restarted });
+        }
+    }
+
+    fn turn_config(
+        &self,
+        model: &Arc<dyn wellspring_core::Model>,
+        result_tool: Option<&ResultTool>,
+    ) -> TurnConfig {
+        let request = &self.run.started.request;
+        let mut tools: Vec<ToolSpec> =
+            self.def.tools.iter().map(|tool| tool.spec().clone()).collect();
+        if self.agent.is_root() {
+            tools.extend(request.client_tools.iter().cloned());
+        }
+        tools.extend(result_tool.map(|tool| tool.spec.clone()));
+        let model_name =
+            request.model.clone().filter(|_| self.def.allow_model && self.agent.is_root());
+        TurnConfig {
+            model: Arc::clone(model),
+            model_name,
+            instructions: self.instructions(),
+            messages: self.messages().into(),
+            tools: tools.into(),
+            settings: self.def.settings.clone(),
+            streaming: request.streaming.unwrap_or(self.def.streaming),
+            timeouts: self.def.timeouts.clone(),
+            signal: self.run.signal.clone(),
+        }
+    }
+
+    /// The conversation before this run, and the agent's part of this one.
+    pub(crate) fn messages(&self) -> Vec<Message> {
+        let mut messages =
+            if self.agent.is_root() { self.run.history.to_vec() } else { Vec::new() };
+        messages.extend(self.run.folded(|transcript| transcript.messages(self.agent)));
+        messages
+    }
+
+    fn instructions(&self) -> Arc<str> {
+        let request = &self.run.started.request;
+        if !self.agent.is_root() || request.context.is_empty() && request.state.is_none() {
+            return Arc::clone(&self.def.instructions);
+        }
+        let mut text = self.def.instructions.to_string();
+        for note in &request.context {
+            text.push_str(&format!("\n\n{}:\n{}", note.description, note.value));
+        }
+        if let Some(state) = self.run.folded(|transcript| transcript.state.clone()) {
+            text.push_str(&format!("\n\nThe state shared with the user's screen:\n{state}"));
+        }
+        text.into()
+    }
+
+    /// Waits for an answer until it expires or the run ends.
+    pub(crate) async fn wait_for_answer(
+        &self,
+        question: QuestionId,
+        expires_at: Option<Millis>,
+    ) -> Answer {
+        let expiry = async {
+            match expires_at {
+                Some(at) => tokio::time::sleep(at.since(self.run.now())).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            answer = self.run.answer(question) => answer,
+            () = self.run.signal.cancelled() => Answer::Withdrawn,
+            () = expiry => {
+                self.run.answer_myself(self.agent, question, Answer::Expired);
+                self.run.answer(question).await
+            }
+        }
+    }
+
+    /// Doubles from half a second. The jitter comes from the run's id, so that runs that
+    /// failed together do not come back together, and a run is still reproducible.
+    fn backoff(&self, attempt: u32) -> Duration {
+        let base = Duration::from_millis(500 << attempt.saturating_sub(1).min(8)).min(BACKOFF_MAX);
+        let jitter = self.run.id().uuid().as_u128().wrapping_mul(u128::from(attempt) + 1) % 50;
+        base.mul_f64(0.75 + f64::from(u8::try_from(jitter).unwrap_or(0)) / 100.0)
+    }
+}
+
+pub(crate) fn failed(error: &ModelError) -> Outcome {
+    let mut message = error.to_string();
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        message.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    Outcome::Failed { kind: error.kind(), message: message.into(), retryable: error.is_retryable() }
+}
+
+/// Whether the engine has to see to a call's result.
+pub(crate) fn is_ours(runs_on: RunsOn) -> bool {
+    match runs_on {
+        RunsOn::Here | RunsOn::Client => true,
+        RunsOn::Provider | RunsOn::Agent => false,
+    }
+}
+
+fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnItem> {
+    let items = transcript.agents.get(&agent).map_or(&[][..], |agent| &agent.items);
+    items.iter().rev().filter_map(|item| match item {
+        Item::Turn(turn) => Some(&**turn),
+        Item::Part(_) | Item::Input(_) => None,
+    })
+}
+
+fn last_turn(transcript: &Transcript, agent: AgentNo) -> Option<&TurnItem> {
+    turns(transcript, agent).next()
+}
+
+fn calls<'a>(
+    transcript: &'a Transcript,
+    turn: &'a TurnItem,
+) -> impl Iterator<Item = (&'a ToolCall, &'a wellspring_core::Part)> {
+    turn.parts.iter().filter_map(|id| {
+        let part = transcript.parts.get(id)?;
+        match &part.kind {
+            PartKind::ToolCall(call) if is_ours(call.runs_on) => Some((&**call, part)),
+            _ => None,
+        }
+    })
+}
+
+fn has_calls(transcript: &Transcript, turn: &TurnItem) -> bool {
+    calls(transcript, turn).next().is_some()
+}
+
+fn failed_results(transcript: &Transcript) -> u32 {
+    let failed = turns(transcript, AgentNo::ROOT).flat_map(|turn| calls(transcript, turn)).filter(
+        |(call, part)| {
+            let finished = part.call.as_ref().and_then(|call| call.finished.as_ref());
+            &*call.name == RETURN_RESULT
+                && finished.is_some_and(|(outcome, _)| *outcome == ToolOutcome::Error)
+        },
+    );
+    u32::try_from(failed.count()).unwrap_or(u32::MAX)
+}
+
+/// Whether the agent's last turns all made the same calls and got the same results.
+fn repeats_itself(transcript: &Transcript, agent: AgentNo) -> bool {
+    let mut said = turns(transcript, agent).map(|turn| {
+        calls(transcript, turn)
+            .map(|(call, part)| {
+                let result = part.call.as_ref().and_then(|call| call.finished.as_ref());
+                (&call.name, &part.text, result.map(|(_, result)| &result.output))
+            })
+            .collect::<Vec<_>>()
+    });
+    let Some(last) = said.next().filter(|calls| !calls.is_empty()) else { return false };
+    let same = said.take(REPETITIONS_MAX - 1).filter(|earlier| *earlier == last).count();
+    same == REPETITIONS_MAX - 1
+}

@@ -1,0 +1,436 @@
+//! The calls of a turn: may they run, when do they run, and what came of them.
+
+use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use serde_json::Value;
+use tokio::time::{Instant, sleep_until};
+use wellspring_core::{
+    Answer, Approval, CallOutline, CallState, ContextFacts, Event, FailureKind, Form, Outcome,
+    PartId, Question, RETURN_RESULT, RunsOn, Tool, ToolError, ToolMode, ToolOutcome, ToolResult,
+};
+
+use crate::activity::Busy;
+use crate::agent_loop::{AgentWork, is_ours};
+use crate::close::{close_agent, finished};
+use crate::host::RunHost;
+use crate::queue::Queue;
+use crate::result::ResultTool;
+use crate::schema::Schema;
+use crate::turn::{TurnCall, parse_arguments};
+
+/// The most characters of arguments that a question shows; the whole of them are in the call.
+const PROMPT_ARGUMENTS_MAX: usize = 500;
+
+/// Calls whose tools are running.
+#[derive(Default)]
+pub(crate) struct Running<'a> {
+    futures: FuturesUnordered<BoxFuture<'a, Busy>>,
+    /// Every call that was ever put in, also when it has ended.
+    calls: BTreeSet<PartId>,
+}
+
+impl<'a> Running<'a> {
+    fn push(&mut self, call: PartId, future: impl Future<Output = Busy> + Send + 'a) {
+        self.calls.insert(call);
+        self.futures.push(future.boxed());
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.futures.is_empty()
+    }
+
+    /// Waits for one to end.
+    pub(crate) async fn next(&mut self) -> Option<Busy> {
+        self.futures.next().await
+    }
+}
+
+/// A call that may run.
+struct ReadyCall {
+    call: PartId,
+    tool: Arc<dyn Tool>,
+    arguments: Value,
+    /// An approver changed the arguments.
+    edited: bool,
+    mode: ToolMode,
+}
+
+/// Whether a call may run.
+enum Verdict {
+    Run(ReadyCall),
+    /// It has its result without running.
+    Result(ToolOutcome, ToolResult),
+    /// Somebody else saw to it, or the run is ending.
+    Nothing,
+}
+
+impl AgentWork {
+    /// Sees to every call without a result: asks where it must, runs what it may, waits for
+    /// the client where it runs there. Returns when all have their results, or as soon as
+    /// what runs has ended after a cancellation.
+    pub(crate) async fn execute<'a>(
+        &'a self,
+        result_tool: Option<&'a ResultTool>,
+        busy: Busy,
+        mut running: Running<'a>,
+    ) -> Busy {
+        let mut held = Some(busy);
+        let mut queue: Queue<ReadyCall> = Queue::new(self.def.limits.tools_at_once);
+        (0..running.futures.len()).for_each(|_| queue.note_running());
+        let pending: Vec<(PartId, CallOutline)> = self.run.folded(|transcript| {
+            let mine = transcript.outline.calls.iter().filter(|(call, open)| {
+                open.agent == self.agent
+                    && is_ours(open.tool.runs_on)
+                    && !running.calls.contains(call)
+            });
+            mine.map(|(call, open)| (*call, open.clone())).collect()
+        });
+        let mut gates: FuturesUnordered<_> = pending
+            .into_iter()
+            .map(|(call, open)| async move {
+                let busy = self.run.activity.busy();
+                let (verdict, busy) = self.gate(call, &open, result_tool, busy).await;
+                (call, verdict, busy)
+            })
+            .collect();
+        loop {
+            if self.run.signal.is_cancelled() {
+                queue.clear();
+            }
+            while let Some(ready) = queue.start() {
+                let busy = self.run.activity.busy();
+                running.push(ready.call, self.run_call(ready, busy));
+            }
+            if gates.is_empty() && running.is_empty() {
+                return held.unwrap_or_else(|| self.run.activity.busy());
+            }
+            // From here on only what runs keeps the run busy. Gates start out busy, but only
+            // once they are polled; a moment without a guard before that goes unseen,
+            // because the look at the activity comes after everything has been polled.
+            drop(held.take());
+            tokio::select! {
+                Some((call, verdict, busy)) = gates.next(), if !gates.is_empty() => {
+                    held = Some(busy);
+                    match verdict {
+                        Verdict::Run(ready) => self.enqueue(ready, &mut queue),
+                        Verdict::Result(outcome, result) => {
+                            self.run.push(self.agent, finished(call, outcome, result));
+                        }
+                        Verdict::Nothing => {}
+                    }
+                }
+                Some(busy) = running.next(), if !running.is_empty() => {
+                    held = Some(busy);
+                    queue.finish();
+                }
+            }
+        }
+    }
+
+    /// Starts a call before its turn has ended, where that can do no harm: the tool is
+    /// idempotent and may run without asking.
+    pub(crate) async fn start_early<'a>(
+        &'a self,
+        call: PartId,
+        asked: &TurnCall,
+        result_tool: Option<&ResultTool>,
+        running: &mut Running<'a>,
+    ) {
+        if result_tool.is_some() && &*asked.name == RETURN_RESULT
+            || running.futures.len() >= self.def.limits.tools_at_once
+        {
+            return;
+        }
+        let Some(tool) = self.def.tool(&asked.name) else { return };
+        let spec = tool.spec();
+        let harmless = spec.idempotent
+            && self.mode_of(&**tool) == ToolMode::Parallel
+            && spec.runs_on == RunsOn::Here
+            && self.def.policy.decide(spec, &asked.arguments) == Approval::Allow
+            && check_arguments(&**tool, &asked.arguments).is_ok();
+        if harmless {
+            let ready = ReadyCall {
+                call,
+                tool: Arc::clone(tool),
+                arguments: asked.arguments.clone(),
+                edited: false,
+                mode: ToolMode::Parallel,
+            };
+            running.push(call, self.run_call(ready, self.run.activity.busy()));
+        }
+    }
+
+    fn enqueue(&self, ready: ReadyCall, queue: &mut Queue<ReadyCall>) {
+        let priority = ready.tool.priority(&ready.arguments);
+        let (call, mode) = (ready.call, ready.mode);
+        let place = queue.push(mode, priority, ready);
+        let place = u32::try_from(place).unwrap_or(u32::MAX);
+        let fresh = self.run.folded(|transcript| {
+            transcript.outline.call(call).is_some_and(|open| open.state == CallState::Complete)
+        });
+        if fresh {
+            self.run.push(self.agent, Event::ToolQueued { call, place });
+        }
+    }
+
+    fn mode_of(&self, tool: &dyn Tool) -> ToolMode {
+        match self.def.queue {
+            ToolMode::Parallel => tool.spec().mode,
+            ToolMode::Sequential => ToolMode::Sequential,
+        }
+    }
+
+    /// Decides whether a call may run. Waiting for people does not count as being busy.
+    async fn gate(
+        &self,
+        call: PartId,
+        open: &CallOutline,
+        result_tool: Option<&ResultTool>,
+        busy: Busy,
+    ) -> (Verdict, Busy) {
+        let arguments = parse_arguments(&open.arguments);
+        if let Some(result_tool) = result_tool.filter(|_| &*open.tool.name == RETURN_RESULT) {
+            return (self.take_result(result_tool, arguments), busy);
+        }
+        if open.tool.runs_on == RunsOn::Client {
+            drop(busy);
+            tokio::select! {
+                () = self.run.client_result(call) => {}
+                () = self.run.signal.cancelled() => {}
+            }
+            return (Verdict::Nothing, self.run.activity.busy());
+        }
+        let Some(tool) = self.def.tool(&open.tool.name) else {
+            let names: Vec<_> = self.def.tools.iter().map(|tool| &*tool.spec().name).collect();
+            let message =
+                format!("there is no tool {:?}; there are: {}", open.tool.name, names.join(", "));
+            return (error(message), busy);
+        };
+        let mut ready = ReadyCall {
+            call,
+            tool: Arc::clone(tool),
+            arguments,
+            edited: false,
+            mode: self.mode_of(&**tool),
+        };
+        if let Err(message) = check_arguments(&**tool, &ready.arguments) {
+            return (error(message), busy);
+        }
+        if matches!(open.state, CallState::Started(_)) {
+            // Its process died. What was allowed once is allowed still.
+            let verdict = if is_repeatable(&**tool) {
+                Verdict::Run(ready)
+            } else {
+                let message = "interrupted: the process that ran the tool ended before the tool did; \
+                               it may have taken effect, check before calling it again";
+                Verdict::Result(ToolOutcome::Interrupted, ToolResult::new(message))
+            };
+            return (verdict, busy);
+        }
+        let mut decision = self.def.policy.decide(tool.spec(), &ready.arguments);
+        if decision == Approval::Ask && self.run.has_standing_approval(&tool.spec().name).await {
+            decision = Approval::Allow;
+        }
+        match decision {
+            Approval::Allow => (Verdict::Run(ready), busy),
+            Approval::Deny => (denied("the policy does not allow this call"), busy),
+            Approval::Ask => {
+                let (answer, busy) = self.ask_approval(&ready, busy).await;
+                let verdict = match answer {
+                    Answer::Approve { arguments: None, .. } => Verdict::Run(ready),
+                    Answer::Approve { arguments: Some(edited), .. } => {
+                        match check_arguments(&**tool, &edited) {
+                            Ok(()) => {
+                                ready.arguments = edited;
+                                ready.edited = true;
+                                Verdict::Run(ready)
+                            }
+                            Err(message) => {
+                                error(format!("approved with other arguments, but {message}"))
+                            }
+                        }
+                    }
+                    Answer::Deny { reason: Some(reason) } => denied(&format!("denied: {reason}")),
+                    Answer::Deny { reason: None } => denied("denied by the user"),
+                    Answer::Expired => denied("nobody allowed this call in time"),
+                    Answer::Withdrawn => Verdict::Nothing,
+                    Answer::Choose(_) | Answer::Value(_) => {
+                        denied("the answer was neither a yes nor a no, so it counts as a no")
+                    }
+                };
+                (verdict, busy)
+            }
+        }
+    }
+
+    async fn ask_approval(&self, ready: &ReadyCall, busy: Busy) -> (Answer, Busy) {
+        let before = self.run.folded(|transcript| {
+            let about = transcript.questions.values().rev().find(|asked| {
+                asked.question.call == Some(ready.call) && asked.question.form == Form::Approve
+            });
+            about.map(|asked| (asked.question.clone(), asked.answered.clone()))
+        });
+        let question = match before {
+            Some((_, Some(answered))) => return (answered.answer, busy),
+            Some((question, None)) => question,
+            None => {
+                let spec = ready.tool.spec();
+                let name = spec.title.as_ref().unwrap_or(&spec.name);
+                let arguments = ready.arguments.to_string();
+                let shown: String = arguments.chars().take(PROMPT_ARGUMENTS_MAX).collect();
+                let cut = if shown.len() < arguments.len() { "…" } else { "" };
+                let question = Question {
+                    question: self.run.mint_question(),
+                    call: Some(ready.call),
+                    prompt: format!("Allow {name} {shown}{cut}?").into(),
+                    form: Form::Approve,
+                    expires_at: Some(self.run.now().plus(self.def.timeouts.question)),
+                };
+                self.run.push(self.agent, Event::QuestionAsked(Box::new(question.clone())));
+                self.run.commit().await;
+                question
+            }
+        };
+        drop(busy);
+        let answer = self.wait_for_answer(question.question, question.expires_at).await;
+        (answer, self.run.activity.busy())
+    }
+
+    fn take_result(&self, result_tool: &ResultTool, arguments: Value) -> Verdict {
+        if self.run.folded(|transcript| transcript.outline.has_result) {
+            return error("there is a result already".into());
+        }
+        match result_tool.accept(arguments) {
+            Ok(value) => {
+                self.run.push(self.agent, Event::ResultReady { value: Box::new(value) });
+                Verdict::Result(ToolOutcome::Ok, ToolResult::new("the result was taken"))
+            }
+            Err(message) => error(message),
+        }
+    }
+
+    /// Runs a tool: announced before, finished after, within its limits of time.
+    async fn run_call(&self, ready: ReadyCall, busy: Busy) -> Busy {
+        let ReadyCall { call, tool, arguments, edited, mode } = ready;
+        let edited = edited.then(|| Box::new(arguments.clone()));
+        self.run.push(self.agent, Event::ToolStarted { call, mode, arguments: edited });
+        self.run.commit().await;
+
+        let timeouts = tool.spec().timeouts;
+        let idle = timeouts.idle.unwrap_or(self.def.timeouts.tool_idle);
+        let deadline = Instant::now() + timeouts.total.unwrap_or(self.def.timeouts.tool_total);
+        let host = RunHost::new(self.clone(), Some(call), is_repeatable(&*tool));
+        let signal = self.run.signal.child_token();
+        let context = host.context(ContextFacts {
+            trace_id: self.run.trace_id.clone(),
+            run: self.run.id(),
+            thread: self.run.started.thread,
+            agent: self.agent,
+            call: Some(call),
+            messages: self.messages().into(),
+            signal: signal.clone(),
+            deadline: Some(deadline.into_std()),
+        });
+        // A tool that panics is a tool that failed; the run goes on.
+        let mut work = Box::pin(AssertUnwindSafe(tool.call(arguments, context)).catch_unwind());
+        let ended = loop {
+            let until = deadline.min(host.progress_at() + idle);
+            tokio::select! {
+                biased;
+                ended = &mut work => break Some(ended),
+                () = sleep_until(until) => {
+                    if Instant::now() >= deadline.min(host.progress_at() + idle) {
+                        signal.cancel();
+                        let grace = self.def.timeouts.cancel_grace;
+                        break tokio::time::timeout(grace, &mut work).await.ok().filter(|_| false);
+                    }
+                }
+            }
+        };
+        drop(work);
+        host.close();
+        let (outcome, result) = match ended {
+            Some(Ok(Ok(result))) => (ToolOutcome::Ok, result),
+            Some(Ok(Err(error))) => (ToolOutcome::Error, ToolResult::new(error.to_string())),
+            Some(Err(panic)) => {
+                (ToolOutcome::Error, ToolResult::new(panicked(&*panic).to_string()))
+            }
+            None => {
+                self.close_sub_agents(call).await;
+                let limit = if Instant::now() >= deadline {
+                    "it took longer than it may"
+                } else {
+                    "it made no progress"
+                };
+                let message = format!("timed out: {limit}; it may have taken effect");
+                (ToolOutcome::TimedOut, ToolResult::new(message))
+            }
+        };
+        self.run.push(self.agent, finished(call, outcome, result));
+        busy
+    }
+
+    /// Closes what sub-agents of a call left open when it was cut short.
+    async fn close_sub_agents(&self, call: PartId) {
+        self.run.commit().await;
+        let events = self.run.folded(|transcript| {
+            let outline = &transcript.outline;
+            let outcome = Outcome::Failed {
+                kind: FailureKind::TimedOut,
+                message: "the call it worked for took too long".into(),
+                retryable: true,
+            };
+            let mut nested = BTreeSet::new();
+            for (number, agent) in &outline.agents {
+                if agent.call == Some(call) || !number.is_root() && nested.contains(&agent.parent) {
+                    nested.insert(*number);
+                }
+            }
+            let mut events = Vec::new();
+            for agent in nested.into_iter().rev() {
+                close_agent(outline, agent, &outcome, &mut events);
+                let finished = Event::AgentFinished { outcome: Box::new(outcome.clone()) };
+                events.push((agent, finished));
+            }
+            events
+        });
+        self.run.owner.push_all(events);
+    }
+}
+
+/// Whether a call can be made again from its start after its process died: because the tool
+/// says so, or because the sub-agent it calls goes on from the log.
+fn is_repeatable(tool: &dyn Tool) -> bool {
+    tool.spec().idempotent || &*tool.spec().name == crate::tools::CALL_AGENT
+}
+
+fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), String> {
+    let name = &tool.spec().name;
+    if let Value::String(text) = arguments {
+        let start: String = text.chars().take(PROMPT_ARGUMENTS_MAX).collect();
+        return Err(format!("the arguments of {name} are not valid JSON: {start}"));
+    }
+    let schema = Schema::compile(&tool.spec().parameters)
+        .map_err(|error| format!("the schema of {name} cannot be used: {error}"))?;
+    schema
+        .validate(arguments)
+        .map_err(|problems| format!("the arguments do not fit {name}: {}", problems.join("; ")))
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> ToolError {
+    let said = panic.downcast_ref::<&str>().copied();
+    let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    ToolError::new(format!("the tool panicked: {}", said.unwrap_or("it did not say why")))
+}
+
+fn error(message: String) -> Verdict {
+    Verdict::Result(ToolOutcome::Error, ToolResult::new(message))
+}
+
+fn denied(message: &str) -> Verdict {
+    Verdict::Result(ToolOutcome::Denied, ToolResult::new(message))
+}

@@ -1,0 +1,80 @@
+//! Closing everything honestly, whatever the run was in the middle of.
+
+use wellspring_core::{
+    AgentNo, Answer, Answered, CallState, Event, Outcome, Outline, PartId, PartShape, ToolOutcome,
+    ToolResult, VoidReason,
+};
+
+/// What must be appended to end a run that stands at `outline`: every part closed or voided,
+/// every call given a result, every question withdrawn, every sub-agent finished, and then
+/// the outcome.
+pub(crate) fn closing_events(outline: &Outline, outcome: Outcome) -> Vec<(AgentNo, Event)> {
+    let mut events = Vec::new();
+    // Children have higher numbers than their parents, so they come first.
+    for agent in outline.agents.keys().rev().copied() {
+        close_agent(outline, agent, &outcome, &mut events);
+        if !agent.is_root() {
+            events.push((agent, Event::AgentFinished { outcome: Box::new(outcome.clone()) }));
+        }
+    }
+    events.push((AgentNo::ROOT, Event::RunFinished { outcome: Box::new(outcome) }));
+    events
+}
+
+/// The same for one sub-agent, which has not yet said that it finished.
+pub(crate) fn close_agent(
+    outline: &Outline,
+    agent: AgentNo,
+    outcome: &Outcome,
+    events: &mut Vec<(AgentNo, Event)>,
+) {
+    let incomplete_call =
+        |part: PartId| outline.call(part).is_some_and(|call| call.state == CallState::Asked);
+    let mut voided = Vec::new();
+    for (part, open) in outline.open_parts(agent) {
+        let half_a_call = open.shape == PartShape::Call && incomplete_call(part);
+        if half_a_call || !open.grown && open.shape != PartShape::Call {
+            voided.push(part);
+        } else {
+            events.push((agent, Event::PartFinished { part }));
+        }
+    }
+    for (question, open) in &outline.questions {
+        if open.agent == agent {
+            let answered =
+                Answered { question: *question, answer: Answer::Withdrawn, by: None, inbox: None };
+            events.push((agent, Event::QuestionAnswered(Box::new(answered))));
+        }
+    }
+    for (call, open) in &outline.calls {
+        if open.agent == agent && !voided.contains(call) {
+            let result = ToolResult::new(why_interrupted(open.state, outcome));
+            events.push((agent, finished(*call, ToolOutcome::Interrupted, result)));
+        }
+    }
+    if !voided.is_empty() {
+        events.push((agent, Event::PartsVoided { parts: voided, why: VoidReason::Abandoned }));
+    }
+}
+
+/// `tool finished`, said shortly.
+pub(crate) fn finished(call: PartId, outcome: ToolOutcome, result: ToolResult) -> Event {
+    Event::ToolFinished { call, outcome, result: Box::new(result) }
+}
+
+/// What the model reads about a call that was cut short, should the thread go on.
+fn why_interrupted(state: CallState, outcome: &Outcome) -> String {
+    let why = match outcome {
+        Outcome::Completed { .. } => "the run had ended",
+        Outcome::Cancelled { .. } => "the run was cancelled",
+        Outcome::Failed { .. } => "the run failed",
+    };
+    match state {
+        CallState::Started(_) => {
+            format!("interrupted: {why} while the tool ran; it may have taken effect")
+        }
+        CallState::Asked | CallState::Complete | CallState::Queued => {
+            format!("not run: {why} first")
+        }
+    }
+}

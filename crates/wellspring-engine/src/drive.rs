@@ -1,0 +1,133 @@
+//! A run from where its owner got it to where it ends, pauses or is lost.
+
+use std::future::poll_fn;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures::future::FutureExt as _;
+use wellspring_core::{AgentNo, Event, FailureKind, Millis, Outcome, Outline, RunsOn, Wait};
+use wellspring_log::AppendError;
+
+use crate::agent_loop::AgentWork;
+use crate::close::closing_events;
+use crate::run::Run;
+
+/// How a run left its owner's hands.
+#[derive(Debug)]
+pub(crate) enum Left {
+    /// It is over.
+    Finished(Outcome),
+    /// It waits for people; the earliest question expires then.
+    Paused(Option<Millis>),
+    /// The store failed, or another owner took over. Nothing more was appended.
+    Lost(AppendError),
+}
+
+/// Works on a run until it ends, pauses or is lost.
+pub(crate) async fn drive(run: &Arc<Run>) -> Left {
+    tokio::select! {
+        biased;
+        error = run.owner.lost() => Left::Lost(error),
+        left = own(run) => left,
+    }
+}
+
+async fn own(run: &Arc<Run>) -> Left {
+    resume(run).await;
+    let end = work(run).await;
+    // Everything that worked on the run is gone now; what it pushed is folded first.
+    run.commit().await;
+    match end {
+        End::Outcome(outcome) => {
+            let events =
+                run.folded(|transcript| closing_events(&transcript.outline, outcome.clone()));
+            run.owner.push_all(events);
+            run.commit().await;
+            Left::Finished(outcome)
+        }
+        End::Idle => {
+            let (waits, expires_at) = run.folded(|transcript| waits(&transcript.outline));
+            run.push(AgentNo::ROOT, Event::RunPaused { waits });
+            run.commit().await;
+            Left::Paused(expires_at)
+        }
+    }
+}
+
+/// Takes what came in while nobody owned the run.
+async fn resume(run: &Arc<Run>) {
+    if run.folded(|transcript| transcript.outline.paused.is_some()) {
+        let first = run.owner.inbox().await.ok().and_then(|entries| entries.into_iter().next());
+        let wire_run = first.as_ref().and_then(|entry| crate::run::wire_run(&entry.command));
+        // The entry is named by its effect, not here: it may turn out to have none.
+        run.push(AgentNo::ROOT, Event::RunResumed { inbox: None, wire_run });
+        run.commit().await;
+    }
+    run.take_inbox().await;
+}
+
+enum End {
+    Outcome(Outcome),
+    Idle,
+}
+
+async fn work(run: &Arc<Run>) -> End {
+    let root = AgentWork::new(Arc::clone(run), AgentNo::ROOT, Arc::clone(&run.def), 0);
+    // A panic of ours, or of a model, fails the run instead of leaving it without an end.
+    let mut work = Box::pin(AssertUnwindSafe(root.work()).catch_unwind());
+    let mut listen = Box::pin(async {
+        loop {
+            run.owner.inbox_changed().await;
+            run.take_inbox().await;
+        }
+    });
+    let mut time_is_up = Box::pin(tokio::time::sleep(run.def.timeouts.run));
+    let mut grace_is_over = Box::pin(async {
+        run.signal.cancelled().await;
+        tokio::time::sleep(run.def.timeouts.cancel_grace).await;
+    });
+    loop {
+        tokio::select! {
+            biased;
+            ended = &mut work => return End::Outcome(ended.unwrap_or_else(|_| internal("the engine panicked"))),
+            () = &mut listen => {}
+            () = &mut grace_is_over => {
+                return End::Outcome(run.cancelled().unwrap_or_else(|| internal("nobody said why")));
+            }
+            () = &mut time_is_up, if !run.signal.is_cancelled() => {
+                let limit = run.def.timeouts.run.as_secs();
+                run.cancel_now(Outcome::Failed {
+                    kind: FailureKind::TimedOut,
+                    message: format!("the run took longer than {limit} s").into(),
+                    retryable: true,
+                });
+            }
+            // Last, so that it looks after everything above has been polled.
+            () = idle(run) => return End::Idle,
+        }
+    }
+}
+
+/// Ready when nothing makes progress. It needs no wake-up of its own: whatever changes that
+/// is polled by the same task, just before.
+async fn idle(run: &Run) {
+    poll_fn(|_| {
+        let idle = run.activity.is_idle() && !run.signal.is_cancelled();
+        if idle { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
+fn internal(message: &str) -> Outcome {
+    Outcome::Failed { kind: FailureKind::Internal, message: message.into(), retryable: true }
+}
+
+/// What a paused run waits for, and when the first of it expires.
+pub(crate) fn waits(outline: &Outline) -> (Vec<Wait>, Option<Millis>) {
+    let questions = outline.questions.keys().copied().map(Wait::Question);
+    let client = outline.calls.iter().filter(|(_, call)| call.tool.runs_on == RunsOn::Client);
+    let waits = questions.chain(client.map(|(call, _)| Wait::Call(*call))).collect();
+    let expires_at = outline.questions.values().filter_map(|question| question.expires_at).min();
+    (waits, expires_at)
+}

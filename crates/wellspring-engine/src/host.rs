@@ -1,0 +1,271 @@
+//! The engine's side of a [`Context`](wellspring_core::Context): where running code's
+//! progress, questions and sub-agents go.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use tokio::time::Instant;
+use wellspring_core::{
+    AgentNo, Answer, Ask, Content, Context, ContextFacts, Event, Host, Outcome, PartId, Question,
+    QuestionId, ToolError, ToolUpdate,
+};
+
+use crate::agent_loop::AgentWork;
+use crate::limits::AGENT_DEPTH_MAX;
+use crate::run::Run;
+
+/// Where one call, or one remote agent, speaks to.
+pub(crate) struct RunHost {
+    work: AgentWork,
+    call: Option<PartId>,
+    /// Whether the work can be done again from its start: then a pause may drop it.
+    repeatable: bool,
+    asked: AtomicUsize,
+    /// Set when the call has its result: what a tool says later is not a fact any more.
+    closed: AtomicBool,
+    progress_at: Mutex<Instant>,
+}
+
+impl RunHost {
+    pub(crate) fn new(work: AgentWork, call: Option<PartId>, repeatable: bool) -> Arc<Self> {
+        Arc::new(Self {
+            work,
+            call,
+            repeatable,
+            asked: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            progress_at: Mutex::new(Instant::now()),
+        })
+    }
+
+    pub(crate) fn context(self: &Arc<Self>, facts: ContextFacts) -> Context {
+        Context::new(facts, Arc::clone(self) as Arc<dyn Host>)
+    }
+
+    /// When the call last showed a sign of life.
+    pub(crate) fn progress_at(&self) -> Instant {
+        *self.progress_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    fn run(&self) -> &Arc<Run> {
+        &self.work.run
+    }
+
+    fn touch(&self) {
+        *self.progress_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// The question that this call asked at this point before its process died, if it did.
+    fn asked_before(&self, nth: usize) -> Option<(QuestionId, Option<Answer>)> {
+        let call = self.call?;
+        self.run().folded(|transcript| {
+            let ours = transcript.questions.values().filter(|asked| {
+                asked.question.call == Some(call)
+                    && !matches!(asked.question.form, wellspring_core::Form::Approve)
+            });
+            let asked = ours.into_iter().nth(nth)?;
+            let answer = asked.answered.as_ref().map(|answered| answered.answer.clone());
+            Some((asked.question.question, answer))
+        })
+    }
+
+    async fn ask_now(&self, ask: Ask) -> Answer {
+        let run = self.run();
+        let nth = self.asked.fetch_add(1, Ordering::Relaxed);
+        let (question, expires_at) = match self.asked_before(nth) {
+            Some((_, Some(answer))) => return answer,
+            Some((question, None)) => {
+                let expires_at = run.folded(|transcript| {
+                    transcript.outline.questions.get(&question).and_then(|open| open.expires_at)
+                });
+                (question, expires_at)
+            }
+            None => {
+                let question = run.mint_question();
+                let wait = ask.expires_in.unwrap_or(self.work.def.timeouts.question);
+                let expires_at = run.now().plus(wait);
+                let asked = Question {
+                    question,
+                    call: self.call,
+                    prompt: ask.prompt,
+                    form: ask.form,
+                    expires_at: Some(expires_at),
+                };
+                run.push(self.work.agent, Event::QuestionAsked(Box::new(asked)));
+                run.commit().await;
+                (question, Some(expires_at))
+            }
+        };
+        let aside = self.repeatable.then(|| run.activity.step_aside());
+        let answer = self.work.wait_for_answer(question, expires_at).await;
+        drop(aside);
+        self.touch();
+        answer
+    }
+
+    async fn call_agent_now(
+        &self,
+        name: Box<str>,
+        input: Vec<Content>,
+    ) -> Result<String, ToolError> {
+        let run = self.run();
+        let allowed = &self.work.def.sub_agents;
+        if !allowed.iter().any(|allowed| *allowed == name || &**allowed == "*") {
+            let known = allowed.join(", ");
+            return Err(ToolError::new(format!(
+                "there is no agent {name:?} to call; there are: {known}"
+            )));
+        }
+        let Some(def) = run.runtime.agent(&name) else {
+            return Err(ToolError::new(format!("agent {name:?} is not configured")));
+        };
+        if self.work.depth >= AGENT_DEPTH_MAX {
+            let message =
+                format!("agents are nested {AGENT_DEPTH_MAX} deep already; do it yourself");
+            return Err(ToolError::new(message));
+        }
+        let agent = match self.sub_agent_before() {
+            Some(SubAgentBefore::Finished(agent, outcome)) => {
+                return self.sub_agent_result(agent, &name, &outcome);
+            }
+            Some(SubAgentBefore::AtWork(agent)) => agent,
+            None => {
+                let agent = run.mint_agent();
+                let started = Event::AgentStarted {
+                    parent: self.work.agent,
+                    call: self.call,
+                    name: name.clone(),
+                    input,
+                };
+                run.push(agent, started);
+                run.commit().await;
+                agent
+            }
+        };
+        let inner = AgentWork::new(Arc::clone(run), agent, def, self.work.depth + 1);
+        // What the sub-agent does is counted by itself.
+        let aside = self.repeatable.then(|| run.activity.step_aside());
+        let outcome = inner.work().boxed().await;
+        drop(aside);
+        run.commit().await;
+        let mut events = Vec::new();
+        run.folded(|transcript| {
+            crate::close::close_agent(&transcript.outline, agent, &outcome, &mut events);
+        });
+        events.push((agent, Event::AgentFinished { outcome: Box::new(outcome.clone()) }));
+        run.owner.push_all(events);
+        run.commit().await;
+        self.sub_agent_result(agent, &name, &outcome)
+    }
+
+    fn sub_agent_before(&self) -> Option<SubAgentBefore> {
+        let call = self.call?;
+        self.run().folded(|transcript| {
+            let agent = transcript.parts.get(&call)?.call.as_ref()?.agent?;
+            let outcome = transcript.agents.get(&agent)?.outcome.clone();
+            Some(match outcome {
+                Some(outcome) => SubAgentBefore::Finished(agent, outcome),
+                None => SubAgentBefore::AtWork(agent),
+            })
+        })
+    }
+
+    fn sub_agent_result(
+        &self,
+        agent: AgentNo,
+        name: &str,
+        outcome: &Outcome,
+    ) -> Result<String, ToolError> {
+        match outcome {
+            Outcome::Completed { .. } => {
+                Ok(self.run().folded(|transcript| transcript.words(agent)))
+            }
+            Outcome::Cancelled { .. } | Outcome::Failed { .. } => {
+                Err(ToolError::new(format!("agent {name:?} {outcome}")))
+            }
+        }
+    }
+}
+
+enum SubAgentBefore {
+    Finished(AgentNo, Outcome),
+    AtWork(AgentNo),
+}
+
+impl Host for RunHost {
+    fn update(&self, update: ToolUpdate) -> BoxFuture<'_, ()> {
+        if let (Some(call), false) = (self.call, self.is_closed()) {
+            self.touch();
+            let event = Event::ToolUpdated { call, update: Box::new(update) };
+            self.run().push(self.work.agent, event);
+        }
+        self.run().room().boxed()
+    }
+
+    fn emit(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>> {
+        if self.is_closed() {
+            return async { Ok(()) }.boxed();
+        }
+        match event {
+            Event::PlanUpdated { .. }
+            | Event::StateSet { .. }
+            | Event::StatePatched { .. }
+            | Event::SourceCited(_)
+            | Event::FileProduced(_)
+            | Event::Extended(_) => {
+                self.touch();
+                self.run().push(self.work.agent, event);
+                self.run().room().map(Ok).boxed()
+            }
+            Event::RunStarted(_)
+            | Event::RunAdopted { .. }
+            | Event::RunPaused { .. }
+            | Event::RunResumed { .. }
+            | Event::TurnStarted(_)
+            | Event::TurnFinished { .. }
+            | Event::PartStarted { .. }
+            | Event::PartDelta { .. }
+            | Event::PartAnnotated { .. }
+            | Event::PartFinished { .. }
+            | Event::PartsVoided { .. }
+            | Event::ToolQueued { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolUpdated { .. }
+            | Event::ToolFinished { .. }
+            | Event::QuestionAsked(_)
+            | Event::QuestionAnswered(_)
+            | Event::AgentStarted { .. }
+            | Event::AgentFinished { .. }
+            | Event::UsageReported(_)
+            | Event::InputAccepted { .. }
+            | Event::InputApplied { .. }
+            | Event::ResultReady { .. }
+            | Event::Attached { .. }
+            | Event::RunFinished { .. } => {
+                let message = format!("only the engine states this: {event}");
+                async { Err(ToolError::new(message)) }.boxed()
+            }
+        }
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer> {
+        self.ask_now(ask).boxed()
+    }
+
+    fn call_agent(
+        &self,
+        agent: Box<str>,
+        input: Vec<Content>,
+    ) -> BoxFuture<'_, Result<String, ToolError>> {
+        self.call_agent_now(agent, input).boxed()
+    }
+}

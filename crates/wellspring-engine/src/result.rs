@@ -1,0 +1,71 @@
+//! The typed result: a tool that the agent calls with its answer.
+
+use serde_json::{Map, Value, json};
+use wellspring_core::{RETURN_RESULT, ToolKind, ToolSpec};
+
+use crate::schema::Schema;
+
+/// What a typed result must look like, and how the agent hands it over.
+#[derive(Debug)]
+pub(crate) struct ResultTool {
+    pub(crate) spec: ToolSpec,
+    schema: Schema,
+    /// The schema is not an object's: tools take objects, so the result is a member of one.
+    wrapped: bool,
+}
+
+impl ResultTool {
+    /// # Errors
+    ///
+    /// When the schema is not a JSON schema.
+    pub(crate) fn new(schema: &Value) -> Result<Self, crate::schema::SchemaError> {
+        let wrapped = schema.get("type").and_then(Value::as_str) != Some("object");
+        let parameters = if wrapped { wrap(schema) } else { schema.clone() };
+        let mut spec = ToolSpec::new(
+            RETURN_RESULT,
+            "Hand over the final result. Call this once, when the work is done.",
+        );
+        spec.kind = ToolKind::Other;
+        let compiled = Schema::compile(&parameters)?;
+        spec.parameters = parameters;
+        Ok(Self { spec, schema: compiled, wrapped })
+    }
+
+    /// The result in these arguments.
+    ///
+    /// # Errors
+    ///
+    /// What does not fit, in words the agent can act on.
+    pub(crate) fn accept(&self, arguments: Value) -> Result<Value, String> {
+        self.schema.validate(&arguments).map_err(|problems| {
+            format!(
+                "the result does not fit its schema: {}; call it again, corrected",
+                problems.join("; ")
+            )
+        })?;
+        match arguments {
+            Value::Object(mut members) if self.wrapped => {
+                Ok(members.remove("value").unwrap_or(Value::Null))
+            }
+            whole => Ok(whole),
+        }
+    }
+}
+
+/// `{"value": <schema>}`, with the definitions where their references look for them.
+fn wrap(schema: &Value) -> Value {
+    let mut inner = schema.clone();
+    let mut outer = Map::new();
+    if let Value::Object(members) = &mut inner {
+        for definitions in ["$defs", "definitions"] {
+            if let Some(moved) = members.remove(definitions) {
+                outer.insert(definitions.into(), moved);
+            }
+        }
+        members.remove("$schema");
+    }
+    outer.insert("type".into(), json!("object"));
+    outer.insert("properties".into(), json!({"value": inner}));
+    outer.insert("required".into(), json!(["value"]));
+    Value::Object(outer)
+}

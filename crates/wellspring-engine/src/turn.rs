@@ -1,0 +1,535 @@
+//! One conversation turn: a model call that can be watched and tested by itself.
+//!
+//! A turn is given its configuration and yields what the model says. It checks that the
+//! model keeps its contract and that time does not run out, and it never executes a tool:
+//! the loop around it does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, Stream, StreamExt as _};
+use serde_json::{Map, Value};
+use tokio::time::{Instant, timeout_at};
+use wellspring_core::{
+    AttemptStream, CancellationToken, Event, FailureKind, LocalPart, Message, Model, ModelError,
+    ModelSettings, PartId, PartKind, Role, Stop, ToolSpec, TurnRequest, Usage,
+};
+
+use crate::limits::{ARGUMENT_BYTES_MAX, PARTS_PER_TURN_MAX, Timeouts};
+
+/// What a turn needs to know.
+#[derive(Clone)]
+pub struct TurnConfig {
+    /// Who is asked.
+    pub model: Arc<dyn Model>,
+    /// Another model of the same provider.
+    pub model_name: Option<Box<str>>,
+    /// What the agent is.
+    pub instructions: Arc<str>,
+    /// The conversation so far.
+    pub messages: Arc<[Message]>,
+    /// What can be called.
+    pub tools: Arc<[ToolSpec]>,
+    /// How to answer.
+    pub settings: ModelSettings,
+    /// Whether to stream.
+    pub streaming: bool,
+    /// How long things may take.
+    pub timeouts: Timeouts,
+    /// Ends the turn with [`TurnEvent::Error`] when cancelled.
+    pub signal: CancellationToken,
+}
+
+impl TurnConfig {
+    /// A turn with everything else as it is by default.
+    #[must_use]
+    pub fn new(model: Arc<dyn Model>, messages: impl Into<Arc<[Message]>>) -> Self {
+        Self {
+            model,
+            model_name: None,
+            instructions: "".into(),
+            messages: messages.into(),
+            tools: Arc::from([]),
+            settings: ModelSettings::default(),
+            streaming: true,
+            timeouts: Timeouts::default(),
+            signal: CancellationToken::new(),
+        }
+    }
+}
+
+impl std::fmt::Debug for TurnConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TurnConfig").field("model", &self.model.name()).finish_non_exhaustive()
+    }
+}
+
+/// How far a turn is.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TurnState {
+    /// Nothing was asked yet.
+    #[default]
+    Pending,
+    /// The model is talking.
+    Streaming,
+    /// The model stopped to have tools executed.
+    ToolExecution,
+    /// The model had nothing more to say.
+    Complete,
+    /// It broke.
+    Error,
+}
+
+/// What a turn yields.
+#[derive(Debug)]
+pub enum TurnEvent {
+    /// More of the answer; only when streaming.
+    TextDelta {
+        /// The piece.
+        text: String,
+    },
+    /// The whole answer of this turn.
+    TextDone {
+        /// All of it.
+        text: String,
+    },
+    /// The model wants a tool.
+    ToolCall(TurnCall),
+    /// The model stopped.
+    Finished {
+        /// Why.
+        stop: Stop,
+        /// What it cost.
+        usage: Option<Usage>,
+    },
+    /// The turn broke; nothing follows.
+    Error(ModelError),
+}
+
+/// A call that a turn asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TurnCall {
+    /// The part of the turn it is.
+    pub part: LocalPart,
+    /// The tool.
+    pub name: Box<str>,
+    /// Its arguments; anything but an object of JSON is kept as a string.
+    pub arguments: Value,
+}
+
+/// A single conversation turn.
+///
+/// ```
+/// use std::sync::Arc;
+/// use futures::StreamExt as _;
+/// use wellspring_core::Message;
+/// use wellspring_engine::{Turn, TurnConfig, TurnEvent, TurnState};
+/// use wellspring_models::{Say, Scripted};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// let model = Scripted::new([Say::new().text("Hello, world")]);
+/// let mut turn = Turn::new(TurnConfig::new(Arc::new(model), [Message::user("Hi")]));
+/// let mut texts = 0;
+/// {
+///     let mut events = std::pin::pin!(turn.run());
+///     while let Some(event) = events.next().await {
+///         texts += usize::from(matches!(event, TurnEvent::TextDelta { .. }));
+///     }
+/// }
+/// assert!(texts > 1);
+/// assert_eq!(turn.text(), "Hello, world");
+/// assert_eq!(turn.state(), TurnState::Complete);
+/// # });
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Turn {
+    config: TurnConfig,
+    state: TurnState,
+    text: String,
+    calls: Vec<TurnCall>,
+    parts: Vec<TurnPart>,
+    attempt: Attempt,
+    stop: Option<(Stop, Option<Usage>)>,
+    deadline: Option<Instant>,
+    content_at: Option<Instant>,
+}
+
+enum Attempt {
+    Unasked,
+    Talking(AttemptStream),
+    Over,
+}
+
+impl std::fmt::Debug for Attempt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Unasked => "Unasked",
+            Self::Talking(_) => "Talking",
+            Self::Over => "Over",
+        })
+    }
+}
+
+/// What a turn knows of a part of its own.
+#[derive(Debug)]
+struct TurnPart {
+    open: bool,
+    what: What,
+}
+
+#[derive(Debug)]
+enum What {
+    Answer,
+    Call { name: Box<str>, arguments: String },
+    Other,
+}
+
+impl Turn {
+    /// A turn that has not begun.
+    #[must_use]
+    pub fn new(config: TurnConfig) -> Self {
+        Self {
+            config,
+            state: TurnState::Pending,
+            text: String::new(),
+            calls: Vec::new(),
+            parts: Vec::new(),
+            attempt: Attempt::Unasked,
+            stop: None,
+            deadline: None,
+            content_at: None,
+        }
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn state(&self) -> TurnState {
+        self.state
+    }
+
+    /// The answer so far.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The calls that are complete, in the order in which they were asked for.
+    #[must_use]
+    pub fn tool_calls(&self) -> &[TurnCall] {
+        &self.calls
+    }
+
+    /// Why the model stopped, once it has.
+    #[must_use]
+    pub fn stop(&self) -> Option<&Stop> {
+        self.stop.as_ref().map(|(stop, _)| stop)
+    }
+
+    /// Why the model stopped, and what it cost; the end of its turn while it has not said.
+    pub(crate) fn outcome(&self) -> (Stop, Option<Usage>) {
+        self.stop.clone().unwrap_or((Stop::EndTurn, None))
+    }
+
+    /// Executes the turn, yielding events as they occur: deltas when streaming, then the
+    /// whole text, the calls, and why it stopped.
+    pub fn run(&mut self) -> impl Stream<Item = TurnEvent> + '_ {
+        stream::unfold(Playing { turn: self, ready: VecDeque::new(), over: false }, Playing::next)
+    }
+
+    /// The next piece of what the model says, as events whose parts count from 0 within this
+    /// turn; `None` once it has stopped properly.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the model has begun to talk, dropping the future loses nothing; before, the model
+    /// is asked anew. Dropping the turn ends the model call.
+    pub async fn next(&mut self) -> Option<Result<Vec<Event>, ModelError>> {
+        match self.advance().await {
+            Ok(Some(events)) => Some(Ok(events)),
+            Ok(None) => None,
+            Err(error) => {
+                self.state = TurnState::Error;
+                self.attempt = Attempt::Over;
+                Some(Err(error))
+            }
+        }
+    }
+
+    async fn advance(&mut self) -> Result<Option<Vec<Event>>, ModelError> {
+        let timeouts = self.config.timeouts.clone();
+        let deadline = *self.deadline.get_or_insert_with(|| Instant::now() + timeouts.turn);
+        if matches!(self.attempt, Attempt::Unasked) {
+            self.state = TurnState::Streaming;
+            let patience = Patience::from(Instant::now(), timeouts.connect, deadline);
+            let asking = self.config.model.attempt(self.request());
+            let asked = patience.limit(&self.config.signal, asking).await;
+            self.attempt = Attempt::Talking(self.in_time(asked, "it did not answer")??);
+        }
+        let content_at = *self.content_at.get_or_insert_with(Instant::now);
+        let silence =
+            if self.parts.is_empty() { timeouts.first_content } else { timeouts.between_chunks };
+        let patience = Patience::from(content_at, silence, deadline);
+        loop {
+            let Attempt::Talking(attempt) = &mut self.attempt else { return Ok(None) };
+            let next = patience.limit(&self.config.signal, attempt.next()).await;
+            let Some(mut batch) = self.in_time(next, "it fell silent")?.transpose()? else {
+                return self.end().map(|()| None);
+            };
+            // A keep-alive says nothing, and does not buy time.
+            if batch.is_empty() {
+                continue;
+            }
+            self.content_at = Some(Instant::now());
+            if let Some(stop) = batch.take_stop() {
+                self.stop = Some(stop);
+            }
+            let events: Vec<Event> = batch.into_events().map(|(_, event)| event).collect();
+            for event in &events {
+                self.accept(event)?;
+            }
+            return Ok(Some(events));
+        }
+    }
+
+    fn request(&self) -> TurnRequest {
+        TurnRequest {
+            model: self.config.model_name.clone(),
+            instructions: Arc::clone(&self.config.instructions),
+            messages: Arc::clone(&self.config.messages),
+            tools: Arc::clone(&self.config.tools),
+            streaming: self.config.streaming,
+            settings: self.config.settings.clone(),
+        }
+    }
+
+    /// The attempt's stream ended: properly only if it said so and closed what it opened.
+    fn end(&mut self) -> Result<(), ModelError> {
+        if self.stop.is_none() {
+            return Err(self.broken("the stream ended before the model had stopped"));
+        }
+        if let Some(open) = self.parts.iter().position(|part| part.open) {
+            return Err(self.broken(&format!("the model stopped while part {open} was open")));
+        }
+        self.attempt = Attempt::Over;
+        self.state =
+            if self.calls.is_empty() { TurnState::Complete } else { TurnState::ToolExecution };
+        Ok(())
+    }
+
+    /// Holds the model to its contract, and remembers what people may want to read.
+    fn accept(&mut self, event: &Event) -> Result<(), ModelError> {
+        match event {
+            Event::PartDelta { part, chunk } => {
+                let Some(known) = self.parts.get_mut(part.0 as usize).filter(|part| part.open)
+                else {
+                    return Err(self.broken(&format!("it extended part {part}, which is not open")));
+                };
+                match &mut known.what {
+                    What::Answer => self.text.push_str(chunk),
+                    What::Call { arguments, .. } => {
+                        if arguments.len() + chunk.len() > ARGUMENT_BYTES_MAX {
+                            let what = format!(
+                                "a call has more than {ARGUMENT_BYTES_MAX} bytes of arguments"
+                            );
+                            return Err(self.broken(&what));
+                        }
+                        arguments.push_str(chunk);
+                    }
+                    What::Other => {}
+                }
+                Ok(())
+            }
+            Event::PartStarted { part, kind } => self.open(*part, kind),
+            Event::PartFinished { part } => self.close(*part),
+            Event::PartAnnotated { part, .. } if (part.0 as usize) < self.parts.len() => Ok(()),
+            Event::PartAnnotated { part, .. } => {
+                Err(self.broken(&format!("it annotated part {part}, which it never opened")))
+            }
+            Event::SourceCited(_)
+            | Event::FileProduced(_)
+            | Event::UsageReported(_)
+            | Event::Extended(_) => Ok(()),
+            Event::RunStarted(_)
+            | Event::RunAdopted { .. }
+            | Event::RunPaused { .. }
+            | Event::RunResumed { .. }
+            | Event::TurnStarted(_)
+            | Event::TurnFinished { .. }
+            | Event::PartsVoided { .. }
+            | Event::ToolQueued { .. }
+            | Event::ToolStarted { .. }
+            | Event::ToolUpdated { .. }
+            | Event::ToolFinished { .. }
+            | Event::QuestionAsked(_)
+            | Event::QuestionAnswered(_)
+            | Event::AgentStarted { .. }
+            | Event::AgentFinished { .. }
+            | Event::PlanUpdated { .. }
+            | Event::StateSet { .. }
+            | Event::StatePatched { .. }
+            | Event::InputAccepted { .. }
+            | Event::InputApplied { .. }
+            | Event::ResultReady { .. }
+            | Event::Attached { .. }
+            | Event::RunFinished { .. } => {
+                Err(self.broken(&format!("it stated what is not a model's to state: {event}")))
+            }
+        }
+    }
+
+    fn open(&mut self, part: PartId, kind: &PartKind) -> Result<(), ModelError> {
+        if part.0 as usize != self.parts.len() || self.parts.len() >= PARTS_PER_TURN_MAX {
+            let what = format!("it opened part {part} after {} parts", self.parts.len());
+            return Err(self.broken(&what));
+        }
+        let what = match kind {
+            PartKind::Text { role: Role::Assistant } => What::Answer,
+            PartKind::ToolCall(call) => {
+                What::Call { name: call.name.clone(), arguments: String::new() }
+            }
+            PartKind::Text { role: Role::User }
+            | PartKind::Thought
+            | PartKind::Output { .. }
+            | PartKind::Opaque(_) => What::Other,
+        };
+        self.parts.push(TurnPart { open: true, what });
+        Ok(())
+    }
+
+    fn close(&mut self, part: PartId) -> Result<(), ModelError> {
+        match self.parts.get_mut(part.0 as usize).filter(|part| part.open) {
+            Some(known) => {
+                known.open = false;
+                if let What::Call { name, arguments } = &mut known.what {
+                    let arguments = parse_arguments(&std::mem::take(arguments));
+                    let name = name.clone();
+                    self.calls.push(TurnCall { part: LocalPart(part.0), name, arguments });
+                }
+                Ok(())
+            }
+            None => Err(self.broken(&format!("it closed part {part}, which is not open"))),
+        }
+    }
+
+    fn answer_delta(&self, event: &Event) -> Option<String> {
+        match event {
+            Event::PartDelta { part, chunk }
+                if matches!(self.parts.get(part.0 as usize)?.what, What::Answer) =>
+            {
+                Some(chunk.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    fn closing_events(&mut self) -> Vec<TurnEvent> {
+        let mut events = Vec::new();
+        if !self.text.is_empty() {
+            events.push(TurnEvent::TextDone { text: self.text.clone() });
+        }
+        self.calls.sort_by_key(|call| call.part);
+        events.extend(self.calls.iter().cloned().map(TurnEvent::ToolCall));
+        if let Some((stop, usage)) = self.stop.clone() {
+            events.push(TurnEvent::Finished { stop, usage });
+        }
+        events
+    }
+
+    fn broken(&self, what: &str) -> ModelError {
+        ModelError::new(self.config.model.name(), FailureKind::Protocol, what)
+    }
+
+    fn in_time<T>(&self, result: Result<T, Late>, what: &str) -> Result<T, ModelError> {
+        result.map_err(|late| {
+            let model = self.config.model.name();
+            match late {
+                Late::After(limit) => {
+                    let message = format!("{what} within {} s", limit.as_secs_f32());
+                    ModelError::new(model, FailureKind::TimedOut, message)
+                }
+                Late::Deadline => {
+                    let limit = self.config.timeouts.turn.as_secs_f32();
+                    let message = format!("the turn took longer than {limit} s");
+                    ModelError::new(model, FailureKind::TimedOut, message)
+                }
+                Late::Cancelled => {
+                    ModelError::new(model, FailureKind::Lost, "the turn was cancelled")
+                }
+            }
+        })
+    }
+}
+
+/// A turn on its way through [`Turn::run`].
+struct Playing<'a> {
+    turn: &'a mut Turn,
+    ready: VecDeque<TurnEvent>,
+    over: bool,
+}
+
+impl Playing<'_> {
+    async fn next(mut self) -> Option<(TurnEvent, Self)> {
+        while self.ready.is_empty() && !self.over {
+            match self.turn.next().await {
+                Some(Ok(events)) if self.turn.config.streaming => {
+                    let deltas = events.iter().filter_map(|event| self.turn.answer_delta(event));
+                    self.ready.extend(deltas.map(|text| TurnEvent::TextDelta { text }));
+                }
+                Some(Ok(_)) => {}
+                Some(Err(error)) => {
+                    self.over = true;
+                    self.ready.push_back(TurnEvent::Error(error));
+                }
+                None => {
+                    self.over = true;
+                    self.ready = self.turn.closing_events().into();
+                }
+            }
+        }
+        self.ready.pop_front().map(|event| (event, self))
+    }
+}
+
+/// Arguments as JSON. A model that writes none means an empty object; what is not JSON is
+/// kept as a string, for the message that tells the model so.
+pub(crate) fn parse_arguments(text: &str) -> Value {
+    if text.trim().is_empty() {
+        return Value::Object(Map::new());
+    }
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
+}
+
+enum Late {
+    After(Duration),
+    Deadline,
+    Cancelled,
+}
+
+/// How long to wait for the next thing, and until when in all.
+struct Patience {
+    until: Instant,
+    limit: Duration,
+    deadline: Instant,
+}
+
+impl Patience {
+    fn from(start: Instant, limit: Duration, deadline: Instant) -> Self {
+        Self { until: start + limit, limit, deadline }
+    }
+
+    async fn limit<T>(
+        &self,
+        signal: &CancellationToken,
+        work: impl Future<Output = T>,
+    ) -> Result<T, Late> {
+        tokio::select! {
+            biased;
+            () = signal.cancelled() => Err(Late::Cancelled),
+            done = timeout_at(self.deadline.min(self.until), work) => done.map_err(|_| {
+                if self.deadline <= self.until { Late::Deadline } else { Late::After(self.limit) }
+            }),
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! The terminal worker's view of a run: streaming text by request, and a result at the end.
+
+use wellspring_core::{AgentNo, Event, Outcome, PartShape, Record, Role, Stop, Transcript};
+use wellspring_log::{Cursor, ReadError};
+
+/// A screen that shows one text at a time.
+///
+/// A request is one turn; its id is `turn-N`, counted from 0.
+pub trait RuntimeUi {
+    /// A turn began.
+    fn start_streaming(&mut self, request_id: &str);
+
+    /// More of its text came.
+    fn append_streaming(&mut self, request_id: &str, delta: &str);
+
+    /// The turn has ended, and this is all it said. After an attempt that had to be made
+    /// again it differs from what was appended, and is right.
+    fn end_streaming(&mut self, request_id: &str, full_text: &str);
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WorkerResult {
+    /// Whether it did what it was asked.
+    pub success: bool,
+    /// The answer.
+    pub response: String,
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Turns taken.
+    pub turns: u32,
+    /// Why it stopped.
+    pub outcome: Outcome,
+}
+
+impl WorkerResult {
+    /// Reads the result off a finished run; `None` while it goes on.
+    #[must_use]
+    pub fn of(transcript: &Transcript) -> Option<Self> {
+        let outcome = transcript.outcome.clone()?;
+        let root = transcript.outline.agents.get(&AgentNo::ROOT);
+        Some(Self {
+            success: is_success(&outcome),
+            response: transcript.answer(AgentNo::ROOT),
+            input_tokens: transcript.usage.input,
+            output_tokens: transcript.usage.output,
+            turns: root.map_or(0, |root| root.turn),
+            outcome,
+        })
+    }
+}
+
+fn is_success(outcome: &Outcome) -> bool {
+    match outcome {
+        Outcome::Completed { stop } => match stop {
+            Stop::EndTurn | Stop::StopSequence | Stop::ToolCalls | Stop::Other(_) => true,
+            Stop::MaxTokens
+            | Stop::Refusal
+            | Stop::ContentFilter
+            | Stop::Paused
+            | Stop::TurnLimit
+            | Stop::Budget(_) => false,
+        },
+        Outcome::Cancelled { .. } | Outcome::Failed { .. } => false,
+    }
+}
+
+/// Shows a run on a screen until it ends, and says what came of it.
+///
+/// # Errors
+///
+/// When the log cannot be read.
+pub async fn show(
+    mut cursor: Cursor,
+    ui: &mut dyn RuntimeUi,
+) -> Result<Option<WorkerResult>, ReadError> {
+    let mut shown = Shown::default();
+    while let Some(frames) = cursor.next().await? {
+        for frame in &frames {
+            for record in frame.records() {
+                shown.apply(record, ui);
+            }
+        }
+    }
+    Ok(WorkerResult::of(&shown.transcript))
+}
+
+#[derive(Default)]
+struct Shown {
+    transcript: Transcript,
+    request: Option<String>,
+}
+
+impl Shown {
+    fn apply(&mut self, record: &Record, ui: &mut dyn RuntimeUi) {
+        if record.agent.is_root() {
+            self.show(record, ui);
+        }
+        self.transcript.apply(record);
+    }
+
+    fn show(&mut self, record: &Record, ui: &mut dyn RuntimeUi) {
+        match &record.event {
+            Event::TurnStarted(turn) if turn.attempt == 1 => {
+                let id = format!("turn-{}", turn.turn - 1);
+                ui.start_streaming(&id);
+                self.request = Some(id);
+            }
+            Event::PartDelta { part, chunk } => {
+                let outline = self.transcript.outline.part(*part);
+                let is_text =
+                    outline.is_some_and(|part| part.shape == PartShape::Text(Role::Assistant));
+                if let (Some(id), true) = (&self.request, is_text) {
+                    ui.append_streaming(id, chunk);
+                }
+            }
+            Event::TurnFinished { .. } | Event::RunFinished { .. } => {
+                if let Some(id) = self.request.take() {
+                    ui.end_streaming(&id, &self.turn_text());
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn turn_text(&self) -> String {
+        let items = self.transcript.agents.get(&AgentNo::ROOT).map_or(&[][..], |root| &root.items);
+        let turn = items.iter().rev().find_map(|item| match item {
+            wellspring_core::Item::Turn(turn) => Some(turn),
+            wellspring_core::Item::Part(_) | wellspring_core::Item::Input(_) => None,
+        });
+        let parts = turn.map_or(&[][..], |turn| &turn.parts);
+        let texts = parts
+            .iter()
+            .filter_map(|id| self.transcript.parts.get(id))
+            .filter(|part| part.kind == wellspring_core::PartKind::TEXT);
+        texts.map(|part| part.text.as_str()).collect()
+    }
+}

@@ -1,0 +1,318 @@
+//! The turn by itself, and the loop around it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde_json::json;
+use wellspring_core::{
+    AgentNo, CancellationToken, Content, Event, FailureKind, Message, Outcome, Usage, render,
+};
+use wellspring_engine::{
+    Limits, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig, TurnEvent, TurnState, WhenBusy,
+    WorkerResult, show,
+};
+use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
+
+use crate::kit::{agent, echo, finished, play, read_until, runtime, with_model};
+
+fn turn(say: Say) -> Turn {
+    Turn::new(TurnConfig::new(Arc::new(Scripted::new([say])), [Message::user("hi")]))
+}
+
+/// One line per event.
+async fn lines(turn: &mut Turn) -> Vec<String> {
+    let events = turn.run();
+    events
+        .map(|event| match event {
+            TurnEvent::TextDelta { text } => format!("delta {text:?}"),
+            TurnEvent::TextDone { text } => format!("done {text:?}"),
+            TurnEvent::ToolCall(call) => format!("call {} {}", call.name, call.arguments),
+            TurnEvent::Finished { stop, usage } => {
+                format!("finished {stop:?} {:?}", usage.map(|usage| (usage.input, usage.output)))
+            }
+            TurnEvent::Error(error) => format!("error {error}"),
+        })
+        .collect()
+        .await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_yields_text_then_calls_and_executes_nothing() {
+    let usage = Usage { input: 3, output: 5, ..Usage::default() };
+    let mut turn = turn(Say::new().chunks(["a", "b"]).call("echo", json!({"say": 1})).usage(usage));
+    assert_eq!(turn.state(), TurnState::Pending);
+    let want = [
+        r#"delta "a""#,
+        r#"delta "b""#,
+        r#"done "ab""#,
+        r#"call echo {"say":1}"#,
+        "finished ToolCalls Some((3, 5))",
+    ];
+    assert_eq!(lines(&mut turn).await, want);
+    assert_eq!(turn.state(), TurnState::ToolExecution);
+    assert_eq!(turn.text(), "ab");
+    assert_eq!(turn.tool_calls().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocking_turn_yields_only_the_whole_text() {
+    let model = Arc::new(Scripted::new([Say::new().chunks(["a", "b"])]));
+    let config = TurnConfig { streaming: false, ..TurnConfig::new(model, [Message::user("hi")]) };
+    let mut turn = Turn::new(config);
+    assert_eq!(lines(&mut turn).await, [r#"done "ab""#, "finished EndTurn None"]);
+    assert_eq!(turn.state(), TurnState::Complete);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_turn_that_breaks_says_so_last() {
+    let mut truncated = turn(Say::new().text("half a sentence").break_off());
+    let all = lines(&mut truncated).await;
+    assert_eq!(
+        all.last().map(String::as_str),
+        Some("error scripted: the stream ended before the model had stopped")
+    );
+    assert_eq!(truncated.state(), TurnState::Error);
+    assert!(!all.iter().any(|line| line.starts_with("finished")), "{all:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_kind_of_waiting_has_its_own_limit() {
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(1),
+        first_content: Duration::from_secs(2),
+        between_chunks: Duration::from_secs(3),
+        turn: Duration::from_secs(10),
+        ..Timeouts::default()
+    };
+    let second = Duration::from_secs(1);
+    for (say, want) in [
+        (Say::new().wait(2 * second).connected().text("x"), "it did not answer within 1 s"),
+        (Say::new().wait(3 * second).text("x"), "it fell silent within 2 s"),
+        (Say::new().text("x").wait(4 * second).text("y"), "it fell silent within 3 s"),
+        (
+            Say::new().pace(2 * second).chunks(["a", "b", "c", "d", "e", "f", "g"]),
+            "the turn took longer than 10 s",
+        ),
+    ] {
+        let model = Arc::new(Scripted::new([say]));
+        let timeouts = timeouts.clone();
+        let config = TurnConfig { timeouts, ..TurnConfig::new(model, [Message::user("hi")]) };
+        let last = lines(&mut Turn::new(config)).await.pop();
+        assert_eq!(last, Some(format!("error scripted: {want}")));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cancelled_turn_ends_at_once() {
+    let signal = CancellationToken::new();
+    let model = Arc::new(Scripted::new([Say::new().text("x").hang()]));
+    let config =
+        TurnConfig { signal: signal.clone(), ..TurnConfig::new(model, [Message::user("hi")]) };
+    let mut turn = Turn::new(config);
+    let cancelling = async {
+        tokio::task::yield_now().await;
+        signal.cancel();
+    };
+    let (all, ()) = tokio::join!(lines(&mut turn), cancelling);
+    assert_eq!(all.last().map(String::as_str), Some("error scripted: the turn was cancelled"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn thoughts_tools_and_an_answer() {
+    let records = play(agent(
+        [
+            Say::new().thought("I should ask.").call("echo", json!({"say": "four"})),
+            Say::new().chunks(["It is ", "four."]),
+        ],
+        [echo()],
+    ))
+    .await;
+    insta::assert_snapshot!(render(&records), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_attempt_is_voided_and_made_again() {
+    let attempts = Attempts::new();
+    let failure = Failure::new(FailureKind::Unavailable, "overloaded");
+    let records = play(agent(
+        [Say::new().chunks(["Hel"]).fail_first(&attempts, 1, failure).chunks(["Hello"])],
+        [],
+    ))
+    .await;
+    insta::assert_snapshot!(render(&records), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn truncation_is_never_success() {
+    let records = play(agent([Say::new().text("half").break_off()], [])).await;
+    insta::assert_snapshot!(render(records.iter().rev().take(3).rev()), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_call_is_never_executed() {
+    let say = Say::new().call_fragments("echo", [r#"{"say":"#]).unfinished().break_off();
+    let def = agent([say], [echo()]);
+    let records = play(wellspring_engine::AgentDef {
+        limits: Limits { attempts: 1, ..Limits::default() },
+        ..def
+    })
+    .await;
+    insta::assert_snapshot!(render(&records), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_blocking_run_shows_one_delta_per_part() {
+    let def = agent([Say::new().thought("hm").chunks(["a", "b", "c"])], []);
+    let records = play(wellspring_engine::AgentDef { streaming: false, ..def }).await;
+    insta::assert_snapshot!(render(&records), @"");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thread_carries_its_history() {
+    let model = Scripted::with(|request| {
+        let said: Vec<String> = request
+            .messages
+            .iter()
+            .map(|message| match message {
+                Message::User { content } => {
+                    format!("user:{}", content[0].as_text().unwrap_or_default())
+                }
+                Message::Assistant { parts, .. } => format!("assistant:{}", parts[0].text),
+                Message::Results { .. } => "results".into(),
+            })
+            .collect();
+        Say::new().chunks([said.join(" | ")])
+    });
+    let runtime = runtime();
+    runtime.register(with_model(Arc::new(model), []));
+    let first = runtime.start(StartRun::text("agent", "one")).await.unwrap();
+    let records = finished(&runtime, first).await;
+    let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
+    let again = StartRun { thread: Some(started.thread), ..StartRun::text("agent", "two") };
+    let second = runtime.start(again).await.unwrap();
+    let transcript = runtime.wait(second).await.unwrap();
+    assert_eq!(transcript.answer(AgentNo::ROOT), "user:one | assistant:user:one | user:two");
+    // A branch continues from where it says, not from the latest run.
+    let branch = StartRun {
+        thread: Some(started.thread),
+        after: Some(first),
+        ..StartRun::text("agent", "other")
+    };
+    let third = runtime.start(branch).await.unwrap();
+    let transcript = runtime.wait(third).await.unwrap();
+    assert_eq!(transcript.answer(AgentNo::ROOT), "user:one | assistant:user:one | user:other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_thread_refuses_queues_or_is_steered() {
+    for when_busy in [WhenBusy::Refuse, WhenBusy::Queue, WhenBusy::Steer] {
+        let gate = Gate::new();
+        let script = [Say::new().gate(&gate).chunks(["one"]), Say::new().chunks(["two"])];
+        let runtime = runtime();
+        let model = Arc::new(Scripted::conversation(script));
+        runtime.register(wellspring_engine::AgentDef { when_busy, ..with_model(model, []) });
+        let first = runtime.start(StartRun::text("agent", "a")).await.unwrap();
+        let records = read_until(&runtime, first, |_| true).await;
+        let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
+        let next = StartRun { thread: Some(started.thread), ..StartRun::text("agent", "b") };
+        let open = async {
+            tokio::task::yield_now().await;
+            gate.open();
+        };
+        let (second, ()) = tokio::join!(runtime.start(next), open);
+        match when_busy {
+            WhenBusy::Refuse => {
+                let error = second.unwrap_err().to_string();
+                assert!(error.contains(&first.to_string()), "{error}");
+            }
+            WhenBusy::Queue => {
+                let second = second.unwrap();
+                assert_ne!(second, first);
+                let records = finished(&runtime, second).await;
+                let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
+                assert_eq!(started.after, Some(first));
+            }
+            WhenBusy::Steer => {
+                assert_eq!(second.unwrap(), first);
+                let records = finished(&runtime, first).await;
+                let texts: String = render(&records);
+                assert!(texts.contains("input 1 applied"), "{texts}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn steering_is_applied_at_the_turns_edge() {
+    let gate = Gate::new();
+    let script = [
+        Say::new().chunks(["First"]).gate(&gate).call("echo", json!({"say": "x"})),
+        Say::new().chunks(["Then ", "this."]),
+    ];
+    let runtime = runtime();
+    runtime.register(with_model(Arc::new(Scripted::conversation(script)), [echo()]));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    read_until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
+    runtime.add_input(run, "key", vec![Content::text("shorter, please")]).await.unwrap();
+    let again =
+        runtime.add_input(run, "key", vec![Content::text("shorter, please")]).await.unwrap();
+    assert!(again.existed);
+    read_until(&runtime, run, |event| matches!(event, Event::InputAccepted { .. })).await;
+    gate.open();
+    let records = finished(&runtime, run).await;
+    insta::assert_snapshot!(render(&records), @"");
+    let messages = runtime.wait(run).await.unwrap().messages(AgentNo::ROOT);
+    let user = |text: &str| Message::user(text);
+    assert_eq!(messages[0], user("go"));
+    assert_eq!(messages[3], user("shorter, please"));
+}
+
+#[derive(Default)]
+struct Screen(Vec<String>);
+
+impl RuntimeUi for Screen {
+    fn start_streaming(&mut self, request_id: &str) {
+        self.0.push(format!("{request_id} start"));
+    }
+    fn append_streaming(&mut self, request_id: &str, delta: &str) {
+        self.0.push(format!("{request_id} append {delta}"));
+    }
+    fn end_streaming(&mut self, request_id: &str, full_text: &str) {
+        self.0.push(format!("{request_id} end {full_text}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_runtime_ui_sees_each_turn_and_a_worker_result() {
+    let usage = || Usage { input: 10, output: 2, ..Usage::default() };
+    let script = [
+        Say::new().chunks(["Let ", "me."]).call("echo", json!({"say": "x"})).usage(usage()),
+        Say::new().chunks(["Done."]).usage(usage()),
+    ];
+    let runtime = runtime();
+    runtime.register(agent(script, [echo()]));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let mut screen = Screen::default();
+    let cursor = runtime.attach(run, wellspring_core::Seq(0)).await.unwrap();
+    let result = show(cursor, &mut screen).await.unwrap();
+    let want = [
+        "turn-0 start",
+        "turn-0 append Let ",
+        "turn-0 append me.",
+        "turn-0 end Let me.",
+        "turn-1 start",
+        "turn-1 append Done.",
+        "turn-1 end Done.",
+    ];
+    assert_eq!(screen.0, want);
+    let want = WorkerResult {
+        success: true,
+        response: "Done.".into(),
+        input_tokens: 20,
+        output_tokens: 4,
+        turns: 2,
+        outcome: Outcome::Completed { stop: wellspring_core::Stop::EndTurn },
+    };
+    assert_eq!(result, Some(want));
+}
