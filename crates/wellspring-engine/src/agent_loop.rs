@@ -72,6 +72,7 @@ impl AgentWork {
         let mut running = Running::default();
         loop {
             self.run.commit().await;
+            self.run.look_into_inbox().await;
             if let Some(outcome) = self.run.cancelled() {
                 return outcome;
             }

@@ -98,6 +98,15 @@ impl AgentWork {
             })
             .collect();
         loop {
+            // All that is decided by now is queued before anything starts, or a call would
+            // overtake another of higher priority.
+            let mut decided: Vec<_> =
+                std::iter::from_fn(|| gates.next().now_or_never().flatten()).collect();
+            decided.sort_by_key(|(call, ..)| *call);
+            for (call, verdict, busy) in decided {
+                self.settle(call, verdict, &mut queue);
+                held = Some(busy);
+            }
             if self.run.signal.is_cancelled() {
                 queue.clear();
             }
@@ -108,26 +117,28 @@ impl AgentWork {
             if gates.is_empty() && running.is_empty() {
                 return held.unwrap_or_else(|| self.run.activity.busy());
             }
-            // From here on only what runs keeps the run busy. Gates start out busy, but only
-            // once they are polled; a moment without a guard before that goes unseen,
-            // because the look at the activity comes after everything has been polled.
+            // From here on only what runs, and what decides, keeps the run busy.
             drop(held.take());
             tokio::select! {
                 Some((call, verdict, busy)) = gates.next(), if !gates.is_empty() => {
+                    self.settle(call, verdict, &mut queue);
                     held = Some(busy);
-                    match verdict {
-                        Verdict::Run(ready) => self.enqueue(ready, &mut queue),
-                        Verdict::Result(outcome, result) => {
-                            self.run.push(self.agent, finished(call, outcome, result));
-                        }
-                        Verdict::Nothing => {}
-                    }
                 }
                 Some(busy) = running.next(), if !running.is_empty() => {
-                    held = Some(busy);
                     queue.finish();
+                    held = Some(busy);
                 }
             }
+        }
+    }
+
+    fn settle(&self, call: PartId, verdict: Verdict, queue: &mut Queue<ReadyCall>) {
+        match verdict {
+            Verdict::Run(ready) => self.enqueue(ready, queue),
+            Verdict::Result(outcome, result) => {
+                self.run.push(self.agent, finished(call, outcome, result));
+            }
+            Verdict::Nothing => {}
         }
     }
 

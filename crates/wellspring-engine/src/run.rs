@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::future::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use wellspring_core::{
@@ -183,6 +184,15 @@ impl Run {
     /// The last inbox entry that was looked at, whether or not it had an effect.
     pub(crate) fn last_seen(&self) -> InboxNo {
         self.desk().handled.last().copied().unwrap_or_default()
+    }
+
+    /// Takes what came in before now. At a turn's edge nothing that was accepted before may
+    /// be overlooked, however busy the run is.
+    pub(crate) async fn look_into_inbox(&self) {
+        if self.owner.inbox_changed().now_or_never().is_some() {
+            self.take_inbox().await;
+            self.commit().await;
+        }
     }
 
     /// Takes what is new in the inbox and appends its effects. Returns the first entry that
