@@ -333,7 +333,8 @@ impl AgentWork {
 
         let timeouts = tool.spec().timeouts;
         let idle = timeouts.idle.unwrap_or(self.def.timeouts.tool_idle);
-        let deadline = Instant::now() + timeouts.total.unwrap_or(self.def.timeouts.tool_total);
+        let total = timeouts.total.unwrap_or(self.def.timeouts.tool_total);
+        let started = Instant::now();
         let host = RunHost::new(self.clone(), Some(call), is_repeatable(&*tool));
         let signal = self.run.signal.child_token();
         let context = host.context(ContextFacts {
@@ -344,24 +345,26 @@ impl AgentWork {
             call: Some(call),
             messages: self.messages().into(),
             signal: signal.clone(),
-            deadline: Some(deadline.into_std()),
+            deadline: Some((started + total).into_std()),
         });
         // A tool that panics is a tool that failed; the run goes on.
         let mut work = Box::pin(AssertUnwindSafe(tool.call(arguments, context)).catch_unwind());
         let ended = loop {
-            let until = deadline.min(host.progress_at() + idle);
             tokio::select! {
                 biased;
                 ended = &mut work => break Some(ended),
-                () = sleep_until(until) => {
-                    if Instant::now() >= deadline.min(host.progress_at() + idle) {
-                        signal.cancel();
-                        let grace = self.def.timeouts.cancel_grace;
-                        break tokio::time::timeout(grace, &mut work).await.ok().filter(|_| false);
+                () = sleep_until(host.too_late_at(started, total, idle)) => {
+                    if Instant::now() >= host.too_late_at(started, total, idle) {
+                        break None;
                     }
                 }
             }
         };
+        if ended.is_none() {
+            // It may clean up; what it still returns comes too late.
+            signal.cancel();
+            let _ = tokio::time::timeout(self.def.timeouts.cancel_grace, &mut work).await;
+        }
         drop(work);
         host.close();
         let (outcome, result) = match ended {
@@ -372,7 +375,7 @@ impl AgentWork {
             }
             None => {
                 self.close_sub_agents(call).await;
-                let limit = if Instant::now() >= deadline {
+                let limit = if started.elapsed() >= total {
                     "it took longer than it may"
                 } else {
                     "it made no progress"

@@ -1,5 +1,6 @@
 //! One run in the hands of its owner: what all the code that works on it shares.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -172,8 +173,8 @@ impl Run {
     /// Answers a question on the engine's own account, unless it has an answer.
     pub(crate) fn answer_myself(&self, agent: AgentNo, question: QuestionId, answer: Answer) {
         let mut desk = self.desk();
-        if !desk.answers.contains_key(&question) {
-            desk.answers.insert(question, answer.clone());
+        if let Entry::Vacant(open) = desk.answers.entry(question) {
+            open.insert(answer.clone());
             let answered = Answered { question, answer, by: None, inbox: None };
             self.push(agent, Event::QuestionAnswered(Box::new(answered)));
             drop(desk);
