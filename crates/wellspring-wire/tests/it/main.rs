@@ -1,0 +1,5 @@
+//! What holds for every dialect.
+
+mod docs;
+mod resume;
+mod total;
