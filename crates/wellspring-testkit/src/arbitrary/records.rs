@@ -63,7 +63,7 @@ fn tool_event() -> BoxedStrategy<Event> {
     ];
     prop_oneof![
         (part(), number()).prop_map(|(call, place)| Event::ToolQueued { call, place }),
-        (part(), mode(), option::of(json_value())).prop_map(|(call, mode, arguments)| {
+        (part(), mode(), option::of(json_object())).prop_map(|(call, mode, arguments)| {
             Event::ToolStarted { call, mode, arguments: arguments.map(Box::new) }
         }),
         (part(), update())
@@ -81,7 +81,7 @@ fn tool_event() -> BoxedStrategy<Event> {
 
 fn run_event() -> BoxedStrategy<Event> {
     prop_oneof![
-        2 => (text(), option::of(json_value())).prop_map(|(agent, state)| {
+        2 => (text(), option::of(json_object())).prop_map(|(agent, state)| {
             let request = RunRequest { state, ..RunRequest::text("Hello?") };
             let agent = agent.into();
             Event::RunStarted(Box::new(RunStarted {
@@ -199,6 +199,11 @@ fn json_value() -> BoxedStrategy<Value> {
         text().prop_map(|text| json!({"subtype": "stdout_chunk", "content": text})),
     ]
     .boxed()
+}
+
+/// What stands for itself: an absent object and a `null` are the same to JSON.
+fn json_object() -> BoxedStrategy<Value> {
+    text().prop_map(|text| json!({"path": text})).boxed()
 }
 
 fn kind() -> BoxedStrategy<PartKind> {
@@ -319,7 +324,7 @@ fn form() -> BoxedStrategy<Form> {
 
 fn answer() -> BoxedStrategy<Answer> {
     prop_oneof![
-        option::of(json_value())
+        option::of(json_object())
             .prop_map(|arguments| Answer::Approve { scope: Scope::Always, arguments }),
         option::of(text()).prop_map(|reason| Answer::Deny { reason: reason.map(Into::into) }),
         Just(Answer::Choose(Vec::new())),
