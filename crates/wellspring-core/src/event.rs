@@ -25,6 +25,7 @@ use serde_json::Value;
 use crate::chunk::Chunk;
 use crate::content::{Content, ToolContent};
 use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId, RunId, Seq, ThreadId};
+use crate::present::present;
 use crate::request::RunRequest;
 
 /// An event with its place, its agent and its time.
@@ -527,7 +528,7 @@ pub struct ToolUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentChange>,
     /// Progress in the tool's own shape.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 
