@@ -31,6 +31,8 @@ mod owner;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 pub mod store;
+#[cfg(feature = "suite")]
+pub mod suite;
 mod writer;
 
 pub use clock::{Clock, SystemClock, TokioClock};
