@@ -10,6 +10,8 @@ mod llm;
 mod plan;
 #[cfg(test)]
 mod recording;
+#[cfg(unix)]
+pub mod shell;
 
 pub use agent::call_agent;
 pub use ask::{CHOICES_MAX, ask_user};
@@ -19,3 +21,5 @@ pub(crate) use function::parameters;
 pub use function::{FunctionTool, NoArguments, ToolYield, from_function, from_stream, function};
 pub use llm::{LLM_CALL_BYTES_MAX, llm_call};
 pub use plan::{PLAN_ENTRIES_MAX, update_plan};
+#[cfg(unix)]
+pub use shell::Shell;
