@@ -5,6 +5,7 @@
 mod agent;
 mod ask;
 mod clock;
+pub mod files;
 mod function;
 mod llm;
 mod plan;
@@ -16,6 +17,7 @@ pub mod shell;
 pub use agent::call_agent;
 pub use ask::{CHOICES_MAX, ask_user};
 pub use clock::{clock, clock_with};
+pub use files::Files;
 #[cfg(test)]
 pub(crate) use function::parameters;
 pub use function::{FunctionTool, NoArguments, ToolYield, from_function, from_stream, function};
