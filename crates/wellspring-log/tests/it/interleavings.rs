@@ -112,7 +112,8 @@ async fn check(log: &Log, run: RunId, pushed: &[Event], readers: &[Reader]) {
     }
     let whole = Transcript::fold(&all);
     assert_eq!(log.transcript(run).await.unwrap(), whole);
-    for (place, record) in all.iter().enumerate() {
+    // A few places, as a reader that resumes would ask for them.
+    for (place, record) in all.iter().enumerate().step_by(all.len() / 8 + 1) {
         let outline = log.outline_before(run, record.seq).await.unwrap();
         assert_eq!(outline, Transcript::fold(&all[..=place]).outline);
     }

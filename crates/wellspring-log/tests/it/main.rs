@@ -4,5 +4,7 @@
 mod basics;
 mod fakes;
 mod interleavings;
+mod maxima;
+mod owners;
 mod runs;
 mod stores;
