@@ -72,6 +72,7 @@ impl AgentWork {
         let mut running = Running::default();
         loop {
             self.run.commit().await;
+            self.run.look_into_inbox().await;
             if let Some(outcome) = self.run.cancelled() {
                 return outcome;
             }
@@ -307,22 +308,14 @@ impl AgentWork {
 
     /// Gives a model's event its place in the run: parts get their ids, calls what is known
     /// of their tools.
-    fn place(&self, event: Event, parts: &mut Vec<PartId>) -> Event {
-        let placed = |part: PartId| parts.get(part.0 as usize).copied().unwrap_or(part);
-        match event {
-            Event::PartStarted { kind, .. } => {
-                let part = self.run.mint_part();
-                parts.push(part);
-                Event::PartStarted { part, kind: self.describe(kind) }
-            }
-            Event::PartDelta { part, chunk } => Event::PartDelta { part: placed(part), chunk },
-            Event::PartAnnotated { part, annotation } => {
-                Event::PartAnnotated { part: placed(part), annotation }
-            }
-            Event::PartFinished { part } => Event::PartFinished { part: placed(part) },
-            // A turn yields nothing else that names a part.
-            other => other,
+    fn place(&self, mut event: Event, parts: &mut Vec<PartId>) -> Event {
+        if let Event::PartStarted { kind, .. } = event {
+            let part = self.run.mint_part();
+            parts.push(part);
+            return Event::PartStarted { part, kind: self.describe(kind) };
         }
+        event.rename_parts(|part| parts.get(part.0 as usize).copied().unwrap_or(part));
+        event
     }
 
     fn describe(&self, kind: PartKind) -> PartKind {
@@ -401,10 +394,15 @@ impl AgentWork {
 
     fn instructions(&self) -> Arc<str> {
         let request = &self.run.started.request;
-        if !self.agent.is_root() || request.context.is_empty() && request.state.is_none() {
+        let nothing_to_add =
+            request.context.is_empty() && request.state.is_none() && request.cwd.is_none();
+        if !self.agent.is_root() || nothing_to_add {
             return Arc::clone(&self.def.instructions);
         }
         let mut text = self.def.instructions.to_string();
+        if let Some(cwd) = &request.cwd {
+            text.push_str(&format!("\n\nThe working directory is {cwd}"));
+        }
         for note in &request.context {
             text.push_str(&format!("\n\n{}:\n{}", note.description, note.value));
         }
@@ -482,10 +480,8 @@ fn calls<'a>(
 ) -> impl Iterator<Item = (&'a ToolCall, &'a wellspring_core::Part)> {
     turn.parts.iter().filter_map(|id| {
         let part = transcript.parts.get(id)?;
-        match &part.kind {
-            PartKind::ToolCall(call) if is_ours(call.runs_on) => Some((&**call, part)),
-            _ => None,
-        }
+        let PartKind::ToolCall(call) = &part.kind else { return None };
+        is_ours(call.runs_on).then_some((&**call, part))
     })
 }
 

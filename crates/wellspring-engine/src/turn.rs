@@ -414,14 +414,9 @@ impl Turn {
     }
 
     fn answer_delta(&self, event: &Event) -> Option<String> {
-        match event {
-            Event::PartDelta { part, chunk }
-                if matches!(self.parts.get(part.0 as usize)?.what, What::Answer) =>
-            {
-                Some(chunk.to_string())
-            }
-            _ => None,
-        }
+        let Event::PartDelta { part, chunk } = event else { return None };
+        let known = self.parts.get(part.0 as usize)?;
+        matches!(known.what, What::Answer).then(|| chunk.to_string())
     }
 
     fn closing_events(&mut self) -> Vec<TurnEvent> {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
-use wellspring_core::{Model, ModelSettings, RemoteAgent, RunId, ThreadId, ToolMode};
+use wellspring_core::{Model, ModelSettings, RemoteAgent, RunId, ThreadId, Tool as _, ToolMode};
+use wellspring_engine::tools::call_agent;
 use wellspring_engine::{AgentDef, Hooks, Limits, Policy, Runtime, Timeouts, WhenBusy};
 use wellspring_log::{Log, StoreError};
 
@@ -275,6 +276,13 @@ impl Agent {
     /// The agent as the engine takes it, and those it may call.
     pub(crate) fn ready(&self) -> (Arc<AgentDef>, BTreeMap<Box<str>, Arc<AgentDef>>) {
         let mut def = Arc::clone(&self.def);
+        if !self.def.sub_agents.is_empty() {
+            let callable = self.def.sub_agents.iter().filter_map(|name| self.sub_agents.get(name));
+            let tool = call_agent(callable.map(|agent| (&*agent.name, &*agent.description)));
+            let tools = &mut Arc::make_mut(&mut def).tools;
+            tools.retain(|known| known.spec().name != tool.spec().name);
+            tools.push(Arc::new(tool));
+        }
         if !self.skills.is_empty() {
             skill::give(Arc::make_mut(&mut def), &self.skills);
         }

@@ -128,6 +128,14 @@ impl<T> Think<T> {
         self
     }
 
+    /// Names the directory that the request is about. The agent is told, a remote one works
+    /// there, and tools find it in [`Context::cwd`](wellspring_core::Context::cwd). The
+    /// built-in tools keep to the root they were made with.
+    pub fn cwd(mut self, path: impl Into<Box<str>>) -> Self {
+        self.request.cwd = Some(path.into());
+        self
+    }
+
     /// Gives the agent a tool for this run.
     pub fn tool<M>(mut self, tool: impl IntoTool<M>) -> Self {
         self.agent = self.agent.tool(tool);
