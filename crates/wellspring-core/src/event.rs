@@ -455,6 +455,18 @@ pub enum RunsOn {
     Agent,
 }
 
+impl RunsOn {
+    /// Whether the engine sees to the result, here or through the client; otherwise whoever
+    /// runs the tool reports it.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        match self {
+            Self::Here | Self::Client => true,
+            Self::Provider | Self::Agent => false,
+        }
+    }
+}
+
 /// Where a call writes.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]

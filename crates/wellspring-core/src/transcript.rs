@@ -387,8 +387,10 @@ impl Transcript {
                 text: part.text.clone(),
                 annotations: part.annotations.clone(),
             };
-            match (&part.kind, part.call.as_ref().map(|call| &call.finished)) {
-                (PartKind::ToolCall(tool), Some(Some((outcome, result)))) => {
+            let finished = part.call.as_ref().and_then(|call| call.finished.as_ref());
+            match &part.kind {
+                PartKind::ToolCall(tool) if tool.runs_on.is_ours() => {
+                    let Some((outcome, result)) = finished else { continue };
                     results.push(CallResult {
                         call: said.id,
                         provider_id: said.provider_id().map(Into::into),
@@ -398,10 +400,12 @@ impl Transcript {
                     });
                     parts.push(said);
                 }
-                (PartKind::ToolCall(_) | PartKind::Output { .. }, _) => {}
-                (PartKind::Text { .. } | PartKind::Thought | PartKind::Opaque(_), _) => {
-                    parts.push(said);
-                }
+                // Only its own provider, or agent, knows what to do with such a call again.
+                PartKind::ToolCall(_)
+                | PartKind::Text { .. }
+                | PartKind::Thought
+                | PartKind::Opaque(_) => parts.push(said),
+                PartKind::Output { .. } => {}
             }
         }
         if !parts.is_empty() {

@@ -119,7 +119,7 @@ impl AgentWork {
             return Next::Turn;
         }
         let mine = |call: &&wellspring_core::CallOutline| call.agent == self.agent;
-        if outline.calls.values().filter(mine).any(|call| is_ours(call.tool.runs_on)) {
+        if outline.calls.values().filter(mine).any(|call| call.tool.runs_on.is_ours()) {
             return Next::Calls;
         }
         if result_tool.is_some() && outline.has_result {
@@ -454,14 +454,6 @@ pub(crate) fn failed(error: &ModelError) -> Outcome {
     Outcome::Failed { kind: error.kind(), message: message.into(), retryable: error.is_retryable() }
 }
 
-/// Whether the engine has to see to a call's result.
-pub(crate) fn is_ours(runs_on: RunsOn) -> bool {
-    match runs_on {
-        RunsOn::Here | RunsOn::Client => true,
-        RunsOn::Provider | RunsOn::Agent => false,
-    }
-}
-
 fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnItem> {
     let items = transcript.agents.get(&agent).map_or(&[][..], |agent| &agent.items);
     items.iter().rev().filter_map(|item| match item {
@@ -481,7 +473,7 @@ fn calls<'a>(
     turn.parts.iter().filter_map(|id| {
         let part = transcript.parts.get(id)?;
         let PartKind::ToolCall(call) = &part.kind else { return None };
-        is_ours(call.runs_on).then_some((&**call, part))
+        call.runs_on.is_ours().then_some((&**call, part))
     })
 }
 

@@ -14,7 +14,7 @@ use wellspring_core::{
 };
 
 use crate::activity::Busy;
-use crate::agent_loop::{AgentWork, is_ours};
+use crate::agent_loop::AgentWork;
 use crate::close::{close_agent, finished};
 use crate::host::RunHost;
 use crate::queue::Queue;
@@ -84,7 +84,7 @@ impl AgentWork {
         let pending: Vec<(PartId, CallOutline)> = self.run.folded(|transcript| {
             let mine = transcript.outline.calls.iter().filter(|(call, open)| {
                 open.agent == self.agent
-                    && is_ours(open.tool.runs_on)
+                    && open.tool.runs_on.is_ours()
                     && !running.calls.contains(call)
             });
             mine.map(|(call, open)| (*call, open.clone())).collect()
