@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wellspring::prelude::*;
 use wellspring::tools::function;
+use wellspring::wire::thought_event::{ContentBlock, ToolContent};
 
 /// Counts the words of a text.
 #[derive(Deserialize, JsonSchema)]
@@ -55,7 +56,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     while let Some(event) = stream.next().await {
         match event {
             ThoughtEvent::ToolStart { title, kind, .. } => println!("{title} ({kind:?})"),
-            ThoughtEvent::ToolUpdate { content: Some(content), .. } => println!("  {content:?}"),
+            ThoughtEvent::ToolUpdate { content: Some(content), .. } => show(&content),
             ThoughtEvent::ToolDone { status, .. } => println!("  {status:?}"),
             ThoughtEvent::ToolUpdate { content: None, .. }
             | ThoughtEvent::Thought { .. }
@@ -65,6 +66,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("{}", stream.result().await?);
     Ok(())
+}
+
+fn show(content: &[ToolContent]) {
+    for content in content {
+        if let ToolContent::Content { content: ContentBlock::Text { text } } = content {
+            println!("  {text}");
+        }
+    }
 }
 
 fn model() -> Scripted {

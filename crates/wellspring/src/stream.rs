@@ -98,7 +98,8 @@ impl<T> ThoughtStream<T> {
     }
 
     /// The last record of which every event was given. An iteration that goes on
-    /// [`after`](Self::after) it, here or in another process, repeats and misses nothing.
+    /// [`after`](Self::after) it, here or in another process, misses nothing; it repeats an
+    /// event only if it broke off between two that one record gives.
     #[must_use]
     pub fn position(&self) -> Seq {
         self.position
