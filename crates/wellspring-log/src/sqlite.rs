@@ -37,7 +37,7 @@ use tokio::sync::{oneshot, watch};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
 
 use self::alive::{Alive, Dead};
-use self::checkpoint::Checkpointer;
+use self::checkpoint::{Checkpointer, WalSize};
 use self::writer::{AppendJob, Call, Db, Job, Message};
 use crate::lock;
 use crate::store::{
@@ -165,7 +165,8 @@ impl SqliteStore {
         let checkpoints = schema::connect(&path).map_err(|error| failed(error.into()))?;
         schema::configure_checkpointer(&checkpoints, &options)
             .map_err(|error| failed(error.into()))?;
-        let (signal, checkpointer) = Checkpointer::new(checkpoints);
+        let wal = WalSize::default();
+        let (signal, checkpointer) = Checkpointer::new(checkpoints, wal.clone());
         connection.wal_hook(Some(signal)).map_err(|error| failed(error.into()))?;
         spawn("log-checkpoint", Box::new(move || checkpointer.run()))?;
 
@@ -189,6 +190,7 @@ impl SqliteStore {
         let asleep = Arc::new(AtomicBool::new(false));
         let writer = writer::Writer {
             db: Db::new(connection).map_err(|error| failed(error.into()))?,
+            wal,
             messages: to_write,
             changes: Arc::clone(&changes),
             asleep: Arc::clone(&asleep),

@@ -148,6 +148,8 @@ proptest! {
                     Step::Read(index) => {
                         let index = index % readers.len();
                         readers[index].read();
+                        let kept = log.store().info(run).await.unwrap().unwrap().head;
+                        assert!(readers[index].cursor.position() <= kept, "seen before kept");
                     }
                     Step::Resume(index) => {
                         let index = index % readers.len();

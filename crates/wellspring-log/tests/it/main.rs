@@ -4,7 +4,9 @@
 mod basics;
 mod fakes;
 mod interleavings;
+mod kill;
 mod maxima;
 mod owners;
 mod runs;
+mod sqlite;
 mod stores;
