@@ -31,7 +31,7 @@ pub(crate) type Answering = Arc<dyn Fn(Question) -> BoxFuture<'static, Answer> +
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
     runtime: Runtime,
-    by: Option<Box<str>>,
+    pub(crate) by: Option<Box<str>>,
     known: watch::Receiver<Known>,
 }
 

@@ -127,6 +127,15 @@ impl<T> ThoughtStream<T> {
         self
     }
 
+    /// Says who cancels and answers through this handle, and through the functions that are
+    /// given to it from here on. It is who asked, unless the handle was
+    /// [attached](crate::Agent::attach).
+    #[must_use]
+    pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
+        self.following.by = Some(name.into());
+        self
+    }
+
     /// The last record of which every event was given. An iteration that goes on
     /// [`after`](Self::after) it, here or in another process, misses nothing; it repeats an
     /// event only if it broke off between two that one record gives.
