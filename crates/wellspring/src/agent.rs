@@ -44,7 +44,9 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// An agent around a model, called what the model is called. Its runs are kept in memory.
+    /// An agent around a model, called what the model is called. Its runs are kept in memory,
+    /// up to [`MEMORY_BYTES_MAX`](wellspring_log::MEMORY_BYTES_MAX); beyond, new ones are
+    /// refused until old ones are [purged](Log::purge).
     #[must_use]
     pub fn model(model: impl Model + 'static) -> Self {
         let name: Box<str> = model.name().into();
@@ -98,6 +100,26 @@ impl Agent {
     }
 
     /// Lets it call another agent, by the tool `call-agent`. The other's events join the run.
+    /// The other keeps its name, which must be its own within the runtime.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// # use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let poet = Agent::model(Scripted::new([Say::new().text("Roses are red.")]))
+    ///     .named("poet")
+    ///     .description("Writes verses.");
+    /// # let model = Scripted::new([
+    /// #     Say::new().call("call-agent", json!({"agentId": "poet", "input": "A line, please."})),
+    /// #     Say::new().text("It says: roses are red."),
+    /// # ]);
+    /// let host = Agent::model(model).named("host").sub_agent(&poet);
+    /// assert_eq!(host.say("A verse!").run().await?, "It says: roses are red.");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn sub_agent(mut self, agent: &Self) -> Self {
         let name = agent.def.name.clone();
@@ -203,13 +225,11 @@ impl Agent {
     /// Asks for a typed result. The schema comes from the type, and the agent is held to it.
     ///
     /// The type need not be a struct: `think::<Vec<String>>()` and `think::<u32>()` do too.
-    #[must_use]
     pub fn think<T: DeserializeOwned + JsonSchema>(&self) -> Think<T> {
         Think::typed(self.clone())
     }
 
     /// Says something; the result is the answer's text.
-    #[must_use]
     pub fn say(&self, text: impl AsRef<str>) -> Think<String> {
         Think::untyped(self.clone()).text(text)
     }

@@ -31,7 +31,7 @@ pub(crate) type Answering = Arc<dyn Fn(Question) -> BoxFuture<'static, Answer> +
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
     runtime: Runtime,
-    by: Option<Box<str>>,
+    pub(crate) by: Option<Box<str>>,
     known: watch::Receiver<Known>,
 }
 
@@ -148,13 +148,10 @@ impl Following {
             let transcript = self.transcript().await.ok()?;
             let open = transcript.questions.values().filter(|asked| asked.answered.is_none());
             let open: Vec<Question> = open.map(|asked| asked.question.clone()).collect();
-            let later =
-                self.records(transcript.outline.head).filter_map(async |record| {
-                    match record.ok()?.event {
-                        Event::QuestionAsked(question) => Some(*question),
-                        _ => None,
-                    }
-                });
+            let later = self.records(transcript.outline.head).filter_map(async |record| {
+                let Event::QuestionAsked(question) = record.ok()?.event else { return None };
+                Some(*question)
+            });
             Some(stream::iter(open).chain(later))
         });
         opened.filter_map(std::future::ready).flatten()
@@ -267,22 +264,23 @@ impl Follower {
         let mut typed = false;
         while let Some(frames) = cursor.next().await? {
             for record in frames.iter().flat_map(|frame| frame.records()) {
-                match &record.event {
-                    Event::RunStarted(started) => typed = started.request.result_schema.is_some(),
-                    Event::ResultReady { value } => {
-                        let value = Arc::new((**value).clone());
-                        self.tell.send_modify(|known| {
-                            known.result.get_or_insert(Ok(value));
-                        });
-                    }
-                    Event::RunFinished { outcome } => {
-                        let result = self.result_at_end(run, typed, outcome).await;
-                        self.tell.send_modify(|known| {
-                            known.result.get_or_insert(result);
-                            known.outcome = Some(Ok((**outcome).clone()));
-                        });
-                    }
-                    _ => {}
+                if let Event::RunStarted(started) = &record.event {
+                    typed = started.request.result_schema.is_some();
+                } else if let Event::ResultReady { value } = &record.event {
+                    let value = Arc::new((**value).clone());
+                    self.tell.send_modify(|known| {
+                        known.result.get_or_insert(Ok(value));
+                    });
+                } else if let Event::RunFinished { outcome } = &record.event {
+                    let known = self.tell.borrow().result.clone();
+                    let result = match known {
+                        Some(result) => result,
+                        None => self.result_at_end(run, typed, outcome).await,
+                    };
+                    self.tell.send_modify(|known| {
+                        known.result = Some(result);
+                        known.outcome = Some(Ok((**outcome).clone()));
+                    });
                 }
             }
         }

@@ -99,6 +99,20 @@ impl Skill {
     /// Reads a skill from its folder. The folder's other files are read when they are asked
     /// for, and nothing outside of it can be.
     ///
+    /// ```
+    /// use wellspring::Skill;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let folder = tempfile::tempdir()?;
+    /// # let folder = folder.path();
+    /// let text = "---\nname: haiku\ndescription: How to write a haiku.\n---\nFive, seven, five.";
+    /// std::fs::write(folder.join("SKILL.md"), text)?;
+    /// let skill = Skill::from_dir(folder)?;
+    /// assert_eq!((skill.name(), skill.body()), ("haiku", "Five, seven, five."));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// When there is no readable `SKILL.md`, or it lacks its name or description.

@@ -74,6 +74,19 @@ impl<T> ThoughtStream<T> {
 
     /// Gives events of these kinds only. The result does not depend on it.
     ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let model = Scripted::new([Say::new().chunks(["Hello."]).thought("Politely.")]);
+    /// let stream = Agent::model(model).say("Hi").stream().include([ThoughtKind::Message]);
+    /// let events: Vec<_> = stream.collect().await;
+    /// assert_eq!(events, [ThoughtEvent::Message { text: "Hello.".into() }]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// Like [`after`](Self::after), it starts the iteration anew.
     #[must_use]
     pub fn include(mut self, kinds: impl IntoIterator<Item = ThoughtKind>) -> Self {
@@ -89,11 +102,37 @@ impl<T> ThoughtStream<T> {
 
     /// Begins with what comes after a record: a [`position`](Self::position) that was
     /// reached before, or `Seq(0)` for the start.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().text("one two three")]));
+    /// let mut stream = agent.say("Count.").stream();
+    /// stream.next().await; // one
+    /// let (run, position) = (stream.run_id().await?, stream.position());
+    /// drop(stream);
+    ///
+    /// let rest: Vec<_> = agent.attach::<String>(run).after(position).collect().await;
+    /// assert_eq!(rest, ["two ", "three"].map(|text| ThoughtEvent::Message { text: text.into() }));
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn after(mut self, seq: Seq) -> Self {
         self.position = seq;
         self.reading = None;
         self.error = None;
+        self
+    }
+
+    /// Says who cancels and answers through this handle, and through the functions that are
+    /// given to it from here on. It is who asked, unless the handle was
+    /// [attached](crate::Agent::attach).
+    #[must_use]
+    pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
+        self.following.by = Some(name.into());
         self
     }
 
@@ -198,6 +237,18 @@ impl<T> ThoughtStream<T> {
     /// closed honestly. Resolves when the wish is kept, not when the run has ended; that the
     /// run is over already is fine.
     ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let stream = Agent::model(Scripted::new([Say::new().hang()])).say("Hello?").stream();
+    /// stream.cancel().await?;
+    /// assert!(matches!(stream.result().await, Err(ThinkError::Cancelled { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// When the run could not be started, or the log could not take it.
@@ -219,7 +270,28 @@ impl<T> ThoughtStream<T> {
     }
 
     /// The questions that wait for an answer, and those to come, until the run ends. It is a
-    /// reader of its own.
+    /// reader of its own. A function that answers all of them is
+    /// [`on_question`](Self::on_question).
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// use wellspring::tools::{NoArguments, function};
+    /// # use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// # let model = Scripted::new([Say::new().call("wipe", json!({})), Say::new().text("Fine.")]);
+    /// let wipe = function("wipe", "Wipes the disk.", async |_: NoArguments, _| Ok(()))
+    ///     .kind(ToolKind::Delete);
+    /// let stream = Agent::model(model).say("Make room.").tool(wipe).stream();
+    /// let mut questions = stream.questions();
+    /// while let Some(question) = questions.next().await {
+    ///     stream.answer(question.question, Answer::no("never")).await?;
+    /// }
+    /// assert_eq!(stream.result().await?, "Fine.");
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn questions(&self) -> impl Stream<Item = Question> + Send + Unpin + use<T> + 'static {
         self.following.clone().questions().boxed()
     }

@@ -148,6 +148,20 @@ async fn only_who_asked_may_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_named_approver_may_answer_too() {
+    let (agent, ran) = remover(&["a"]);
+    let agent = agent.approver("grace");
+    let run = soon(agent.say("?").by("ada").stream().run_id()).await.unwrap();
+    let approver = agent.attach::<String>(run).by("grace").on_question(async |_| Answer::yes());
+    assert_eq!(soon(approver.result()).await.unwrap(), "Done.");
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+    let transcript = soon(approver.transcript()).await.unwrap();
+    let answered = transcript.questions.values().filter_map(|asked| asked.answered.as_ref());
+    let by: Vec<_> = answered.map(|answered| answered.by.as_deref()).collect();
+    assert_eq!(by, [Some("grace")]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_policy_decides_what_is_asked_at_all() {
     let (agent, ran) = remover(&["a"]);
     let allowed = agent.clone().policy(Policy::allow_all());

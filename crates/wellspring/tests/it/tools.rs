@@ -79,7 +79,7 @@ async fn a_tool_knows_its_run() {
 
 #[tokio::test(start_paused = true)]
 async fn the_agent_is_told_notes_and_the_directory() {
-    let model = Scripted::with(|request| Say::new().text(request.instructions.to_string()));
+    let model = Scripted::with(|request| Say::new().text(&request.instructions));
     let think = Agent::model(model).instructions("Be kind.").say("?");
     let said = soon(think.cwd("/srv").note("The page", "Basket").run()).await.unwrap();
     assert_eq!(said, "Be kind.\n\nThe working directory is /srv\n\nThe page:\nBasket");
