@@ -1,0 +1,37 @@
+//! AgentEvent and ToolEvent: what a browser shows, over SSE.
+//!
+//! The vocabulary is that of the "Event-Driven Streaming Architecture": one event type for
+//! everything, tools' progress in any shape.
+//!
+//! | record | event |
+//! | --- | --- |
+//! | delta of a thought | `thought` |
+//! | delta of the assistant's text | `stream` |
+//! | a call's part finished: its arguments are complete | `tool_call` |
+//! | tool updated | `tool_progress`: its data; else its words; else the update, with `subtype: "update"` |
+//! | delta of a call's output | `tool_progress`, `{subtype: "stdout_chunk", content}` |
+//! | words of the sub-agent that serves a call | `tool_progress`, the words |
+//! | tool finished | `tool_result` |
+//! | parts voided | `thought` and `stream` with a paragraph break where some were shown; a failed `tool_result` for calls |
+//! | run finished | `final` when it completed, else `error`; never both |
+//!
+//! [`ExecutionContext`] gives tools and agents the same vocabulary in code.
+//!
+//! # Lossy
+//!
+//! Not emitted: turns, queues, questions, pauses, plans, state, sources, files, usage, the
+//! typed result and the call that hands it over; a sub-agent's thoughts and calls. Calls have
+//! no id here, so two of the same tool at once cannot be told apart. Arguments that an approver
+//! edited are not sent again. Denied, interrupted, timed out and taken back are all `isError`.
+//! Words that were taken back stay where they are.
+
+mod context;
+mod types;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use context::ExecutionContext;
+pub use types::{AgentEvent, ToolEvent};
+pub use write::{AgentEvents, events};

@@ -1,0 +1,42 @@
+//! The vocabulary in code.
+
+use wellspring_core::Context;
+
+use super::types::{AgentEvent, ToolEvent};
+
+/// What the vocabulary calls its execution context: the trace id, the signal and `create` are
+/// [`Context`]'s own; this adds the ways to make and adapt events.
+///
+/// ```
+/// use serde_json::json;
+/// use wellspring_core::{CancellationToken, Context};
+/// use wellspring_wire::agent_event::{ExecutionContext as _, ToolEvent};
+///
+/// let context = Context::create("trace-1", CancellationToken::new());
+/// let event = context.tool_event(ToolEvent::Progress {
+///     tool_name: "llm_call".into(),
+///     data: json!("Hello"),
+/// });
+/// let adapted = serde_json::to_value(context.adapt_tool_event(event))?;
+/// assert_eq!(adapted, json!({"type": "tool_progress", "toolName": "llm_call", "data": "Hello"}));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub trait ExecutionContext {
+    /// Makes an agent's event.
+    fn agent_event(&self, event: AgentEvent) -> AgentEvent {
+        event
+    }
+
+    /// Makes a tool's event.
+    fn tool_event(&self, event: ToolEvent) -> ToolEvent {
+        event
+    }
+
+    /// Makes a tool's event its agent's: `progress` becomes `tool_progress`, `result` becomes
+    /// `tool_result`, whatever type the event had of its own.
+    fn adapt_tool_event(&self, event: ToolEvent) -> AgentEvent {
+        event.into()
+    }
+}
+
+impl ExecutionContext for Context {}

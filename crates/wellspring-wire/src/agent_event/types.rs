@@ -1,0 +1,89 @@
+//! The types as the protocol documents them.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// The one event of the wire.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum AgentEvent {
+    /// More reasoning.
+    Thought {
+        /// To be appended.
+        content: String,
+    },
+    /// The agent decided to use a tool.
+    ToolCall {
+        /// Which.
+        tool_name: String,
+        /// Its arguments, as JSON text.
+        tool_args: String,
+    },
+    /// A tool got on.
+    ToolProgress {
+        /// Which.
+        tool_name: String,
+        /// Anything.
+        data: Value,
+    },
+    /// A tool is done.
+    ToolResult {
+        /// Which.
+        tool_name: String,
+        /// What the model is told.
+        output: String,
+        /// Whether it failed; absent when it did not.
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_error: bool,
+    },
+    /// More of the answer.
+    Stream {
+        /// To be appended.
+        content: String,
+    },
+    /// The agent has said everything.
+    Final,
+    /// The agent could not go on, or was stopped.
+    Error {
+        /// Why.
+        error: String,
+    },
+}
+
+/// What a tool says while it works.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
+pub enum ToolEvent {
+    /// Something that is not final.
+    Progress {
+        /// Which tool.
+        tool_name: String,
+        /// Anything.
+        data: Value,
+    },
+    /// The one result.
+    Result {
+        /// Which tool.
+        tool_name: String,
+        /// What the model is told.
+        output: String,
+        /// Whether it failed; absent when it did not.
+        #[serde(default, skip_serializing_if = "is_false")]
+        is_error: bool,
+    },
+}
+
+impl From<ToolEvent> for AgentEvent {
+    fn from(event: ToolEvent) -> Self {
+        match event {
+            ToolEvent::Progress { tool_name, data } => Self::ToolProgress { tool_name, data },
+            ToolEvent::Result { tool_name, output, is_error } => {
+                Self::ToolResult { tool_name, output, is_error }
+            }
+        }
+    }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

@@ -1,0 +1,219 @@
+//! Records to AgentEvents.
+
+use serde::Serialize;
+use serde_json::Value;
+use wellspring_core::{
+    CallOutline, ContentChange, Event, Location, Outline, OutputStream, PartShape, Record, Role,
+    ToolContent, ToolOutcome, ToolUpdate,
+};
+
+use super::types::AgentEvent;
+use crate::dialect::Dialect;
+use crate::out::Out;
+use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, failure, grown, shown_call};
+
+/// AgentEvents as JSON.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AgentEvents;
+
+impl Dialect for AgentEvents {
+    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+        project(before, record, |said| match said {
+            Said::Thought(text) => out.write(|json| {
+                json.raw(r#"{"type":"thought","content":"#).string(text).raw("}");
+            }),
+            Said::Stream(text) => out.write(|json| {
+                json.raw(r#"{"type":"stream","content":"#).string(text).raw("}");
+            }),
+            Said::Progress(tool, data) => out.write(|json| {
+                json.raw(r#"{"type":"tool_progress","toolName":"#).string(tool);
+                json.raw(r#","data":"#).value(&data).raw("}");
+            }),
+            Said::Other(event) => out.event(&event),
+        });
+    }
+}
+
+/// What `record` says as AgentEvents, given what was open `before` it.
+#[must_use]
+pub fn events(before: &Outline, record: &Record) -> Vec<AgentEvent> {
+    let mut events = Vec::new();
+    project(before, record, |said| events.push(said.into()));
+    events
+}
+
+/// An event that borrows what is frequent.
+enum Said<'a> {
+    Thought(&'a str),
+    Stream(&'a str),
+    /// A tool, and what it says of its progress.
+    Progress(&'a str, Progress<'a>),
+    Other(AgentEvent),
+}
+
+/// The shapes of progress.
+#[derive(Serialize)]
+#[serde(untagged)] // Only written.
+enum Progress<'a> {
+    Words(&'a str),
+    Data(&'a Value),
+    Chunk { subtype: &'static str, content: &'a str },
+    Update(Update<'a>),
+}
+
+/// An update without data of its own.
+#[derive(Serialize)]
+struct Update<'a> {
+    subtype: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    #[serde(skip_serializing_if = "<[Location]>::is_empty")]
+    locations: &'a [Location],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<&'a ContentChange>,
+}
+
+impl From<Said<'_>> for AgentEvent {
+    fn from(said: Said<'_>) -> Self {
+        match said {
+            Said::Thought(text) => Self::Thought { content: text.into() },
+            Said::Stream(text) => Self::Stream { content: text.into() },
+            Said::Progress(tool, data) => Self::ToolProgress {
+                tool_name: tool.into(),
+                // Strings, values and our own structs all have a JSON form.
+                data: serde_json::to_value(data).unwrap_or_default(),
+            },
+            Said::Other(event) => event,
+        }
+    }
+}
+
+fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+    if before.finished {
+        return;
+    }
+    match &record.event {
+        Event::PartDelta { part, chunk } => match grown(before, *part) {
+            Grown::Message => emit(Said::Stream(chunk)),
+            Grown::Thought => emit(Said::Thought(chunk)),
+            Grown::SubAgent(_, call) => {
+                emit(Said::Progress(&call.tool.name, Progress::Words(chunk)));
+            }
+            Grown::Output(_, call, stream) => {
+                let subtype = match stream {
+                    OutputStream::Stdout => "stdout_chunk",
+                    OutputStream::Stderr => "stderr_chunk",
+                    OutputStream::Terminal => "terminal_chunk",
+                };
+                let chunk = Progress::Chunk { subtype, content: chunk };
+                emit(Said::Progress(&call.tool.name, chunk));
+            }
+            Grown::Hidden => {}
+        },
+        Event::PartFinished { part } => {
+            if let Some(call) = shown_call(before, *part).filter(|_| is_open(before, *part)) {
+                emit(Said::Other(tool_call(call)));
+            }
+        }
+        Event::ToolUpdated { call, update } => {
+            if let Some(call) = shown_call(before, *call) {
+                emit(Said::Progress(&call.tool.name, progress(update)));
+            }
+        }
+        Event::ToolFinished { call, outcome, result } => {
+            if let Some(outline) = shown_call(before, *call) {
+                // A remote agent may finish a call before it has told its arguments.
+                if is_open(before, *call) {
+                    emit(Said::Other(tool_call(outline)));
+                }
+                let output = result.output_text();
+                emit(Said::Other(tool_result(outline, &output, *outcome)));
+            }
+        }
+        Event::PartsVoided { parts, why } => {
+            if breaks(before, parts, *why, PartShape::Thought) {
+                emit(Said::Thought(PARAGRAPH));
+            }
+            if breaks(before, parts, *why, PartShape::Text(Role::Assistant)) {
+                emit(Said::Stream(PARAGRAPH));
+            }
+            for part in parts {
+                let call = shown_call(before, *part).filter(|_| !is_open(before, *part));
+                if let Some(call) = call {
+                    emit(Said::Other(tool_result(call, TAKEN_BACK, ToolOutcome::Interrupted)));
+                }
+            }
+        }
+        Event::RunFinished { outcome } => emit(Said::Other(match failure(outcome) {
+            None => AgentEvent::Final,
+            Some(error) => AgentEvent::Error { error: error.into() },
+        })),
+        Event::RunStarted(_)
+        | Event::RunAdopted { .. }
+        | Event::RunPaused { .. }
+        | Event::RunResumed { .. }
+        | Event::TurnStarted(_)
+        | Event::TurnFinished { .. }
+        | Event::PartStarted { .. }
+        | Event::PartAnnotated { .. }
+        | Event::ToolQueued { .. }
+        | Event::ToolStarted { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::SourceCited(_)
+        | Event::FileProduced(_)
+        | Event::UsageReported(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_) => {}
+    }
+}
+
+/// Whether a call's arguments are still coming, so that it was not shown yet.
+fn is_open(before: &Outline, call: wellspring_core::PartId) -> bool {
+    before.part(call).is_some_and(|part| part.open)
+}
+
+fn tool_call(call: &CallOutline) -> AgentEvent {
+    let tool_args = if call.arguments.is_empty() { "{}".into() } else { call.arguments.clone() };
+    AgentEvent::ToolCall { tool_name: call.tool.name.as_ref().into(), tool_args }
+}
+
+fn tool_result(call: &CallOutline, output: &str, outcome: ToolOutcome) -> AgentEvent {
+    let is_error = match outcome {
+        ToolOutcome::Ok => false,
+        ToolOutcome::Error
+        | ToolOutcome::Denied
+        | ToolOutcome::Interrupted
+        | ToolOutcome::TimedOut => true,
+    };
+    let tool_name = call.tool.name.as_ref().into();
+    AgentEvent::ToolResult { tool_name, output: output.into(), is_error }
+}
+
+fn progress(update: &ToolUpdate) -> Progress<'_> {
+    let plain = update.title.is_none() && update.locations.is_empty();
+    let only_words = || match update.content.as_ref().filter(|_| plain)? {
+        ContentChange::Append(content) | ContentChange::Replace(content) => match &content[..] {
+            [ToolContent::Content(content)] => content.as_text(),
+            _ => None,
+        },
+    };
+    match (&update.data, only_words()) {
+        (Some(data), _) => Progress::Data(data),
+        (None, Some(words)) => Progress::Words(words),
+        (None, None) => Progress::Update(Update {
+            subtype: "update",
+            title: update.title.as_deref(),
+            locations: &update.locations,
+            content: update.content.as_ref(),
+        }),
+    }
+}

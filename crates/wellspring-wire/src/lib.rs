@@ -1,0 +1,48 @@
+//! Everything protocol-shaped and pure: a run's records in the vocabularies of others.
+//!
+//! A [`Dialect`] turns one record into the events of somebody's wire. It sees the record
+//! and the [`Outline`](wellspring_core::Outline) before it; so a reader can resume anywhere,
+//! by a [`WirePosition`]. An [`Encoder`] does the folding around it. Dialects have names
+//! ([`DialectName`]), and each has a module that says how it maps and what gets lost.
+//!
+//! ```
+//! use wellspring_core::{AgentNo, Event, Millis, Outcome, Record, Seq, Stop};
+//! use wellspring_wire::{DialectName, Encoder, Out};
+//!
+//! let outcome = Box::new(Outcome::Completed { stop: Stop::EndTurn });
+//! let event = Event::RunFinished { outcome };
+//! let record = Record { seq: Seq(1), agent: AgentNo::ROOT, at: Millis(0), event };
+//!
+//! let mut out = Out::default();
+//! let dialect: DialectName = "agent_event".parse()?;
+//! Encoder::new(dialect).frame(&[record], &mut out);
+//! let events: Vec<(String, &[u8])> = out.events().map(|(at, json)| (at.to_string(), json)).collect();
+//! assert_eq!(events, [("1".to_owned(), br#"{"type":"final"}"#.as_slice())]);
+//! # Ok::<(), wellspring_wire::UnknownDialect>(())
+//! ```
+//!
+//! # What is deliberately absent
+//!
+//! IO, the clock, any runtime. Protocols do not know each other.
+
+pub mod agent_event;
+mod dialect;
+mod encoder;
+mod name;
+mod out;
+mod position;
+mod project;
+pub mod record;
+pub mod stream_delta;
+pub mod streaming_event;
+pub mod thought_event;
+pub mod turn_event;
+
+pub use dialect::Dialect;
+pub use encoder::Encoder;
+pub use name::{DialectName, UnknownDialect};
+pub use out::{Json, Out};
+pub use position::{ParsePositionError, WirePosition};
+
+#[cfg(test)]
+mod testing;

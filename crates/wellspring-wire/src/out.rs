@@ -1,0 +1,151 @@
+//! Where dialects write.
+
+use std::fmt;
+use std::io::Write as _;
+
+use serde::Serialize;
+use wellspring_core::Seq;
+
+use crate::position::WirePosition;
+
+/// Wire events as JSON, one after the other in one buffer.
+///
+/// A frame of fifty deltas costs no allocation of its own once the buffer has grown; keep
+/// one and [`clear`](Out::clear) it.
+#[derive(Clone, Debug, Default)]
+pub struct Out {
+    bytes: Vec<u8>,
+    /// Where each event ends.
+    ends: Vec<usize>,
+    /// The records that said something, each with its first event.
+    marks: Vec<Mark>,
+    /// The record that is being encoded.
+    current: Seq,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    seq: Seq,
+    /// Index of its first event here.
+    first: usize,
+    /// How many of its events were left out because the reader has them.
+    skipped: u32,
+}
+
+impl Out {
+    /// Forgets the events and keeps the room.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.marks.clear();
+    }
+
+    /// How many events there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// How many bytes they take.
+    #[must_use]
+    pub fn bytes_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Names the record whose events come next.
+    pub fn begin(&mut self, seq: Seq) {
+        self.current = seq;
+    }
+
+    /// Adds an event.
+    pub fn event(&mut self, event: &impl Serialize) {
+        let start = self.bytes.len();
+        match serde_json::to_writer(&mut self.bytes, event) {
+            Ok(()) => self.end(),
+            // Only a map with keys that are no strings fails, and no wire type has one.
+            // Half an event would be worse than none.
+            Err(_) => self.bytes.truncate(start),
+        }
+    }
+
+    /// Adds an event written by hand: for deltas, where every byte counts.
+    pub fn write(&mut self, write: impl FnOnce(&mut Json<'_>)) {
+        write(&mut Json { bytes: &mut self.bytes });
+        self.end();
+    }
+
+    /// The events, each with the position of a reader that has seen it.
+    pub fn events(&self) -> impl Iterator<Item = (WirePosition, &[u8])> {
+        let nexts = self.marks.iter().skip(1).map(|mark| mark.first).chain([self.ends.len()]);
+        self.marks.iter().zip(nexts).flat_map(move |(mark, next)| {
+            (mark.first..next).map(move |index| {
+                let start = if index == 0 { 0 } else { self.ends[index - 1] };
+                // Counted from 1, and a u32 holds more events than memory does.
+                let k = mark.skipped.saturating_add((index - mark.first) as u32 + 1);
+                let k = (index + 1 < next).then_some(k);
+                (WirePosition { seq: mark.seq, k }, &self.bytes[start..self.ends[index]])
+            })
+        })
+    }
+
+    /// Adds what `other` has of one record, without its first `skipped` events.
+    pub(crate) fn append_rest(&mut self, seq: Seq, other: &Self, skipped: u32) {
+        for (_, event) in other.events().skip(skipped as usize) {
+            self.bytes.extend_from_slice(event);
+            self.current = seq;
+            self.end();
+        }
+        if let Some(mark) = self.marks.last_mut().filter(|mark| mark.seq == seq) {
+            mark.skipped = skipped;
+        }
+    }
+
+    fn end(&mut self) {
+        if self.marks.last().is_none_or(|mark| mark.seq != self.current) {
+            self.marks.push(Mark { seq: self.current, first: self.ends.len(), skipped: 0 });
+        }
+        self.ends.push(self.bytes.len());
+    }
+}
+
+/// Writes JSON by hand into an [`Out`].
+#[derive(Debug)]
+pub struct Json<'a> {
+    bytes: &'a mut Vec<u8>,
+}
+
+impl Json<'_> {
+    /// JSON as it is.
+    pub fn raw(&mut self, json: &str) -> &mut Self {
+        self.bytes.extend_from_slice(json.as_bytes());
+        self
+    }
+
+    /// A string, quoted and escaped.
+    pub fn string(&mut self, text: &str) -> &mut Self {
+        self.value(&text)
+    }
+
+    /// A string that needs no escaping: ids and numbers.
+    pub fn plain(&mut self, text: impl fmt::Display) -> &mut Self {
+        // Writing to memory does not fail.
+        let _ = write!(self.bytes, "\"{text}\"");
+        self
+    }
+
+    /// Any value.
+    pub fn value(&mut self, value: &impl Serialize) -> &mut Self {
+        let start = self.bytes.len();
+        if serde_json::to_writer(&mut *self.bytes, value).is_err() {
+            self.bytes.truncate(start);
+            self.raw("null");
+        }
+        self
+    }
+}

@@ -1,0 +1,94 @@
+//! Records to StreamingEvents.
+
+use wellspring_core::{AgentNo, AgentOutline, Event, Outline, PartShape, Record, Role};
+
+use super::types::StreamingEvent;
+use crate::dialect::Dialect;
+use crate::out::Out;
+use crate::project::{Grown, PARAGRAPH, breaks, grown};
+
+/// StreamingEvents as JSON.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct StreamingEvents;
+
+impl Dialect for StreamingEvents {
+    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+        if let Some(Said { turn, delta, done }) = project(before, record) {
+            out.write(|json| {
+                json.raw(r#"{"requestId":"#).plain(format_args!("turn-{turn}"));
+                json.raw(r#","delta":"#).string(delta);
+                json.raw(r#","done":"#).value(&done).raw("}");
+            });
+        }
+    }
+}
+
+/// What `record` says as a StreamingEvent, given what was open `before` it.
+#[must_use]
+pub fn events(before: &Outline, record: &Record) -> Option<StreamingEvent> {
+    project(before, record).map(|Said { turn, delta, done }| StreamingEvent {
+        request_id: format!("turn-{turn}"),
+        delta: delta.into(),
+        done,
+    })
+}
+
+struct Said<'a> {
+    turn: u32,
+    delta: &'a str,
+    done: bool,
+}
+
+fn project<'a>(before: &Outline, record: &'a Record) -> Option<Said<'a>> {
+    if before.finished {
+        return None;
+    }
+    let root = before.agents.get(&AgentNo::ROOT);
+    // Ours count from 1, theirs from 0.
+    let turn = root.map_or(0, |root| root.turn.saturating_sub(1));
+    let words = |delta| Some(Said { turn, delta, done: false });
+    let end = Said { turn, delta: "", done: true };
+    match &record.event {
+        Event::PartDelta { part, chunk } => match grown(before, *part) {
+            Grown::Message => words(chunk),
+            Grown::Thought | Grown::Output(..) | Grown::SubAgent(..) | Grown::Hidden => None,
+        },
+        Event::PartsVoided { parts, why } => {
+            breaks(before, parts, *why, PartShape::Text(Role::Assistant))
+                .then_some(PARAGRAPH)
+                .and_then(words)
+        }
+        Event::TurnFinished { .. } => record.agent.is_root().then_some(end),
+        Event::RunFinished { .. } => {
+            let unfinished = |root: &AgentOutline| root.in_turn || root.turn == 0;
+            root.is_some_and(unfinished).then_some(end)
+        }
+        Event::RunStarted(_)
+        | Event::RunAdopted { .. }
+        | Event::RunPaused { .. }
+        | Event::RunResumed { .. }
+        | Event::TurnStarted(_)
+        | Event::PartStarted { .. }
+        | Event::PartAnnotated { .. }
+        | Event::PartFinished { .. }
+        | Event::ToolQueued { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolUpdated { .. }
+        | Event::ToolFinished { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::SourceCited(_)
+        | Event::FileProduced(_)
+        | Event::UsageReported(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_) => None,
+    }
+}

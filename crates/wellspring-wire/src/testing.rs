@@ -1,0 +1,50 @@
+//! What the tests of the dialects share.
+
+use std::fmt::Write as _;
+
+use wellspring_core::{Outline, Record};
+use wellspring_testkit::samples;
+
+use crate::{DialectName, Encoder, Out};
+
+/// Every sample run in a dialect: one wire event per line, after its position. Each record is
+/// a frame of its own.
+pub(crate) fn render_samples(dialect: DialectName) -> String {
+    let mut text = String::new();
+    for sample in samples::all() {
+        let _ = writeln!(text, "# {}", sample.name);
+        for (position, json) in encode(dialect, &sample.records) {
+            // The run's id is the same everywhere and takes half the line.
+            let json = json.replace(&wellspring_testkit::RUN.to_string(), "run");
+            let _ = writeln!(text, "{position:<6}{json}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A run in a dialect, with positions.
+pub(crate) fn encode(dialect: DialectName, records: &[Record]) -> Vec<(String, String)> {
+    let mut encoder = Encoder::new(dialect);
+    let mut out = Out::default();
+    for record in records {
+        encoder.frame(std::slice::from_ref(record), &mut out);
+    }
+    let text = |json: &[u8]| String::from_utf8(json.into()).unwrap();
+    out.events().map(|(position, json)| (position.to_string(), text(json))).collect()
+}
+
+/// A run in a dialect, as its typed form says it.
+pub(crate) fn typed<T: serde::Serialize>(
+    records: &[Record],
+    mut events: impl FnMut(&Outline, &Record) -> Vec<T>,
+) -> Vec<String> {
+    let mut outline = Outline::default();
+    let mut all = Vec::new();
+    for record in records {
+        let events = events(&outline, record);
+        all.extend(events.iter().map(|event| serde_json::to_string(event).unwrap()));
+        outline.apply(record);
+    }
+    all
+}

@@ -1,0 +1,280 @@
+//! Records to ThoughtEvents.
+
+use wellspring_core::{
+    Content, ContentChange, Event, MediaSource, Outline, PartId, PartKind, PartShape,
+    RETURN_RESULT, Record, Role, ToolCall, ToolOutcome, ToolUpdate, VoidReason, WirePartId,
+};
+
+use super::types::{
+    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent, ToolKind,
+    ToolStatus,
+};
+use crate::dialect::Dialect;
+use crate::out::Out;
+use crate::project::{Grown, PARAGRAPH, breaks, grown, shown_call, wire_id};
+
+/// ThoughtEvents as JSON.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ThoughtEvents;
+
+impl Dialect for ThoughtEvents {
+    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+        project(before, record, |said| match said {
+            Said::Thought(text) => out.write(|json| {
+                json.raw(r#"{"type":"thought","text":"#).string(text).raw("}");
+            }),
+            Said::Message(text) => out.write(|json| {
+                json.raw(r#"{"type":"message","text":"#).string(text).raw("}");
+            }),
+            Said::ToolText(id, text) => out.write(|json| {
+                json.raw(r#"{"type":"tool_update","id":"#).plain(id);
+                json.raw(r#","status":"in_progress","content":[{"type":"content","content":"#);
+                json.raw(r#"{"type":"text","text":"#).string(text).raw("}}]}");
+            }),
+            Said::Other(event) => out.event(&event),
+        });
+    }
+}
+
+/// What `record` says as ThoughtEvents, given what was open `before` it.
+///
+/// ```
+/// use wellspring_core::{Event, Millis, Outline, PartId, PartKind, Record, Seq, AgentNo};
+/// use wellspring_wire::thought_event::{ThoughtEvent, events};
+///
+/// let record = |seq, event| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event };
+/// let mut outline = Outline::default();
+/// outline.apply(&record(1, Event::PartStarted { part: PartId(0), kind: PartKind::Thought }));
+/// let delta = record(2, Event::PartDelta { part: PartId(0), chunk: "Hm.".into() });
+/// assert_eq!(events(&outline, &delta), [ThoughtEvent::Thought { text: "Hm.".into() }]);
+/// ```
+#[must_use]
+pub fn events(before: &Outline, record: &Record) -> Vec<ThoughtEvent> {
+    let mut events = Vec::new();
+    project(before, record, |said| events.push(said.into()));
+    events
+}
+
+/// An event that borrows what is frequent.
+enum Said<'a> {
+    Thought(&'a str),
+    Message(&'a str),
+    /// Words that a call shows while it runs.
+    ToolText(WirePartId, &'a str),
+    Other(ThoughtEvent),
+}
+
+impl From<Said<'_>> for ThoughtEvent {
+    fn from(said: Said<'_>) -> Self {
+        match said {
+            Said::Thought(text) => Self::Thought { text: text.into() },
+            Said::Message(text) => Self::Message { text: text.into() },
+            Said::ToolText(id, text) => {
+                let content =
+                    ToolContent::Content { content: ContentBlock::Text { text: text.into() } };
+                let (id, status) = (id.to_string(), ToolStatus::InProgress);
+                Self::ToolUpdate { id, status, content: Some(vec![content]) }
+            }
+            Said::Other(event) => event,
+        }
+    }
+}
+
+fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+    if before.finished {
+        return;
+    }
+    match &record.event {
+        Event::PartDelta { part, chunk } => match grown(before, *part) {
+            Grown::Message => emit(Said::Message(chunk)),
+            Grown::Thought => emit(Said::Thought(chunk)),
+            Grown::Output(call, ..) | Grown::SubAgent(call, _) => {
+                if let Some(id) = wire_id(before, call) {
+                    emit(Said::ToolText(id, chunk));
+                }
+            }
+            Grown::Hidden => {}
+        },
+        Event::PartStarted { part, kind: PartKind::ToolCall(tool) } if record.agent.is_root() => {
+            if let Some(id) = wire_id(before, *part).filter(|_| &*tool.name != RETURN_RESULT) {
+                emit(Said::Other(tool_start(id, tool)));
+            }
+        }
+        Event::ToolStarted { call, .. } => {
+            if let Some(id) = shown_id(before, *call) {
+                emit(Said::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
+            }
+        }
+        Event::ToolUpdated { call, update } => {
+            if let Some(id) = shown_id(before, *call) {
+                match update.data.as_ref().and_then(|data| data.as_str()) {
+                    Some(text) if update.content.is_none() => emit(Said::ToolText(id, text)),
+                    _ => emit(Said::Other(progress(id, update))),
+                }
+            }
+        }
+        Event::ToolFinished { call, outcome, result } => {
+            if let Some(id) = shown_id(before, *call) {
+                let content = contents(&result.content);
+                let (shown, done) = match outcome {
+                    ToolOutcome::Ok => (ToolStatus::Completed, DoneStatus::Completed),
+                    ToolOutcome::Error
+                    | ToolOutcome::Denied
+                    | ToolOutcome::Interrupted
+                    | ToolOutcome::TimedOut => (ToolStatus::Failed, DoneStatus::Failed),
+                };
+                if !content.is_empty() {
+                    emit(Said::Other(tool_update(id, shown, content)));
+                }
+                emit(Said::Other(tool_done(id, done)));
+            }
+        }
+        Event::PartsVoided { parts, why } => void(before, parts, *why, emit),
+        Event::PlanUpdated { entries } if record.agent.is_root() => {
+            let entries = entries.iter().map(PlanEntry::from).collect();
+            emit(Said::Other(ThoughtEvent::Plan { entries }));
+        }
+        // Session plumbing, not progress; what there is no shape for stays in the records.
+        Event::RunStarted(_)
+        | Event::RunAdopted { .. }
+        | Event::RunPaused { .. }
+        | Event::RunResumed { .. }
+        | Event::TurnStarted(_)
+        | Event::TurnFinished { .. }
+        | Event::PartStarted { .. }
+        | Event::PartAnnotated { .. }
+        | Event::PartFinished { .. }
+        // A call that was shown is pending until it starts.
+        | Event::ToolQueued { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::SourceCited(_)
+        | Event::FileProduced(_)
+        | Event::UsageReported(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_)
+        // The stream just ends.
+        | Event::RunFinished { .. } => {}
+    }
+}
+
+fn void(before: &Outline, parts: &[PartId], why: VoidReason, mut emit: impl FnMut(Said<'_>)) {
+    if breaks(before, parts, why, PartShape::Thought) {
+        emit(Said::Thought(PARAGRAPH));
+    }
+    if breaks(before, parts, why, PartShape::Text(Role::Assistant)) {
+        emit(Said::Message(PARAGRAPH));
+    }
+    for id in parts.iter().filter_map(|part| shown_id(before, *part)) {
+        emit(Said::Other(tool_done(id, DoneStatus::Failed)));
+    }
+}
+
+fn shown_id(before: &Outline, call: PartId) -> Option<WirePartId> {
+    shown_call(before, call).and_then(|_| wire_id(before, call))
+}
+
+fn tool_start(id: WirePartId, tool: &ToolCall) -> ThoughtEvent {
+    let title = tool.title.as_ref().unwrap_or(&tool.name).as_ref().into();
+    ThoughtEvent::ToolStart { id: id.to_string(), title, kind: Some(tool.kind.into()) }
+}
+
+fn progress(id: WirePartId, update: &ToolUpdate) -> ThoughtEvent {
+    let content = match &update.content {
+        Some(ContentChange::Append(content) | ContentChange::Replace(content)) => contents(content),
+        None => Vec::new(),
+    };
+    tool_update(id, ToolStatus::InProgress, content)
+}
+
+fn tool_update(id: WirePartId, status: ToolStatus, content: Vec<ToolContent>) -> ThoughtEvent {
+    let content = Some(content).filter(|content| !content.is_empty());
+    ThoughtEvent::ToolUpdate { id: id.to_string(), status, content }
+}
+
+fn tool_done(id: WirePartId, status: DoneStatus) -> ThoughtEvent {
+    ThoughtEvent::ToolDone { id: id.to_string(), status }
+}
+
+fn contents(contents: &[wellspring_core::ToolContent]) -> Vec<ToolContent> {
+    contents.iter().filter_map(tool_content).collect()
+}
+
+fn tool_content(content: &wellspring_core::ToolContent) -> Option<ToolContent> {
+    Some(match content {
+        wellspring_core::ToolContent::Content(content) => {
+            ToolContent::Content { content: block(content)? }
+        }
+        wellspring_core::ToolContent::Diff { path, old_text, new_text } => ToolContent::Diff {
+            path: path.as_ref().into(),
+            old_text: old_text.as_deref().unwrap_or_default().into(),
+            new_text: new_text.as_ref().into(),
+        },
+        wellspring_core::ToolContent::Terminal { terminal_id } => {
+            ToolContent::Terminal { terminal_id: terminal_id.as_ref().into() }
+        }
+    })
+}
+
+fn block(content: &Content) -> Option<ContentBlock> {
+    let link = |uri: &str, name: &Option<Box<str>>| ContentBlock::ResourceLink {
+        uri: uri.into(),
+        name: name.as_deref().map(Into::into),
+    };
+    match content {
+        Content::Text(text) | Content::Resource { text, .. } => {
+            Some(ContentBlock::Text { text: text.as_ref().into() })
+        }
+        Content::Media { source: MediaSource::Url(uri), name, .. }
+        | Content::Link { uri, name, .. } => Some(link(uri, name)),
+        Content::Media { media_type, source: MediaSource::Data(data), .. } => {
+            media_type.starts_with("image/").then(|| ContentBlock::Image {
+                data: data.as_ref().into(),
+                mime_type: media_type.as_ref().into(),
+            })
+        }
+    }
+}
+
+impl From<&wellspring_core::PlanEntry> for PlanEntry {
+    fn from(entry: &wellspring_core::PlanEntry) -> Self {
+        Self {
+            content: entry.content.as_ref().into(),
+            status: match entry.status {
+                wellspring_core::PlanStatus::Pending => PlanStatus::Pending,
+                wellspring_core::PlanStatus::InProgress => PlanStatus::InProgress,
+                wellspring_core::PlanStatus::Completed => PlanStatus::Completed,
+            },
+            priority: match entry.priority {
+                wellspring_core::Priority::High => Priority::High,
+                wellspring_core::Priority::Medium => Priority::Medium,
+                wellspring_core::Priority::Low => Priority::Low,
+            },
+        }
+    }
+}
+
+impl From<wellspring_core::ToolKind> for ToolKind {
+    fn from(kind: wellspring_core::ToolKind) -> Self {
+        match kind {
+            wellspring_core::ToolKind::Read => Self::Read,
+            wellspring_core::ToolKind::Edit => Self::Edit,
+            wellspring_core::ToolKind::Delete => Self::Delete,
+            wellspring_core::ToolKind::Move => Self::Move,
+            wellspring_core::ToolKind::Search => Self::Search,
+            wellspring_core::ToolKind::Execute => Self::Execute,
+            wellspring_core::ToolKind::Think => Self::Think,
+            wellspring_core::ToolKind::Fetch => Self::Fetch,
+            wellspring_core::ToolKind::SwitchMode => Self::SwitchMode,
+            wellspring_core::ToolKind::Other => Self::Other,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Records to TurnEvents.
+
+use serde_json::Value;
+use wellspring_core::{
+    AgentNo, AgentOutline, CallOutline, CallState, Event, Outline, PartId, Record, Stop,
+    ToolOutcome, Usage,
+};
+
+use super::types::{TurnError, TurnEvent, TurnUsage};
+use crate::dialect::Dialect;
+use crate::out::Out;
+use crate::project::{Grown, TAKEN_BACK, failure, grown, wire_id};
+
+/// How much of a turn's text is remembered for its `text_done`. Models write at most a few
+/// hundred KiB in one turn; only a remote agent's run, which is one turn, can be longer.
+pub const TURN_TEXT_BYTES_MAX: usize = 4 << 20;
+
+/// TurnEvents as JSON. Remembers the text of the turn that is going on.
+#[derive(Clone, Debug, Default)]
+pub struct TurnEvents {
+    text: TurnText,
+}
+
+impl Dialect for TurnEvents {
+    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+        self.project(before, record, |said| match said {
+            Said::TextDelta(text) => out.write(|json| {
+                json.raw(r#"{"type":"text_delta","text":"#).string(text).raw("}");
+            }),
+            Said::Other(event) => out.event(&event),
+        });
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+}
+
+/// An event that borrows what is frequent.
+enum Said<'a> {
+    TextDelta(&'a str),
+    Other(TurnEvent),
+}
+
+impl From<Said<'_>> for TurnEvent {
+    fn from(said: Said<'_>) -> Self {
+        match said {
+            Said::TextDelta(text) => Self::TextDelta { text: text.into() },
+            Said::Other(event) => event,
+        }
+    }
+}
+
+impl TurnEvents {
+    /// What `record` says as TurnEvents, given what was open `before` it and the records that
+    /// came earlier.
+    #[must_use]
+    pub fn events(&mut self, before: &Outline, record: &Record) -> Vec<TurnEvent> {
+        let mut events = Vec::new();
+        self.project(before, record, |said| events.push(said.into()));
+        events
+    }
+
+    fn project(&mut self, before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+        if before.finished {
+            return;
+        }
+        let root = before.agents.get(&AgentNo::ROOT);
+        match &record.event {
+            Event::PartDelta { part, chunk } => match grown(before, *part) {
+                Grown::Message => {
+                    self.text.push(*part, chunk);
+                    if root.is_none_or(streams) {
+                        emit(Said::TextDelta(chunk));
+                    }
+                }
+                Grown::Thought | Grown::Output(..) | Grown::SubAgent(..) | Grown::Hidden => {}
+            },
+            Event::TurnStarted(turn) if record.agent.is_root() && turn.attempt <= 1 => {
+                self.text.clear();
+            }
+            Event::TurnFinished { stop, usage } if record.agent.is_root() => {
+                let streams = root.is_none_or(streams);
+                self.text_done(streams, &mut emit);
+                for (call, outline) in root_calls(before) {
+                    if before.parts.contains_key(&call) && !has_started(outline) {
+                        announce(before, call, outline, &mut emit);
+                    }
+                }
+                emit(Said::Other(finished(stop, usage.as_deref())));
+            }
+            Event::PartFinished { part } if root.is_none_or(|root| !root.in_turn) => {
+                if let Some(outline) = root_call(before, *part)
+                    && outline.state == CallState::Asked
+                {
+                    announce(before, *part, outline, &mut emit);
+                }
+            }
+            Event::PartsVoided { parts, .. } => {
+                self.text.void(parts);
+                for part in parts {
+                    if let Some(outline) = root_call(before, *part).filter(|call| has_started(call))
+                    {
+                        let output = TAKEN_BACK.into();
+                        result(before, *part, outline, (output, true), &mut emit);
+                    }
+                }
+            }
+            Event::ToolStarted { call, .. } => announce_early(before, *call, &mut emit),
+            Event::ToolFinished { call, outcome, result: said } => {
+                announce_early(before, *call, &mut emit);
+                if let Some(outline) = root_call(before, *call) {
+                    let is_error = match outcome {
+                        ToolOutcome::Ok => false,
+                        ToolOutcome::Error
+                        | ToolOutcome::Denied
+                        | ToolOutcome::Interrupted
+                        | ToolOutcome::TimedOut => true,
+                    };
+                    let output = said.output.clone();
+                    result(before, *call, outline, (output, is_error), &mut emit);
+                }
+            }
+            Event::RunFinished { outcome } => match (failure(outcome), &**outcome) {
+                (Some(message), _) => {
+                    let error = TurnError { message: message.into() };
+                    emit(Said::Other(TurnEvent::Error { error }));
+                }
+                (None, wellspring_core::Outcome::Completed { stop })
+                    if root.is_none_or(|root| root.turn == 0) =>
+                {
+                    self.text_done(true, &mut emit);
+                    emit(Said::Other(finished(stop, None)));
+                }
+                (None, _) => {}
+            },
+            Event::RunStarted(_)
+            | Event::RunAdopted { .. }
+            | Event::RunPaused { .. }
+            | Event::RunResumed { .. }
+            | Event::TurnStarted(_)
+            | Event::TurnFinished { .. }
+            | Event::PartStarted { .. }
+            | Event::PartAnnotated { .. }
+            | Event::PartFinished { .. }
+            | Event::ToolQueued { .. }
+            | Event::ToolUpdated { .. }
+            | Event::QuestionAsked(_)
+            | Event::QuestionAnswered(_)
+            | Event::AgentStarted { .. }
+            | Event::AgentFinished { .. }
+            | Event::PlanUpdated { .. }
+            | Event::StateSet { .. }
+            | Event::StatePatched { .. }
+            | Event::SourceCited(_)
+            | Event::FileProduced(_)
+            | Event::UsageReported(_)
+            | Event::InputAccepted { .. }
+            | Event::InputApplied { .. }
+            | Event::ResultReady { .. }
+            | Event::Attached { .. }
+            | Event::Extended(_) => {}
+        }
+    }
+
+    fn text_done(&mut self, streams: bool, emit: &mut impl FnMut(Said<'_>)) {
+        if let Some(text) = self.text.take()
+            && (streams || !text.is_empty())
+        {
+            emit(Said::Other(TurnEvent::TextDone { text }));
+        }
+    }
+}
+
+/// The text of the turn that is going on, part by part because parts can be taken back.
+#[derive(Clone, Debug, Default)]
+struct TurnText {
+    parts: Vec<(PartId, String)>,
+    bytes: usize,
+    /// Whether there was more than is remembered.
+    overflown: bool,
+}
+
+impl TurnText {
+    fn push(&mut self, part: PartId, chunk: &str) {
+        self.bytes = self.bytes.saturating_add(chunk.len());
+        if self.bytes > TURN_TEXT_BYTES_MAX {
+            // Half a text would be taken for the whole.
+            self.parts.clear();
+            self.overflown = true;
+            return;
+        }
+        match self.parts.iter_mut().rev().find(|(id, _)| *id == part) {
+            Some((_, text)) => text.push_str(chunk),
+            None => self.parts.push((part, chunk.into())),
+        }
+    }
+
+    fn void(&mut self, parts: &[PartId]) {
+        self.parts.retain(|(part, text)| {
+            let gone = parts.contains(part);
+            if gone {
+                self.bytes = self.bytes.saturating_sub(text.len());
+            }
+            !gone
+        });
+    }
+
+    fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    fn take(&mut self) -> Option<String> {
+        let Self { parts, overflown, .. } = std::mem::take(self);
+        (!overflown).then(|| parts.into_iter().map(|(_, text)| text).collect())
+    }
+}
+
+/// Whether words come as deltas. A run without turns streams.
+fn streams(root: &AgentOutline) -> bool {
+    root.streaming || !root.in_turn
+}
+
+fn root_call(before: &Outline, call: PartId) -> Option<&CallOutline> {
+    before.call(call).filter(|call| call.agent.is_root())
+}
+
+fn root_calls(before: &Outline) -> impl Iterator<Item = (PartId, &CallOutline)> {
+    before.calls.iter().filter(|(_, call)| call.agent.is_root()).map(|(id, call)| (*id, call))
+}
+
+fn has_started(call: &CallOutline) -> bool {
+    matches!(call.state, CallState::Started(_))
+}
+
+/// A call that gets on before its turn has ended is shown at that moment.
+fn announce_early(before: &Outline, call: PartId, emit: &mut impl FnMut(Said<'_>)) {
+    // The outline keeps a part until its turn ends, or until it closes outside one.
+    if let Some(outline) = root_call(before, call)
+        && before.parts.contains_key(&call)
+        && !has_started(outline)
+    {
+        announce(before, call, outline, emit);
+    }
+}
+
+fn announce(
+    before: &Outline,
+    call: PartId,
+    outline: &CallOutline,
+    emit: &mut impl FnMut(Said<'_>),
+) {
+    let Some(id) = wire_id(before, call) else { return };
+    let args = match serde_json::from_str(&outline.arguments) {
+        Ok(Value::Object(args)) => args,
+        Ok(_) | Err(_) => serde_json::Map::new(),
+    };
+    emit(Said::Other(TurnEvent::ToolCall {
+        tool_call_id: id.to_string(),
+        tool_name: outline.tool.name.as_ref().into(),
+        args,
+    }));
+}
+
+fn result(
+    before: &Outline,
+    call: PartId,
+    outline: &CallOutline,
+    (output, is_error): (Value, bool),
+    emit: &mut impl FnMut(Said<'_>),
+) {
+    let Some(id) = wire_id(before, call) else { return };
+    emit(Said::Other(TurnEvent::ToolResult {
+        tool_call_id: id.to_string(),
+        tool_name: outline.tool.name.as_ref().into(),
+        output,
+        is_error,
+    }));
+}
+
+fn finished(stop: &Stop, usage: Option<&Usage>) -> TurnEvent {
+    let finish_reason = match stop {
+        Stop::EndTurn | Stop::StopSequence => "stop",
+        Stop::ToolCalls => "tool-calls",
+        Stop::MaxTokens => "length",
+        Stop::Refusal | Stop::ContentFilter => "content-filter",
+        Stop::Paused | Stop::TurnLimit | Stop::Budget(_) => "other",
+        Stop::Other(reason) => reason,
+    };
+    let usage = usage.map(|usage| TurnUsage { input: usage.input, output: usage.output });
+    TurnEvent::Finished { finish_reason: finish_reason.into(), usage }
+}
