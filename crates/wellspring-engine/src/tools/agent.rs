@@ -1,0 +1,57 @@
+//! `call-agent`: lets another agent work on something.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wellspring_core::{Content, ToolResult, ToolSpec};
+
+use super::function::{FunctionTool, from_function, typed};
+
+/// A tool by which the model calls one of these agents, each with a sentence on what it is
+/// good for. The agent's joined text is the result; its depth and its end are the engine's
+/// to watch.
+///
+/// ```
+/// use serde_json::json;
+/// use wellspring_core::Tool as _;
+/// use wellspring_engine::tools::call_agent;
+///
+/// let tool = call_agent([("librarian", "Finds books.")]);
+/// assert_eq!(tool.spec().parameters["properties"]["agentId"]["enum"], json!(["librarian"]));
+/// ```
+#[must_use]
+pub fn call_agent<'a>(agents: impl IntoIterator<Item = (&'a str, &'a str)>) -> FunctionTool {
+    let mut description =
+        "Lets another agent work on something and gives back what it says. The agent sees only \
+         the input, so put everything it needs there. Agents:"
+            .to_owned();
+    let mut names = Vec::new();
+    for (name, purpose) in agents {
+        description.push_str(&format!("\n- {name}: {purpose}"));
+        names.push(name);
+    }
+    let parameters = json!({
+        "type": "object",
+        "properties": {
+            "agentId": {"type": "string", "enum": names, "description": "Which agent."},
+            "input": {"type": "string", "description": "What it is asked."},
+        },
+        "required": ["agentId", "input"],
+    });
+    let spec = ToolSpec { parameters, ..ToolSpec::new("call-agent", description) };
+    from_function(spec, async |arguments: Value, context| {
+        let Arguments { agent_id, input } = typed(arguments)?;
+        let text = context.call_agent(agent_id, vec![Content::text(input)]).await?;
+        Ok(ToolResult::new(text))
+    })
+    .title("Agent")
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Arguments {
+    agent_id: Box<str>,
+    input: Box<str>,
+}
+
+#[cfg(test)]
+mod tests;
