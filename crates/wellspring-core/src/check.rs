@@ -1,6 +1,6 @@
 //! The grammar, executable: every test and every reader of foreign logs runs it.
 
-use crate::event::{Event, Record, RunsOn};
+use crate::event::{Event, Record};
 use crate::id::{PartId, Seq};
 use crate::outline::{CallState, Outline, PartShape};
 use crate::transcript::Transcript;
@@ -250,7 +250,7 @@ impl Checker {
         match self.outline.call(call) {
             None => Err((Invariant::Closed, format!("{call} is {what} but is no open call"))),
             // Remote agents and providers report in their own order; ours is ours.
-            Some(outline) if allowed(outline.state) || is_foreign(outline.tool.runs_on) => Ok(()),
+            Some(outline) if allowed(outline.state) || !outline.tool.runs_on.is_ours() => Ok(()),
             Some(outline) => Err((
                 Invariant::Announced,
                 format!("call {call} is {what} while {:?}", outline.state),
@@ -281,13 +281,6 @@ impl Checker {
 
 fn is_output(shape: PartShape) -> bool {
     matches!(shape, PartShape::Output(..))
-}
-
-fn is_foreign(runs_on: RunsOn) -> bool {
-    match runs_on {
-        RunsOn::Provider | RunsOn::Agent => true,
-        RunsOn::Here | RunsOn::Client => false,
-    }
 }
 
 /// Invariant 5: a transcript stored in mid-run and folded on is the transcript of the whole.

@@ -25,6 +25,7 @@ use serde_json::Value;
 use crate::chunk::Chunk;
 use crate::content::{Content, ToolContent};
 use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId, RunId, Seq, ThreadId};
+use crate::present::present;
 use crate::request::RunRequest;
 
 /// An event with its place, its agent and its time.
@@ -223,6 +224,59 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Renames every part that the event speaks of: whoever places a source's events into a
+    /// run gives its parts their ids there.
+    pub fn rename_parts(&mut self, mut rename: impl FnMut(PartId) -> PartId) {
+        match self {
+            Self::PartDelta { part, .. }
+            | Self::PartAnnotated { part, .. }
+            | Self::PartFinished { part }
+            | Self::ToolQueued { call: part, .. }
+            | Self::ToolStarted { call: part, .. }
+            | Self::ToolUpdated { call: part, .. }
+            | Self::ToolFinished { call: part, .. } => *part = rename(*part),
+            Self::PartStarted { part, kind } => {
+                *part = rename(*part);
+                if let PartKind::Output { call, .. } = kind {
+                    *call = rename(*call);
+                }
+            }
+            Self::PartsVoided { parts, .. } => {
+                parts.iter_mut().for_each(|part| *part = rename(*part));
+            }
+            Self::AgentStarted { call, .. } => *call = call.map(rename),
+            Self::QuestionAsked(question) => question.call = question.call.map(rename),
+            Self::RunPaused { waits } => {
+                for wait in waits {
+                    if let Wait::Call(call) = wait {
+                        *call = rename(*call);
+                    }
+                }
+            }
+            Self::RunStarted(_)
+            | Self::RunAdopted { .. }
+            | Self::RunResumed { .. }
+            | Self::TurnStarted(_)
+            | Self::TurnFinished { .. }
+            | Self::QuestionAnswered(_)
+            | Self::AgentFinished { .. }
+            | Self::PlanUpdated { .. }
+            | Self::StateSet { .. }
+            | Self::StatePatched { .. }
+            | Self::SourceCited(_)
+            | Self::FileProduced(_)
+            | Self::UsageReported(_)
+            | Self::InputAccepted { .. }
+            | Self::InputApplied { .. }
+            | Self::ResultReady { .. }
+            | Self::Attached { .. }
+            | Self::Extended(_)
+            | Self::RunFinished { .. } => {}
+        }
+    }
+}
+
 /// How a run began.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RunStarted {
@@ -401,6 +455,18 @@ pub enum RunsOn {
     Agent,
 }
 
+impl RunsOn {
+    /// Whether the engine sees to the result, here or through the client; otherwise whoever
+    /// runs the tool reports it.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        match self {
+            Self::Here | Self::Client => true,
+            Self::Provider | Self::Agent => false,
+        }
+    }
+}
+
 /// Where a call writes.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -474,7 +540,7 @@ pub struct ToolUpdate {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentChange>,
     /// Progress in the tool's own shape.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }
 

@@ -19,6 +19,7 @@ mod id;
 mod message;
 mod model;
 mod outline;
+mod present;
 mod remote;
 mod render;
 mod request;

@@ -17,8 +17,9 @@ use crate::tool::ToolSpec;
 ///
 /// # Contract
 ///
-/// 1. Yield part, annotation, source, file, usage and extended events and one stop; never a
-///    run, turn, tool or question event: those are the engine's.
+/// 1. Yield part, annotation, source, file, usage and extended events and one stop; tool
+///    events only about calls that run at the provider; never a run, turn or question
+///    event: those are the engine's.
 /// 2. An end without a stop is an error, never a quiet success.
 /// 3. Treat dropping the stream as cancellation: close the connection, leave no task behind.
 /// 4. With [`TurnRequest::streaming`] off, make the provider's non-streaming call and yield

@@ -14,6 +14,7 @@ use crate::event::{
 use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId};
 use crate::message::{CallResult, Message, MessagePart, WirePartId};
 use crate::outline::Outline;
+use crate::present::present;
 
 /// A run, or a prefix of one, folded. Folding a prefix and then the rest gives the same.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -37,6 +38,7 @@ pub struct Transcript {
     /// The plan, as it is now.
     pub plan: Vec<PlanEntry>,
     /// The state shared with the screen, as it is now.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
     /// What the answer rests on.
     pub sources: Vec<Source>,
@@ -45,6 +47,7 @@ pub struct Transcript {
     /// What all finished turns cost together, sub-agents' included.
     pub usage: Usage,
     /// The typed result.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
     /// How to find remote runs again, latest per origin.
     pub attached: BTreeMap<Box<str>, Value>,
@@ -131,6 +134,7 @@ pub struct CallProgress {
     /// What it shows.
     pub content: Vec<ToolContent>,
     /// Its latest progress, in its own shape.
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// The sub-agent that serves it.
     pub agent: Option<AgentNo>,
@@ -383,8 +387,10 @@ impl Transcript {
                 text: part.text.clone(),
                 annotations: part.annotations.clone(),
             };
-            match (&part.kind, part.call.as_ref().map(|call| &call.finished)) {
-                (PartKind::ToolCall(tool), Some(Some((outcome, result)))) => {
+            let finished = part.call.as_ref().and_then(|call| call.finished.as_ref());
+            match &part.kind {
+                PartKind::ToolCall(tool) if tool.runs_on.is_ours() => {
+                    let Some((outcome, result)) = finished else { continue };
                     results.push(CallResult {
                         call: said.id,
                         provider_id: said.provider_id().map(Into::into),
@@ -394,10 +400,12 @@ impl Transcript {
                     });
                     parts.push(said);
                 }
-                (PartKind::ToolCall(_) | PartKind::Output { .. }, _) => {}
-                (PartKind::Text { .. } | PartKind::Thought | PartKind::Opaque(_), _) => {
-                    parts.push(said);
-                }
+                // Only its own provider, or agent, knows what to do with such a call again.
+                PartKind::ToolCall(_)
+                | PartKind::Text { .. }
+                | PartKind::Thought
+                | PartKind::Opaque(_) => parts.push(said),
+                PartKind::Output { .. } => {}
             }
         }
         if !parts.is_empty() {

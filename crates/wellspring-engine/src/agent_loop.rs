@@ -72,6 +72,7 @@ impl AgentWork {
         let mut running = Running::default();
         loop {
             self.run.commit().await;
+            self.run.look_into_inbox().await;
             if let Some(outcome) = self.run.cancelled() {
                 return outcome;
             }
@@ -118,7 +119,7 @@ impl AgentWork {
             return Next::Turn;
         }
         let mine = |call: &&wellspring_core::CallOutline| call.agent == self.agent;
-        if outline.calls.values().filter(mine).any(|call| is_ours(call.tool.runs_on)) {
+        if outline.calls.values().filter(mine).any(|call| call.tool.runs_on.is_ours()) {
             return Next::Calls;
         }
         if result_tool.is_some() && outline.has_result {
@@ -307,22 +308,14 @@ impl AgentWork {
 
     /// Gives a model's event its place in the run: parts get their ids, calls what is known
     /// of their tools.
-    fn place(&self, event: Event, parts: &mut Vec<PartId>) -> Event {
-        let placed = |part: PartId| parts.get(part.0 as usize).copied().unwrap_or(part);
-        match event {
-            Event::PartStarted { kind, .. } => {
-                let part = self.run.mint_part();
-                parts.push(part);
-                Event::PartStarted { part, kind: self.describe(kind) }
-            }
-            Event::PartDelta { part, chunk } => Event::PartDelta { part: placed(part), chunk },
-            Event::PartAnnotated { part, annotation } => {
-                Event::PartAnnotated { part: placed(part), annotation }
-            }
-            Event::PartFinished { part } => Event::PartFinished { part: placed(part) },
-            // A turn yields nothing else that names a part.
-            other => other,
+    fn place(&self, mut event: Event, parts: &mut Vec<PartId>) -> Event {
+        if let Event::PartStarted { kind, .. } = event {
+            let part = self.run.mint_part();
+            parts.push(part);
+            return Event::PartStarted { part, kind: self.describe(kind) };
         }
+        event.rename_parts(|part| parts.get(part.0 as usize).copied().unwrap_or(part));
+        event
     }
 
     fn describe(&self, kind: PartKind) -> PartKind {
@@ -456,14 +449,6 @@ pub(crate) fn failed(error: &ModelError) -> Outcome {
     Outcome::Failed { kind: error.kind(), message: message.into(), retryable: error.is_retryable() }
 }
 
-/// Whether the engine has to see to a call's result.
-pub(crate) fn is_ours(runs_on: RunsOn) -> bool {
-    match runs_on {
-        RunsOn::Here | RunsOn::Client => true,
-        RunsOn::Provider | RunsOn::Agent => false,
-    }
-}
-
 fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnItem> {
     let items = transcript.agents.get(&agent).map_or(&[][..], |agent| &agent.items);
     items.iter().rev().filter_map(|item| match item {
@@ -482,10 +467,8 @@ fn calls<'a>(
 ) -> impl Iterator<Item = (&'a ToolCall, &'a wellspring_core::Part)> {
     turn.parts.iter().filter_map(|id| {
         let part = transcript.parts.get(id)?;
-        match &part.kind {
-            PartKind::ToolCall(call) if is_ours(call.runs_on) => Some((&**call, part)),
-            _ => None,
-        }
+        let PartKind::ToolCall(call) = &part.kind else { return None };
+        call.runs_on.is_ours().then_some((&**call, part))
     })
 }
 

@@ -14,7 +14,7 @@ use wellspring_core::{
 };
 
 use crate::activity::Busy;
-use crate::agent_loop::{AgentWork, is_ours};
+use crate::agent_loop::AgentWork;
 use crate::close::{close_agent, finished};
 use crate::host::RunHost;
 use crate::queue::Queue;
@@ -84,7 +84,7 @@ impl AgentWork {
         let pending: Vec<(PartId, CallOutline)> = self.run.folded(|transcript| {
             let mine = transcript.outline.calls.iter().filter(|(call, open)| {
                 open.agent == self.agent
-                    && is_ours(open.tool.runs_on)
+                    && open.tool.runs_on.is_ours()
                     && !running.calls.contains(call)
             });
             mine.map(|(call, open)| (*call, open.clone())).collect()
@@ -98,6 +98,15 @@ impl AgentWork {
             })
             .collect();
         loop {
+            // All that is decided by now is queued before anything starts, or a call would
+            // overtake another of higher priority.
+            let mut decided: Vec<_> =
+                std::iter::from_fn(|| gates.next().now_or_never().flatten()).collect();
+            decided.sort_by_key(|(call, ..)| *call);
+            for (call, verdict, busy) in decided {
+                self.settle(call, verdict, &mut queue);
+                held = Some(busy);
+            }
             if self.run.signal.is_cancelled() {
                 queue.clear();
             }
@@ -108,26 +117,28 @@ impl AgentWork {
             if gates.is_empty() && running.is_empty() {
                 return held.unwrap_or_else(|| self.run.activity.busy());
             }
-            // From here on only what runs keeps the run busy. Gates start out busy, but only
-            // once they are polled; a moment without a guard before that goes unseen,
-            // because the look at the activity comes after everything has been polled.
+            // From here on only what runs, and what decides, keeps the run busy.
             drop(held.take());
             tokio::select! {
                 Some((call, verdict, busy)) = gates.next(), if !gates.is_empty() => {
+                    self.settle(call, verdict, &mut queue);
                     held = Some(busy);
-                    match verdict {
-                        Verdict::Run(ready) => self.enqueue(ready, &mut queue),
-                        Verdict::Result(outcome, result) => {
-                            self.run.push(self.agent, finished(call, outcome, result));
-                        }
-                        Verdict::Nothing => {}
-                    }
                 }
                 Some(busy) = running.next(), if !running.is_empty() => {
-                    held = Some(busy);
                     queue.finish();
+                    held = Some(busy);
                 }
             }
+        }
+    }
+
+    fn settle(&self, call: PartId, verdict: Verdict, queue: &mut Queue<ReadyCall>) {
+        match verdict {
+            Verdict::Run(ready) => self.enqueue(ready, queue),
+            Verdict::Result(outcome, result) => {
+                self.run.push(self.agent, finished(call, outcome, result));
+            }
+            Verdict::Nothing => {}
         }
     }
 
@@ -322,7 +333,8 @@ impl AgentWork {
 
         let timeouts = tool.spec().timeouts;
         let idle = timeouts.idle.unwrap_or(self.def.timeouts.tool_idle);
-        let deadline = Instant::now() + timeouts.total.unwrap_or(self.def.timeouts.tool_total);
+        let total = timeouts.total.unwrap_or(self.def.timeouts.tool_total);
+        let started = Instant::now();
         let host = RunHost::new(self.clone(), Some(call), is_repeatable(&*tool));
         let signal = self.run.signal.child_token();
         let context = host.context(ContextFacts {
@@ -333,24 +345,26 @@ impl AgentWork {
             call: Some(call),
             messages: self.messages().into(),
             signal: signal.clone(),
-            deadline: Some(deadline.into_std()),
+            deadline: Some((started + total).into_std()),
         });
         // A tool that panics is a tool that failed; the run goes on.
         let mut work = Box::pin(AssertUnwindSafe(tool.call(arguments, context)).catch_unwind());
         let ended = loop {
-            let until = deadline.min(host.progress_at() + idle);
             tokio::select! {
                 biased;
                 ended = &mut work => break Some(ended),
-                () = sleep_until(until) => {
-                    if Instant::now() >= deadline.min(host.progress_at() + idle) {
-                        signal.cancel();
-                        let grace = self.def.timeouts.cancel_grace;
-                        break tokio::time::timeout(grace, &mut work).await.ok().filter(|_| false);
+                () = sleep_until(host.too_late_at(started, total, idle)) => {
+                    if Instant::now() >= host.too_late_at(started, total, idle) {
+                        break None;
                     }
                 }
             }
         };
+        if ended.is_none() {
+            // It may clean up; what it still returns comes too late.
+            signal.cancel();
+            let _ = tokio::time::timeout(self.def.timeouts.cancel_grace, &mut work).await;
+        }
         drop(work);
         host.close();
         let (outcome, result) = match ended {
@@ -361,7 +375,7 @@ impl AgentWork {
             }
             None => {
                 self.close_sub_agents(call).await;
-                let limit = if Instant::now() >= deadline {
+                let limit = if started.elapsed() >= total {
                     "it took longer than it may"
                 } else {
                     "it made no progress"

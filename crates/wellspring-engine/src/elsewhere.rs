@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::stream::StreamExt as _;
 use wellspring_core::{
     AgentNo, Checker, ContextFacts, Event, FailureKind, Millis, ModelError, Outcome, PartId,
-    PartKind, Record, RemoteAgent, RemoteRequest, Stop,
+    Record, RemoteAgent, RemoteRequest, Stop,
 };
 
 use crate::activity::Busy;
@@ -121,76 +121,63 @@ impl<'a> Placing<'a> {
         Ok((agent, record.event))
     }
 
-    fn place_event(&mut self, event: Event) -> Result<Event, String> {
-        let parts = &self.parts;
-        let placed = |part: PartId| {
-            parts
-                .get(&part)
-                .copied()
-                .ok_or_else(|| format!("it named part {part}, which it never opened"))
-        };
-        Ok(match event {
-            Event::PartStarted { part, kind } => {
-                let kind = match kind {
-                    PartKind::Output { call, stream } => {
-                        PartKind::Output { call: placed(call)?, stream }
-                    }
-                    kind @ (PartKind::Text { .. }
-                    | PartKind::Thought
-                    | PartKind::ToolCall(_)
-                    | PartKind::Opaque(_)) => kind,
-                };
-                let fresh = self.work.run.mint_part();
-                self.parts.insert(part, fresh);
-                Event::PartStarted { part: fresh, kind }
+    fn place_event(&mut self, mut event: Event) -> Result<Event, String> {
+        if !is_a_remote_agents(&event) {
+            return Err(format!("it stated what is not a remote agent's to state: {event}"));
+        }
+        if let Event::PartStarted { part, .. } = &event {
+            self.parts.insert(*part, self.work.run.mint_part());
+        }
+        let mut unknown = None;
+        event.rename_parts(|part| match self.parts.get(&part) {
+            Some(placed) => *placed,
+            None => {
+                unknown = Some(part);
+                part
             }
-            Event::PartDelta { part, chunk } => Event::PartDelta { part: placed(part)?, chunk },
-            Event::PartAnnotated { part, annotation } => {
-                Event::PartAnnotated { part: placed(part)?, annotation }
-            }
-            Event::PartFinished { part } => Event::PartFinished { part: placed(part)? },
-            Event::PartsVoided { parts: voided, why } => {
-                let parts = voided.into_iter().map(placed).collect::<Result<_, _>>()?;
-                Event::PartsVoided { parts, why }
-            }
-            Event::ToolQueued { call, place } => Event::ToolQueued { call: placed(call)?, place },
-            Event::ToolStarted { call, mode, arguments } => {
-                Event::ToolStarted { call: placed(call)?, mode, arguments }
-            }
-            Event::ToolUpdated { call, update } => {
-                Event::ToolUpdated { call: placed(call)?, update }
-            }
-            Event::ToolFinished { call, outcome, result } => {
-                Event::ToolFinished { call: placed(call)?, outcome, result }
-            }
-            Event::AgentStarted { parent, call, name, input } => {
-                let parent =
-                    *self.agents.get(&parent).ok_or("a sub-agent's parent has not started")?;
-                Event::AgentStarted { parent, call: call.map(placed).transpose()?, name, input }
-            }
-            event @ (Event::TurnStarted(_)
-            | Event::TurnFinished { .. }
-            | Event::AgentFinished { .. }
-            | Event::PlanUpdated { .. }
-            | Event::StateSet { .. }
-            | Event::StatePatched { .. }
-            | Event::SourceCited(_)
-            | Event::FileProduced(_)
-            | Event::UsageReported(_)
-            | Event::ResultReady { .. }
-            | Event::Attached { .. }
-            | Event::Extended(_)) => event,
-            event @ (Event::RunStarted(_)
-            | Event::RunAdopted { .. }
-            | Event::RunPaused { .. }
-            | Event::RunResumed { .. }
-            | Event::QuestionAsked(_)
-            | Event::QuestionAnswered(_)
-            | Event::InputAccepted { .. }
-            | Event::InputApplied { .. }
-            | Event::RunFinished { .. }) => {
-                return Err(format!("it stated what is not a remote agent's to state: {event}"));
-            }
-        })
+        });
+        if let Event::AgentStarted { parent, .. } = &mut event {
+            *parent = *self.agents.get(parent).ok_or("a sub-agent's parent has not started")?;
+        }
+        match unknown {
+            Some(part) => Err(format!("it named part {part}, which it never opened")),
+            None => Ok(event),
+        }
+    }
+}
+
+fn is_a_remote_agents(event: &Event) -> bool {
+    match event {
+        Event::TurnStarted(_)
+        | Event::TurnFinished { .. }
+        | Event::PartStarted { .. }
+        | Event::PartDelta { .. }
+        | Event::PartAnnotated { .. }
+        | Event::PartFinished { .. }
+        | Event::PartsVoided { .. }
+        | Event::ToolQueued { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolUpdated { .. }
+        | Event::ToolFinished { .. }
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::SourceCited(_)
+        | Event::FileProduced(_)
+        | Event::UsageReported(_)
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_) => true,
+        Event::RunStarted(_)
+        | Event::RunAdopted { .. }
+        | Event::RunPaused { .. }
+        | Event::RunResumed { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::RunFinished { .. } => false,
     }
 }

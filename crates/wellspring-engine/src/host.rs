@@ -2,7 +2,8 @@
 //! progress, questions and sub-agents go.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::Instant;
@@ -24,7 +25,18 @@ pub(crate) struct RunHost {
     asked: AtomicUsize,
     /// Set when the call has its result: what a tool says later is not a fact any more.
     closed: AtomicBool,
-    progress_at: Mutex<Instant>,
+    patience: Mutex<Patience>,
+}
+
+/// What the limits of time are measured from.
+#[derive(Debug)]
+struct Patience {
+    progress_at: Instant,
+    /// Time spent waiting for people, which is not the call's fault.
+    excused: Duration,
+    asking_since: Option<Instant>,
+    /// A sub-agent is at work: it shows its own signs of life.
+    delegating: bool,
 }
 
 impl RunHost {
@@ -35,7 +47,12 @@ impl RunHost {
             repeatable,
             asked: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
-            progress_at: Mutex::new(Instant::now()),
+            patience: Mutex::new(Patience {
+                progress_at: Instant::now(),
+                excused: Duration::ZERO,
+                asking_since: None,
+                delegating: false,
+            }),
         })
     }
 
@@ -43,9 +60,16 @@ impl RunHost {
         Context::new(facts, Arc::clone(self) as Arc<dyn Host>)
     }
 
-    /// When the call last showed a sign of life.
-    pub(crate) fn progress_at(&self) -> Instant {
-        *self.progress_at.lock().unwrap_or_else(PoisonError::into_inner)
+    /// When the call will have taken too long, as far as one can say now: `total` after
+    /// `started`, or `idle` after its last sign of life. People may take their time.
+    pub(crate) fn too_late_at(&self, started: Instant, total: Duration, idle: Duration) -> Instant {
+        let patience = self.patience();
+        let deadline = started + total + patience.excused;
+        match patience.asking_since {
+            Some(_) => Instant::now() + idle,
+            None if patience.delegating => deadline,
+            None => deadline.min(patience.progress_at + idle),
+        }
     }
 
     pub(crate) fn close(&self) {
@@ -57,7 +81,11 @@ impl RunHost {
     }
 
     fn touch(&self) {
-        *self.progress_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.patience().progress_at = Instant::now();
+    }
+
+    fn patience(&self) -> MutexGuard<'_, Patience> {
+        self.patience.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn is_closed(&self) -> bool {
@@ -106,9 +134,13 @@ impl RunHost {
             }
         };
         let aside = self.repeatable.then(|| run.activity.step_aside());
+        self.patience().asking_since = Some(Instant::now());
         let answer = self.work.wait_for_answer(question, expires_at).await;
         drop(aside);
-        self.touch();
+        let mut patience = self.patience();
+        patience.progress_at = Instant::now();
+        let asked_for = patience.asking_since.take().map_or(Duration::ZERO, |at| at.elapsed());
+        patience.excused += asked_for;
         answer
     }
 
@@ -154,7 +186,10 @@ impl RunHost {
         let inner = AgentWork::new(Arc::clone(run), agent, def, self.work.depth + 1);
         // What the sub-agent does is counted by itself.
         let aside = self.repeatable.then(|| run.activity.step_aside());
+        self.patience().delegating = true;
         let outcome = inner.work().boxed().await;
+        self.patience().delegating = false;
+        self.touch();
         drop(aside);
         run.commit().await;
         let mut events = Vec::new();

@@ -43,12 +43,11 @@ impl ResultTool {
                 problems.join("; ")
             )
         })?;
-        match arguments {
-            Value::Object(mut members) if self.wrapped => {
-                Ok(members.remove("value").unwrap_or(Value::Null))
-            }
-            whole => Ok(whole),
+        if !self.wrapped {
+            return Ok(arguments);
         }
+        let mut arguments = arguments;
+        Ok(arguments.get_mut("value").map(Value::take).unwrap_or_default())
     }
 }
 

@@ -1,9 +1,11 @@
 //! One run in the hands of its owner: what all the code that works on it shares.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::future::FutureExt as _;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use wellspring_core::{
@@ -171,8 +173,8 @@ impl Run {
     /// Answers a question on the engine's own account, unless it has an answer.
     pub(crate) fn answer_myself(&self, agent: AgentNo, question: QuestionId, answer: Answer) {
         let mut desk = self.desk();
-        if !desk.answers.contains_key(&question) {
-            desk.answers.insert(question, answer.clone());
+        if let Entry::Vacant(open) = desk.answers.entry(question) {
+            open.insert(answer.clone());
             let answered = Answered { question, answer, by: None, inbox: None };
             self.push(agent, Event::QuestionAnswered(Box::new(answered)));
             drop(desk);
@@ -183,6 +185,15 @@ impl Run {
     /// The last inbox entry that was looked at, whether or not it had an effect.
     pub(crate) fn last_seen(&self) -> InboxNo {
         self.desk().handled.last().copied().unwrap_or_default()
+    }
+
+    /// Takes what came in before now. At a turn's edge nothing that was accepted before may
+    /// be overlooked, however busy the run is.
+    pub(crate) async fn look_into_inbox(&self) {
+        if self.owner.inbox_changed().now_or_never().is_some() {
+            self.take_inbox().await;
+            self.commit().await;
+        }
     }
 
     /// Takes what is new in the inbox and appends its effects. Returns the first entry that

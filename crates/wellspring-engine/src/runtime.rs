@@ -181,9 +181,10 @@ pub enum SendError {
 
 impl From<StoreError> for SendError {
     fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::NoRun(run) => Self::NoRun(run),
-            error => Self::Log(Box::new(error)),
+        if let StoreError::NoRun(run) = error {
+            Self::NoRun(run)
+        } else {
+            Self::Log(Box::new(error))
         }
     }
 }
@@ -477,10 +478,8 @@ impl Runtime {
             Ok(owner) => owner,
             Err(error) => {
                 self.mark(run, |working| working.live = false);
-                return match error {
-                    AdoptError::Owned { .. } | AdoptError::Finished(_) => Ok(false),
-                    error => Err(error.into()),
-                };
+                let elsewhere = matches!(error, AdoptError::Owned { .. } | AdoptError::Finished(_));
+                return if elsewhere { Ok(false) } else { Err(error.into()) };
             }
         };
         match known {

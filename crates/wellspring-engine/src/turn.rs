@@ -182,7 +182,12 @@ struct TurnPart {
 #[derive(Debug)]
 enum What {
     Answer,
-    Call { name: Box<str>, arguments: String },
+    Call {
+        name: Box<str>,
+        arguments: String,
+    },
+    /// A call that runs at the provider, which reports on it.
+    ProviderCall,
     Other,
 }
 
@@ -337,7 +342,7 @@ impl Turn {
                         }
                         arguments.push_str(chunk);
                     }
-                    What::Other => {}
+                    What::ProviderCall | What::Other => {}
                 }
                 Ok(())
             }
@@ -351,6 +356,13 @@ impl Turn {
             | Event::FileProduced(_)
             | Event::UsageReported(_)
             | Event::Extended(_) => Ok(()),
+            Event::ToolStarted { call, .. }
+            | Event::ToolUpdated { call, .. }
+            | Event::ToolFinished { call, .. }
+                if self.is_provider_call(*call) =>
+            {
+                Ok(())
+            }
             Event::RunStarted(_)
             | Event::RunAdopted { .. }
             | Event::RunPaused { .. }
@@ -386,6 +398,7 @@ impl Turn {
         }
         let what = match kind {
             PartKind::Text { role: Role::Assistant } => What::Answer,
+            PartKind::ToolCall(call) if !call.runs_on.is_ours() => What::ProviderCall,
             PartKind::ToolCall(call) => {
                 What::Call { name: call.name.clone(), arguments: String::new() }
             }
@@ -413,15 +426,15 @@ impl Turn {
         }
     }
 
+    fn is_provider_call(&self, call: PartId) -> bool {
+        let part = self.parts.get(call.0 as usize);
+        part.is_some_and(|part| matches!(part.what, What::ProviderCall))
+    }
+
     fn answer_delta(&self, event: &Event) -> Option<String> {
-        match event {
-            Event::PartDelta { part, chunk }
-                if matches!(self.parts.get(part.0 as usize)?.what, What::Answer) =>
-            {
-                Some(chunk.to_string())
-            }
-            _ => None,
-        }
+        let Event::PartDelta { part, chunk } = event else { return None };
+        let known = self.parts.get(part.0 as usize)?;
+        matches!(known.what, What::Answer).then(|| chunk.to_string())
     }
 
     fn closing_events(&mut self) -> Vec<TurnEvent> {

@@ -102,26 +102,23 @@ impl Shown {
     }
 
     fn show(&mut self, record: &Record, ui: &mut dyn RuntimeUi) {
-        match &record.event {
-            Event::TurnStarted(turn) if turn.attempt == 1 => {
-                let id = format!("turn-{}", turn.turn - 1);
-                ui.start_streaming(&id);
-                self.request = Some(id);
-            }
-            Event::PartDelta { part, chunk } => {
-                let outline = self.transcript.outline.part(*part);
-                let is_text =
-                    outline.is_some_and(|part| part.shape == PartShape::Text(Role::Assistant));
-                if let (Some(id), true) = (&self.request, is_text) {
-                    ui.append_streaming(id, chunk);
-                }
-            }
-            Event::TurnFinished { .. } | Event::RunFinished { .. } => {
-                if let Some(id) = self.request.take() {
-                    ui.end_streaming(&id, &self.turn_text());
-                }
-            }
-            _ => {}
+        if let Event::TurnStarted(turn) = &record.event
+            && turn.attempt == 1
+        {
+            let id = format!("turn-{}", turn.turn.saturating_sub(1));
+            ui.start_streaming(&id);
+            self.request = Some(id);
+        }
+        if let (Event::PartDelta { part, chunk }, Some(id)) = (&record.event, &self.request)
+            && let Some(part) = self.transcript.outline.part(*part)
+            && part.shape == PartShape::Text(Role::Assistant)
+        {
+            ui.append_streaming(id, chunk);
+        }
+        if matches!(record.event, Event::TurnFinished { .. } | Event::RunFinished { .. })
+            && let Some(id) = self.request.take()
+        {
+            ui.end_streaming(&id, &self.turn_text());
         }
     }
 

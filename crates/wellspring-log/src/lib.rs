@@ -28,7 +28,11 @@ mod log;
 mod memory;
 mod options;
 mod owner;
+#[cfg(feature = "sqlite")]
+mod sqlite;
 pub mod store;
+#[cfg(feature = "suite")]
+pub mod suite;
 mod writer;
 
 pub use clock::{Clock, SystemClock, TokioClock};
@@ -42,10 +46,12 @@ pub use options::{
     UNCOMMITTED_BYTES_MAX,
 };
 pub use owner::Owner;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{Durability, OpenError, SqliteOptions, SqliteStore};
 pub use store::{
-    Adopt, Append, AppendDone, AppendError, Created, ExternalId, INBOX_MAX, InboxEntry, LIST_MAX,
-    Lease, NewFrame, NewRun, Page, Put, RunFilter, RunInfo, RunState, SnapshotKind, Store,
-    StoreError, StoreFuture, StoredFrame,
+    Adopt, Append, AppendDone, AppendError, Created, ExternalId, FRAME_BYTES_MAX, INBOX_MAX,
+    InboxEntry, LIST_MAX, Lease, NewFrame, NewRun, Page, Put, RunFilter, RunInfo, RunState,
+    SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -147,6 +147,7 @@ impl Memory {
     }
 
     fn create(&mut self, new: NewRun, first: NewFrame) -> Result<Created, StoreError> {
+        first.check_size().map_err(|error| StoreError::failed("creating a run", error))?;
         if let Some(kept) = self.runs.get(&new.run) {
             return Ok(Created::Exists(Box::new(kept.info.clone())));
         }
@@ -178,6 +179,7 @@ impl Memory {
     }
 
     fn append(&mut self, append: Append) -> Result<(), AppendError> {
+        append.frame.check_size()?;
         let run = append.run;
         let info = &self.kept(run)?.info;
         if info.state.is_final() {

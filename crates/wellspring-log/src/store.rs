@@ -143,6 +143,22 @@ pub struct NewFrame {
     pub state: Option<RunState>,
 }
 
+impl NewFrame {
+    /// Whether a store takes a frame of this size.
+    ///
+    /// # Errors
+    ///
+    /// [`AppendError::TooLarge`] past [`FRAME_BYTES_MAX`].
+    pub fn check_size(&self) -> Result<(), AppendError> {
+        let (bytes, max) = (self.body.len(), FRAME_BYTES_MAX);
+        if bytes > max { Err(AppendError::TooLarge { bytes, max }) } else { Ok(()) }
+    }
+}
+
+/// The most bytes of one frame: an event as large as this carries a file and should name one
+/// instead; a reader has to hold it whole.
+pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+
 /// A frame and the place it must have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {

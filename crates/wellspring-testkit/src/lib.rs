@@ -4,6 +4,7 @@
 //! - [`RunBuilder`] writes a run by hand, minting numbers, ids and times.
 //! - [`samples`] are named runs, one per thing that can happen.
 //! - [`arbitrary`] has random ones: legal runs, and nonsense.
+//! - [`soak`] says how many rounds to play.
 //!
 //! # What is deliberately absent
 //!
@@ -13,5 +14,7 @@
 pub mod arbitrary;
 mod run_builder;
 pub mod samples;
+mod soak;
 
 pub use run_builder::{RUN, RunBuilder, THREAD};
+pub use soak::{SOAK, soak};

@@ -1,1 +1,101 @@
-fn main() {}
+//! What an event costs in each dialect: `cargo bench -p wellspring-wire --bench dialects`.
+//!
+//! `delta` is the hot path: frames of 32 deltas of the root's text, the outline's fold
+//! included, into a kept buffer. `run` is a sample run with one of most things. Both report
+//! items per second, where an item is a record.
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use wellspring_core::{AgentNo, Event, Millis, PartId, PartKind, Record, Seq};
+use wellspring_testkit::{RunBuilder, samples};
+use wellspring_wire::{DialectName, Encoder, Out};
+
+fn main() {
+    divan::main();
+}
+
+/// What a model's deltas look like: short, and some need escaping.
+const WORDS: [&str; 8] =
+    [" the", " spring", ",", " which", "\n\n", " \"cold\"", " w\u{e4}ter", " is"];
+
+/// Records in one append.
+const FRAME: usize = 32;
+
+#[divan::bench(args = DialectName::ALL)]
+fn delta(bencher: Bencher<'_, '_>, dialect: DialectName) {
+    let mut run = RunBuilder::new("demo", "Hello?");
+    run.turn();
+    let part = run.open(PartKind::TEXT);
+    let frame = deltas(part, run.head());
+    let prefix = run.records();
+    says_something(dialect, &prefix, &frame);
+    bencher.counter(ItemsCount::new(FRAME)).with_inputs(|| encoder(dialect, &prefix)).bench_values(
+        |(mut encoder, mut out)| {
+            encoder.frame(&frame, &mut out);
+            (encoder, out)
+        },
+    );
+}
+
+/// The same without the fold: what encoding alone costs.
+#[divan::bench(args = [DialectName::Record, DialectName::ThoughtEvent, DialectName::AgentEvent])]
+fn delta_without_fold(bencher: Bencher<'_, '_>, dialect: DialectName) {
+    let mut run = RunBuilder::new("demo", "Hello?");
+    run.turn();
+    let part = run.open(PartKind::TEXT);
+    let frame = deltas(part, run.head());
+    let mut dialect = dialect.dialect();
+    let mut out = Out::default();
+    bencher.counter(ItemsCount::new(FRAME)).bench_local(|| {
+        out.clear();
+        for record in &frame {
+            dialect.encode(run.outline(), record, &mut out);
+        }
+        out.bytes_len()
+    });
+}
+
+#[divan::bench(args = DialectName::ALL)]
+fn run(bencher: Bencher<'_, '_>, dialect: DialectName) {
+    let records = samples::one_of_each();
+    says_something(dialect, &[], &records);
+    bencher
+        .counter(ItemsCount::new(records.len()))
+        .with_inputs(|| encoder(dialect, &[]))
+        .bench_values(|(mut encoder, mut out)| {
+            encoder.frame(&records, &mut out);
+            (encoder, out)
+        });
+}
+
+fn deltas(part: PartId, head: Seq) -> Vec<Record> {
+    let words = WORDS.iter().cycle().take(FRAME);
+    let record = |(index, word): (usize, &&str)| Record {
+        seq: Seq(head.0 + 1 + index as u64),
+        agent: AgentNo::ROOT,
+        at: Millis(0),
+        event: Event::PartDelta { part, chunk: (*word).into() },
+    };
+    words.enumerate().map(record).collect()
+}
+
+/// A dialect that does not know the part says nothing, very fast: refuse to measure that.
+fn says_something(dialect: DialectName, prefix: &[Record], frame: &[Record]) {
+    let (mut encoder, mut out) = encoder(dialect, prefix);
+    encoder.frame(frame, &mut out);
+    // A view says one thing per frame; the others say something of every fourth record here.
+    let least = if dialect == DialectName::StreamDelta { 1 } else { frame.len() / 4 };
+    assert!(out.len() >= least, "{dialect} says only {} of {} records", out.len(), frame.len());
+}
+
+/// An encoder that has had some records, and a buffer that has grown already.
+fn encoder(dialect: DialectName, records: &[Record]) -> (Encoder, Out) {
+    let mut encoder = Encoder::new(dialect);
+    let mut out = Out::default();
+    encoder.frame(records, &mut out);
+    for _ in 0..64 {
+        out.event(&" ".repeat(128));
+    }
+    out.clear();
+    (encoder, out)
+}

@@ -1,6 +1,6 @@
 //! The native form: the record's own JSON. Nothing is lost.
 
-use wellspring_core::{Outline, Record};
+use wellspring_core::{Event, Outline, Record};
 
 use crate::dialect::Dialect;
 use crate::out::Out;
@@ -14,6 +14,17 @@ pub struct Records;
 
 impl Dialect for Records {
     fn encode(&mut self, _: &Outline, record: &Record, out: &mut Out) {
-        out.event(record);
+        // Nearly all records are the root's deltas: these are written by hand.
+        if let Event::PartDelta { part, chunk } = &record.event
+            && record.agent.is_root()
+        {
+            out.write(|json| {
+                json.raw(r#"{"seq":"#).value(&record.seq).raw(r#","at":"#).value(&record.at);
+                json.raw(r#","event":{"part_delta":{"part":"#).value(part);
+                json.raw(r#","chunk":"#).string(chunk).raw("}}}");
+            });
+        } else {
+            out.event(record);
+        }
     }
 }

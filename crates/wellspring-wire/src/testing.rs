@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use serde_json::Value;
 use wellspring_core::{Outline, Record};
 use wellspring_testkit::samples;
 
@@ -34,16 +35,28 @@ pub(crate) fn encode(dialect: DialectName, records: &[Record]) -> Vec<(String, S
     out.events().map(|(position, json)| (position.to_string(), text(json))).collect()
 }
 
-/// A run in a dialect, as its typed form says it.
+/// What a dialect says of any records as JSON, in or out of order.
+pub(crate) fn written(dialect: DialectName, records: &[Record]) -> Vec<Value> {
+    let mut dialect = dialect.dialect();
+    let mut outline = Outline::default();
+    let mut out = Out::default();
+    for record in records {
+        dialect.encode(&outline, record, &mut out);
+        outline.apply(record);
+    }
+    out.events().map(|(_, json)| serde_json::from_slice(json).unwrap()).collect()
+}
+
+/// The same, as the dialect's typed form says it.
 pub(crate) fn typed<T: serde::Serialize>(
     records: &[Record],
     mut events: impl FnMut(&Outline, &Record) -> Vec<T>,
-) -> Vec<String> {
+) -> Vec<Value> {
     let mut outline = Outline::default();
     let mut all = Vec::new();
     for record in records {
         let events = events(&outline, record);
-        all.extend(events.iter().map(|event| serde_json::to_string(event).unwrap()));
+        all.extend(events.iter().map(|event| serde_json::to_value(event).unwrap()));
         outline.apply(record);
     }
     all

@@ -6,6 +6,9 @@ use wellspring_core::{Content, ToolResult, ToolSpec};
 
 use super::function::{FunctionTool, from_function, typed};
 
+/// The name of the tool. The engine knows it: a call that was cut short goes on with its sub-agent.
+pub const CALL_AGENT: &str = "call-agent";
+
 /// A tool by which the model calls one of these agents, each with a sentence on what it is
 /// good for. The agent's joined text is the result; its depth and its end are the engine's
 /// to watch.
@@ -37,7 +40,7 @@ pub fn call_agent<'a>(agents: impl IntoIterator<Item = (&'a str, &'a str)>) -> F
         },
         "required": ["agentId", "input"],
     });
-    let spec = ToolSpec { parameters, ..ToolSpec::new("call-agent", description) };
+    let spec = ToolSpec { parameters, ..ToolSpec::new(CALL_AGENT, description) };
     from_function(spec, async |arguments: Value, context| {
         let Arguments { agent_id, input } = typed(arguments)?;
         let text = context.call_agent(agent_id, vec![Content::text(input)]).await?;

@@ -1,9 +1,17 @@
 //! The engine over the in-memory log, a scripted model and real tools. Time is paused, ids
 //! are counted, whole runs are compared.
 
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that cannot go on should stop"
+)]
+
 mod cancel;
 mod kit;
 mod limits;
+mod properties;
 mod questions;
 mod recovery;
 mod results;

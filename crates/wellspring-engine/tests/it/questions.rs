@@ -1,1 +1,329 @@
-//! Placeholder.
+//! Questions: approval in all its forms, many at once, first answer wins, expiry, pauses.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wellspring_core::{
+    Answer, Approval, Ask, Choice, Context, Event, Form, PartId, QuestionId, Record, RunId, RunsOn,
+    Scope, ToolError, ToolOutcome, ToolResult, ToolSpec, render,
+};
+use wellspring_engine::tools::{FunctionTool, from_function};
+use wellspring_engine::{AgentDef, Policy, Runtime, SendError, StartRun, Timeouts};
+use wellspring_log::{MemoryStore, RunState};
+use wellspring_models::{Say, Scripted};
+
+use crate::kit::{START, agent, echo, finished, log, read_until, runtime, with_model};
+
+fn asks(name: &str) -> FunctionTool {
+    let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new(name, "asks first") };
+    from_function(spec, |arguments: Value, _| async move { Ok(ToolResult::new(arguments)) })
+}
+
+fn script() -> [Say; 2] {
+    [Say::new().call("risky", json!({"n": 1})), Say::new().chunks(["done"])]
+}
+
+fn is_paused(event: &Event) -> bool {
+    matches!(event, Event::RunPaused { .. })
+}
+
+/// Starts a run and waits until it has paused for its first questions.
+async fn paused(def: AgentDef) -> (Runtime, RunId) {
+    let runtime = runtime();
+    runtime.register(def);
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    read_until(&runtime, run, is_paused).await;
+    (runtime, run)
+}
+
+fn after_pause(records: &[Record]) -> String {
+    let at = records.iter().position(|record| is_paused(&record.event)).unwrap();
+    render(&records[at..])
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_lets_the_call_run() {
+    let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
+    let info = runtime.log().store().info(run).await.unwrap().unwrap();
+    assert_eq!((info.state, info.lease), (RunState::Paused, None));
+    assert!(!runtime.log().owner_is_here(run));
+    let yes = Answer::Approve { scope: Scope::Once, arguments: None };
+    runtime.answer(run, QuestionId(0), yes, Some("ann")).await.unwrap();
+    insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started call risky
+    part 0 delta "{\"n\":1}"
+    part 0 finished
+    turn finished tool_calls
+    question 0 asked approve "Allow risky {\"n\":1}?"
+    run paused for [{"question":0}]
+    run adopted by one, epoch 1
+    run resumed
+    question 0 answered {"approve":{"scope":"once"}}
+    tool 0 queued at 0
+    tool 0 started parallel
+    tool 0 finished ok {"n":1}
+    turn 2.1 started with scripted
+    part 1 started text
+    part 1 delta "done"
+    part 1 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_no_and_its_reason_reach_the_model() {
+    let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
+    let no = Answer::Deny { reason: Some("not on a Friday".into()) };
+    runtime.answer(run, QuestionId(0), no, None).await.unwrap();
+    insta::assert_snapshot!(after_pause(&finished(&runtime, run).await), @r#"
+    run paused for [{"question":0}]
+    run adopted by one, epoch 1
+    run resumed
+    question 0 answered {"deny":{"reason":"not on a Friday"}}
+    tool 0 finished denied "denied: not on a Friday"
+    turn 2.1 started with scripted
+    part 1 started text
+    part 1 delta "done"
+    part 1 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_approver_may_edit_the_arguments() {
+    let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
+    let yes = Answer::Approve { scope: Scope::Once, arguments: Some(json!({"n": 2})) };
+    runtime.answer(run, QuestionId(0), yes, None).await.unwrap();
+    insta::assert_snapshot!(after_pause(&finished(&runtime, run).await), @r#"
+    run paused for [{"question":0}]
+    run adopted by one, epoch 1
+    run resumed
+    question 0 answered {"approve":{"arguments":{"n":2},"scope":"once"}}
+    tool 0 queued at 0
+    tool 0 started parallel with {"n":2}
+    tool 0 finished ok {"n":2}
+    turn 2.1 started with scripted
+    part 1 started text
+    part 1 delta "done"
+    part 1 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_yes_for_longer_is_not_asked_again() {
+    for (scope, elsewhere_asks) in
+        [(Scope::Once, true), (Scope::Thread, true), (Scope::Always, false)]
+    {
+        let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
+        let yes = Answer::Approve { scope, arguments: None };
+        runtime.answer(run, QuestionId(0), yes, None).await.unwrap();
+        let records = finished(&runtime, run).await;
+        let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
+        for (thread, asks_again) in
+            [(Some(started.thread), scope == Scope::Once), (None, elsewhere_asks)]
+        {
+            let start = StartRun { thread, ..StartRun::text("agent", "again") };
+            let next = runtime.start(start).await.unwrap();
+            let over =
+                |event: &Event| is_paused(event) || matches!(event, Event::RunFinished { .. });
+            let records = read_until(&runtime, next, over).await;
+            let asked = records.iter().any(|r| matches!(r.event, Event::QuestionAsked(_)));
+            assert_eq!(asked, asks_again, "{scope:?} {thread:?}\n{}", render(&records));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_questions_at_once_and_the_first_answer_wins() {
+    let say = Say::new()
+        .call("risky", json!({"n": 1}))
+        .call("risky", json!({"n": 2}))
+        .call("echo", json!({"say": "x"}));
+    let (runtime, run) =
+        paused(agent([say, Say::new().chunks(["done"])], [asks("risky"), echo()])).await;
+    let yes = || Answer::Approve { scope: Scope::Once, arguments: None };
+    let no = Answer::Deny { reason: None };
+    let first = runtime.answer(run, QuestionId(1), no, Some("ann"));
+    let second = runtime.answer(run, QuestionId(1), yes(), Some("ben"));
+    let (first, second) = tokio::join!(first, second);
+    first.unwrap();
+    assert!(second.is_ok() || matches!(second, Err(SendError::NoQuestion(_))), "{second:?}");
+    read_until(&runtime, run, |event| matches!(event, Event::QuestionAnswered(_))).await;
+    runtime.answer(run, QuestionId(0), yes(), Some("ann")).await.unwrap();
+    let records = finished(&runtime, run).await;
+    let lines = render(&records);
+    let interesting: Vec<_> = lines
+        .lines()
+        .filter(|line| {
+            line.starts_with("question") || line.starts_with("tool") && line.contains("finished")
+        })
+        .collect();
+    insta::assert_snapshot!(interesting.join("\n"), @r#"
+    question 0 asked approve "Allow risky {\"n\":1}?"
+    question 1 asked approve "Allow risky {\"n\":2}?"
+    tool 2 finished ok "x"
+    question 1 answered {"deny":{}}
+    tool 1 finished denied "denied by the user"
+    question 0 answered {"approve":{"scope":"once"}}
+    tool 0 finished ok {"n":1}
+    "#);
+    let late = runtime.answer(run, QuestionId(0), yes(), None).await;
+    assert!(matches!(late, Err(SendError::Finished(_))), "{late:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_counts_only_from_those_who_have_a_say() {
+    let runtime = runtime();
+    let approvers = vec!["boss".into()];
+    runtime.register(AgentDef { approvers, ..agent(script(), [asks("risky")]) });
+    let mut start = StartRun::text("agent", "go");
+    start.request.by = Some("ann".into());
+    let run = runtime.start(start).await.unwrap();
+    read_until(&runtime, run, is_paused).await;
+    let yes = || Answer::Approve { scope: Scope::Once, arguments: None };
+    for stranger in [Some("eve"), None] {
+        let refused = runtime.answer(run, QuestionId(0), yes(), stranger).await;
+        assert!(matches!(refused, Err(SendError::NotAllowed)), "{refused:?}");
+    }
+    runtime.answer(run, QuestionId(0), yes(), Some("boss")).await.unwrap();
+    finished(&runtime, run).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_expires_while_nobody_owns_the_run() {
+    let def = agent(script(), [asks("risky")]);
+    let timeouts = Timeouts { question: Duration::from_secs(300), ..Timeouts::default() };
+    let (runtime, run) = paused(AgentDef { timeouts, ..def }).await;
+    let records = finished(&runtime, run).await;
+    insta::assert_snapshot!(after_pause(&records), @r#"
+    run paused for [{"question":0}]
+    run adopted by one, epoch 1
+    run resumed
+    question 0 answered expired
+    tool 0 finished denied "nobody allowed this call in time"
+    turn 2.1 started with scripted
+    part 1 started text
+    part 1 delta "done"
+    part 1 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
+    let ended = records.last().unwrap().at.since(START);
+    assert!(ended >= Duration::from_secs(300), "{ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_may_ask_and_is_not_run_twice_for_it() {
+    let runs = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&runs);
+    let asking = from_function(ToolSpec::new("asking", "asks a person"), move |_, cx: Context| {
+        counted.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+        async move {
+            let choices = vec![
+                Choice { id: "tea".into(), label: "Tea".into() },
+                Choice { id: "coffee".into(), label: "Coffee".into() },
+            ];
+            let form = Form::Choose { choices, multiple: false };
+            let answer = cx.ask(Ask { prompt: "Which?".into(), form, expires_in: None }).await;
+            match answer {
+                Answer::Choose(chosen) => Ok(ToolResult::new(&*chosen[0])),
+                other => Err(ToolError::new(format!("{other:?}"))),
+            }
+        }
+    });
+    let runtime = runtime();
+    runtime.register(agent(
+        [Say::new().call("asking", json!({})), Say::new().chunks(["ok"])],
+        [asking],
+    ));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
+    // It is in the middle of something that cannot be done again: the run keeps its owner.
+    assert!(runtime.log().owner_is_here(run));
+    runtime.answer(run, QuestionId(0), Answer::Choose(vec!["tea".into()]), None).await.unwrap();
+    let records = finished(&runtime, run).await;
+    assert!(render(&records).contains(r#"finished ok "tea""#), "{}", render(&records));
+    assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_tool_pauses_the_run_until_its_result_comes() {
+    let runtime = runtime();
+    runtime.register(agent(
+        [Say::new().call("pick", json!({"of": 2})), Say::new().chunks(["thanks"])],
+        [],
+    ));
+    let mut start = StartRun::text("agent", "go");
+    let spec = ToolSpec { runs_on: RunsOn::Client, ..ToolSpec::new("pick", "in the page") };
+    start.request.client_tools = vec![spec];
+    let run = runtime.start(start).await.unwrap();
+    read_until(&runtime, run, is_paused).await;
+    let wrong = runtime.finish_call(run, PartId(7), ToolOutcome::Ok, ToolResult::new("x")).await;
+    assert!(matches!(wrong, Err(SendError::NoCall(_))), "{wrong:?}");
+    let put = runtime.finish_call(run, PartId(0), ToolOutcome::Ok, ToolResult::new("blue")).await;
+    assert!(!put.unwrap().existed);
+    insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started call pick on client
+    part 0 delta "{\"of\":2}"
+    part 0 finished
+    turn finished tool_calls
+    run paused for [{"call":0}]
+    run adopted by one, epoch 1
+    run resumed
+    tool 0 finished ok "blue"
+    turn 2.1 started with scripted
+    part 1 started text
+    part 1 delta "thanks"
+    part 1 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_does_not_answer_supersedes_a_paused_run() {
+    let model = Arc::new(Scripted::conversation([
+        Say::new().call("risky", json!({})),
+        Say::new().chunks(["something else"]),
+    ]));
+    let (runtime, run) = paused(with_model(model, [asks("risky")])).await;
+    let records = read_until(&runtime, run, |_| true).await;
+    let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
+    let next = StartRun { thread: Some(started.thread), ..StartRun::text("agent", "never mind") };
+    let next = runtime.start(next).await.unwrap();
+    finished(&runtime, next).await;
+    insta::assert_snapshot!(after_pause(&finished(&runtime, run).await), @r#"
+    run paused for [{"question":0}]
+    run adopted by one, epoch 1
+    run resumed
+    question 0 answered withdrawn
+    tool 0 finished interrupted "not run: the run was cancelled first"
+    run finished cancelled: superseded
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_node_may_take_the_answer() {
+    let store = Arc::new(MemoryStore::default());
+    let one = Runtime::new(log(&store, "one"));
+    let two = Runtime::new(log(&store, "two"));
+    for runtime in [&one, &two] {
+        runtime
+            .register(AgentDef { policy: Policy::default(), ..agent(script(), [asks("risky")]) });
+    }
+    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    read_until(&one, run, is_paused).await;
+    let yes = Answer::Approve { scope: Scope::Once, arguments: None };
+    two.answer(run, QuestionId(0), yes, None).await.unwrap();
+    let records = finished(&two, run).await;
+    assert!(render(&records).contains("run adopted by two, epoch 1"), "{}", render(&records));
+}

@@ -1,1 +1,118 @@
-//! Placeholder.
+//! Typed results: validated against the whole schema, repaired a bounded number of times.
+
+use serde_json::{Value, json};
+use wellspring_core::{RETURN_RESULT, RunRequest, render};
+use wellspring_engine::{AgentDef, Limits, StartRun};
+use wellspring_models::{Say, Scripted};
+
+use crate::kit::{agent, echo, finished, runtime, with_model};
+
+async fn played(def: AgentDef, schema: Value) -> String {
+    let runtime = runtime();
+    runtime.register(def);
+    let request = RunRequest { result_schema: Some(schema), ..RunRequest::text("go") };
+    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    render(&finished(&runtime, run).await)
+}
+
+fn number() -> Value {
+    json!({
+        "type": "object",
+        "properties": {"n": {"type": "integer", "minimum": 1}},
+        "required": ["n"],
+        "additionalProperties": false,
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_invalid_result_goes_back_to_be_repaired() {
+    let script = [
+        Say::new().call(RETURN_RESULT, json!({"n": 0})),
+        Say::new().call(RETURN_RESULT, json!({"n": 1, "extra": true})),
+        Say::new().call(RETURN_RESULT, json!({"n": 1})).call("echo", json!({"say": "still run"})),
+    ];
+    insta::assert_snapshot!(played(agent(script, [echo()]), number()).await, @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started call return_result
+    part 0 delta "{\"n\":0}"
+    part 0 finished
+    turn finished tool_calls
+    tool 0 finished error "the result does not fit its schema: /n: value is less than the minimum of 1; call it again, corrected"
+    turn 2.1 started with scripted
+    part 1 started call return_result
+    part 1 delta "{\"extra\":tru"
+    part 1 delta "e,\"n\":1}"
+    part 1 finished
+    turn finished tool_calls
+    tool 1 finished error "the result does not fit its schema: top level: Additional properties are not allowed ('extra' was unexpected); call it again, corrected"
+    turn 3.1 started with scripted
+    part 2 started call return_result
+    part 2 delta "{\"n\":1}"
+    part 2 finished
+    part 3 started call echo
+    part 3 delta "{\"say\":\"stil"
+    part 3 delta "l run\"}"
+    part 3 finished
+    turn finished tool_calls
+    result {"n":1}
+    tool 2 finished ok "the result was taken"
+    tool 3 queued at 0
+    tool 3 started parallel
+    tool 3 finished ok "still run"
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn repair_has_an_end() {
+    let model = Scripted::with(|_| Say::new().call(RETURN_RESULT, json!({"n": 0})));
+    let def = with_model(std::sync::Arc::new(model), []);
+    let limits = Limits { repairs: 2, ..Limits::default() };
+    let lines = played(AgentDef { limits, ..def }, number()).await;
+    insta::assert_snapshot!(lines.lines().last().unwrap(), @"run finished failed protocol: the agent gave no valid result in 3 tries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_forgets_the_result_is_reminded() {
+    let model = Scripted::conversation([
+        Say::new().chunks(["It is one."]),
+        Say::new().call(RETURN_RESULT, json!({"n": 1})),
+    ]);
+    let def = with_model(std::sync::Arc::new(model), []);
+    insta::assert_snapshot!(played(def, number()).await, @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started text
+    part 0 delta "It is one."
+    part 0 finished
+    turn finished end_turn
+    input 1 accepted [{"text":"Now call return_result with the final result."}]
+    input 1 applied
+    turn 2.1 started with scripted
+    part 1 started call return_result
+    part 1 delta "{\"n\":1}"
+    part 1 finished
+    turn finished tool_calls
+    result {"n":1}
+    tool 1 finished ok "the result was taken"
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_result_need_not_be_an_object() {
+    let schema = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "array",
+        "items": {"$ref": "#/$defs/Word"},
+        "$defs": {"Word": {"type": "string"}},
+    });
+    let script = [
+        Say::new().call(RETURN_RESULT, json!({"value": [1]})),
+        Say::new().call(RETURN_RESULT, json!({"value": ["a", "b"]})),
+    ];
+    let lines = played(agent(script, []), schema).await;
+    let result = lines.lines().find(|line| line.starts_with("result"));
+    assert_eq!(result, Some(r#"result ["a","b"]"#), "{lines}");
+}

@@ -1,1 +1,314 @@
-//! Placeholder.
+//! Calls: order, approval by policy, limits of time, bad arguments, panics, progress.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wellspring_core::{
+    AgentNo, Approval, CancellationToken, Context, Event, Message, Record, ToolError, ToolKind,
+    ToolMode, ToolResult, ToolSpec, render,
+};
+use wellspring_engine::tools::{FunctionTool, from_function};
+use wellspring_engine::{AgentDef, Limits, Policy, Rule, StartRun, Timeouts};
+use wellspring_models::{Gate, Say};
+
+use crate::kit::{agent, echo, finished, play, read_until, runtime};
+
+fn tool<F, Fut>(name: &str, run: F) -> FunctionTool
+where
+    F: Fn(Value, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<ToolResult, ToolError>> + Send + 'static,
+{
+    from_function(ToolSpec::new(name, "a tool"), run)
+}
+
+/// The lines about tools.
+fn tool_lines(records: &[Record]) -> String {
+    let all = render(records);
+    all.lines().filter(|line| line.starts_with("tool")).map(|line| format!("{line}\n")).collect()
+}
+
+fn two_turns(first: Say) -> [Say; 2] {
+    [first, Say::new().chunks(["done"])]
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_calls_run_together_and_results_keep_call_order() {
+    let slow = tool("slow", |_, _| async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        Ok(ToolResult::new("slow"))
+    });
+    let say = Say::new().call("slow", json!({})).call("echo", json!({"say": "fast"}));
+    let runtime = runtime();
+    runtime.register(agent(two_turns(say), [slow, echo()]));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let records = finished(&runtime, run).await;
+    insta::assert_snapshot!(tool_lines(&records), @r#"
+    tool 0 queued at 0
+    tool 1 queued at 1
+    tool 0 started parallel
+    tool 1 started parallel
+    tool 1 finished ok "fast"
+    tool 0 finished ok "slow"
+    "#);
+    let messages = runtime.wait(run).await.unwrap().messages(AgentNo::ROOT);
+    let Message::Results { results } = &messages[2] else { panic!("{messages:?}") };
+    let outputs: Vec<_> = results.iter().map(|result| result.result.output.clone()).collect();
+    assert_eq!(outputs, [json!("slow"), json!("fast")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn sequential_calls_run_one_by_one_by_priority() {
+    let named = |name: &'static str, priority| {
+        let run = move |_, _| async move {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(ToolResult::new(name))
+        };
+        tool(name, run).sequential().priority(priority)
+    };
+    let say = Say::new().call("a", json!({})).call("b", json!({})).call("c", json!({}));
+    let records = play(agent(two_turns(say), [named("a", 0), named("b", 7), named("c", 0)])).await;
+    insta::assert_snapshot!(tool_lines(&records), @r#"
+    tool 0 queued at 0
+    tool 1 queued at 0
+    tool 2 queued at 2
+    tool 1 started sequential
+    tool 1 finished ok "b"
+    tool 0 started sequential
+    tool 0 finished ok "a"
+    tool 2 started sequential
+    tool 2 finished ok "c"
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_may_run_all_its_tools_one_by_one() {
+    let say = Say::new().call("echo", json!({"say": 1})).call("echo", json!({"say": 2}));
+    let def = agent(two_turns(say), [echo()]);
+    let records = play(AgentDef { queue: ToolMode::Sequential, ..def }).await;
+    insta::assert_snapshot!(tool_lines(&records), @"
+    tool 0 queued at 0
+    tool 1 queued at 1
+    tool 0 started sequential
+    tool 0 finished ok 1
+    tool 1 started sequential
+    tool 1 finished ok 2
+    ");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idempotent_tool_starts_before_its_turn_has_ended() {
+    let gate = Gate::new();
+    let early = tool("early", |_, _| async { Ok(ToolResult::new("ready")) }).idempotent();
+    let say = Say::new().call("early", json!({})).gate(&gate).chunks(["meanwhile"]);
+    let runtime = runtime();
+    runtime.register(agent(two_turns(say), [early]));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    // The model is held at the gate, in mid-turn; the result is there all the same.
+    read_until(&runtime, run, |event| matches!(event, Event::ToolFinished { .. })).await;
+    gate.open();
+    insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started call early
+    part 0 delta "{}"
+    part 0 finished
+    tool 0 started parallel
+    tool 0 finished ok "ready"
+    part 1 started text
+    part 1 delta "meanwhile"
+    part 1 finished
+    turn finished tool_calls
+    turn 2.1 started with scripted
+    part 2 started text
+    part 2 delta "done"
+    part 2 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_cannot_run_tells_the_model_why() {
+    let strict = from_function(
+        ToolSpec {
+            parameters: json!({
+                "type": "object",
+                "properties": {"n": {"type": "integer"}},
+                "required": ["n"],
+            }),
+            ..ToolSpec::new("strict", "wants a number")
+        },
+        |_, _| async { Ok(ToolResult::new("fine")) },
+    );
+    let broken = tool("broken", |_, _| async { Err(ToolError::new("the disk is on fire")) });
+    let panics = tool("panics", |_, _| async { panic!("oh no") });
+    let say = Say::new()
+        .call("nobody", json!({}))
+        .call("strict", json!({"n": "one"}))
+        .call_fragments("strict", ["{\"n\":"])
+        .call("broken", json!({}))
+        .call("panics", json!({}));
+    let records = play(agent(two_turns(say), [strict, broken, panics])).await;
+    insta::assert_snapshot!(tool_lines(&records), @r#"
+    tool 0 finished error "there is no tool \"nobody\"; there are: strict, broken, panics"
+    tool 1 finished error "the arguments do not fit strict: /n: value is not of type \"integer\""
+    tool 2 finished error "the arguments of strict are not valid JSON: {\"n\":"
+    tool 3 queued at 0
+    tool 4 queued at 1
+    tool 3 started parallel
+    tool 3 finished error "the disk is on fire"
+    tool 4 started parallel
+    tool 4 finished error "the tool panicked: oh no"
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_denies_by_argument() {
+    let def = agent(
+        two_turns(
+            Say::new().call("echo", json!({"say": "rm -rf"})).call("echo", json!({"say": "ls"})),
+        ),
+        [echo()],
+    );
+    let rule = Rule::tool("ec*").arguments(r"\brm\b").unwrap().decide(Approval::Deny);
+    let records = play(AgentDef { policy: Policy::default().rule(rule), ..def }).await;
+    insta::assert_snapshot!(tool_lines(&records), @r#"
+    tool 0 finished denied "the policy does not allow this call"
+    tool 1 queued at 0
+    tool 1 started parallel
+    tool 1 finished ok "ls"
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn progress_refreshes_the_idle_limit_and_silence_ends_the_call() {
+    let busy = tool("busy", |_, cx: Context| async move {
+        for step in 1..=3 {
+            tokio::time::sleep(Duration::from_secs(8)).await;
+            cx.progress(json!({"step": step})).await;
+        }
+        Ok(ToolResult::new("finished"))
+    });
+    let stuck = tool("stuck", |_, _| async { std::future::pending().await });
+    let endless = tool("endless", |_, cx: Context| async move {
+        loop {
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            cx.progress("still here").await;
+        }
+    });
+    let say =
+        Say::new().call("busy", json!({})).call("stuck", json!({})).call("endless", json!({}));
+    let def = agent(two_turns(say), [busy, stuck, endless]);
+    let timeouts = Timeouts {
+        tool_idle: Duration::from_secs(10),
+        tool_total: Duration::from_secs(30),
+        ..Timeouts::default()
+    };
+    let records = play(AgentDef { timeouts, ..def }).await;
+    insta::assert_snapshot!(tool_lines(&records), @r#"
+    tool 0 queued at 0
+    tool 1 queued at 1
+    tool 2 queued at 2
+    tool 0 started parallel
+    tool 1 started parallel
+    tool 2 started parallel
+    tool 0 updated {"data":{"step":1}}
+    tool 2 updated {"data":"still here"}
+    tool 1 finished timed_out "timed out: it made no progress; it may have taken effect"
+    tool 0 updated {"data":{"step":2}}
+    tool 2 updated {"data":"still here"}
+    tool 0 updated {"data":{"step":3}}
+    tool 0 finished ok "finished"
+    tool 2 updated {"data":"still here"}
+    tool 2 finished timed_out "timed out: it took longer than it may; it may have taken effect"
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_tool_says_after_its_result_is_not_a_fact() {
+    let signal = CancellationToken::new();
+    let late = signal.clone();
+    let chatty = tool("chatty", move |_, cx: Context| {
+        let late = late.clone();
+        async move {
+            tokio::spawn(async move {
+                cx.signal().cancelled().await;
+                cx.progress("too late").await;
+                late.cancel();
+            });
+            std::future::pending().await
+        }
+    });
+    let def = agent(two_turns(Say::new().call("chatty", json!({}))), [chatty]);
+    let timeouts = Timeouts { tool_idle: Duration::from_secs(1), ..Timeouts::default() };
+    let records = play(AgentDef { timeouts, ..def }).await;
+    signal.cancelled().await;
+    // It spoke within the grace, while the call was open, or after; never after its result.
+    let finished = records.iter().position(|r| matches!(r.event, Event::ToolFinished { .. }));
+    let updated = records.iter().rposition(|r| matches!(r.event, Event::ToolUpdated { .. }));
+    assert!(updated < finished, "{}", render(&records));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_more_tools_at_once_than_allowed() {
+    let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counting = {
+        let (most, running) = (Arc::clone(&most), Arc::clone(&running));
+        tool("count", move |_, _| {
+            let (most, running) = (Arc::clone(&most), Arc::clone(&running));
+            async move {
+                use std::sync::atomic::Ordering::SeqCst;
+                most.fetch_max(running.fetch_add(1, SeqCst) + 1, SeqCst);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                running.fetch_sub(1, SeqCst);
+                Ok(ToolResult::new("counted"))
+            }
+        })
+    };
+    let say = (0..9).fold(Say::new(), |say, _| say.call("count", json!({})));
+    let def = agent(two_turns(say), [counting]);
+    play(AgentDef { limits: Limits { tools_at_once: 3, ..Limits::default() }, ..def }).await;
+    assert_eq!(most.load(std::sync::atomic::Ordering::SeqCst), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_context_knows_its_call() {
+    let seen = Arc::new(std::sync::Mutex::new(String::new()));
+    let looking = {
+        let seen = Arc::clone(&seen);
+        tool("look", move |_, cx: Context| {
+            *seen.lock().unwrap() = format!(
+                "trace {} call {} messages {} deadline {}",
+                cx.trace_id(),
+                cx.call_id().unwrap().part,
+                cx.messages().len(),
+                cx.deadline().is_some(),
+            );
+            async { Ok(ToolResult::new("seen")) }
+        })
+    };
+    let runtime = runtime();
+    runtime.register(agent(two_turns(Say::new().call("look", json!({}))), [looking]));
+    let mut start = StartRun::text("agent", "go");
+    start.request.trace_id = Some("abc".into());
+    let run = runtime.start(start).await.unwrap();
+    finished(&runtime, run).await;
+    assert_eq!(*seen.lock().unwrap(), "trace abc call 0 messages 1 deadline true");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_change_things_asks_first() {
+    for (kind, approval) in [
+        (ToolKind::Read, Approval::Allow),
+        (ToolKind::Execute, Approval::Ask),
+        (ToolKind::Edit, Approval::Ask),
+        (ToolKind::Delete, Approval::Ask),
+        (ToolKind::Move, Approval::Ask),
+        (ToolKind::Other, Approval::Allow),
+    ] {
+        let spec = ToolSpec { kind, ..ToolSpec::new("t", "") };
+        assert_eq!(Policy::default().decide(&spec, &json!({})), approval, "{kind:?}");
+    }
+}

@@ -128,7 +128,30 @@ async fn thoughts_tools_and_an_answer() {
         [echo()],
     ))
     .await;
-    insta::assert_snapshot!(render(&records), @"");
+    insta::assert_snapshot!(render(&records), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started thought
+    part 0 delta "I "
+    part 0 delta "should "
+    part 0 delta "ask."
+    part 0 finished
+    part 1 started call echo
+    part 1 delta "{\"say\":\"four"
+    part 1 delta "\"}"
+    part 1 finished
+    turn finished tool_calls
+    tool 1 queued at 0
+    tool 1 started parallel
+    tool 1 finished ok "four"
+    turn 2.1 started with scripted
+    part 2 started text
+    part 2 delta "It is "
+    part 2 delta "four."
+    part 2 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,13 +163,33 @@ async fn a_broken_attempt_is_voided_and_made_again() {
         [],
     ))
     .await;
-    insta::assert_snapshot!(render(&records), @"");
+    insta::assert_snapshot!(render(&records), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started text
+    part 0 delta "Hel"
+    part 0 finished
+    parts [0] voided restarted
+    turn 1.2 started with scripted
+    part 1 started text
+    part 1 delta "Hel"
+    part 1 finished
+    part 2 started text
+    part 2 delta "Hello"
+    part 2 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
 }
 
 #[tokio::test(start_paused = true)]
 async fn truncation_is_never_success() {
     let records = play(agent([Say::new().text("half").break_off()], [])).await;
-    insta::assert_snapshot!(render(records.iter().rev().take(3).rev()), @"");
+    insta::assert_snapshot!(render(records.iter().rev().take(3).rev()), @r#"
+    part 3 delta "half"
+    part 3 finished
+    run finished failed protocol: scripted: the stream ended before the model had stopped
+    "#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,14 +201,32 @@ async fn half_a_call_is_never_executed() {
         ..def
     })
     .await;
-    insta::assert_snapshot!(render(&records), @"");
+    insta::assert_snapshot!(render(&records), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started call echo
+    part 0 delta "{\"say\":"
+    parts [0] voided abandoned
+    run finished failed protocol: scripted: the stream ended before the model had stopped
+    "#);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_blocking_run_shows_one_delta_per_part() {
     let def = agent([Say::new().thought("hm").chunks(["a", "b", "c"])], []);
     let records = play(wellspring_engine::AgentDef { streaming: false, ..def }).await;
-    insta::assert_snapshot!(render(&records), @"");
+    insta::assert_snapshot!(render(&records), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted, not streaming
+    part 0 started thought
+    part 0 delta "hm"
+    part 0 finished
+    part 1 started text
+    part 1 delta "abc"
+    part 1 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -261,7 +322,29 @@ async fn steering_is_applied_at_the_turns_edge() {
     read_until(&runtime, run, |event| matches!(event, Event::InputAccepted { .. })).await;
     gate.open();
     let records = finished(&runtime, run).await;
-    insta::assert_snapshot!(render(&records), @"");
+    insta::assert_snapshot!(render(&records), @r#"
+    run started by agent {"text":"go"}
+    turn 1.1 started with scripted
+    part 0 started text
+    part 0 delta "First"
+    part 0 finished
+    input 1 accepted [{"text":"shorter, please"}]
+    part 1 started call echo
+    part 1 delta "{\"say\":\"x\"}"
+    part 1 finished
+    turn finished tool_calls
+    tool 1 queued at 0
+    tool 1 started parallel
+    tool 1 finished ok "x"
+    input 1 applied
+    turn 2.1 started with scripted
+    part 2 started text
+    part 2 delta "Then "
+    part 2 delta "this."
+    part 2 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
     let messages = runtime.wait(run).await.unwrap().messages(AgentNo::ROOT);
     let user = |text: &str| Message::user(text);
     assert_eq!(messages[0], user("go"));

@@ -1,4 +1,6 @@
 //! Nonsense: any record after any other, with ids that collide and numbers at their limits.
+//!
+//! Every strategy is boxed: unboxed, their nested types do not fit on a test's stack.
 
 use proptest::collection::vec;
 use proptest::option;
@@ -32,7 +34,7 @@ pub fn arb_record() -> impl Strategy<Value = Record> {
 }
 
 /// Any event.
-pub fn arb_event() -> impl Strategy<Value = Event> {
+pub fn arb_event() -> BoxedStrategy<Event> {
     // Parts and calls first and often, because most of what dialects do is about them.
     prop_oneof![
         4 => (part(), kind()).prop_map(|(part, kind)| Event::PartStarted { part, kind }),
@@ -47,9 +49,10 @@ pub fn arb_event() -> impl Strategy<Value = Event> {
         4 => run_event(),
         3 => other_event(),
     ]
+    .boxed()
 }
 
-fn tool_event() -> impl Strategy<Value = Event> {
+fn tool_event() -> BoxedStrategy<Event> {
     let mode = || prop_oneof![Just(ToolMode::Parallel), Just(ToolMode::Sequential)];
     let outcome = prop_oneof![
         Just(ToolOutcome::Ok),
@@ -60,7 +63,7 @@ fn tool_event() -> impl Strategy<Value = Event> {
     ];
     prop_oneof![
         (part(), number()).prop_map(|(call, place)| Event::ToolQueued { call, place }),
-        (part(), mode(), option::of(json_value())).prop_map(|(call, mode, arguments)| {
+        (part(), mode(), option::of(json_object())).prop_map(|(call, mode, arguments)| {
             Event::ToolStarted { call, mode, arguments: arguments.map(Box::new) }
         }),
         (part(), update())
@@ -73,11 +76,12 @@ fn tool_event() -> impl Strategy<Value = Event> {
             }
         ),
     ]
+    .boxed()
 }
 
-fn run_event() -> impl Strategy<Value = Event> {
+fn run_event() -> BoxedStrategy<Event> {
     prop_oneof![
-        2 => (text(), option::of(json_value())).prop_map(|(agent, state)| {
+        2 => (text(), option::of(json_object())).prop_map(|(agent, state)| {
             let request = RunRequest { state, ..RunRequest::text("Hello?") };
             let agent = agent.into();
             Event::RunStarted(Box::new(RunStarted {
@@ -107,9 +111,10 @@ fn run_event() -> impl Strategy<Value = Event> {
         1 => outcome().prop_map(|outcome| Event::AgentFinished { outcome: Box::new(outcome) }),
         1 => outcome().prop_map(|outcome| Event::RunFinished { outcome: Box::new(outcome) }),
     ]
+    .boxed()
 }
 
-fn other_event() -> impl Strategy<Value = Event> {
+fn other_event() -> BoxedStrategy<Event> {
     prop_oneof![
         (part(), annotation()).prop_map(|(part, annotation)| Event::PartAnnotated {
             part,
@@ -143,46 +148,48 @@ fn other_event() -> impl Strategy<Value = Event> {
             .prop_map(|handle| Event::Attached { origin: "acme".into(), handle: Box::new(handle) }),
         json_value().prop_map(|value| Event::Extended(Box::new(extended(value)))),
     ]
+    .boxed()
 }
 
 fn extended(value: Value) -> Extended {
     Extended { origin: "acme".into(), name: "mood".into(), value }
 }
 
-fn number() -> impl Strategy<Value = u32> {
-    prop_oneof![9 => 0u32..5, 1 => Just(u32::MAX)]
+fn number() -> BoxedStrategy<u32> {
+    prop_oneof![9 => 0u32..5, 1 => Just(u32::MAX)].boxed()
 }
 
-fn part() -> impl Strategy<Value = PartId> {
-    number().prop_map(PartId)
+fn part() -> BoxedStrategy<PartId> {
+    number().prop_map(PartId).boxed()
 }
 
-fn agent() -> impl Strategy<Value = AgentNo> {
-    prop_oneof![6 => Just(AgentNo::ROOT), 4 => number().prop_map(AgentNo)]
+fn agent() -> BoxedStrategy<AgentNo> {
+    prop_oneof![6 => Just(AgentNo::ROOT), 4 => number().prop_map(AgentNo)].boxed()
 }
 
-fn inbox() -> impl Strategy<Value = InboxNo> {
-    prop_oneof![0u64..3, Just(u64::MAX)].prop_map(InboxNo)
+fn inbox() -> BoxedStrategy<InboxNo> {
+    prop_oneof![0u64..3, Just(u64::MAX)].prop_map(InboxNo).boxed()
 }
 
-fn question() -> impl Strategy<Value = QuestionId> {
-    number().prop_map(QuestionId)
+fn question() -> BoxedStrategy<QuestionId> {
+    number().prop_map(QuestionId).boxed()
 }
 
-fn wait() -> impl Strategy<Value = Wait> {
-    prop_oneof![part().prop_map(Wait::Call), question().prop_map(Wait::Question)]
+fn wait() -> BoxedStrategy<Wait> {
+    prop_oneof![part().prop_map(Wait::Call), question().prop_map(Wait::Question)].boxed()
 }
 
-fn text() -> impl Strategy<Value = String> {
+fn text() -> BoxedStrategy<String> {
     prop_oneof![
         Just(String::new()),
         Just("{}".to_owned()),
         Just("[1]".to_owned()),
         proptest::collection::vec(any::<char>(), 0..6).prop_map(String::from_iter),
     ]
+    .boxed()
 }
 
-fn json_value() -> impl Strategy<Value = Value> {
+fn json_value() -> BoxedStrategy<Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -191,9 +198,15 @@ fn json_value() -> impl Strategy<Value = Value> {
         Just(json!([{"op": "add", "path": "/a", "value": 1}])),
         text().prop_map(|text| json!({"subtype": "stdout_chunk", "content": text})),
     ]
+    .boxed()
 }
 
-fn kind() -> impl Strategy<Value = PartKind> {
+/// What stands for itself: an absent object and a `null` are the same to JSON.
+fn json_object() -> BoxedStrategy<Value> {
+    text().prop_map(|text| json!({"path": text})).boxed()
+}
+
+fn kind() -> BoxedStrategy<PartKind> {
     let runs_on = prop_oneof![
         Just(RunsOn::Here),
         Just(RunsOn::Client),
@@ -222,9 +235,10 @@ fn kind() -> impl Strategy<Value = PartKind> {
         json_value()
             .prop_map(|raw| PartKind::Opaque(Box::new(Opaque { origin: "acme".into(), raw }))),
     ]
+    .boxed()
 }
 
-fn annotation() -> impl Strategy<Value = Annotation> {
+fn annotation() -> BoxedStrategy<Annotation> {
     prop_oneof![
         text().prop_map(|text| Annotation::Signature(text.into())),
         text().prop_map(|text| Annotation::Encrypted(text.into())),
@@ -233,24 +247,27 @@ fn annotation() -> impl Strategy<Value = Annotation> {
         Just(Annotation::Preamble),
         json_value().prop_map(|value| Annotation::Other(Box::new(extended(value)))),
     ]
+    .boxed()
 }
 
-fn void_reason() -> impl Strategy<Value = VoidReason> {
+fn void_reason() -> BoxedStrategy<VoidReason> {
     prop_oneof![
         Just(VoidReason::Restarted),
         Just(VoidReason::Replaced),
         Just(VoidReason::Abandoned),
     ]
+    .boxed()
 }
 
-fn media_source() -> impl Strategy<Value = MediaSource> {
+fn media_source() -> BoxedStrategy<MediaSource> {
     prop_oneof![
         text().prop_map(|text| MediaSource::Data(text.into())),
         text().prop_map(|text| MediaSource::Url(text.into())),
     ]
+    .boxed()
 }
 
-fn tool_content() -> impl Strategy<Value = ToolContent> {
+fn tool_content() -> BoxedStrategy<ToolContent> {
     let media_type = prop_oneof![Just("image/png"), Just("audio/wav"), Just("")];
     let content = prop_oneof![
         text().prop_map(Content::text),
@@ -275,37 +292,39 @@ fn tool_content() -> impl Strategy<Value = ToolContent> {
         }),
         text().prop_map(|id| ToolContent::Terminal { terminal_id: id.into() }),
     ]
+    .boxed()
 }
 
-fn update() -> impl Strategy<Value = ToolUpdate> {
+fn update() -> BoxedStrategy<ToolUpdate> {
     let content = prop_oneof![
         Just(None),
         vec(tool_content(), 0..3).prop_map(|content| Some(ContentChange::Append(content))),
         vec(tool_content(), 0..3).prop_map(|content| Some(ContentChange::Replace(content))),
     ];
-    (option::of(text()), option::of(text()), content, option::of(json_value())).prop_map(
-        |(title, path, content, data)| ToolUpdate {
+    (option::of(text()), option::of(text()), content, option::of(json_value()))
+        .prop_map(|(title, path, content, data)| ToolUpdate {
             title: title.map(Into::into),
             locations: Vec::from_iter(
                 path.map(|path| Location { path: path.into(), line: Some(u32::MAX) }),
             ),
             content,
             data,
-        },
-    )
+        })
+        .boxed()
 }
 
-fn form() -> impl Strategy<Value = Form> {
+fn form() -> BoxedStrategy<Form> {
     prop_oneof![
         Just(Form::Approve),
         Just(Form::Choose { choices: Vec::new(), multiple: true }),
         json_value().prop_map(Form::Schema),
     ]
+    .boxed()
 }
 
-fn answer() -> impl Strategy<Value = Answer> {
+fn answer() -> BoxedStrategy<Answer> {
     prop_oneof![
-        option::of(json_value())
+        option::of(json_object())
             .prop_map(|arguments| Answer::Approve { scope: Scope::Always, arguments }),
         option::of(text()).prop_map(|reason| Answer::Deny { reason: reason.map(Into::into) }),
         Just(Answer::Choose(Vec::new())),
@@ -313,29 +332,38 @@ fn answer() -> impl Strategy<Value = Answer> {
         Just(Answer::Expired),
         Just(Answer::Withdrawn),
     ]
+    .boxed()
 }
 
-fn plan_entry() -> impl Strategy<Value = PlanEntry> {
+fn plan_entry() -> BoxedStrategy<PlanEntry> {
     let status = prop_oneof![
         Just(PlanStatus::Pending),
         Just(PlanStatus::InProgress),
         Just(PlanStatus::Completed),
     ];
     let priority = prop_oneof![Just(Priority::High), Just(Priority::Medium), Just(Priority::Low)];
-    (text(), status, priority).prop_map(|(content, status, priority)| PlanEntry {
-        content: content.into(),
-        status,
-        priority,
-    })
+    (text(), status, priority)
+        .prop_map(|(content, status, priority)| PlanEntry {
+            content: content.into(),
+            status,
+            priority,
+        })
+        .boxed()
 }
 
-fn usage() -> impl Strategy<Value = Usage> {
-    (any::<u64>(), any::<u64>(), option::of(any::<u64>())).prop_map(|(input, output, reasoning)| {
-        Usage { scope: UsageScope::Session, input, output, reasoning, ..Usage::default() }
-    })
+fn usage() -> BoxedStrategy<Usage> {
+    (any::<u64>(), any::<u64>(), option::of(any::<u64>()))
+        .prop_map(|(input, output, reasoning)| Usage {
+            scope: UsageScope::Session,
+            input,
+            output,
+            reasoning,
+            ..Usage::default()
+        })
+        .boxed()
 }
 
-fn stop() -> impl Strategy<Value = Stop> {
+fn stop() -> BoxedStrategy<Stop> {
     prop_oneof![
         Just(Stop::EndTurn),
         Just(Stop::ToolCalls),
@@ -348,9 +376,10 @@ fn stop() -> impl Strategy<Value = Stop> {
         Just(Stop::Budget(wellspring_core::Budget::Cost)),
         text().prop_map(|text| Stop::Other(text.into())),
     ]
+    .boxed()
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
+fn outcome() -> BoxedStrategy<Outcome> {
     prop_oneof![
         stop().prop_map(|stop| Outcome::Completed { stop }),
         (option::of(text()), option::of(inbox())).prop_map(|(why, inbox)| Outcome::Cancelled {
@@ -364,4 +393,5 @@ fn outcome() -> impl Strategy<Value = Outcome> {
             retryable: false,
         }),
     ]
+    .boxed()
 }

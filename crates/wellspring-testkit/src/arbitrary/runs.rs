@@ -7,7 +7,7 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use wellspring_core::{
     AgentNo, Annotation, Answer, CallState, Content, ContentChange, Event, Extended, FailureKind,
     FileProduced, Form, InboxNo, MediaSource, Outcome, OutputStream, PartId, PartKind, PartShape,
@@ -232,7 +232,8 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
             run.push(Event::InputApplied { inbox });
         }
         Step::Result => {
-            run.push(Event::ResultReady { value: Box::new(json!({"n": how})) });
+            let value = if how.is_multiple_of(3) { Value::Null } else { json!({"n": how}) };
+            run.push(Event::ResultReady { value: Box::new(value) });
         }
         Step::Say => {
             run.push(fact(how));
@@ -382,9 +383,10 @@ fn update(how: usize) -> ToolUpdate {
         title: how.is_multiple_of(7).then(|| "Another title".into()),
         locations: Vec::new(),
         content,
-        data: match how % 4 {
+        data: match how % 5 {
             0 => Some(json!({"percent": how % 100})),
             1 => Some(json!("words")),
+            2 => Some(Value::Null),
             _ => None,
         },
     }

@@ -73,6 +73,9 @@ impl StreamDeltaView {
             Event::PartsVoided { parts, .. } => {
                 let before = self.thoughts.len() + self.words.len();
                 self.thoughts.retain(|thought| !parts.contains(&thought.part));
+                // A break that goes with its words is owed to those that come instead.
+                let mut voided = self.words.iter().filter(|words| parts.contains(&words.part));
+                self.interrupted |= voided.any(|words| words.paragraph);
                 self.words.retain(|words| !parts.contains(&words.part));
                 self.changed |= self.thoughts.len() + self.words.len() < before;
             }

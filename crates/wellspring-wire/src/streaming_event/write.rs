@@ -15,9 +15,8 @@ impl Dialect for StreamingEvents {
     fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
         if let Some(Said { turn, delta, done }) = project(before, record) {
             out.write(|json| {
-                json.raw(r#"{"requestId":"#).plain(format_args!("turn-{turn}"));
-                json.raw(r#","delta":"#).string(delta);
-                json.raw(r#","done":"#).value(&done).raw("}");
+                json.raw(r#"{"requestId":"turn-"#).value(&turn).raw(r#"","delta":"#).string(delta);
+                json.raw(if done { r#","done":true}"# } else { r#","done":false}"# });
             });
         }
     }

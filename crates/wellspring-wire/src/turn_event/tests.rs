@@ -1,7 +1,119 @@
+use proptest::prelude::*;
+use wellspring_core::{AgentNo, Item, Stop, Transcript};
+use wellspring_testkit::RunBuilder;
+use wellspring_testkit::arbitrary::{arb_records, arb_run};
+
+use super::{TURN_TEXT_BYTES_MAX, TurnEvent, TurnEvents};
 use crate::DialectName;
-use crate::testing::render_samples;
+use crate::testing::{encode, render_samples, typed, written};
 
 #[test]
 fn samples() {
     insta::assert_snapshot!(render_samples(DialectName::TurnEvent));
+}
+
+/// The documented shapes, read into our types and written again, are the same JSON.
+#[test]
+fn documented_shapes() {
+    for json in [
+        r#"{"type":"text_delta","text":"a"}"#,
+        r#"{"type":"text_done","text":"a"}"#,
+        r#"{"type":"tool_call","toolCallId":"1","toolName":"a","args":{"b":1}}"#,
+        r#"{"type":"tool_result","toolCallId":"1","toolName":"a","output":[1],"isError":false}"#,
+        r#"{"type":"finished","finishReason":"stop"}"#,
+        r#"{"type":"finished","finishReason":"stop","usage":{"input":1,"output":2}}"#,
+        r#"{"type":"error","error":{"message":"no"}}"#,
+    ] {
+        let event: TurnEvent = serde_json::from_str(json).unwrap();
+        assert_eq!(serde_json::to_string(&event).unwrap(), json);
+    }
+}
+
+/// A turn too long to remember has no `text_done`; the next turn has its own.
+#[test]
+fn a_text_beyond_the_maximum_is_not_repeated() {
+    let half = "x".repeat(TURN_TEXT_BYTES_MAX / 2);
+    let mut run = RunBuilder::new("demo", "Talk.");
+    for chunks in [&[&*half, &half][..], &[&half, &half, "!"], &["Enough."]] {
+        run.turn().text(chunks);
+        run.stop(Stop::EndTurn);
+    }
+    let events: Vec<TurnEvent> = encode(DialectName::TurnEvent, &run.complete())
+        .iter()
+        .map(|(_, json)| serde_json::from_str(json).unwrap())
+        .collect();
+    assert_eq!(texts_done(&events), [format!("{half}{half}"), "Enough.".to_owned()]);
+    let bytes: usize = events.iter().map(delta_bytes).sum();
+    assert_eq!(bytes, 2 * TURN_TEXT_BYTES_MAX + "!Enough.".len());
+}
+
+fn texts_done(events: &[TurnEvent]) -> Vec<String> {
+    let text = |event: &TurnEvent| match event {
+        TurnEvent::TextDone { text } => Some(text.clone()),
+        TurnEvent::TextDelta { .. }
+        | TurnEvent::ToolCall { .. }
+        | TurnEvent::ToolResult { .. }
+        | TurnEvent::Finished { .. }
+        | TurnEvent::Error { .. } => None,
+    };
+    events.iter().filter_map(text).filter(|text| !text.is_empty()).collect()
+}
+
+fn delta_bytes(event: &TurnEvent) -> usize {
+    if let TurnEvent::TextDelta { text } = event { text.len() } else { 0 }
+}
+
+proptest! {
+    #[test]
+    fn typed_and_json_agree(run in arb_run(), nonsense in arb_records()) {
+        for records in [run, nonsense] {
+            let mut turns = TurnEvents::default();
+            prop_assert_eq!(
+                written(DialectName::TurnEvent, &records),
+                typed(&records, |before, record| turns.events(before, record))
+            );
+        }
+    }
+
+    /// `text_done` is what the transcript has, whatever was taken back; each result has a
+    /// call before it, and each call one result.
+    #[test]
+    fn texts_are_the_transcripts(run in arb_run()) {
+        let events: Vec<TurnEvent> = encode(DialectName::TurnEvent, &run)
+            .iter()
+            .map(|(_, json)| serde_json::from_str(json).unwrap())
+            .collect();
+        let transcript = Transcript::fold(&run);
+        let root = &transcript.agents[&AgentNo::ROOT];
+        let said: Vec<String> = root.items.iter().filter_map(|item| match item {
+            Item::Turn(turn) if turn.stop.is_some() => {
+                let texts = turn.parts.iter().map(|part| &transcript.parts[part]);
+                let words = |part: &&wellspring_core::Part| {
+                    part.kind == wellspring_core::PartKind::TEXT
+                };
+                Some(texts.filter(words).map(|part| &*part.text).collect())
+            }
+            Item::Turn(_) | Item::Part(_) | Item::Input(_) => None,
+        }).filter(|text: &String| !text.is_empty()).collect();
+        // A run without turns has its text at the end.
+        if root.items.iter().any(|item| matches!(item, Item::Turn(_))) {
+            prop_assert_eq!(texts_done(&events), said);
+        }
+        let mut open = std::collections::BTreeSet::new();
+        for event in events {
+            match event {
+                TurnEvent::ToolCall { tool_call_id, .. } => {
+                    prop_assert!(open.insert(tool_call_id));
+                }
+                TurnEvent::ToolResult { tool_call_id, .. } => {
+                    prop_assert!(open.remove(&tool_call_id), "{tool_call_id}");
+                }
+                TurnEvent::TextDelta { .. }
+                | TurnEvent::TextDone { .. }
+                | TurnEvent::Finished { .. }
+                | TurnEvent::Error { .. } => {}
+            }
+        }
+        prop_assert!(open.is_empty(), "{:?}", open);
+    }
 }

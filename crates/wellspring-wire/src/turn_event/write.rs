@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use wellspring_core::{
-    AgentNo, AgentOutline, CallOutline, CallState, Event, Outline, PartId, Record, Stop,
-    ToolOutcome, Usage,
+    AgentNo, AgentOutline, CallOutline, CallState, Event, Outcome, Outline, PartId, PartKind,
+    Record, Role, Stop, ToolOutcome, Usage,
 };
 
 use super::types::{TurnError, TurnEvent, TurnUsage};
@@ -77,7 +77,12 @@ impl TurnEvents {
                 Grown::Thought | Grown::Output(..) | Grown::SubAgent(..) | Grown::Hidden => {}
             },
             Event::TurnStarted(turn) if record.agent.is_root() && turn.attempt <= 1 => {
-                self.text.clear();
+                self.text = TurnText::default();
+            }
+            Event::PartStarted { part, kind: PartKind::Text { role: Role::Assistant } }
+                if record.agent.is_root() =>
+            {
+                self.text.start(*part);
             }
             Event::TurnFinished { stop, usage } if record.agent.is_root() => {
                 let streams = root.is_none_or(streams);
@@ -126,9 +131,7 @@ impl TurnEvents {
                     let error = TurnError { message: message.into() };
                     emit(Said::Other(TurnEvent::Error { error }));
                 }
-                (None, wellspring_core::Outcome::Completed { stop })
-                    if root.is_none_or(|root| root.turn == 0) =>
-                {
+                (None, Outcome::Completed { stop }) if root.is_none_or(|root| root.turn == 0) => {
                     self.text_done(true, &mut emit);
                     emit(Said::Other(finished(stop, None)));
                 }
@@ -177,42 +180,32 @@ impl TurnEvents {
 struct TurnText {
     parts: Vec<(PartId, String)>,
     bytes: usize,
-    /// Whether there was more than is remembered.
-    overflown: bool,
 }
 
 impl TurnText {
+    fn start(&mut self, part: PartId) {
+        self.parts.push((part, String::new()));
+    }
+
     fn push(&mut self, part: PartId, chunk: &str) {
-        self.bytes = self.bytes.saturating_add(chunk.len());
-        if self.bytes > TURN_TEXT_BYTES_MAX {
-            // Half a text would be taken for the whole.
-            self.parts.clear();
-            self.overflown = true;
-            return;
-        }
-        match self.parts.iter_mut().rev().find(|(id, _)| *id == part) {
-            Some((_, text)) => text.push_str(chunk),
-            None => self.parts.push((part, chunk.into())),
+        // What grows is nearly always the latest.
+        if let Some((_, text)) = self.parts.iter_mut().rev().find(|(id, _)| *id == part) {
+            self.bytes = self.bytes.saturating_add(chunk.len());
+            if self.bytes <= TURN_TEXT_BYTES_MAX {
+                text.push_str(chunk);
+            }
         }
     }
 
     fn void(&mut self, parts: &[PartId]) {
-        self.parts.retain(|(part, text)| {
-            let gone = parts.contains(part);
-            if gone {
-                self.bytes = self.bytes.saturating_sub(text.len());
-            }
-            !gone
-        });
+        self.parts.retain(|(part, _)| !parts.contains(part));
     }
 
-    fn clear(&mut self) {
-        *self = Self::default();
-    }
-
+    /// All of it, or nothing: half a text would be taken for the whole.
     fn take(&mut self) -> Option<String> {
-        let Self { parts, overflown, .. } = std::mem::take(self);
-        (!overflown).then(|| parts.into_iter().map(|(_, text)| text).collect())
+        let Self { parts, bytes } = std::mem::take(self);
+        let texts = parts.into_iter().map(|(_, text)| text);
+        (bytes <= TURN_TEXT_BYTES_MAX).then(|| texts.collect())
     }
 }
 

@@ -1,0 +1,98 @@
+//! Folding a prefix and then the rest gives what folding all gives; so does storing the fold
+//! in between.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use wellspring_core::{AgentNo, Checker, Event, Outline, Record, Transcript};
+use wellspring_testkit::arbitrary::{arb_record, arb_records, arb_run, arb_small_run};
+use wellspring_testkit::samples;
+
+fn outline(records: &[Record]) -> Outline {
+    let mut outline = Outline::default();
+    records.iter().for_each(|record| outline.apply(record));
+    outline
+}
+
+/// What comes back from a store.
+fn stored<T: Serialize + DeserializeOwned>(value: &T) -> T {
+    serde_json::from_str(&serde_json::to_string(value).unwrap()).unwrap()
+}
+
+fn folds_at(records: &[Record], cut: usize) {
+    let (prefix, rest) = records.split_at(cut);
+
+    let mut transcript = stored(&Transcript::fold(prefix));
+    transcript.extend(rest);
+    assert_eq!(transcript, Transcript::fold(records), "transcript cut at {cut}");
+
+    let mut resumed = stored(&outline(prefix));
+    rest.iter().for_each(|record| resumed.apply(record));
+    assert_eq!(resumed, transcript.outline, "outline cut at {cut}");
+}
+
+#[test]
+fn samples_fold_at_every_cut() {
+    for sample in samples::all() {
+        (0..=sample.records.len()).for_each(|cut| folds_at(&sample.records, cut));
+    }
+}
+
+proptest! {
+    #[test]
+    fn small_runs_fold_at_every_cut(records in arb_small_run()) {
+        (0..=records.len()).for_each(|cut| folds_at(&records, cut));
+    }
+
+    #[test]
+    fn runs_fold_at_any_cut(records in arb_run(), cut: Index) {
+        folds_at(&records, cut.index(records.len() + 1));
+    }
+
+    /// Every run is legal, and so is every prefix of it; at its end nothing is open.
+    #[test]
+    fn runs_keep_the_grammar(records in arb_run(), cut: Index) {
+        let outline = Checker::check(&records).unwrap();
+        prop_assert!(outline.finished);
+        prop_assert!(outline.calls.is_empty() && outline.questions.is_empty());
+        prop_assert_eq!(outline.agents.keys().collect::<Vec<_>>(), [&AgentNo::ROOT]);
+        prop_assert!(outline.parts.values().all(|part| !part.open));
+        Checker::check(&records[..cut.index(records.len())]).unwrap();
+    }
+
+    /// A transcript has exactly the text of the parts that were not voided.
+    #[test]
+    fn no_word_is_lost(records in arb_run()) {
+        let mut texts = std::collections::BTreeMap::<_, String>::new();
+        for record in &records {
+            if let Event::PartStarted { part, .. } = &record.event {
+                texts.insert(*part, String::new());
+            } else if let Event::PartDelta { part, chunk } = &record.event {
+                texts.entry(*part).or_default().push_str(chunk);
+            } else if let Event::PartsVoided { parts, .. } = &record.event {
+                texts.retain(|part, _| !parts.contains(part));
+            }
+        }
+        let transcript = Transcript::fold(&records);
+        let folded = transcript.parts.into_iter().map(|(id, part)| (id, part.text));
+        prop_assert_eq!(folded.collect::<std::collections::BTreeMap<_, _>>(), texts);
+    }
+
+    /// Nonsense folds too, and the checker has an opinion on it.
+    #[test]
+    fn nonsense_folds(records in arb_records(), cut: Index) {
+        let (prefix, rest) = records.split_at(cut.index(records.len() + 1));
+        let mut transcript = Transcript::fold(prefix);
+        transcript.extend(rest);
+        prop_assert_eq!(&transcript.outline, &outline(&records));
+        prop_assert_eq!(transcript, Transcript::fold(&records));
+        let _ = Checker::check(&records);
+    }
+
+    /// What the log keeps is what was appended.
+    #[test]
+    fn records_come_back_from_json(record in arb_record()) {
+        prop_assert_eq!(stored(&record), record);
+    }
+}

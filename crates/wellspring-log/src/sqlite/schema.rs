@@ -1,0 +1,226 @@
+//! The file: its form, its connections, its permissions.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+
+use super::{BUSY_TIMEOUT, Durability, OpenError, SqliteOptions, int, write};
+use crate::store::StoreError;
+
+/// Marks a file as ours ("Well").
+const APPLICATION_ID: i64 = 0x5765_6c6c;
+
+/// The steps from an empty file to today's form. A step that was released never changes.
+const MIGRATIONS: &[&str] = &["
+    CREATE TABLE runs (
+        id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: frames of a deleted run linger
+        run BLOB NOT NULL UNIQUE,
+        thread BLOB NOT NULL,
+        agent TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        after BLOB,
+        title TEXT NOT NULL,
+        state INTEGER NOT NULL, -- 0 running, 1 paused, 2 completed, 3 cancelled, 4 failed
+        epoch INTEGER NOT NULL,
+        node TEXT,
+        lease_until INTEGER,
+        created_at INTEGER NOT NULL,
+        updated_at INTEGER NOT NULL
+    ) STRICT;
+    CREATE UNIQUE INDEX runs_unfinished ON runs (thread) WHERE state < 2;
+    CREATE INDEX runs_thread ON runs (thread, run);
+    CREATE INDEX runs_tenant ON runs (tenant, run);
+    CREATE INDEX runs_lease ON runs (lease_until) WHERE state = 0;
+    CREATE TABLE frames (
+        id INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        UNIQUE (run, first)
+    ) STRICT;
+    CREATE TABLE inbox (
+        run INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        command TEXT NOT NULL,
+        PRIMARY KEY (run, number),
+        UNIQUE (run, key)
+    ) STRICT;
+    CREATE TABLE snapshots (
+        run INTEGER NOT NULL,
+        kind INTEGER NOT NULL, -- 0 outline, 1 transcript
+        at INTEGER NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (run, kind, at)
+    ) STRICT;
+    CREATE TABLE external_ids (
+        tenant TEXT NOT NULL,
+        surface TEXT NOT NULL,
+        id TEXT NOT NULL,
+        run INTEGER NOT NULL,
+        PRIMARY KEY (tenant, surface, id)
+    ) STRICT;
+    CREATE INDEX external_ids_run ON external_ids (run);
+    CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+    CREATE TABLE doomed (run INTEGER PRIMARY KEY) STRICT; -- deleted, but not yet swept
+"];
+
+/// Makes the file, and its directory where that is missing, for its owner's eyes only.
+/// SQLite gives its other files the same permissions.
+pub(super) fn make_private(path: &Path) -> io::Result<()> {
+    if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
+        && !directory.exists()
+    {
+        let mut builder = fs::DirBuilder::new();
+        builder.recursive(true);
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.create(directory)?;
+    }
+    new_private_file(path)
+}
+
+fn new_private_file(path: &Path) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(false);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).map(drop)
+}
+
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+pub(super) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+        | OpenFlags::SQLITE_OPEN_NO_MUTEX
+        | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// Brings the file to today's form.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), OpenError> {
+    let path = path.to_path_buf();
+    match migrate_to(connection, int(MIGRATIONS.len() as u64)) {
+        Ok(Form::Known) => Ok(()),
+        Ok(Form::Newer { found, known }) => Err(OpenError::Newer { path, found, known }),
+        Ok(Form::Foreign) => Err(OpenError::Foreign { path }),
+        Err(cause) => Err(OpenError::Failed { path, cause: cause.into() }),
+    }
+}
+
+enum Form {
+    Known,
+    Newer { found: i64, known: i64 },
+    Foreign,
+}
+
+fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form> {
+    let number = |connection: &Connection, pragma: &str| {
+        connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
+    };
+    // Looked at before anything is changed, so that nothing is done to a foreign file.
+    let tables: i64 =
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    if tables > 0 && number(connection, "application_id")? != APPLICATION_ID {
+        return Ok(Form::Foreign);
+    }
+    let found = number(connection, "user_version")?;
+    if found > known {
+        return Ok(Form::Newer { found, known });
+    }
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    // Another process may be doing the same: only inside the lock is it certain what is left.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let found = number(&transaction, "user_version")?;
+    let done = usize::try_from(found).unwrap_or(0);
+    for step in MIGRATIONS.iter().skip(done) {
+        transaction.execute_batch(step)?;
+    }
+    if found < known {
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", known)?;
+    }
+    transaction.commit()?;
+    Ok(Form::Known)
+}
+
+/// Sweeps what a process that died while deleting has left.
+pub(super) fn finish_deletions(connection: &mut Connection) -> rusqlite::Result<()> {
+    let next = "SELECT run FROM doomed LIMIT 1";
+    loop {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let key = transaction.query_row(next, [], |row| row.get(0));
+        match key {
+            Ok(key) => write::sweep(&transaction, key)?,
+            Err(rusqlite::Error::QueryReturnedNoRows) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        transaction.commit()?;
+    }
+}
+
+pub(super) fn configure_writer(
+    connection: &Connection,
+    options: &SqliteOptions,
+) -> rusqlite::Result<()> {
+    synchronous(connection, options)?;
+    if let Some(bytes) = options.bytes_max {
+        let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+        let pages = int(bytes) / page.max(1);
+        connection.pragma_update_and_check(None, "max_page_count", pages.max(1), |_| Ok(()))?;
+    }
+    Ok(())
+}
+
+pub(super) fn configure_checkpointer(
+    connection: &Connection,
+    options: &SqliteOptions,
+) -> rusqlite::Result<()> {
+    synchronous(connection, options)?;
+    // A checkpoint that has to wait for readers keeps the writer waiting too.
+    connection.busy_timeout(super::checkpoint::BUSY_TIMEOUT)
+}
+
+fn synchronous(connection: &Connection, options: &SqliteOptions) -> rusqlite::Result<()> {
+    let level = match options.durability {
+        Durability::ProcessCrash => "normal",
+        Durability::PowerLoss => "full",
+    };
+    connection.pragma_update(None, "synchronous", level)
+}
+
+/// Copies everything, as it is at one moment, to a new file.
+pub(super) fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
+    let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
+        StoreError::failed("making a backup", error)
+    };
+    if to.exists() {
+        let error = io::Error::new(io::ErrorKind::AlreadyExists, to.display().to_string());
+        return Err(failed(error.into()));
+    }
+    let name = to.to_str().ok_or_else(|| failed("the path is not UTF-8".into()))?;
+    new_private_file(to).map_err(|error| failed(error.into()))?;
+    let copied = connect_reader(from)
+        .and_then(|connection| connection.execute("VACUUM INTO ?1", [name]))
+        .map_err(|error| failed(error.into()))
+        .and_then(|_| {
+            let sync = OpenOptions::new().write(true).open(to).and_then(|file| file.sync_all());
+            sync.map_err(|error| failed(error.into()))
+        });
+    if copied.is_err() {
+        // Half a backup is worse than none.
+        let _ = fs::remove_file(to);
+    }
+    copied
+}

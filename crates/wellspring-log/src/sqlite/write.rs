@@ -1,0 +1,255 @@
+//! What the writer does inside its transaction.
+
+use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
+
+use super::read::{self, state_code};
+use super::writer::{Db, Head};
+use super::{int, uint};
+use crate::store::{
+    Append, AppendError, Created, ExternalId, INBOX_MAX, NewFrame, NewRun, Put, RunState,
+    SnapshotKind, StoreError,
+};
+
+/// Rows deleted in one transaction: a few milliseconds, so that appends never wait long.
+const DELETE_ROWS: i64 = 256;
+
+type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
+
+pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Created> {
+    if let Some(info) = read::info(&db.connection, new.run)? {
+        return Ok(Ok(Created::Exists(Box::new(info))));
+    }
+    let busy = db
+        .connection
+        .prepare_cached("SELECT run FROM runs WHERE thread = ?1 AND state < 2")?
+        .query_row([new.thread.uuid().as_bytes()], |row| read::run_id(row, 0))
+        .optional()?;
+    if let Some(run) = busy {
+        return Ok(Ok(Created::ThreadBusy(run)));
+    }
+    db.connection
+        .prepare_cached(
+            "INSERT INTO runs (run, thread, agent, tenant, after, title, state, epoch, node,
+                lease_until, created_at, updated_at)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8, ?9, ?9)",
+        )?
+        .execute(params![
+            new.run.uuid().as_bytes(),
+            new.thread.uuid().as_bytes(),
+            &*new.agent,
+            &*new.tenant,
+            new.after.map(|after| *after.uuid().as_bytes()),
+            &*new.title,
+            &*new.lease.node,
+            int(new.lease.until.0),
+            int(first.at.0),
+        ])?;
+    let key = db.connection.last_insert_rowid();
+    insert_frame(&db.connection, key, Seq(1), first)?;
+    change_state(&db.connection, key, first)?;
+    if !first.state.is_some_and(RunState::is_final) {
+        db.remember(new.run, Head { key, head: Seq(u64::from(first.count)) });
+    }
+    Ok(Ok(Created::New))
+}
+
+pub(super) fn append(db: &mut Db, append: &Append) -> rusqlite::Result<Result<(), AppendError>> {
+    let run = append.run;
+    let head = match db.head(run) {
+        Some(head) => head,
+        None => match read::key_and_state(&db.connection, run)? {
+            None => return Ok(Err(StoreError::NoRun(run).into())),
+            Some((_, state)) if state.is_final() => return Ok(Err(AppendError::Closed(run))),
+            Some((key, _)) => Head { key, head: read::head(&db.connection, key)? },
+        },
+    };
+    if head.head != append.expected {
+        db.remember(run, head);
+        return Ok(Err(AppendError::Conflict { run, head: head.head }));
+    }
+    let frame = &append.frame;
+    match insert_frame(&db.connection, head.key, head.head.next(), frame) {
+        Ok(()) => {}
+        // What was remembered was wrong after all; the index is the one that decides.
+        Err(rusqlite::Error::SqliteFailure(error, _))
+            if error.code == ErrorCode::ConstraintViolation =>
+        {
+            db.forget(run);
+            let head = read::head(&db.connection, head.key)?;
+            return Ok(Err(AppendError::Conflict { run, head }));
+        }
+        Err(error) => return Err(error),
+    }
+    if let Some(adopt) = &append.adopt {
+        db.connection
+            .prepare_cached(
+                "UPDATE runs SET epoch = ?2, node = ?3, lease_until = ?4 WHERE id = ?1",
+            )?
+            .execute(params![
+                head.key,
+                int(adopt.epoch),
+                &*adopt.lease.node,
+                int(adopt.lease.until.0)
+            ])?;
+    }
+    change_state(&db.connection, head.key, frame)?;
+    if frame.state.is_some_and(RunState::is_final) {
+        db.forget(run);
+    } else {
+        let head = Head { head: Seq(head.head.0 + u64::from(frame.count)), ..head };
+        db.remember(run, head);
+    }
+    Ok(Ok(()))
+}
+
+fn insert_frame(
+    connection: &Connection,
+    key: i64,
+    first: Seq,
+    frame: &NewFrame,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("INSERT INTO frames (run, first, count, body) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![key, int(first.0), frame.count, &*frame.body])
+        .map(drop)
+}
+
+fn change_state(connection: &Connection, key: i64, frame: &NewFrame) -> rusqlite::Result<()> {
+    let Some(state) = frame.state else { return Ok(()) };
+    connection
+        .prepare_cached(
+            "UPDATE runs SET state = ?2, updated_at = ?3 WHERE id = ?1 AND state != ?2",
+        )?
+        .execute(params![key, state_code(state), int(frame.at.0)])?;
+    if state != RunState::Running {
+        connection
+            .prepare_cached("UPDATE runs SET node = NULL, lease_until = NULL WHERE id = ?1")?
+            .execute([key])?;
+    }
+    Ok(())
+}
+
+pub(super) fn put_inbox(db: &mut Db, run: RunId, key: &str, command: &Command) -> Outcome<Put> {
+    let connection = &db.connection;
+    let Some((run, _)) = read::key_and_state(connection, run)? else {
+        return Ok(Err(StoreError::NoRun(run)));
+    };
+    let existing = connection
+        .prepare_cached("SELECT number FROM inbox WHERE run = ?1 AND key = ?2")?
+        .query_row(params![run, key], |row| row.get(0))
+        .optional()?;
+    if let Some(number) = existing {
+        return Ok(Ok(Put { number: InboxNo(uint(number)), existed: true }));
+    }
+    let last: i64 = connection
+        .prepare_cached("SELECT coalesce(max(number), 0) FROM inbox WHERE run = ?1")?
+        .query_row([run], |row| row.get(0))?;
+    if uint(last) >= INBOX_MAX as u64 {
+        return Ok(Err(StoreError::inbox_full()));
+    }
+    let command = match serde_json::to_string(command) {
+        Ok(command) => command,
+        Err(error) => return Ok(Err(StoreError::failed("writing a command", error))),
+    };
+    connection
+        .prepare_cached("INSERT INTO inbox (run, number, key, command) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![run, last + 1, key, command])?;
+    Ok(Ok(Put { number: InboxNo(uint(last + 1)), existed: false }))
+}
+
+pub(super) fn renew(
+    db: &mut Db,
+    node: &str,
+    runs: &[RunId],
+    until: Millis,
+) -> rusqlite::Result<()> {
+    let mut statement = db
+        .connection
+        .prepare_cached("UPDATE runs SET lease_until = ?3 WHERE run = ?1 AND node = ?2")?;
+    for run in runs {
+        statement.execute(params![run.uuid().as_bytes(), node, int(until.0)])?;
+    }
+    Ok(())
+}
+
+pub(super) fn put_snapshot(
+    db: &mut Db,
+    run: RunId,
+    kind: SnapshotKind,
+    at: Seq,
+    body: &[u8],
+) -> Outcome<()> {
+    let Some((key, _)) = read::key_and_state(&db.connection, run)? else {
+        return Ok(Err(StoreError::NoRun(run)));
+    };
+    db.connection
+        .prepare_cached(
+            "INSERT OR REPLACE INTO snapshots (run, kind, at, body) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![key, read::kind_code(kind), int(at.0), body])?;
+    Ok(Ok(()))
+}
+
+pub(super) fn bind(db: &mut Db, external: &ExternalId, run: RunId) -> Outcome<RunId> {
+    if let Some(bound) = read::resolve(&db.connection, external)? {
+        return Ok(Ok(bound));
+    }
+    let Some((key, _)) = read::key_and_state(&db.connection, run)? else {
+        return Ok(Err(StoreError::NoRun(run)));
+    };
+    db.connection
+        .prepare_cached(
+            "INSERT INTO external_ids (tenant, surface, id, run) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![&*external.tenant, &*external.surface, &*external.id, key])?;
+    Ok(Ok(run))
+}
+
+pub(super) fn put_setting(db: &mut Db, name: &str, value: Option<&str>) -> rusqlite::Result<()> {
+    match value {
+        Some(value) => db
+            .connection
+            .prepare_cached("INSERT OR REPLACE INTO settings (name, value) VALUES (?1, ?2)")?
+            .execute([name, value])?,
+        None => {
+            db.connection.prepare_cached("DELETE FROM settings WHERE name = ?1")?.execute([name])?
+        }
+    };
+    Ok(())
+}
+
+/// Makes a finished run disappear; its rows are swept chunk by chunk. Gives its key.
+pub(super) fn doom(db: &mut Db, run: RunId) -> Outcome<Option<i64>> {
+    let (key, state) = match read::key_and_state(&db.connection, run)? {
+        None => return Ok(Ok(None)),
+        Some(found) => found,
+    };
+    if !state.is_final() {
+        return Ok(Err(StoreError::Unfinished(run)));
+    }
+    db.connection.execute("INSERT INTO doomed (run) VALUES (?1)", [key])?;
+    db.connection.execute("DELETE FROM external_ids WHERE run = ?1", [key])?;
+    db.connection.execute("DELETE FROM runs WHERE id = ?1", [key])?;
+    Ok(Ok(Some(key)))
+}
+
+/// Sweeps a chunk; `false` when nothing is left.
+pub(super) fn delete_chunk(db: &mut Db, key: i64) -> rusqlite::Result<bool> {
+    sweep(&db.connection, key)
+}
+
+pub(super) fn sweep(connection: &Connection, key: i64) -> rusqlite::Result<bool> {
+    let limited = [key, DELETE_ROWS];
+    for sql in [
+        "DELETE FROM frames WHERE id IN (SELECT id FROM frames WHERE run = ?1 LIMIT ?2)",
+        "DELETE FROM snapshots WHERE rowid IN (SELECT rowid FROM snapshots WHERE run = ?1 LIMIT ?2)",
+        "DELETE FROM inbox WHERE rowid IN (SELECT rowid FROM inbox WHERE run = ?1 LIMIT ?2)",
+    ] {
+        if connection.prepare_cached(sql)?.execute(limited)? > 0 {
+            return Ok(true);
+        }
+    }
+    connection.execute("DELETE FROM doomed WHERE run = ?1", [key])?;
+    Ok(false)
+}

@@ -1,0 +1,562 @@
+//! What every store has to show: one test per promise, cited by its number in the
+//! [contract](crate::Store).
+//!
+//! [`store_suite!`](crate::store_suite) makes a module of tests of it; a store of another
+//! crate passes it unchanged.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::missing_panics_doc,
+    reason = "these are tests: a panic is a failed one"
+)]
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+use wellspring_core::{Command, Content, InboxNo, Millis, RunId, Seq, ThreadId};
+
+use crate::store::{
+    Adopt, Append, AppendError, Created, ExternalId, FRAME_BYTES_MAX, INBOX_MAX, InboxEntry,
+    LIST_MAX, Lease, NewFrame, NewRun, Put, RunFilter, RunInfo, RunState, SnapshotKind, Store,
+    StoreError, StoredFrame,
+};
+
+/// A place that can be opened as a store, more than once.
+pub trait Subject {
+    /// Opens it as one more process would.
+    fn open(&self) -> Arc<dyn Store>;
+}
+
+/// Makes a test of every case. The expression gives a fresh [`Subject`].
+///
+/// ```
+/// # use std::sync::Arc;
+/// use wellspring_log::{MemoryStore, Store, suite::Subject};
+///
+/// struct Memory(MemoryStore);
+///
+/// impl Subject for Memory {
+///     fn open(&self) -> Arc<dyn Store> {
+///         Arc::new(self.0.beside())
+///     }
+/// }
+///
+/// mod memory {
+///     wellspring_log::store_suite!(super::Memory(wellspring_log::MemoryStore::default()));
+/// }
+/// ```
+#[macro_export]
+macro_rules! store_suite {
+    ($subject:expr) => {
+        $crate::store_suite!(@cases $subject;
+            what_is_acknowledged_is_read_back
+            only_the_head_can_be_continued
+            of_two_writers_one_goes_on
+            nothing_follows_a_terminal_append
+            reads_are_dense_wherever_they_start
+            every_failure_is_an_error_and_changes_nothing
+            ids_and_threads_are_taken_once
+            leases_follow_owners_and_states
+            an_inbox_takes_each_key_once
+            an_inbox_is_bounded
+            snapshots_are_found_by_place
+            external_ids_belong_to_a_tenant
+            settings_are_kept_and_forgotten
+            lists_are_filtered_and_paged
+            lists_are_bounded
+            deletion_leaves_nothing
+            other_processes_are_noticed
+        );
+    };
+    (@cases $subject:expr; $($case:ident)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $case() {
+            $crate::suite::$case(&$subject).await;
+        }
+    )*};
+}
+
+/// Contract 1: what was acknowledged is read back, by every process.
+pub async fn what_is_acknowledged_is_read_back(subject: &impl Subject) {
+    let store = subject.open();
+    let run = create(&*store, 1).await;
+    append(&*store, frame(run, 1, &["b", "c"])).await.unwrap();
+    append(&*store, frame(run, 3, &["d"])).await.unwrap();
+    let want = [stored(1, &["a"]), stored(2, &["b", "c"]), stored(4, &["d"])];
+    for store in [store, subject.open()] {
+        let page = store.read(run, Seq(0), usize::MAX).await.unwrap();
+        assert_eq!((&page.frames[..], page.head, page.closed), (&want[..], Seq(4), false));
+        assert_eq!(store.info(run).await.unwrap(), Some(info(run, 1, RunState::Running, 4)));
+    }
+}
+
+/// Contract 2: an append whose `expected` is not the head changes nothing.
+pub async fn only_the_head_can_be_continued(subject: &impl Subject) {
+    let store = subject.open();
+    let run = create(&*store, 1).await;
+    append(&*store, frame(run, 1, &["b"])).await.unwrap();
+    for expected in [0, 1, 3, 7] {
+        for store in [&store, &subject.open()] {
+            let refused = append(&**store, frame(run, expected, &["x"])).await;
+            let Err(AppendError::Conflict { run: named, head }) = refused else {
+                panic!("expected {expected}: {refused:?}")
+            };
+            assert_eq!((named, head), (run, Seq(2)), "expected {expected}");
+        }
+    }
+    assert_eq!(bodies(&*store, run).await, ["a", "b"]);
+}
+
+/// Contract 2: of two owners only one goes on.
+pub async fn of_two_writers_one_goes_on(subject: &impl Subject) {
+    const APPENDS: u64 = 50;
+    let stores = [subject.open(), subject.open()];
+    let run = create(&*stores[0], 1).await;
+    let race = |store: Arc<dyn Store>, name: &'static str| async move {
+        let mut won = Vec::new();
+        for expected in 1..=APPENDS {
+            // Each waits until the place is decided, then goes for the next one.
+            match append(&*store, frame(run, expected, &[name])).await {
+                Ok(()) => won.push(expected + 1),
+                Err(AppendError::Conflict { head, .. }) => assert!(head > Seq(expected)),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+        won
+    };
+    let [first, second] = stores.clone();
+    let (first, second) =
+        tokio::join!(tokio::spawn(race(first, "first")), tokio::spawn(race(second, "second")));
+    let (first, second) = (first.unwrap(), second.unwrap());
+    let mut won: Vec<_> = first.iter().chain(&second).copied().collect();
+    won.sort_unstable();
+    assert_eq!(won, (2..=APPENDS + 1).collect::<Vec<_>>());
+    let first: BTreeSet<_> = first.into_iter().collect();
+    let name = |place| if first.contains(&place) { "first" } else { "second" };
+    let want: Vec<_> =
+        std::iter::once("a").chain((2..=APPENDS + 1).map(name)).map(String::from).collect();
+    assert_eq!(bodies(&*stores[1], run).await, want);
+}
+
+/// Contract 3: after a terminal append nothing is appended.
+pub async fn nothing_follows_a_terminal_append(subject: &impl Subject) {
+    let store = subject.open();
+    for state in [RunState::Completed, RunState::Cancelled, RunState::Failed] {
+        let run = create(&*store, 1).await;
+        append(&*store, with_state(frame(run, 1, &["end"]), state)).await.unwrap();
+        let other = subject.open();
+        for store in [&store, &other] {
+            for expected in [1, 2] {
+                let refused = append(&**store, frame(run, expected, &["x"])).await;
+                let closed = matches!(refused, Err(AppendError::Closed(named)) if named == run);
+                assert!(closed, "{refused:?}");
+            }
+            let page = store.read(run, Seq(2), usize::MAX).await.unwrap();
+            assert_eq!((page.frames, page.head, page.closed), (vec![], Seq(2), true));
+            let mut want = info(run, 1, state, 2);
+            (want.lease, want.updated_at) = (None, Millis(1002));
+            assert_eq!(store.info(run).await.unwrap(), Some(want));
+        }
+    }
+}
+
+/// Contract 4: a read after `n` starts with `n + 1`, whatever the page.
+pub async fn reads_are_dense_wherever_they_start(subject: &impl Subject) {
+    let store = subject.open();
+    let run = create(&*store, 1).await;
+    let mut head = 1;
+    for size in [1usize, 3, 1, 5, 2] {
+        append(&*store, frame(run, head, &vec!["xxxx"; size])).await.unwrap();
+        head += size as u64;
+    }
+    for after in 0..=head {
+        for bytes_max in [0, 1, 10, 1000] {
+            let mut next = after + 1;
+            loop {
+                let page = store.read(run, Seq(next - 1), bytes_max).await.unwrap();
+                assert_eq!(page.head, Seq(head));
+                let Some(first) = page.frames.first() else { break };
+                let holds = first.first.0..first.first.0 + u64::from(first.count);
+                assert!(holds.contains(&next), "after {}, got {first:?}", next - 1);
+                for frame in &page.frames {
+                    assert!(frame.first.0 <= next, "a gap before {frame:?}");
+                    next = frame.first.0 + u64::from(frame.count);
+                }
+                let bytes = |frames: &[StoredFrame]| -> usize {
+                    frames.iter().map(|frame| frame.body.len()).sum()
+                };
+                assert!(page.frames.len() == 1 || bytes(&page.frames) <= bytes_max);
+            }
+            assert_eq!(next, head + 1, "after {after}, pages of {bytes_max}");
+        }
+    }
+    let beyond = store.read(run, Seq(head + 5), 1000).await.unwrap();
+    assert_eq!((beyond.frames, beyond.head), (vec![], Seq(head)));
+}
+
+/// Contract 5: every failure is an error and leaves what was there.
+pub async fn every_failure_is_an_error_and_changes_nothing(subject: &impl Subject) {
+    let store = subject.open();
+    let none = run_id(77);
+    let no_run = |result: Result<(), StoreError>| {
+        assert!(matches!(result, Err(StoreError::NoRun(run)) if run == none), "{result:?}");
+    };
+    match append(&*store, frame(none, 0, &["x"])).await {
+        Err(AppendError::Store(error)) => no_run(Err(error)),
+        other => panic!("{other:?}"),
+    }
+    no_run(store.read(none, Seq(0), 1).await.map(drop));
+    no_run(store.inbox(none, InboxNo(0)).await.map(drop));
+    no_run(store.put_inbox(none, "key".into(), command("x")).await.map(drop));
+    no_run(store.put_snapshot(none, SnapshotKind::Outline, Seq(1), Bytes::new()).await);
+    no_run(store.snapshot(none, SnapshotKind::Outline, Seq(1)).await.map(drop));
+    no_run(store.bind(external("t", "s", "id"), none).await.map(drop));
+    assert_eq!(store.info(none).await.unwrap(), None);
+    assert!(!store.delete(none).await.unwrap());
+
+    let run = create(&*store, 1).await;
+    let mut large = frame(run, 1, &["x"]);
+    large.frame.body = vec![0; FRAME_BYTES_MAX + 1].into();
+    let refused = append(&*store, large).await;
+    let too_large = AppendError::TooLarge { bytes: FRAME_BYTES_MAX + 1, max: FRAME_BYTES_MAX };
+    assert_eq!(refused.unwrap_err().to_string(), too_large.to_string());
+    assert!(matches!(store.delete(run).await, Err(StoreError::Unfinished(named)) if named == run));
+    assert_eq!(bodies(&*store, run).await, ["a"]);
+
+    let mut largest = frame(run, 1, &["x"]);
+    largest.frame.body = vec![7; FRAME_BYTES_MAX].into();
+    append(&*store, largest).await.unwrap();
+    let page = store.read(run, Seq(1), 1).await.unwrap();
+    assert_eq!(page.frames[0].body.len(), FRAME_BYTES_MAX);
+}
+
+/// A run id exists once; a thread has one unfinished run.
+pub async fn ids_and_threads_are_taken_once(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let run = create(&*store, 1).await;
+    let same = other.create(new_run(run, 2), first_frame("x")).await.unwrap();
+    assert_eq!(same, Created::Exists(Box::new(info(run, 1, RunState::Running, 1))));
+    let second = run_id(200);
+    let busy = other.create(new_run(second, 1), first_frame("x")).await.unwrap();
+    assert_eq!(busy, Created::ThreadBusy(run));
+    append(&*store, with_state(frame(run, 1, &["wait"]), RunState::Paused)).await.unwrap();
+    let busy = other.create(new_run(second, 1), first_frame("x")).await.unwrap();
+    assert_eq!(busy, Created::ThreadBusy(run));
+    append(&*store, with_state(frame(run, 2, &["end"]), RunState::Completed)).await.unwrap();
+    assert_eq!(other.create(new_run(second, 1), first_frame("x")).await.unwrap(), Created::New);
+    assert_eq!(bodies(&*store, second).await, ["x"]);
+}
+
+/// A lease ends by its time, by a pause, or with the run; only its node renews it.
+pub async fn leases_follow_owners_and_states(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let run = create(&*store, 1).await;
+    let until = async |store: &dyn Store| {
+        store.info(run).await.unwrap().unwrap().lease.map(|lease| lease.until)
+    };
+    assert_eq!(store.expired(Millis(2000), 10).await.unwrap(), []);
+    assert_eq!(store.expired(Millis(2001), 10).await.unwrap(), [run]);
+    other.renew("thief".into(), vec![run, run_id(99)], Millis(9000)).await.unwrap();
+    assert_eq!(until(&*store).await, Some(Millis(2000)));
+    store.renew("node".into(), vec![run, run_id(99)], Millis(3000)).await.unwrap();
+    assert_eq!(until(&*other).await, Some(Millis(3000)));
+    assert_eq!(other.expired(Millis(3000), 10).await.unwrap(), []);
+
+    let mut adoption = with_state(frame(run, 1, &["mine"]), RunState::Running);
+    let lease = Lease { node: "other".into(), until: Millis(5000) };
+    adoption.adopt = Some(Adopt { epoch: 1, lease: lease.clone() });
+    append(&*other, adoption).await.unwrap();
+    let mut want = info(run, 1, RunState::Running, 2);
+    (want.epoch, want.lease) = (1, Some(lease));
+    assert_eq!(store.info(run).await.unwrap(), Some(want.clone()));
+
+    append(&*other, with_state(frame(run, 2, &["wait"]), RunState::Paused)).await.unwrap();
+    want = RunInfo { state: RunState::Paused, head: Seq(3), updated_at: Millis(1003), ..want };
+    want.lease = None;
+    assert_eq!(store.info(run).await.unwrap(), Some(want.clone()));
+    other.renew("other".into(), vec![run], Millis(9000)).await.unwrap();
+    assert_eq!(store.info(run).await.unwrap(), Some(want));
+    assert_eq!(store.expired(Millis(u64::MAX), 10).await.unwrap(), []);
+}
+
+/// Commands are kept once per key, in order, for everyone to see.
+pub async fn an_inbox_takes_each_key_once(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let run = create(&*store, 1).await;
+    let put = |number, existed| Put { number: InboxNo(number), existed };
+    assert_eq!(store.put_inbox(run, "a".into(), command("1")).await.unwrap(), put(1, false));
+    assert_eq!(other.put_inbox(run, "b".into(), command("2")).await.unwrap(), put(2, false));
+    assert_eq!(other.put_inbox(run, "a".into(), command("3")).await.unwrap(), put(1, true));
+    assert_eq!(store.put_inbox(run, "c".into(), command("4")).await.unwrap(), put(3, false));
+    let entry = |number, key: &str, text| InboxEntry {
+        number: InboxNo(number),
+        key: key.into(),
+        command: command(text),
+    };
+    let all = [entry(1, "a", "1"), entry(2, "b", "2"), entry(3, "c", "4")];
+    assert_eq!(other.inbox(run, InboxNo(0)).await.unwrap(), all);
+    assert_eq!(store.inbox(run, InboxNo(1)).await.unwrap(), all[1..]);
+    assert_eq!(store.inbox(run, InboxNo(3)).await.unwrap(), []);
+}
+
+/// An inbox holds at most [`INBOX_MAX`] commands; those that are there stay answerable.
+pub async fn an_inbox_is_bounded(subject: &impl Subject) {
+    let store = subject.open();
+    let run = create(&*store, 1).await;
+    let puts = (0..INBOX_MAX).map(|key| store.put_inbox(run, key.to_string().into(), command("")));
+    for put in puts.collect::<Vec<_>>() {
+        assert!(!put.await.unwrap().existed);
+    }
+    let refused = store.put_inbox(run, "more".into(), command("")).await;
+    assert!(matches!(refused, Err(StoreError::Full { max: INBOX_MAX, .. })), "{refused:?}");
+    let again = store.put_inbox(run, "7".into(), command("")).await.unwrap();
+    assert_eq!(again, Put { number: InboxNo(8), existed: true });
+    assert_eq!(store.inbox(run, InboxNo(0)).await.unwrap().len(), INBOX_MAX);
+}
+
+/// A snapshot is found from its place on, until there is a later one.
+pub async fn snapshots_are_found_by_place(subject: &impl Subject) {
+    let store = subject.open();
+    let run = create(&*store, 1).await;
+    let put = async |kind, at, body: &'static str| {
+        store.put_snapshot(run, kind, Seq(at), body.into()).await.unwrap();
+    };
+    put(SnapshotKind::Outline, 10, "ten").await;
+    put(SnapshotKind::Outline, 20, "old").await;
+    put(SnapshotKind::Outline, 20, "twenty").await;
+    put(SnapshotKind::Transcript, 15, "whole").await;
+    for (kind, at_most, want) in [
+        (SnapshotKind::Outline, 9, None),
+        (SnapshotKind::Outline, 10, Some((10, "ten"))),
+        (SnapshotKind::Outline, 19, Some((10, "ten"))),
+        (SnapshotKind::Outline, u64::MAX, Some((20, "twenty"))),
+        (SnapshotKind::Transcript, 14, None),
+        (SnapshotKind::Transcript, 15, Some((15, "whole"))),
+    ] {
+        let found = subject.open().snapshot(run, kind, Seq(at_most)).await.unwrap();
+        let want = want.map(|(at, body)| (Seq(at), Bytes::from(body)));
+        assert_eq!(found, want, "{kind:?} at most {at_most}");
+    }
+}
+
+/// The first binding of an external id wins, and another tenant's is another id.
+pub async fn external_ids_belong_to_a_tenant(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let (first, second) = (create(&*store, 1).await, create(&*store, 2).await);
+    let id = external("tenant", "ag-ui", "run");
+    assert_eq!(store.resolve(id.clone()).await.unwrap(), None);
+    assert_eq!(store.bind(id.clone(), first).await.unwrap(), first);
+    assert_eq!(other.bind(id.clone(), second).await.unwrap(), first);
+    assert_eq!(other.resolve(id).await.unwrap(), Some(first));
+    for id in [external("other", "ag-ui", "run"), external("tenant", "ai-sdk", "run")] {
+        assert_eq!(other.resolve(id.clone()).await.unwrap(), None);
+        assert_eq!(other.bind(id, second).await.unwrap(), second);
+    }
+}
+
+/// Settings are kept, replaced and forgotten.
+pub async fn settings_are_kept_and_forgotten(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let read = async |name: &str| other.setting(name.into()).await.unwrap();
+    assert_eq!(read("a").await, None);
+    store.put_setting("a".into(), Some("1".into())).await.unwrap();
+    store.put_setting("b".into(), Some("2".into())).await.unwrap();
+    store.put_setting("a".into(), Some("3".into())).await.unwrap();
+    assert_eq!((read("a").await.as_deref(), read("b").await.as_deref()), (Some("3"), Some("2")));
+    store.put_setting("a".into(), None).await.unwrap();
+    store.put_setting("never".into(), None).await.unwrap();
+    assert_eq!((read("a").await, read("b").await.as_deref()), (None, Some("2")));
+}
+
+/// Lists give what matches, newest first, page by page.
+pub async fn lists_are_filtered_and_paged(subject: &impl Subject) {
+    let store = subject.open();
+    let mut runs = Vec::new();
+    for number in 0..6u128 {
+        let mut new = new_run(run_id(number), number);
+        new.tenant = if number < 4 { "a".into() } else { "b".into() };
+        new.agent = if number % 2 == 0 { "even".into() } else { "odd".into() };
+        let mut first = first_frame("x");
+        first.at = Millis(1000 + number as u64 * 10);
+        assert_eq!(store.create(new, first).await.unwrap(), Created::New);
+        runs.push(run_id(number));
+    }
+    let ended = |run, state| with_state(frame(run, 1, &["end"]), state);
+    append(&*store, ended(runs[1], RunState::Failed)).await.unwrap();
+    append(&*store, ended(runs[2], RunState::Paused)).await.unwrap();
+    let all = RunFilter::default();
+    let a = Some("a".into());
+    for (filter, want) in [
+        (all.clone(), vec![5, 4, 3, 2, 1, 0]),
+        (RunFilter { tenant: a.clone(), ..all.clone() }, vec![3, 2, 1, 0]),
+        (RunFilter { thread: Some(thread_id(2)), ..all.clone() }, vec![2]),
+        (RunFilter { agent: Some("odd".into()), ..all.clone() }, vec![5, 3, 1]),
+        (RunFilter { states: vec![RunState::Paused, RunState::Failed], ..all.clone() }, vec![2, 1]),
+        (RunFilter { since: Some(Millis(1030)), ..all.clone() }, vec![5, 4, 3]),
+        (RunFilter { before: Some(Millis(1030)), ..all.clone() }, vec![2, 1, 0]),
+        (RunFilter { limit: 2, ..all.clone() }, vec![5, 4]),
+        (RunFilter { limit: 2, after_run: Some(runs[4]), ..all.clone() }, vec![3, 2]),
+        (RunFilter { tenant: a, agent: Some("even".into()), limit: 1, ..all.clone() }, vec![2]),
+        (RunFilter { tenant: Some("nobody".into()), ..all }, vec![]),
+    ] {
+        let found = subject.open().list(filter.clone()).await.unwrap();
+        let found: Vec<_> = found.into_iter().map(|info| info.run).collect();
+        let want: Vec<_> = want.into_iter().map(run_id).collect();
+        assert_eq!(found, want, "{filter:?}");
+    }
+}
+
+/// A list gives at most [`LIST_MAX`] runs, whatever is asked.
+pub async fn lists_are_bounded(subject: &impl Subject) {
+    let store = subject.open();
+    let create = |number| store.create(new_run(run_id(number), number), first_frame("x"));
+    for created in (0..=LIST_MAX as u128).map(create).collect::<Vec<_>>() {
+        assert_eq!(created.await.unwrap(), Created::New);
+    }
+    for limit in [0, LIST_MAX, LIST_MAX + 1, usize::MAX] {
+        let found = store.list(RunFilter { limit, ..RunFilter::default() }).await.unwrap();
+        assert_eq!(found.len(), LIST_MAX);
+    }
+    assert_eq!(store.expired(Millis(9999), usize::MAX).await.unwrap().len(), LIST_MAX);
+}
+
+/// Deleting a finished run leaves nothing of it, and nothing else changes.
+pub async fn deletion_leaves_nothing(subject: &impl Subject) {
+    let store = subject.open();
+    let (run, neighbour) = (create(&*store, 1).await, create(&*store, 2).await);
+    for expected in 1..600 {
+        append(&*store, frame(run, expected, &["x"])).await.unwrap();
+    }
+    append(&*store, with_state(frame(run, 600, &["end"]), RunState::Completed)).await.unwrap();
+    let id = external("tenant", "ag-ui", "run");
+    for run in [run, neighbour] {
+        store.put_inbox(run, "key".into(), command("x")).await.unwrap();
+        store.put_snapshot(run, SnapshotKind::Outline, Seq(1), "x".into()).await.unwrap();
+    }
+    store.bind(id.clone(), run).await.unwrap();
+    assert!(store.delete(run).await.unwrap());
+    assert!(!store.delete(run).await.unwrap());
+    let other = subject.open();
+    assert_eq!(other.info(run).await.unwrap(), None);
+    assert!(matches!(other.read(run, Seq(0), 1).await, Err(StoreError::NoRun(_))));
+    assert_eq!(other.resolve(id).await.unwrap(), None);
+    assert!(matches!(append(&*other, frame(run, 601, &["x"])).await, Err(AppendError::Store(_))));
+
+    let anew = store.create(new_run(run, 1), first_frame("anew")).await.unwrap();
+    assert_eq!(anew, Created::New);
+    assert_eq!(bodies(&*other, run).await, ["anew"]);
+    assert_eq!(other.inbox(run, InboxNo(0)).await.unwrap(), []);
+    assert_eq!(other.snapshot(run, SnapshotKind::Outline, Seq(9)).await.unwrap(), None);
+    assert_eq!(bodies(&*other, neighbour).await, ["a"]);
+    assert_eq!(other.inbox(neighbour, InboxNo(0)).await.unwrap().len(), 1);
+}
+
+/// What another process writes is a foreign change.
+pub async fn other_processes_are_noticed(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let run = create(&*store, 1).await;
+    let mut changes = other.foreign_changes();
+    changes.borrow_and_update();
+    append(&*store, frame(run, 1, &["b"])).await.unwrap();
+    changes.changed().await.unwrap();
+    changes.borrow_and_update();
+    store.put_inbox(run, "key".into(), command("x")).await.unwrap();
+    changes.changed().await.unwrap();
+    assert_eq!(other.inbox(run, InboxNo(0)).await.unwrap().len(), 1);
+}
+
+fn run_id(number: u128) -> RunId {
+    RunId::new(Uuid::from_u128(number))
+}
+
+fn thread_id(number: u128) -> ThreadId {
+    ThreadId::new(Uuid::from_u128(number))
+}
+
+/// A new run of a thread, with its first frame at 1001 and a lease until 2000.
+async fn create(store: &dyn Store, thread: u128) -> RunId {
+    let run = RunId::new(Uuid::now_v7());
+    let created = store.create(new_run(run, thread), first_frame("a")).await.unwrap();
+    assert_eq!(created, Created::New);
+    run
+}
+
+fn new_run(run: RunId, thread: u128) -> NewRun {
+    NewRun {
+        run,
+        thread: thread_id(thread),
+        agent: "demo".into(),
+        tenant: "tenant".into(),
+        after: Some(run_id(12)),
+        title: "a title".into(),
+        lease: Lease { node: "node".into(), until: Millis(2000) },
+    }
+}
+
+fn first_frame(body: &'static str) -> NewFrame {
+    NewFrame { count: 1, body: body.into(), at: Millis(1001), state: Some(RunState::Running) }
+}
+
+/// What is known of a run made by [`create`].
+fn info(run: RunId, thread: u128, state: RunState, head: u64) -> RunInfo {
+    let new = new_run(run, thread);
+    RunInfo {
+        run,
+        thread: new.thread,
+        agent: new.agent,
+        tenant: new.tenant,
+        after: new.after,
+        title: new.title,
+        state,
+        head: Seq(head),
+        epoch: 0,
+        lease: Some(new.lease),
+        created_at: Millis(1001),
+        updated_at: Millis(1001),
+    }
+}
+
+fn frame(run: RunId, expected: u64, records: &[&str]) -> Append {
+    let frame = NewFrame {
+        count: u32::try_from(records.len()).unwrap(),
+        body: records.concat().into(),
+        at: Millis(1001 + expected),
+        state: None,
+    };
+    Append { run, expected: Seq(expected), frame, adopt: None }
+}
+
+fn with_state(mut append: Append, state: RunState) -> Append {
+    append.frame.state = Some(state);
+    append
+}
+
+fn stored(first: u64, records: &[&str]) -> StoredFrame {
+    let count = u32::try_from(records.len()).unwrap();
+    StoredFrame { first: Seq(first), count, body: records.concat().into() }
+}
+
+async fn append(store: &dyn Store, append: Append) -> Result<(), AppendError> {
+    let (decided, decision) = oneshot::channel();
+    let done = Box::new(move |result| {
+        let _ = decided.send(result);
+    });
+    store.append(append, done);
+    decision.await.unwrap()
+}
+
+async fn bodies(store: &dyn Store, run: RunId) -> Vec<String> {
+    let page = store.read(run, Seq(0), usize::MAX).await.unwrap();
+    page.frames.iter().map(|frame| String::from_utf8(frame.body.to_vec()).unwrap()).collect()
+}
+
+fn command(text: &str) -> Command {
+    Command::AddInput { content: vec![Content::text(text)] }
+}
+
+fn external(tenant: &str, surface: &str, id: &str) -> ExternalId {
+    ExternalId { tenant: tenant.into(), surface: surface.into(), id: id.into() }
+}

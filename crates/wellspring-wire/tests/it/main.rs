@@ -1,0 +1,7 @@
+//! What holds for every dialect.
+
+#![expect(clippy::unwrap_used, reason = "the functions that tests share fail by panicking too")]
+
+mod docs;
+mod resume;
+mod total;

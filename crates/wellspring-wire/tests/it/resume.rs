@@ -1,0 +1,96 @@
+//! A dialect resumed at any position continues exactly.
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use wellspring_core::{Outline, Record};
+use wellspring_testkit::arbitrary::{arb_run, arb_small_run};
+use wellspring_testkit::samples;
+use wellspring_wire::{DialectName, Encoder, Out, WirePosition};
+
+type Events = Vec<(WirePosition, Vec<u8>)>;
+
+/// What a reader gets that resumes after `after` with an outline of the first `known` records.
+/// Each record is a frame: that is the finest way to read a run.
+fn read(dialect: DialectName, records: &[Record], known: usize, after: WirePosition) -> Events {
+    let mut outline = Outline::default();
+    records[..known].iter().for_each(|record| outline.apply(record));
+    let mut encoder = Encoder::resume(dialect, outline, after);
+    let mut out = Out::default();
+    for record in &records[known..] {
+        encoder.frame(std::slice::from_ref(record), &mut out);
+    }
+    out.events().map(|(at, json)| (at, json.to_vec())).collect()
+}
+
+/// How many records' outline a reader may start from: any number up to the position's, but a
+/// dialect that remembers starts at the beginning.
+fn known_max(dialect: DialectName, after: WirePosition) -> usize {
+    if dialect.remembers() { 0 } else { after.whole().0 as usize }
+}
+
+fn resumes_everywhere(records: &[Record]) {
+    for dialect in DialectName::ALL {
+        let all = read(dialect, records, 0, WirePosition::START);
+        for (index, (after, _)) in all.iter().enumerate() {
+            let known = known_max(dialect, *after);
+            let rest = read(dialect, records, known, *after);
+            assert_eq!(rest, all[index + 1..], "{dialect} after {after}");
+        }
+    }
+}
+
+#[test]
+fn samples_resume_after_every_event() {
+    for sample in samples::all() {
+        resumes_everywhere(&sample.records);
+    }
+}
+
+/// A position that no event has is between those that are there.
+#[test]
+fn positions_between_events() {
+    let records = samples::tool_with_content();
+    let all = read(DialectName::ThoughtEvent, &records, 0, WirePosition::START);
+    for (after, seen) in [("0", 0), ("3.0", 0), ("3.9", 1), ("4", 1), ("10.0", 4), ("10.1", 5)] {
+        let rest = read(DialectName::ThoughtEvent, &records, 0, after.parse().unwrap());
+        assert_eq!(rest, all[seen..], "after {after}");
+    }
+    let beyond = read(DialectName::ThoughtEvent, &records, 0, "99".parse().unwrap());
+    assert_eq!(beyond, []);
+}
+
+proptest! {
+    #[test]
+    fn small_runs_resume_after_every_event(records in arb_small_run()) {
+        resumes_everywhere(&records);
+    }
+
+    /// From any outline at or before the position, and whatever the frames are.
+    #[test]
+    fn runs_resume(
+        records in arb_run(),
+        dialect in prop::sample::select(&DialectName::ALL[..5]),
+        cut: Index,
+        known: Index,
+        frame in 1usize..9,
+    ) {
+        let all = read(dialect, &records, 0, WirePosition::START);
+        prop_assume!(!all.is_empty());
+        let cut = cut.index(all.len());
+        let after = all[cut].0;
+        let known = known.index(known_max(dialect, after) + 1);
+        let mut outline = Outline::default();
+        records[..known].iter().for_each(|record| outline.apply(record));
+        let mut encoder = Encoder::resume(dialect, outline, after);
+        let mut out = Out::default();
+        for frame in records[known..].chunks(frame) {
+            encoder.frame(frame, &mut out);
+        }
+        let rest: Events = out.events().map(|(at, json)| (at, json.to_vec())).collect();
+        prop_assert_eq!(&rest[..], &all[cut + 1..]);
+        // The outline that a reader ends with is the run's.
+        let mut outline = Outline::default();
+        records.iter().for_each(|record| outline.apply(record));
+        prop_assert_eq!(encoder.outline(), &outline);
+    }
+}
