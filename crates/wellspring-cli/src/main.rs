@@ -1,2 +1,4 @@
-//! x
+//! The command `wellspring`: agents in the terminal.
+mod screen;
+mod text;
 fn main() {}
