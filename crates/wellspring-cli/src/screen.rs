@@ -19,9 +19,7 @@ use wellspring_core::{
 
 use crate::text::{Line, Style, clean_line, span};
 use item::{Body, Item, Question, Tool, Words};
-pub(crate) use phrase::{
-    answer_phrase, arguments_phrase, duration, outcome_phrase, short_id, stop_phrase,
-};
+pub(crate) use phrase::{answer_phrase, duration, outcome_phrase, short_id};
 
 /// Tools whose calls say nothing that is not shown in another way: the plan, the question and
 /// the result are events of their own.
@@ -49,6 +47,17 @@ pub(crate) struct Screen {
     printed: Option<item::Group>,
     /// What a person can do while the run goes on.
     hint: &'static str,
+    look: Look,
+}
+
+/// For whose eyes the lines are.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Look {
+    /// A terminal's: Markdown is shown.
+    #[default]
+    Rich,
+    /// A file's or a pipe's: words stay as they were written.
+    Plain,
 }
 
 impl Screen {
@@ -57,9 +66,9 @@ impl Screen {
         Self { hint, ..Self::default() }
     }
 
-    /// What is open now.
-    pub(crate) fn outline(&self) -> &Outline {
-        &self.outline
+    /// An empty screen for a pipe.
+    pub(crate) fn plain() -> Self {
+        Self { look: Look::Plain, ..Self::default() }
     }
 
     /// Folds one record in.
@@ -73,9 +82,10 @@ impl Screen {
                 let said: Vec<_> = input.map(phrase::content_phrase).collect();
                 self.push(record, Body::Input(said.join("\n")));
             }
-            Event::RunAdopted { node, epoch } => {
-                let note = format!("another process ({node}) goes on with the run, owner {epoch}");
-                self.note(record, Style::DIM, &note);
+            // After a pause somebody has to take it up again; that is nothing to mention.
+            Event::RunAdopted { .. } if self.outline.paused.is_some() => {}
+            Event::RunAdopted { .. } => {
+                self.note(record, Style::YELLOW, "↻ its process was lost; another one goes on");
             }
             Event::TurnStarted(turn) => {
                 self.turns += u32::from(turn.attempt == 1);
@@ -129,8 +139,9 @@ impl Screen {
                 }
                 self.settle(|item| matches!(&item.body, Body::Question(it) if it.id == id));
             }
-            Event::AgentStarted { name, .. } => {
-                self.note(record, Style::CYAN, &format!("▾ {}", clean_line(name)));
+            Event::AgentStarted { parent, name, .. } => {
+                let heard_by = Record { agent: *parent, ..record.clone() };
+                self.note(&heard_by, Style::CYAN, &format!("▾ {}", clean_line(name)));
             }
             Event::AgentFinished { outcome } => {
                 self.settle_turn(record.agent);
@@ -216,10 +227,16 @@ impl Screen {
         lines
     }
 
-    /// The lines of what can still change, at a moment.
+    /// The lines of what can still change, at a moment, and below them how things stand.
     pub(crate) fn live(&self, width: usize, now: Millis) -> Vec<Line> {
-        let frame = usize::try_from(now.0 / SPINNER_MS).unwrap_or(0) % SPINNER.len();
-        let spinner = SPINNER[frame];
+        let mut lines = self.open(width, now);
+        lines.extend(self.foot(width, now));
+        lines
+    }
+
+    /// The lines of what can still change, at a moment.
+    pub(crate) fn open(&self, width: usize, now: Millis) -> Vec<Line> {
+        let spinner = spinner(now);
         let mut lines = Vec::new();
         let mut before = self.printed;
         for item in &self.items {
@@ -230,6 +247,13 @@ impl Screen {
                 before = Some(item.group());
             }
         }
+        lines
+    }
+
+    /// The plan and the status, while the run goes on.
+    fn foot(&self, width: usize, now: Millis) -> Vec<Line> {
+        let spinner = spinner(now);
+        let mut lines = Vec::new();
         if self.outline.run.is_none() || self.outline.finished {
             return lines;
         }
@@ -277,6 +301,8 @@ impl Screen {
             "answering"
         } else if open(|shape| shape == PartShape::Thought) {
             "thinking"
+        } else if open(|shape| shape == PartShape::Call) {
+            "reaching for a tool"
         } else if self.outline.agents.values().any(|agent| agent.in_turn) {
             "waiting for the model"
         } else if !self.outline.calls.is_empty() {
@@ -290,11 +316,11 @@ impl Screen {
         match kind {
             PartKind::Text { role: Role::Assistant } => {
                 let depth = self.depth(record.agent);
-                self.push(record, Body::Text(Words::new(part, record.at, depth)));
+                self.push(record, Body::Text(Words::new(part, record.at, depth, self.look)));
             }
             PartKind::Thought => {
                 let depth = self.depth(record.agent);
-                self.push(record, Body::Thought(Words::new(part, record.at, depth)));
+                self.push(record, Body::Thought(Words::new(part, record.at, depth, self.look)));
             }
             PartKind::ToolCall(call) => {
                 let quiet = QUIET_TOOLS.contains(&&*call.name);
@@ -436,6 +462,11 @@ impl Screen {
         }
         depth
     }
+}
+
+fn spinner(now: Millis) -> &'static str {
+    let frame = usize::try_from(now.0 / SPINNER_MS).unwrap_or(0) % SPINNER.len();
+    SPINNER[frame]
 }
 
 /// Things of one kind stand together; everything else keeps its distance.

@@ -290,8 +290,9 @@ fn plan(at: usize) -> Value {
 fn quote(said: &str) -> String {
     const CHARS_MAX: usize = 60;
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.trim_end_matches('.');
     if line.chars().count() <= CHARS_MAX {
-        return line;
+        return line.into();
     }
     line.chars().take(CHARS_MAX).chain(['…']).collect()
 }

@@ -8,6 +8,7 @@ use wellspring_core::{
     QuestionId, RunId, ToolCall, ToolContent, ToolOutcome, ToolResult, ToolUpdate, Usage,
 };
 
+use super::Look;
 use super::phrase::{
     answer_phrase, arguments_phrase, content_phrase, duration, outcome_phrase, short_id,
     value_phrase,
@@ -73,6 +74,7 @@ pub(super) struct Words {
     text: String,
     markdown: Markdown,
     depth: usize,
+    look: Look,
     since: Millis,
     until: Millis,
     finished: bool,
@@ -201,12 +203,13 @@ fn indent(depth: usize) -> Span {
 }
 
 impl Words {
-    pub(super) fn new(part: PartId, at: Millis, depth: usize) -> Self {
+    pub(super) fn new(part: PartId, at: Millis, depth: usize, look: Look) -> Self {
         Self {
             part,
             text: String::new(),
             markdown: Markdown::default(),
             depth,
+            look,
             since: at,
             until: at,
             finished: false,
@@ -232,7 +235,10 @@ impl Words {
     }
 
     fn text_line(&mut self, line: &str, width: usize) -> Vec<Line> {
-        self.markdown.line(line, &[indent(self.depth)], width)
+        match self.look {
+            Look::Rich => self.markdown.line(line, &[indent(self.depth)], width),
+            Look::Plain => vec![Line::of([indent(self.depth), span(line, Style::PLAIN)])],
+        }
     }
 
     fn text_lines(&self, width: usize) -> Vec<Line> {

@@ -18,8 +18,8 @@ const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 struct Counted {
     files: u64,
     directories: u64,
-    bytes: u64,
     /// Whether there was more than [`ENTRIES_MAX`].
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     cut: bool,
 }
 
@@ -72,7 +72,6 @@ fn count(path: &Path, mut counted: Counted) -> Counted {
     let Ok(metadata) = path.symlink_metadata() else { return counted };
     if !metadata.is_dir() {
         counted.files += 1;
-        counted.bytes = counted.bytes.saturating_add(metadata.len());
         return counted;
     }
     counted.directories += 1;
