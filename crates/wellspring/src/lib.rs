@@ -119,3 +119,8 @@ pub mod prelude {
     pub use futures::StreamExt as _;
     pub use wellspring_models::{Say, Scripted};
 }
+
+/// The README's examples, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
