@@ -326,3 +326,38 @@ async fn restarts_go_on_until_it_works() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "0");
     Run::new().call(&echo, json!({})).await.unwrap();
 }
+
+/// Attempts end some time, and begin again when somebody needs the server.
+#[tokio::test]
+async fn a_server_that_stays_away_is_down_until_it_is_needed() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("server");
+    let there = || {
+        std::os::unix::fs::symlink(std::env::current_exe().unwrap(), &program).unwrap();
+    };
+    there();
+    let mut config = server("s", "");
+    let McpTransport::Stdio { command, .. } = &mut config.transport else { unreachable!() };
+    *command = program.to_str().unwrap().into();
+    let connection = connect(config).await;
+    let (die, echo) = (of(&connection, "die"), of(&connection, "echo"));
+    std::fs::remove_file(&program).unwrap();
+    fails(&die).await;
+    // Nothing but the clock is waited for now: a program that is not there fails at once.
+    tokio::time::pause();
+    let error = connection.ready().await.unwrap_err();
+    let McpErrorKind::Down { attempts, why } = error.kind() else { panic!("{error}") };
+    assert_eq!(*attempts, RESTARTS_MAX);
+    assert!(why.contains("could not be started"), "{why}");
+    tokio::time::resume();
+    there();
+    // This call finds it down, and is the reason for one more attempt.
+    let McpErrorKind::Down { .. } = kind(&fails(&echo).await) else { panic!("it is back") };
+    soon(async {
+        while connection.check().is_err() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
+    Run::new().call(&echo, json!({})).await.unwrap();
+}

@@ -3,5 +3,6 @@
 
 mod everything;
 mod faults;
+mod loopback;
 mod scripted;
 mod support;
