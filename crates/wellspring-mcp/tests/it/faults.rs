@@ -351,13 +351,10 @@ async fn a_server_that_stays_away_is_down_until_it_is_needed() {
     assert!(why.contains("could not be started"), "{why}");
     tokio::time::resume();
     there();
+    let mut versions = connection.versions();
     // This call finds it down, and is the reason for one more attempt.
     let McpErrorKind::Down { .. } = kind(&fails(&echo).await) else { panic!("it is back") };
-    soon(async {
-        while connection.check().is_err() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    })
-    .await;
+    soon(versions.changed()).await.unwrap();
+    soon(connection.ready()).await.unwrap();
     Run::new().call(&echo, json!({})).await.unwrap();
 }

@@ -134,7 +134,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             let entries = entries.iter().map(PlanEntry::from).collect();
             emit(Said::Other(ThoughtEvent::Plan { entries }));
         }
-        // Session plumbing, not progress; what there is no shape for stays in the records.
+        // Nothing to watch, or nothing this vocabulary has a shape for: it stays in the records.
         Event::RunStarted(_)
         | Event::RunAdopted { .. }
         | Event::RunPaused { .. }

@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 use serde_json::Value;
 use wellspring_core::Outline;
-use wellspring_testkit::arbitrary::arb_records;
-use wellspring_wire::{DialectName, Out};
+use wellspring_testkit::arbitrary::{arb_records, arb_run};
+use wellspring_wire::{DialectName, Encoder, Out};
 
 proptest! {
     #[test]
@@ -22,6 +22,27 @@ proptest! {
             for (_, json) in out.events() {
                 prop_assert!(serde_json::from_slice::<Value>(json).is_ok_and(|json| json.is_object()));
             }
+        }
+    }
+
+    /// A run has one end: whatever a broken log says after it, no dialect but the native one
+    /// repeats it. So `final` never follows `error`.
+    #[test]
+    fn nothing_follows_the_end(run in arb_run(), mut nonsense in arb_records()) {
+        let end = run.iter().last().map(|record| record.event.clone());
+        let restarted = run.first().map(|record| record.event.clone());
+        for (record, event) in nonsense.iter_mut().zip([end, restarted].into_iter().flatten()) {
+            record.event = event;
+        }
+        for (seq, record) in (run.len() as u64 + 1..).zip(&mut nonsense) {
+            record.seq.0 = seq;
+        }
+        for name in DialectName::ALL.into_iter().filter(|name| *name != DialectName::Record) {
+            let mut encoder = Encoder::new(name);
+            encoder.frame(&run, &mut Out::default());
+            let mut out = Out::default();
+            encoder.frame(&nonsense, &mut out);
+            prop_assert!(out.is_empty(), "{} goes on", name);
         }
     }
 }
