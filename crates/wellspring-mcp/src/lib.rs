@@ -10,6 +10,10 @@
 //! A server may not use our model (sampling), nor send the user to a page (URL elicitation):
 //! both are declined. The SDK (`rmcp`) stays inside: it is in no public signature.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/mcp.md")]
+struct Guide;
+
 mod bridge;
 mod calls;
 mod config;

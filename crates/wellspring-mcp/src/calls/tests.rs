@@ -1,19 +1,14 @@
 use futures::FutureExt as _;
 use rmcp::model::ProgressToken;
 use uuid::Uuid;
-use wellspring_core::{AgentNo, ContextFacts, RunId, ThreadId};
+use wellspring_core::{ContextFacts, RunId};
 
 use super::*;
 
 /// A context of the run of this number.
 fn context(run: u128) -> Context {
     let outside = Context::create("trace", CancellationToken::new());
-    let facts = ContextFacts {
-        run: RunId::new(Uuid::from_u128(run)),
-        thread: ThreadId::new(Uuid::nil()),
-        agent: AgentNo::ROOT,
-        ..outside.facts().clone()
-    };
+    let facts = ContextFacts { run: RunId::new(Uuid::from_u128(run)), ..outside.facts().clone() };
     struct Nobody(Context);
     impl wellspring_core::Host for Nobody {
         fn update(&self, _: wellspring_core::ToolUpdate) -> futures::future::BoxFuture<'_, ()> {

@@ -8,8 +8,8 @@ use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use wellspring_core::{Answer, Approval, Form, Tool, ToolError, ToolResult};
 use wellspring_mcp::{
-    MESSAGE_BYTES_MAX, McpConfig, McpConnection, McpError, McpErrorKind, McpServer,
-    PROGRESS_WAITING_MAX, TOOLS_MAX, connect_all,
+    MESSAGE_BYTES_MAX, McpConfig, McpConnection, McpError, McpErrorKind, McpServer, McpTransport,
+    PROGRESS_WAITING_MAX, RESTARTS_MAX, TOOLS_MAX, connect_all,
 };
 
 use crate::scripted::server;

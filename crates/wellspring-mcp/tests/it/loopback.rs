@@ -245,6 +245,8 @@ async fn dropped_it_is_gone() {
     drop(loopback);
     soon(calling).await.unwrap_err();
     soon(cancelled.wait_for(|count| *count == 1)).await.unwrap();
+    let error = Run::new().call(&of(&connection, "echo"), json!({})).await.unwrap_err();
+    assert!(error.contains("MCP server \"loop\""), "{error}");
 }
 
 /// Reads answers until all of these ids are answered.

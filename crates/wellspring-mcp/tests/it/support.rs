@@ -12,8 +12,8 @@ use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
 use wellspring_core::{
-    AgentNo, Answer, Ask, CancellationToken, Content, Context, ContextFacts, Event, Form, Host,
-    PartId, RunId, ThreadId, Tool, ToolError, ToolResult, ToolUpdate,
+    Answer, Ask, CancellationToken, Content, Context, ContextFacts, Event, Form, Host, PartId,
+    RunId, ThreadId, Tool, ToolError, ToolResult, ToolUpdate,
 };
 
 /// A run that remembers progress and questions, and answers these from a list.
@@ -50,15 +50,12 @@ impl Run {
     }
 
     pub(crate) fn context(&self) -> Context {
+        let outside = Context::create("trace", self.signal.clone());
         let facts = ContextFacts {
-            trace_id: "trace".into(),
             run: RunId::new(Uuid::from_u128(self.number)),
             thread: ThreadId::new(Uuid::from_u128(self.number)),
-            agent: AgentNo::ROOT,
             call: Some(PartId(1)),
-            messages: Arc::from([]),
-            signal: self.signal.clone(),
-            deadline: None,
+            ..outside.facts().clone()
         };
         Context::new(facts, self.host.clone())
     }

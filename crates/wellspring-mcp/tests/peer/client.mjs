@@ -26,9 +26,18 @@ say({ tools: tools.map((tool) => ({ name: tool.name, hints: tool.annotations }))
 say({ echo: await client.callTool({ name: "echo", arguments: { text: "hi" } }) });
 say({ fail: await client.callTool({ name: "fail", arguments: {} }) });
 
+// Read off the wire: the SDK itself forgets progress that comes together with the answer.
 const progress = [];
+const take = transport.onmessage;
+transport.onmessage = (message, extra) => {
+  if (message.method === "notifications/progress") {
+    const { progress: n, total, message: said } = message.params;
+    progress.push({ progress: n, total, message: said });
+  }
+  take(message, extra);
+};
 const counted = await client.callTool({ name: "count", arguments: { to: 3 } }, undefined, {
-  onprogress: (it) => progress.push(it),
+  onprogress: () => {},
 });
 say({ counted: counted.structuredContent, progress });
 
