@@ -40,6 +40,11 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         ],
         &[],
     ),
+    (
+        "wellspring-server",
+        &["wellspring-core", "wellspring-wire", "wellspring-log", "wellspring-engine"],
+        &["wellspring-models"],
+    ),
     ("wellspring-testkit", &["wellspring-core"], &[]),
     ("xtask", &[], &[]),
 ];
