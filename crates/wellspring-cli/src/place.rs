@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result};
 use wellspring_core::Millis;
 use wellspring_engine::Runtime;
 use wellspring_log::{Durability, Log, LogOptions, RunInfo, RunState, SqliteOptions, SqliteStore};
+use wellspring_server::Metrics;
 
 use crate::args::{DurabilityArg, StoreArgs};
 
@@ -25,6 +26,8 @@ const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) runtime: Runtime,
+    /// What a server counts; it times the store too.
+    pub(crate) metrics: Metrics,
     nodes: Option<Nodes>,
 }
 
@@ -57,6 +60,7 @@ impl Standing {
 impl Place {
     /// Opens the data directory, or memory, with the agents that are built in.
     pub(crate) fn open(store: &StoreArgs) -> Result<Self> {
+        let metrics = Metrics::default();
         let (log, nodes) = if store.ephemeral {
             (Log::in_memory(), None)
         } else {
@@ -75,7 +79,7 @@ impl Place {
             let options = SqliteOptions { durability, ..SqliteOptions::default() };
             let store = SqliteStore::open(directory.join("runs.db"), options)?;
             let options = LogOptions { node: nodes.name.as_str().into(), ..LogOptions::default() };
-            (Log::new(Arc::new(store), options), Some(nodes))
+            (Log::new(metrics.metered(Arc::new(store)), options), Some(nodes))
         };
         let runtime = Runtime::new(log);
         let pace = std::env::var(PACE_VARIABLE).ok().and_then(|pace| pace.parse().ok());
@@ -83,7 +87,7 @@ impl Place {
             Some(pace) => wellspring::demo::agent_at(std::time::Duration::from_millis(pace)),
             None => wellspring::demo::agent(),
         });
-        Ok(Self { runtime, nodes })
+        Ok(Self { runtime, metrics, nodes })
     }
 
     pub(crate) fn log(&self) -> &Log {

@@ -321,6 +321,12 @@ fn describe(method: &Method, path: &str) -> Described {
         ("GET", "/openapi.json") => {
             plain("readDescription", "This description.", "application/json")
         }
+        ("GET", "/") => plain("readPage", "A page to talk to the agents.", "text/html"),
+        ("GET", "/page/style.css") => plain("readStyle", "How the page looks.", "text/css"),
+        ("GET", "/page/client.js") => {
+            plain("readClient", "AgentEvent over SSE, for pages.", "text/javascript")
+        }
+        ("GET", "/page/app.js") => plain("readApp", "What the page does.", "text/javascript"),
         _ => Described::default(),
     }
 }

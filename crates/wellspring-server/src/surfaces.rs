@@ -13,6 +13,7 @@ use crate::guard::guard;
 
 mod native;
 mod operate;
+mod page;
 
 /// One thing that can be asked for.
 pub(crate) struct Route {
@@ -25,7 +26,7 @@ pub(crate) struct Route {
 
 /// Everything that is served. The router, the description and the tests are made of it.
 pub(crate) fn routes() -> Vec<Route> {
-    native::routes().into_iter().chain(operate::routes()).collect()
+    native::routes().into_iter().chain(operate::routes()).chain(page::routes()).collect()
 }
 
 pub(crate) fn router(app: App) -> Router {

@@ -37,6 +37,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
             "wellspring-log",
             "wellspring-engine",
             "wellspring-models",
+            "wellspring-server",
         ],
         &[],
     ),

@@ -124,6 +124,7 @@ pub(super) async fn start(
         context: start.context,
         state: start.state,
         trace_id: Some(trace),
+        ..RunRequest::default()
     };
     let mut new = StartRun::new(&*start.agent, request);
     new.tenant = (*who.tenant).into();
