@@ -33,7 +33,7 @@ pub(crate) struct StoreArgs {
     #[arg(long, global = true, value_enum, default_value_t)]
     pub(crate) durability: DurabilityArg,
     /// Keep nothing: runs are gone with the process.
-    #[arg(long, global = true, conflicts_with = "data_dir")]
+    #[arg(long, global = true)]
     pub(crate) ephemeral: bool,
 }
 

@@ -9,8 +9,8 @@ use crossterm::{QueueableCommand as _, queue};
 
 use crate::text::{Colour, Line, Style};
 
-/// Paints a region at the bottom of what was printed, again and again. The cursor rests at
-/// the end of its last line, or at the start of a fresh line when the region is empty.
+/// Paints a region at the bottom of what was printed, again and again. The cursor rests in
+/// its last line, or at the start of a fresh line when the region is empty.
 #[derive(Debug)]
 pub(crate) struct Painter<W: Write> {
     out: W,
@@ -57,9 +57,13 @@ impl<W: Write> Painter<W> {
         if live.is_empty() && !(new.is_empty() && same == 0) {
             self.out.write_all(b"\r\n")?;
         }
-        if let Some(column) = cursor {
-            let column = u16::try_from(column).unwrap_or(u16::MAX);
-            self.out.queue(MoveToColumn(column))?.queue(Show)?;
+        match cursor {
+            Some(column) => {
+                let column = u16::try_from(column).unwrap_or(u16::MAX);
+                self.out.queue(MoveToColumn(column))?.queue(Show)?;
+            }
+            // What the terminal echoes (`^C`) must not break the last line in two.
+            None => self.out.write_all(b"\r")?,
         }
         self.out.queue(EndSynchronizedUpdate)?;
         self.out.flush()?;
@@ -76,7 +80,7 @@ impl<W: Write> Painter<W> {
         self.out.queue(Show)?.flush()
     }
 
-    /// Goes to the end of the last line that stays, or to the start of the region, and clears
+    /// Goes to the last line that stays, or to the start of the region, and clears
     /// everything after it.
     fn go_to(&mut self, same: usize, columns: usize) -> io::Result<()> {
         // After a resize the terminal has broken lines that are too long now.

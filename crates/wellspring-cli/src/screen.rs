@@ -45,6 +45,8 @@ pub(crate) struct Screen {
     usage: Usage,
     /// What the last printed item was, so that the next one keeps its distance.
     printed: Option<item::Group>,
+    /// Parts that were printed for good although their turn may still be taken back.
+    printed_early: Vec<PartId>,
     /// What a person can do while the run goes on.
     hint: &'static str,
     look: Look,
@@ -210,19 +212,31 @@ impl Screen {
         lines
     }
 
-    /// The lines that do not fit into a live region of `height`: complete ones of the text
-    /// that is being written, given once.
+    /// The lines that do not fit into a live region of `height`, given once: of what has
+    /// ended, and complete ones of the text that is being written.
     pub(crate) fn take_overflow(&mut self, width: usize, height: usize, now: Millis) -> Vec<Line> {
         let mut over = self.live(width, now).len().saturating_sub(height);
         let mut lines = Vec::new();
         while over > 0 {
             let Some(item) = self.items.front_mut() else { break };
             let space = gap(self.printed, item);
-            let Some(taken) = item.take_line(width) else { break };
-            self.printed = Some(item.group());
-            over = over.saturating_sub(taken.len().max(1));
-            lines.extend(space);
-            lines.extend(taken);
+            let group = item.group();
+            let taken = match item.take_line(width) {
+                Some(taken) => taken,
+                None if item.is_finished() => {
+                    self.printed_early.extend(item.part());
+                    let taken = item.lines(width, "", now);
+                    self.items.pop_front();
+                    taken
+                }
+                None => break,
+            };
+            if !taken.is_empty() {
+                self.printed = Some(group);
+                over = over.saturating_sub(taken.len() + space.iter().len());
+                lines.extend(space);
+                lines.extend(taken);
+            }
         }
         lines
     }
@@ -372,7 +386,8 @@ impl Screen {
     fn void(&mut self, record: &Record, parts: &[PartId], why: VoidReason) {
         let gone =
             |item: &Item| parts.iter().any(|part| item.is_words(*part) || item.is_call(*part));
-        let shown = self.items.iter().any(|item| gone(item) && item.is_partly_printed());
+        let early = parts.iter().any(|part| self.printed_early.contains(part));
+        let shown = early || self.items.iter().any(|item| gone(item) && item.is_partly_printed());
         self.items.retain(|item| !gone(item));
         self.waiting.retain(|call, _| !parts.contains(call));
         if shown && why != VoidReason::Abandoned {
@@ -410,6 +425,7 @@ impl Screen {
 
     /// A turn that has ended cannot be taken back.
     fn settle_turn(&mut self, agent: AgentNo) {
+        self.printed_early.clear();
         self.settle(|item| item.agent == agent && item.is_finished());
     }
 

@@ -156,6 +156,16 @@ impl Item {
         }
     }
 
+    pub(super) fn part(&self) -> Option<PartId> {
+        match &self.body {
+            Body::Text(words) | Body::Thought(words) => Some(words.part),
+            Body::Tool(tool) => Some(tool.part),
+            Body::Input(_) | Body::Question(_) | Body::Plan(_) | Body::Note(..) | Body::End(_) => {
+                None
+            }
+        }
+    }
+
     /// Takes the first complete line of a text that is too long for the live region.
     pub(super) fn take_line(&mut self, width: usize) -> Option<Vec<Line>> {
         match &mut self.body {
