@@ -28,6 +28,7 @@
 pub mod agent_event;
 mod dialect;
 mod encoder;
+mod framer;
 mod name;
 mod out;
 mod position;
@@ -40,6 +41,7 @@ pub mod turn_event;
 
 pub use dialect::Dialect;
 pub use encoder::Encoder;
+pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
 pub use name::{DialectName, UnknownDialect};
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};
