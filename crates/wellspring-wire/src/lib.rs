@@ -33,6 +33,7 @@ mod name;
 mod out;
 mod position;
 mod project;
+pub mod provider;
 pub mod record;
 pub mod stream_delta;
 pub mod streaming_event;
