@@ -31,6 +31,7 @@ mod dialect;
 mod encoder;
 mod framer;
 mod name;
+pub mod openai_chat;
 mod out;
 mod position;
 mod project;
