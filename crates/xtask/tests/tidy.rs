@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["wellspring-core", "wellspring-wire"],
         &["wellspring-engine", "wellspring-log"],
     ),
+    ("wellspring-mcp", &["wellspring-core"], &[]),
     (
         "wellspring",
         &[
