@@ -26,12 +26,16 @@
 //! IO, the clock, any runtime. Protocols do not know each other.
 
 pub mod agent_event;
+pub mod anthropic;
 mod dialect;
 mod encoder;
+mod framer;
 mod name;
+pub mod openai_chat;
 mod out;
 mod position;
 mod project;
+pub mod provider;
 pub mod record;
 pub mod stream_delta;
 pub mod streaming_event;
@@ -40,6 +44,7 @@ pub mod turn_event;
 
 pub use dialect::Dialect;
 pub use encoder::Encoder;
+pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
 pub use name::{DialectName, UnknownDialect};
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};
