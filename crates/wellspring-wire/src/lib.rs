@@ -30,6 +30,7 @@ mod dialect;
 mod encoder;
 mod framer;
 mod name;
+pub mod openai_responses;
 mod out;
 mod position;
 mod project;
@@ -37,6 +38,7 @@ pub mod provider;
 pub mod record;
 pub mod stream_delta;
 pub mod streaming_event;
+mod text;
 pub mod thought_event;
 pub mod turn_event;
 
@@ -47,5 +49,7 @@ pub use name::{DialectName, UnknownDialect};
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};
 
+#[cfg(test)]
+mod answers;
 #[cfg(test)]
 mod testing;
