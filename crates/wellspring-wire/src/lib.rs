@@ -26,6 +26,7 @@
 //! IO, the clock, any runtime. Protocols do not know each other.
 
 pub mod agent_event;
+pub mod anthropic;
 mod dialect;
 mod encoder;
 mod framer;

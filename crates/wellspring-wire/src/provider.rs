@@ -23,11 +23,15 @@ use wellspring_core::{Annotation, Batch, Extended, FailureKind, MessagePart};
 
 use crate::framer::Frame;
 
+mod block;
 mod body;
 mod failure;
 mod names;
 pub(crate) mod scan;
+#[cfg(test)]
+pub(crate) mod testing;
 
+pub(crate) use block::Block;
 pub(crate) use body::Body;
 pub use failure::Failure;
 pub use names::{NameRule, ToolNames};
@@ -154,4 +158,11 @@ pub(crate) fn marks<'a>(
 /// Whether a part bears a mark of this origin: only then its signature means something there.
 pub(crate) fn is_of(part: &MessagePart, origin: &str) -> bool {
     marks(part, origin).next().is_some()
+}
+
+/// The words of a text file in base64; what is no text in it is replaced.
+pub(crate) fn decoded_text(base64: &str) -> String {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(base64).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
