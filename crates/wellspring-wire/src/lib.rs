@@ -30,7 +30,9 @@ pub mod anthropic;
 mod dialect;
 mod encoder;
 mod framer;
+pub mod gemini;
 mod name;
+pub mod ollama;
 pub mod openai_responses;
 mod out;
 mod position;
@@ -50,7 +52,5 @@ pub use name::{DialectName, UnknownDialect};
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};
 
-#[cfg(test)]
-mod answers;
 #[cfg(test)]
 mod testing;

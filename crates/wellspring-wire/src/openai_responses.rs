@@ -43,13 +43,8 @@ mod tests;
 pub use read::{ITEMS_MAX, Reader};
 pub use write::write;
 
-use crate::provider::NameRule;
-
-/// What a tool may be called.
-pub const NAME_RULE: NameRule = NameRule::COMMON;
-
-/// Whose marks these are.
-const ORIGIN: &str = "openai_responses";
+/// Whose marks and opaque parts these are.
+pub const ORIGIN: &str = "openai_responses";
 /// The mark that holds an item.
 const ITEM: &str = "item";
 /// The mark of a further part of an item; it holds the item's id.

@@ -1,10 +1,14 @@
-//! Strings of a wire, borrowed where the wire allows it.
+//! Words that go over a provider's wire: borrowed where the wire allows it, put into the
+//! form that it knows.
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde_json::value::RawValue;
+use wellspring_core::{CallResult, Content, MediaSource, MessagePart, ToolContent, WirePartId};
 
 /// A string that is borrowed from the input unless an escape in it forced a copy; absent and
 /// `null` are empty.
@@ -62,15 +66,59 @@ pub(crate) fn member<'v>(value: &'v serde_json::Value, name: &str) -> Option<&'v
 }
 
 /// Content that is words, or has to become some, as words.
-pub(crate) fn words(content: &wellspring_core::Content) -> Option<Cow<'_, str>> {
-    use wellspring_core::Content;
+pub(crate) fn words(content: &Content) -> Option<Cow<'_, str>> {
     match content {
         Content::Text(text) => Some(Cow::Borrowed(text)),
         Content::Resource { uri, text, .. } => {
             Some(Cow::Owned(format!("<resource uri=\"{uri}\">\n{text}\n</resource>")))
         }
-        Content::Link { uri, name: Some(name), .. } => Some(Cow::Owned(format!("[{name}]({uri})"))),
+        Content::Link { uri, name: Some(name), .. } => Some(Cow::Owned(format!("{name}: {uri}"))),
         Content::Link { uri, name: None, .. } => Some(Cow::Borrowed(uri)),
         Content::Media { .. } => None,
+    }
+}
+
+/// The pictures that a call shows.
+pub(crate) fn pictures(result: &CallResult) -> impl Iterator<Item = (&str, &MediaSource)> {
+    result.result.content.iter().filter_map(|content| match content {
+        ToolContent::Content(Content::Media { media_type, source, .. })
+            if media_type.starts_with("image/") =>
+        {
+            Some((&**media_type, source))
+        }
+        ToolContent::Content(_) | ToolContent::Diff { .. } | ToolContent::Terminal { .. } => None,
+    })
+}
+
+/// A call's arguments as they are, if they are an object.
+pub(crate) fn object(text: &str) -> Option<Box<RawValue>> {
+    let text = text.trim();
+    let object = text.starts_with('{').then(|| RawValue::from_string(text.to_owned()));
+    object.and_then(Result::ok)
+}
+
+/// What stands for the arguments of a call that the output limit cut before they began.
+/// Nothing at all would mean that the tool takes none, and the call would run.
+pub(crate) const CUT_ARGUMENTS: &str =
+    "\"the output limit was reached before the arguments were written\"";
+
+/// The id by which each call goes: its own where that is new, as some servers count from 0
+/// in every answer, and others give none.
+#[derive(Debug, Default)]
+pub(crate) struct CallIds {
+    by_part: BTreeMap<WirePartId, Box<str>>,
+    used: BTreeSet<Box<str>>,
+}
+
+impl CallIds {
+    pub(crate) fn name(&mut self, part: &MessagePart) -> &str {
+        let id = part.provider_id().filter(|id| self.used.insert((*id).into()));
+        let id = id.map_or_else(|| part.id.to_string().into(), Into::into);
+        self.by_part.entry(part.id).insert_entry(id).into_mut()
+    }
+
+    /// The id of the call that a result is of, if it is in the conversation.
+    pub(crate) fn of(&self, result: &CallResult) -> Option<&str> {
+        self.by_part.get(&result.call).map(|id| &**id)
     }
 }

@@ -4,22 +4,23 @@ use serde_json::Value;
 use wellspring_core::{
     Annotation, Batch, Content, ContentChange, Event, FileProduced, LocalPart, MediaSource, Opaque,
     PartId, PartKind, Source, Stop, ToolContent, ToolMode, ToolOutcome, ToolResult, ToolUpdate,
-    Usage,
+    TurnRequest, Usage,
 };
 
 use super::items::{Hosted, ItemType};
 use super::types::{Response, StreamEvent, UsageBody};
+use super::write::NAMES;
 use super::{ITEM, ORIGIN, PIECE};
 use crate::Frame;
 use crate::provider::scan::{Quoted, Scan};
 use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
-use crate::text::member;
+use crate::text::{CUT_ARGUMENTS, member};
 
 /// Items that one response may have: as many as a turn may have parts.
 pub const ITEMS_MAX: usize = 4096;
 
 /// Reads one response.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Reader {
     names: ToolNames,
     /// In the order in which they began.
@@ -99,18 +100,10 @@ enum Place {
 }
 
 impl Reader {
-    /// A reader that knows by which names the tools went out.
+    /// For the answer to this request.
     #[must_use]
-    pub fn new(names: ToolNames) -> Self {
-        Self {
-            names,
-            items: Vec::new(),
-            model: None,
-            called: false,
-            refused: false,
-            stopped: false,
-            scratch: String::new(),
-        }
+    pub fn new(request: &TurnRequest) -> Self {
+        Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
     /// The event that comes by the thousand, read without a parser; `None` leaves it to one.
@@ -559,6 +552,10 @@ impl Reader {
 impl AnswerReader for Reader {
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         let data = frame.data;
+        // Nothing counts after the end.
+        if self.stopped {
+            return Ok(());
+        }
         if let Some(read) = self.text_delta(data, batch) {
             return read;
         }
@@ -722,12 +719,24 @@ impl Item {
         let text = item.as_object_mut().and_then(|item| item.remove(arguments));
         let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
         self.complete(0, text, batch)?;
+        // Half of an object is no JSON, so nobody runs it; the model is told.
         if member(&item, "status") == Some("incomplete") {
-            return Err(cut_call());
+            self.cut(batch);
         }
         self.close(0, batch);
         self.keep(item, batch);
         Ok(())
+    }
+
+    /// The output limit cut the arguments. What is there stays as it is, with no end put to it.
+    fn cut(&mut self, batch: &mut Batch) {
+        let piece = &mut self.pieces[0];
+        if std::mem::take(&mut piece.open) {
+            if piece.written == 0 && self.what == What::Call(Form::Json) {
+                batch.delta(piece.part, CUT_ARGUMENTS);
+            }
+            batch.finish(piece.part);
+        }
     }
 
     fn start_at_provider(&mut self, piece: usize, batch: &mut Batch) {
@@ -807,7 +816,10 @@ impl Item {
                 batch.event(Event::ToolFinished { call, outcome, result });
             }
             What::Hosted | What::Call(_) if self.whole && completed => self.close_all(batch),
-            What::Hosted | What::Call(_) => return Err(cut_call()),
+            What::Hosted | What::Call(_) if !completed => self.cut(batch),
+            What::Hosted | What::Call(_) => {
+                return Err(ReadError::Order("the response ended inside a call".into()));
+            }
             What::Late => {}
         }
         self.done = true;
@@ -852,9 +864,4 @@ fn source(citation: &Value) -> Option<Source> {
         }
         _ => None,
     }
-}
-
-/// A call is acted upon only when the provider has said that it is whole.
-fn cut_call() -> ReadError {
-    ReadError::Order("the response ended inside a call".into())
 }

@@ -1,16 +1,19 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    Content, MediaSource, Message, ModelSettings, Thinking, ToolChoice, ToolSpec, TurnRequest,
+    Content, MediaSource, Message, ModelSettings, RunsOn, Thinking, ToolChoice, ToolSpec,
+    TurnRequest,
 };
 
 use super::*;
 use crate::Framer;
-use crate::answers::Answers;
-use crate::provider::ToolNames;
+use crate::provider::testing::{Heard, request, stream, stream_cut_anywhere, whole};
 
-const ANSWERS: Answers =
-    Answers { reader: || Box::new(Reader::new(ToolNames::default())), framer: Framer::sse };
+fn read(body: &[u8]) -> Heard {
+    let heard = stream(Reader::default(), Framer::sse(), [body]);
+    heard.check();
+    heard
+}
 
 macro_rules! fixture {
     ($name:literal) => {
@@ -33,48 +36,61 @@ const STREAMS: &[(&str, &[u8])] = &[
     ("incomplete_call", fixture!("incomplete_call.sse")),
 ];
 
+fn text(body: &[u8]) -> &str {
+    std::str::from_utf8(body).unwrap()
+}
+
 #[test]
 fn streams() {
     for (name, body) in STREAMS {
-        insta::assert_snapshot!(*name, ANSWERS.render(body));
+        insta::assert_snapshot!(*name, read(body).lines());
     }
 }
 
 #[test]
 fn whole_response() {
-    insta::assert_snapshot!("whole", ANSWERS.render_whole(fixture!("whole.json")));
+    insta::assert_snapshot!(
+        "whole",
+        whole(Reader::default(), text(fixture!("whole.json"))).lines()
+    );
 }
 
 #[test]
 fn cut_at_every_byte() {
-    ANSWERS.cut_everywhere(fixture!("emulator.sse"));
-    ANSWERS.cut_everywhere(fixture!("error.sse"));
+    for body in [fixture!("emulator.sse"), fixture!("error.sse")] {
+        stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
+    }
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn cut_at_random(stream in 0..STREAMS.len(), cuts: [prop::sample::Index; 12]) {
-        let body = STREAMS[stream].1;
+    fn cut_at_random(at in 0..STREAMS.len(), cuts: [prop::sample::Index; 12]) {
+        let body = STREAMS[at].1;
         let mut cuts = cuts.map(|cut| cut.index(body.len()));
         cuts.sort_unstable();
-        prop_assert_eq!(ANSWERS.render_cut(body, &cuts), ANSWERS.render(body));
+        let mut chunks = Vec::new();
+        let mut start = 0;
+        for end in cuts.into_iter().chain([body.len()]) {
+            chunks.push(&body[start..end]);
+            start = end;
+        }
+        prop_assert_eq!(stream(Reader::default(), Framer::sse(), chunks), read(body));
     }
 
     /// Events in any order, and with anything missing, are read or refused.
     #[test]
     fn any_order(stream in 0..STREAMS.len(), order in prop::collection::vec(any::<prop::sample::Index>(), 0..40)) {
-        let text = std::str::from_utf8(STREAMS[stream].1).unwrap();
-        let events: Vec<&str> = text.split_inclusive("\n\n").collect();
+        let events: Vec<&str> = text(STREAMS[stream].1).split_inclusive("\n\n").collect();
         let body: String = order.iter().map(|index| *index.get(&events)).collect();
-        ANSWERS.render(body.as_bytes());
+        read(body.as_bytes());
     }
 
     #[test]
     fn any_bytes(bytes: Vec<u8>) {
-        ANSWERS.render(&[b"data: ".as_slice(), &bytes, b"\n\n"].concat());
-        ANSWERS.render_whole(&bytes);
+        read(&[b"data: ".as_slice(), &bytes, b"\n\n"].concat());
+        whole(Reader::default(), &String::from_utf8_lossy(&bytes));
     }
 }
 
@@ -85,8 +101,8 @@ fn ends() {
     let whole = r#"data: {"type":"response.function_call_arguments.done","output_index":0,"arguments":"{}"}"#;
     let done = r#"data: {"type":"response.completed","response":{}}"#;
     let end = |events: &[&str]| {
-        let rendered = ANSWERS.render(events.join("\n\n").as_bytes());
-        rendered.lines().last().unwrap_or_default().to_owned()
+        let heard = read(events.join("\n\n").as_bytes()).lines();
+        heard.lines().last().unwrap_or_default().to_owned()
     };
     insta::assert_snapshot!([
         end(&[]),
@@ -100,50 +116,39 @@ fn ends() {
         end(&[r#"data: {"type":"error","error":{"message":"slow","code":"429"}}"#]),
         end(&[r#"data: {"type":"response.output_text.delta","delta":7}"#]),
         end(&["data: <html>"]),
-    ].join("\n"), @"
-    error Protocol the answer ended before the model had stopped
-    error Protocol the answer ended before the model had stopped
-    error Protocol the answer ended before the model had stopped
-    error Protocol the response ended inside a call
-    stop ToolCalls null
-    stop ContentFilter null
-    error Unavailable the response was cancelled
-    error BadRequest no
-    error Unavailable slow
-    error Protocol the answer ended before the model had stopped
-    error Protocol an event is not the JSON it should be
-    ");
+    ].join("\n"), @r#"
+    error Protocol: the answer ended before the model had stopped
+    error Protocol: the answer ended before the model had stopped
+    error Protocol: the answer ended before the model had stopped
+    error Protocol: the response ended inside a call
+    stop ["tool_calls",null]
+    stop ["content_filter",null]
+    error Unavailable: the response was cancelled
+    error BadRequest: no
+    error Unavailable: slow
+    error Protocol: the answer ended before the model had stopped
+    error Protocol: an event is not the JSON it should be
+    "#);
 }
 
-fn request(messages: Vec<Message>) -> TurnRequest {
-    TurnRequest {
-        model: None,
-        instructions: "Be brief.".into(),
-        messages: messages.into(),
-        tools: [].into(),
-        streaming: true,
-        settings: ModelSettings::default(),
-    }
-}
-
-fn body(request: &TurnRequest, model: &str) -> Value {
-    serde_json::from_slice(&write(request, model).body).unwrap()
+fn body(model: &str, request: &TurnRequest) -> Value {
+    serde_json::from_slice(&write(model, request).body).unwrap()
 }
 
 /// What a response has as its output is the next request's input.
 #[test]
 fn items_go_back_as_they_came() {
     for (name, stream) in STREAMS {
-        let text = std::str::from_utf8(stream).unwrap();
-        let last = text.lines().rfind(|line| line.contains("response.completed\"")).unwrap_or("");
+        let last =
+            text(stream).lines().rfind(|line| line.contains("response.completed\"")).unwrap_or("");
         let Some(last) = last.strip_prefix("data: ") else { continue };
         let last: Value = serde_json::from_str(last).unwrap();
         let output = last["response"]["output"].as_array().unwrap();
 
-        let request = request(ANSWERS.conversation("Well?", stream));
-        let input = body(&request, "gpt-5.1")["input"].as_array().unwrap().clone();
+        let request = request(read(stream).conversation("Well?"));
+        let input = body("gpt-5.1", &request)["input"].as_array().unwrap().clone();
         assert_eq!(&input[1..=output.len()], output, "{name}");
-        assert!(write(&request, "gpt-5.1").left_out.is_empty(), "{name}");
+        assert!(write("gpt-5.1", &request).left_out.is_empty(), "{name}");
         for result in &input[1 + output.len()..] {
             assert!(result["type"].as_str().unwrap().ends_with("_output"), "{name} {result}");
         }
@@ -169,7 +174,13 @@ fn settings() {
             Content::Link { uri: "https://example.com".into(), name: None, media_type: None },
         ],
     }]);
-    request.tools = [ToolSpec::new("files/read", "Reads."), ToolSpec::default()].into();
+    let hosted = ToolSpec {
+        runs_on: RunsOn::Provider,
+        parameters: json!({ "type": "web_search" }),
+        ..ToolSpec::new("web_search", "")
+    };
+    request.tools = [ToolSpec::new("files/read", "Reads."), ToolSpec::default(), hosted].into();
+    request.instructions = "Be brief.".into();
     request.streaming = false;
     request.settings = ModelSettings {
         max_output_tokens: 99,
@@ -178,16 +189,17 @@ fn settings() {
         thinking: Some(Thinking::Effort("high".into())),
         tool_choice: ToolChoice::Tool("files/read".into()),
         extra: Some(json!({
-            "tools": [{ "type": "web_search" }],
-            "include": ["web_search_call.results"],
             "text": { "format": { "type": "json_schema", "name": "x", "schema": {} } },
             "store": true,
             "temperature": null,
         })),
     };
-    insta::assert_json_snapshot!("settings", body(&request, "gpt-5.1"));
-    let left_out: Vec<_> = write(&request, "gpt-5.1").left_out.into_iter().collect();
-    assert_eq!(left_out, [("sound or film", 1), ("stop sequences", 1)]);
+    insta::assert_json_snapshot!("settings", body("gpt-5.1", &request));
+    let left_out: Vec<_> = write("gpt-5.1", &request).left_out.into_iter().collect();
+    assert_eq!(
+        left_out,
+        [("media that are neither images nor documents", 1), ("stop sequences", 1)]
+    );
 }
 
 /// Only models that reason may be asked for what they reasoned.
@@ -196,7 +208,7 @@ fn who_reasons() {
     let asked = |model: &str, thinking| {
         let mut request = request(vec![Message::user("Hello?")]);
         request.settings.thinking = thinking;
-        let body = body(&request, model);
+        let body = body(model, &request);
         format!("{} {}", body["include"], body["reasoning"])
     };
     let plain = ["gpt-4.1", "gpt-3.5-turbo", "llama", "omni"].map(|model| asked(model, None));

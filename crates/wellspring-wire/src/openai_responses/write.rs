@@ -5,17 +5,19 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use wellspring_core::{
     Annotation, CallResult, Content, MediaSource, Message, MessagePart, PartKind, Role, RunsOn,
-    Thinking, ToolChoice, ToolContent, ToolSpec, TurnRequest, WirePartId,
+    Thinking, ToolChoice, ToolSpec, TurnRequest, WirePartId,
 };
 
-use super::{ITEM, NAME_RULE, ORIGIN, PIECE};
-use crate::provider::{Body, LeftOut, Written, marks};
-use crate::text::{member, words};
+use super::{ITEM, ORIGIN, PIECE};
+use crate::provider::{Body, LeftOut, NameRule, Written, marks};
+use crate::text::{CallIds, member, object, pictures, words};
 
-/// Writes a request for `model`.
+pub(super) const NAMES: NameRule = NameRule::COMMON;
+
+/// A request for one turn by `model`.
 ///
-/// Members of [`extra`](wellspring_core::ModelSettings::extra) replace ours of the same name;
-/// its `tools` and `include` are added to ours, so that hosted tools stand beside functions.
+/// A tool that runs at the provider is described by its parameters, in the provider's own
+/// words: `{"type": "web_search"}`.
 ///
 /// ```
 /// use wellspring_core::{Message, ModelSettings, TurnRequest};
@@ -29,33 +31,26 @@ use crate::text::{member, words};
 ///     streaming: true,
 ///     settings: ModelSettings::default(),
 /// };
-/// let written = openai_responses::write(&request, "gpt-4.1");
+/// let written = openai_responses::write("gpt-4.1", &request);
 /// let body: serde_json::Value = serde_json::from_slice(&written.body)?;
 /// assert_eq!(body["input"][0]["content"][0]["text"], "Hello?");
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[must_use]
-pub fn write(request: &TurnRequest, model: &str) -> Written {
+pub fn write(model: &str, request: &TurnRequest) -> Written {
     let settings = &request.settings;
     let mut left_out = LeftOut::default();
-    let (extra, mut tools, mut include) = split(settings.extra.as_ref());
-
     let mut input = Input::default();
     for message in &*request.messages {
         input.message(message, &mut left_out);
     }
-    let functions = request.tools.iter().map(function);
-    tools.splice(0..0, functions);
+    let tools: Vec<Value> = request.tools.iter().map(tool).collect();
     let reasoning = reasoning(settings.thinking.as_ref());
-    // Models that do not reason refuse to be asked for it.
-    if reasoning.is_some() || reasons(model) {
-        include.insert(0, "reasoning.encrypted_content".into());
-    }
     if !settings.stop_sequences.is_empty() {
         left_out.note("stop sequences");
     }
 
-    let mut body = Body::new(extra.as_ref());
+    let mut body = Body::new(settings.extra.as_ref());
     body.member("model", model);
     body.optional("instructions", some(&request.instructions));
     body.member("input", &input.items);
@@ -63,10 +58,11 @@ pub fn write(request: &TurnRequest, model: &str) -> Written {
         body.member("tools", &tools);
         body.optional("tool_choice", tool_choice(&settings.tool_choice));
     }
-    body.optional("reasoning", reasoning);
-    if !include.is_empty() {
-        body.member("include", &include);
+    // Models that do not reason refuse to be asked for it.
+    if reasoning.is_some() || reasons(model) {
+        body.member("include", &["reasoning.encrypted_content"]);
     }
+    body.optional("reasoning", reasoning);
     // The conversation is ours; nothing is left at the provider that would have to be found.
     body.member("store", &false);
     body.member("max_output_tokens", &settings.max_output_tokens);
@@ -75,30 +71,19 @@ pub fn write(request: &TurnRequest, model: &str) -> Written {
     left_out.written(body.finish())
 }
 
-/// The caller's members, without the lists that are joined with ours.
-fn split(extra: Option<&Value>) -> (Option<Value>, Vec<Value>, Vec<Value>) {
-    let mut extra = extra.cloned();
-    let mut take = |name: &str| {
-        let members = extra.as_mut().and_then(Value::as_object_mut);
-        match members.and_then(|members| members.remove(name)) {
-            Some(Value::Array(list)) => list,
-            Some(_) | None => Vec::new(),
-        }
-    };
-    let (tools, include) = (take("tools"), take("include"));
-    (extra, tools, include)
-}
-
 fn some(text: &str) -> Option<&str> {
     (!text.is_empty()).then_some(text)
 }
 
-fn function(tool: &ToolSpec) -> Value {
+fn tool(tool: &ToolSpec) -> Value {
+    if tool.runs_on == RunsOn::Provider {
+        return tool.parameters.clone();
+    }
     let given = tool.parameters.as_object().is_some_and(|schema| !schema.is_empty());
     let parameters = if given { tool.parameters.clone() } else { json!({ "type": "object" }) };
     json!({
         "type": "function",
-        "name": NAME_RULE.legal(&tool.name),
+        "name": NAMES.legal(&tool.name),
         "description": tool.description,
         "parameters": parameters,
         "strict": false,
@@ -110,9 +95,7 @@ fn tool_choice(choice: &ToolChoice) -> Option<Value> {
         ToolChoice::Auto => None,
         ToolChoice::None => Some("none".into()),
         ToolChoice::Required => Some("required".into()),
-        ToolChoice::Tool(name) => {
-            Some(json!({ "type": "function", "name": NAME_RULE.legal(name) }))
-        }
+        ToolChoice::Tool(name) => Some(json!({ "type": "function", "name": NAMES.legal(name) })),
     }
 }
 
@@ -143,6 +126,7 @@ fn reasons(model: &str) -> bool {
 #[derive(Default)]
 struct Input {
     items: Vec<Value>,
+    ids: CallIds,
     /// The type of each call that is not a plain function's: its output has a type to match.
     calls: BTreeMap<WirePartId, Box<str>>,
 }
@@ -162,7 +146,7 @@ impl Input {
             Message::Assistant { parts, .. } => self.turn(parts, left_out),
             Message::Results { results } => {
                 for result in results {
-                    self.result(result);
+                    self.result(result, left_out);
                 }
             }
         }
@@ -175,9 +159,8 @@ impl Input {
             match (mark, &part.kind) {
                 (Some((ITEM, item)), _) => {
                     let kind = member(item, "type").unwrap_or_default();
-                    if kind != "function_call" {
-                        self.calls.insert(part.id, kind.into());
-                    }
+                    self.calls.insert(part.id, kind.into());
+                    self.ids.name(part);
                     items.push((whole(item, part, parts), Whose::Ours));
                 }
                 // It went with its item.
@@ -197,41 +180,67 @@ impl Input {
                 }
                 (_, PartKind::ToolCall(call)) => match call.runs_on {
                     RunsOn::Here | RunsOn::Client => {
-                        let arguments = some(&part.text).unwrap_or("{}");
+                        let arguments = object(&part.text);
+                        if arguments.is_none() && !part.text.is_empty() {
+                            left_out.note("arguments that are no JSON object");
+                        }
                         let item = json!({
                             "type": "function_call",
-                            "call_id": call_id(part.provider_id(), part.id),
-                            "name": NAME_RULE.legal(&call.name),
-                            "arguments": arguments,
+                            "call_id": self.ids.name(part),
+                            "name": NAMES.legal(&call.name),
+                            "arguments": arguments.as_ref().map_or("{}", |it| it.get()),
                         });
                         items.push((item, Whose::Foreign));
                     }
-                    RunsOn::Provider | RunsOn::Agent => left_out.note("call that ran elsewhere"),
+                    RunsOn::Provider | RunsOn::Agent => left_out.note("calls that ran elsewhere"),
                 },
-                (_, PartKind::Thought) => left_out.note("thought of another model"),
-                (_, PartKind::Opaque(_)) => left_out.note("opaque part of another provider"),
+                (_, PartKind::Thought) => left_out.note("thoughts that the provider did not sign"),
+                (_, PartKind::Opaque(_)) => left_out.note("what only another provider can read"),
                 (_, PartKind::Output { .. }) => {}
             }
         }
         self.items.extend(followed(items, left_out));
     }
 
-    fn result(&mut self, result: &CallResult) {
-        let call_id = call_id(result.provider_id.as_deref(), result.call);
-        let output = result.result.output_text();
-        let item = match self.calls.get(&result.call).map(|kind| &**kind) {
-            Some("computer_call") => json!({
-                "type": "computer_call_output", "call_id": call_id,
-                "output": { "type": "computer_screenshot", "image_url": picture(result) },
-            }),
-            Some(kind) => json!({
-                "type": format!("{kind}_output"), "call_id": call_id, "output": output,
-            }),
-            None => json!({
-                "type": "function_call_output", "call_id": call_id, "output": output,
-            }),
+    fn result(&mut self, result: &CallResult, left_out: &mut LeftOut) {
+        let Some(call_id) = self.ids.of(result) else {
+            left_out.note("results of calls that are not in the conversation");
+            return;
         };
-        self.items.push(item);
+        let output = match self.calls.get(&result.call).map(|kind| &**kind) {
+            // The one call that is answered by a picture.
+            Some("computer_call") => {
+                let picture = pictures(result).next().map(|(kind, source)| url(kind, source));
+                json!({ "type": "computer_screenshot", "image_url": picture })
+            }
+            _ => output(result),
+        };
+        let kind = self.calls.get(&result.call).map_or("function_call", |kind| kind);
+        self.items.push(json!({
+            "type": format!("{kind}_output"), "call_id": call_id, "output": output,
+        }));
+    }
+}
+
+/// What the model is told of a call: words, or words and pictures.
+fn output(result: &CallResult) -> Value {
+    let text = result.result.output_text();
+    let mut parts: Vec<Value> = pictures(result)
+        .map(|(kind, source)| json!({ "type": "input_image", "image_url": url(kind, source) }))
+        .collect();
+    if parts.is_empty() {
+        return Value::from(&*text);
+    }
+    if !text.is_empty() {
+        parts.insert(0, json!({ "type": "input_text", "text": text }));
+    }
+    Value::Array(parts)
+}
+
+fn url(media_type: &str, source: &MediaSource) -> String {
+    match source {
+        MediaSource::Data(data) => format!("data:{media_type};base64,{data}"),
+        MediaSource::Url(url) => url.to_string(),
     }
 }
 
@@ -308,10 +317,6 @@ fn put_back(part: &mut Map<String, Value>, pieces: &[&MessagePart]) {
     }
 }
 
-fn call_id(provider_id: Option<&str>, call: WirePartId) -> String {
-    provider_id.map_or_else(|| call.to_string(), str::to_owned)
-}
-
 fn input_part(content: &Content, left_out: &mut LeftOut) -> Option<Value> {
     if let Some(text) = words(content) {
         return Some(json!({ "type": "input_text", "text": text }));
@@ -319,35 +324,15 @@ fn input_part(content: &Content, left_out: &mut LeftOut) -> Option<Value> {
     let Content::Media { media_type, source, name } = content else { return None };
     let is_image = media_type.starts_with("image/");
     if media_type.starts_with("audio/") || media_type.starts_with("video/") {
-        left_out.note("sound or film");
+        left_out.note("media that are neither images nor documents");
         return None;
     }
     let name = name.as_deref().unwrap_or("file");
     Some(match source {
-        MediaSource::Data(data) => {
-            let url = format!("data:{media_type};base64,{data}");
-            if is_image {
-                json!({ "type": "input_image", "image_url": url })
-            } else {
-                json!({ "type": "input_file", "filename": name, "file_data": url })
-            }
-        }
-        MediaSource::Url(url) if is_image => json!({ "type": "input_image", "image_url": url }),
-        MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
-    })
-}
-
-/// What a computer shows after an action: the first picture that the tool made.
-fn picture(result: &CallResult) -> Option<String> {
-    result.result.content.iter().find_map(|content| match content {
-        ToolContent::Content(Content::Media { media_type, source, .. }) => Some(match source {
-            MediaSource::Data(data) => format!("data:{media_type};base64,{data}"),
-            MediaSource::Url(url) => url.to_string(),
+        _ if is_image => json!({ "type": "input_image", "image_url": url(media_type, source) }),
+        MediaSource::Data(_) => json!({
+            "type": "input_file", "filename": name, "file_data": url(media_type, source),
         }),
-        ToolContent::Content(
-            Content::Text(_) | Content::Link { .. } | Content::Resource { .. },
-        )
-        | ToolContent::Diff { .. }
-        | ToolContent::Terminal { .. } => None,
+        MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
     })
 }
