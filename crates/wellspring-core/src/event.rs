@@ -703,6 +703,20 @@ pub enum Answer {
     Withdrawn,
 }
 
+impl Answer {
+    /// Yes, this once.
+    #[must_use]
+    pub fn yes() -> Self {
+        Self::Approve { scope: Scope::Once, arguments: None }
+    }
+
+    /// No, and what the model is told about it.
+    #[must_use]
+    pub fn no(reason: impl Into<Box<str>>) -> Self {
+        Self::Deny { reason: Some(reason.into()) }
+    }
+}
+
 /// For how long a yes holds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]

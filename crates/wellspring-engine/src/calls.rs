@@ -344,6 +344,7 @@ impl AgentWork {
             agent: self.agent,
             call: Some(call),
             messages: self.messages().into(),
+            cwd: self.run.started.request.cwd.clone(),
             signal: signal.clone(),
             deadline: Some((started + total).into_std()),
         });

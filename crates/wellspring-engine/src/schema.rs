@@ -7,7 +7,8 @@
 
 use std::fmt;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
 /// Complaints about one value: as many as a reader, be it a model or a person, can act on.
@@ -96,11 +97,25 @@ impl fmt::Debug for Schema {
     }
 }
 
-fn complaint(error: &jsonschema::ValidationError<'_>) -> String {
-    match error.instance_path().as_str() {
+fn complaint(error: &ValidationError<'_>) -> String {
+    let what = match error.instance_path().as_str() {
         "" => format!("top level: {}", error.masked()),
         path => format!("{path}: {}", error.masked()),
+    };
+    match closest(error.kind()) {
+        Some(inner) => format!("{what}; closest: {}", complaint(inner)),
+        None => what,
     }
+}
+
+/// Of several alternatives that all do not fit, what is wrong with the one that fits best.
+fn closest(kind: &ValidationErrorKind) -> Option<&ValidationError<'static>> {
+    let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
+        kind
+    else {
+        return None;
+    };
+    context.iter().filter(|errors| !errors.is_empty()).min_by_key(|errors| errors.len())?.first()
 }
 
 #[cfg(test)]

@@ -5,14 +5,18 @@
 mod agent;
 mod ask;
 mod clock;
+pub mod egress;
 pub mod files;
 mod function;
 mod llm;
+#[cfg(test)]
+mod peer;
 mod plan;
 #[cfg(test)]
 mod recording;
 #[cfg(unix)]
 pub mod shell;
+mod transfer;
 
 pub use agent::{CALL_AGENT, call_agent};
 pub use ask::{CHOICES_MAX, ask_user};
@@ -25,3 +29,4 @@ pub use llm::{LLM_CALL_BYTES_MAX, llm_call};
 pub use plan::{PLAN_ENTRIES_MAX, update_plan};
 #[cfg(unix)]
 pub use shell::Shell;
+pub use transfer::{TRANSFER_BYTES_MAX, TRANSFER_TIME_MAX, file_transfer, file_transfer_up_to};

@@ -7,6 +7,13 @@
 //! Protocols: reading and writing a provider's wire is pure code that lives elsewhere; a
 //! client here is the plumbing around it. The turn loop, retries and tools: the engine's.
 
+pub mod anthropic;
+mod error;
+pub mod http;
 pub mod scripted;
+mod secret;
 
+pub use anthropic::Anthropic;
+pub use error::SetupError;
 pub use scripted::{Attempts, Failure, Gate, Say, Scripted};
+pub use secret::Secret;

@@ -103,3 +103,29 @@ fn derived_schemas_compile() {
         ]
     );
 }
+
+/// What a model needs to repair a value that should have been one of several kinds.
+#[test]
+fn of_alternatives_the_closest_is_named() {
+    #[derive(JsonSchema)]
+    #[serde(tag = "kind", rename_all = "snake_case")]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    enum Shape {
+        Circle { radius: f64 },
+        Square { side: f64, name: Option<String> },
+    }
+    #[derive(JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is looked at")]
+    struct Drawing {
+        shapes: Vec<Shape>,
+    }
+    let schema = crate::tools::parameters::<Drawing>();
+    let circle = json!({"kind": "circle", "radius": "wide"});
+    assert_eq!(
+        complaints(&schema, &json!({"shapes": [circle]})),
+        ["/shapes/0: value is not valid under any of the schemas listed in the 'oneOf' keyword; \
+          closest: /shapes/0/radius: value is not of type \"number\""]
+    );
+    let square = json!({"kind": "square", "side": 1.0, "name": "a"});
+    assert_eq!(complaints(&schema, &json!({"shapes": [square]})), [""; 0]);
+}

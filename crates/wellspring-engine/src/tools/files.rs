@@ -148,7 +148,7 @@ fn cancelled() -> ToolError {
 }
 
 /// An error about a path, in words that the model can act on.
-fn about(path: &Path, error: std::io::Error) -> ToolError {
+pub(crate) fn about(path: &Path, error: std::io::Error) -> ToolError {
     let path = path.display();
     let kind = error.kind();
     if kind == std::io::ErrorKind::NotFound {
@@ -157,7 +157,7 @@ fn about(path: &Path, error: std::io::Error) -> ToolError {
         // The system would have given a number; this is `cap-std` that does not go there.
         ToolError::new(format!("{path} leads out of the directory; use a path below it"))
     } else {
-        ToolError::because(format!("cannot read {path}"), error)
+        ToolError::because(format!("cannot use {path}"), error)
     }
 }
 

@@ -143,10 +143,13 @@ pub struct NoArguments {}
 pub struct FunctionTool {
     spec: ToolSpec,
     run: Box<Run>,
+    rank: Option<Box<Rank>>,
 }
 
 type Run =
     dyn Fn(Value, Context) -> BoxFuture<'static, Result<ToolResult, ToolError>> + Send + Sync;
+
+type Rank = dyn Fn(&Value) -> i32 + Send + Sync;
 
 impl FunctionTool {
     fn new(
@@ -156,7 +159,7 @@ impl FunctionTool {
         + Sync
         + 'static,
     ) -> Self {
-        Self { spec, run: Box::new(run) }
+        Self { spec, run: Box::new(run), rank: None }
     }
 
     /// What a person would call it.
@@ -185,6 +188,13 @@ impl FunctionTool {
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.spec.priority = priority;
+        self
+    }
+
+    /// As [`priority`](Self::priority), but by the arguments of each call.
+    #[must_use]
+    pub fn priority_by(mut self, rank: impl Fn(&Value) -> i32 + Send + Sync + 'static) -> Self {
+        self.rank = Some(Box::new(rank));
         self
     }
 
@@ -227,6 +237,10 @@ impl fmt::Debug for FunctionTool {
 impl Tool for FunctionTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
+    }
+
+    fn priority(&self, arguments: &Value) -> i32 {
+        self.rank.as_ref().map_or(self.spec.priority, |rank| rank(arguments))
     }
 
     fn call(

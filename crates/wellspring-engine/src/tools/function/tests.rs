@@ -79,6 +79,16 @@ fn the_spec_is_derived_and_can_be_told_more() {
     );
 }
 
+#[test]
+fn a_call_may_have_a_priority_of_its_own() {
+    let arguments = json!({"city": "Rome"});
+    let tool = weather().priority(7);
+    assert_eq!(Tool::priority(&tool, &arguments), 7);
+    let tool = tool.priority_by(|arguments| if arguments["city"] == "Rome" { 9 } else { 1 });
+    assert_eq!(Tool::priority(&tool, &arguments), 9);
+    assert_eq!(Tool::priority(&tool, &json!({"city": "Oslo"})), 1);
+}
+
 #[tokio::test]
 async fn progress_and_a_typed_result() {
     let host = RecordingHost::new();

@@ -80,8 +80,8 @@ async fn input_is_closed_and_the_environment_is_small() {
     let command = json!({"command": "echo $CARGO_MANIFEST_DIR"});
     assert_eq!(run(&shell, command.clone()).await.1, output("\n", "", 0));
     let all = Shell::below(".").unwrap().whole_environment();
-    let want = concat!(env!("CARGO_MANIFEST_DIR"), "\n");
-    assert_eq!(run(&all, command).await.1, output(want, "", 0));
+    let want = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default() + "\n";
+    assert_eq!(run(&all, command).await.1, output(&want, "", 0));
 }
 
 #[tokio::test]
