@@ -9,11 +9,19 @@
 
 pub mod anthropic;
 mod error;
+pub mod gemini;
 pub mod http;
+mod listing;
+pub mod ollama;
+pub mod openai_responses;
 pub mod scripted;
 mod secret;
 
 pub use anthropic::Anthropic;
 pub use error::SetupError;
+pub use gemini::Gemini;
+pub use listing::{ListedModel, PAGES_MAX};
+pub use ollama::Ollama;
+pub use openai_responses::OpenAiResponses;
 pub use scripted::{Attempts, Failure, Gate, Say, Scripted};
 pub use secret::Secret;

@@ -1,6 +1,7 @@
 //! Reading: lines of the stream, or a whole response, into a batch.
 
 use serde_json::Value;
+use serde_json::value::RawValue;
 use wellspring_core::{
     Annotation, Batch, Event, FileProduced, LocalPart, MediaSource, PartKind, Stop, TurnRequest,
     Usage,
@@ -143,8 +144,13 @@ impl AnswerReader for Reader {
         if self.stopped { Ok(()) } else { Err(ReadError::Truncated) }
     }
 
+    /// One object; or all the lines, from a server that streams under the wrong name.
     fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
-        self.push(Frame::data(body), batch)?;
+        let lines = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
+        for line in lines {
+            let line = line.map_err(ReadError::NotJson)?;
+            self.push(Frame::data(line.get().as_bytes()), batch)?;
+        }
         self.end(batch)
     }
 }

@@ -37,6 +37,8 @@ fn streams() {
 #[test]
 fn whole_answer() {
     insta::assert_snapshot!("whole", whole(Reader::default(), fixture!("whole.json")).lines());
+    let lines = fixture!("text.ndjson");
+    assert_eq!(whole(Reader::default(), lines), read(lines.as_bytes()));
 }
 
 /// Servers that imitate it.
