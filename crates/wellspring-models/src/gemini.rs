@@ -1,9 +1,10 @@
 //! Google's models, by the Gemini API.
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
+use serde_json::{Map, Value};
 use wellspring_core::{AttemptStream, FailureKind, Model, ModelError, Thinking, TurnRequest};
 use wellspring_wire::Framer;
-use wellspring_wire::gemini::{Reader, write};
+use wellspring_wire::gemini::{Reader, output_format, write};
 
 use crate::error::SetupError;
 use crate::http::{Endpoint, Exchange};
@@ -35,6 +36,7 @@ pub struct Gemini {
     endpoint: Endpoint,
     model: Box<str>,
     thinking: Option<Thinking>,
+    output: Option<(&'static str, Value)>,
 }
 
 impl Gemini {
@@ -54,7 +56,7 @@ impl Gemini {
     /// When the address is none.
     pub fn keyless(base_url: &str) -> Result<Self, SetupError> {
         let endpoint = Endpoint::new("gemini", base_url)?;
-        Ok(Self { endpoint, model: MODEL.into(), thinking: None })
+        Ok(Self { endpoint, model: MODEL.into(), thinking: None, output: None })
     }
 
     /// As the environment says: `GEMINI_API_KEY` (or `GEMINI_API_KEY_FILE`, or
@@ -120,6 +122,13 @@ impl Gemini {
         self
     }
 
+    /// Every answer has this shape, where a request does not say otherwise.
+    #[must_use]
+    pub fn output(mut self, schema: &Value) -> Self {
+        self.output = Some(output_format(schema));
+        self
+    }
+
     /// The models that there are.
     ///
     /// # Errors
@@ -156,6 +165,12 @@ impl Model for Gemini {
     ) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         if request.settings.thinking.is_none() {
             request.settings.thinking.clone_from(&self.thinking);
+        }
+        if let Some((member, shape)) = &self.output {
+            let extra = request.settings.extra.get_or_insert_with(|| Value::Object(Map::new()));
+            if let Some(extra) = extra.as_object_mut() {
+                extra.entry(*member).or_insert_with(|| shape.clone());
+            }
         }
         let model = request.model.as_deref().unwrap_or(&self.model);
         let Some(path) = path(model, request.streaming) else {

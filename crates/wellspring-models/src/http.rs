@@ -94,11 +94,13 @@ impl Endpoint {
     }
 
     /// The address.
+    #[cfg(test)]
     pub(crate) fn url(&self) -> &str {
         &self.base_url
     }
 
     /// What errors call the provider.
+    #[cfg(test)]
     pub(crate) fn provider(&self) -> &str {
         &self.provider
     }
@@ -128,7 +130,7 @@ impl Endpoint {
     /// as such an answer begins when it is complete.
     pub(crate) async fn attempt(self, exchange: Exchange) -> Result<AttemptStream, ModelError> {
         for (what, count) in &exchange.written.left_out {
-            tracing::warn!(provider = %self.provider, count, "the model is not told {what}");
+            tracing::info!(provider = %self.provider, count, "the model is not told {what}");
         }
         let Exchange { path, written, framer, reader, streaming } = exchange;
         if streaming {
@@ -370,9 +372,9 @@ fn failed(provider: &str, error: ReadError) -> ModelError {
     let wait = error.retry_after();
     let kind = error.kind();
     let model_error = ModelError::new(provider, kind, error.to_string());
-    let model_error = match error {
-        ReadError::NotJson(cause) => model_error.because(cause),
-        _ => model_error,
+    let model_error = match std::error::Error::source(&error) {
+        Some(_) => model_error.because(error),
+        None => model_error,
     };
     match wait {
         Some(wait) => model_error.retry_after(wait),

@@ -1,6 +1,7 @@
 //! Models that Ollama runs, here or elsewhere, by its own API.
 
 use futures::future::{BoxFuture, FutureExt as _};
+use serde_json::{Map, Value};
 use wellspring_core::{AttemptStream, Model, ModelError, Thinking, TurnRequest};
 use wellspring_wire::Framer;
 use wellspring_wire::ollama::{Reader, write};
@@ -35,6 +36,7 @@ pub struct Ollama {
     endpoint: Endpoint,
     model: Box<str>,
     thinking: Option<Thinking>,
+    output: Option<(&'static str, Value)>,
 }
 
 impl Ollama {
@@ -45,7 +47,7 @@ impl Ollama {
     /// When the address is none.
     pub fn new(base_url: &str) -> Result<Self, SetupError> {
         let endpoint = Endpoint::new("ollama", base_url)?;
-        Ok(Self { endpoint, model: MODEL.into(), thinking: None })
+        Ok(Self { endpoint, model: MODEL.into(), thinking: None, output: None })
     }
 
     /// As the environment says: `OLLAMA_HOST`, as Ollama itself reads it, `OLLAMA_MODEL`, and
@@ -106,6 +108,13 @@ impl Ollama {
         self
     }
 
+    /// Every answer has this shape, where a request does not say otherwise.
+    #[must_use]
+    pub fn output(mut self, schema: &Value) -> Self {
+        self.output = Some(("format", schema.clone()));
+        self
+    }
+
     /// The models that were pulled.
     ///
     /// # Errors
@@ -157,6 +166,12 @@ impl Model for Ollama {
     ) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         if request.settings.thinking.is_none() {
             request.settings.thinking.clone_from(&self.thinking);
+        }
+        if let Some((member, shape)) = &self.output {
+            let extra = request.settings.extra.get_or_insert_with(|| Value::Object(Map::new()));
+            if let Some(extra) = extra.as_object_mut() {
+                extra.entry(*member).or_insert_with(|| shape.clone());
+            }
         }
         let model = request.model.as_deref().unwrap_or(&self.model);
         let exchange = Exchange {

@@ -1,9 +1,10 @@
 //! OpenAI's models, and whatever else speaks the Responses API.
 
 use futures::future::{BoxFuture, FutureExt as _};
+use serde_json::{Map, Value};
 use wellspring_core::{AttemptStream, Model, ModelError, Thinking, TurnRequest};
 use wellspring_wire::Framer;
-use wellspring_wire::openai_responses::{Reader, write};
+use wellspring_wire::openai_responses::{Reader, output_format, write};
 
 use crate::error::SetupError;
 use crate::http::{Endpoint, Exchange};
@@ -35,6 +36,7 @@ pub struct OpenAiResponses {
     endpoint: Endpoint,
     model: Box<str>,
     thinking: Option<Thinking>,
+    output: Option<(&'static str, Value)>,
 }
 
 impl OpenAiResponses {
@@ -56,7 +58,7 @@ impl OpenAiResponses {
     /// When the address is none.
     pub fn keyless(base_url: &str) -> Result<Self, SetupError> {
         let endpoint = Endpoint::new("openai", base_url)?;
-        Ok(Self { endpoint, model: MODEL.into(), thinking: None })
+        Ok(Self { endpoint, model: MODEL.into(), thinking: None, output: None })
     }
 
     /// As the environment says: `OPENAI_API_KEY` (or `OPENAI_API_KEY_FILE`),
@@ -124,6 +126,13 @@ impl OpenAiResponses {
         self
     }
 
+    /// Every answer has this shape, where a request does not say otherwise.
+    #[must_use]
+    pub fn output(mut self, name: impl AsRef<str>, schema: &Value) -> Self {
+        self.output = Some(output_format(name.as_ref(), schema));
+        self
+    }
+
     /// The models that there are.
     ///
     /// # Errors
@@ -145,6 +154,12 @@ impl Model for OpenAiResponses {
     ) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         if request.settings.thinking.is_none() {
             request.settings.thinking.clone_from(&self.thinking);
+        }
+        if let Some((member, shape)) = &self.output {
+            let extra = request.settings.extra.get_or_insert_with(|| Value::Object(Map::new()));
+            if let Some(extra) = extra.as_object_mut() {
+                extra.entry(*member).or_insert_with(|| shape.clone());
+            }
         }
         let model = request.model.as_deref().unwrap_or(&self.model);
         let exchange = Exchange {

@@ -15,7 +15,7 @@
 //! with no text, an opaque part holds its place.
 //!
 //! The stream has no event that ends it: an answer is whole when a reason to finish was given
-//! and the body has ended.
+//! with the usage beside it, or else when the body has ended after one.
 //!
 //! # Lossy
 //!
@@ -40,7 +40,7 @@ mod write;
 mod tests;
 
 pub use read::Reader;
-pub use write::write;
+pub use write::{output_format, write};
 
 /// Whose marks and opaque parts these are.
 pub const ORIGIN: &str = "gemini";

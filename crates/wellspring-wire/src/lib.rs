@@ -33,6 +33,7 @@ mod framer;
 pub mod gemini;
 mod name;
 pub mod ollama;
+pub mod openai_chat;
 pub mod openai_responses;
 mod out;
 mod position;

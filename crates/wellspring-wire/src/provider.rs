@@ -19,7 +19,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wellspring_core::{Annotation, Batch, Extended, FailureKind, MessagePart};
+use wellspring_core::{Annotation, Batch, Extended, FailureKind, MediaSource, MessagePart};
 
 use crate::framer::Frame;
 
@@ -158,6 +158,18 @@ pub(crate) fn marks<'a>(
 /// Whether a part bears a mark of this origin: only then its signature means something there.
 pub(crate) fn is_of(part: &MessagePart, origin: &str) -> bool {
     marks(part, origin).next().is_some()
+}
+
+/// What stands for the arguments of a call that the output limit cut before they began.
+/// Nothing at all would mean that the tool takes none, and the call would run.
+pub(crate) const CUT_ARGUMENTS: &str =
+    "\"the output limit was reached before the arguments were written\"";
+
+/// What a `data:` URL holds, if it is one in base64.
+pub(crate) fn media_of_data_url(url: &str) -> Option<(Box<str>, MediaSource)> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    let media_type = head.strip_suffix(";base64")?;
+    Some((media_type.into(), MediaSource::Data(data.into())))
 }
 
 /// The words of a text file in base64; what is no text in it is replaced.

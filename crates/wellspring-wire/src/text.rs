@@ -97,11 +97,6 @@ pub(crate) fn object(text: &str) -> Option<Box<RawValue>> {
     object.and_then(Result::ok)
 }
 
-/// What stands for the arguments of a call that the output limit cut before they began.
-/// Nothing at all would mean that the tool takes none, and the call would run.
-pub(crate) const CUT_ARGUMENTS: &str =
-    "\"the output limit was reached before the arguments were written\"";
-
 /// The id by which each call goes: its own where that is new, as some servers count from 0
 /// in every answer, and others give none.
 #[derive(Debug, Default)]

@@ -61,6 +61,7 @@
 //! - [`Thread`]: a conversation over several runs.
 //! - [`tools`]: typed functions as tools, and the built-in ones.
 //! - [`Turn`]: one model call, to be tested by itself.
+//! - [`demo`]: an agent that needs no key and no network.
 //! - [`core`], [`log`], [`engine`], [`models`], [`wire`]: the crates beneath, whole.
 //!
 //! # What is deliberately absent
@@ -68,6 +69,7 @@
 //! Blocking calls, a server, and protocol code of its own.
 
 mod agent;
+pub mod demo;
 mod error;
 mod events;
 mod follow;
@@ -117,3 +119,8 @@ pub mod prelude {
     pub use futures::StreamExt as _;
     pub use wellspring_models::{Say, Scripted};
 }
+
+/// The README's examples, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
@@ -55,7 +55,9 @@ pub struct ThoughtStream<T> {
     following: Following,
     filter: Filter,
     position: Seq,
-    reading: Option<BoxStream<'static, Step>>,
+    /// Never locked: only whoever has the whole handle reads on. The mutex is there because
+    /// a boxed stream is not `Sync`, and a handle should be.
+    reading: Mutex<Option<BoxStream<'static, Step>>>,
     error: Option<ThinkError>,
     result: PhantomData<fn() -> T>,
 }
@@ -66,7 +68,7 @@ impl<T> ThoughtStream<T> {
             following,
             filter: Filter::default(),
             position: Seq(0),
-            reading: None,
+            reading: Mutex::default(),
             error: None,
             result: PhantomData,
         }
@@ -91,7 +93,7 @@ impl<T> ThoughtStream<T> {
     #[must_use]
     pub fn include(mut self, kinds: impl IntoIterator<Item = ThoughtKind>) -> Self {
         self.filter = Filter::only(kinds);
-        self.reading = None;
+        self.reading = Mutex::default();
         self
     }
 
@@ -122,7 +124,7 @@ impl<T> ThoughtStream<T> {
     #[must_use]
     pub fn after(mut self, seq: Seq) -> Self {
         self.position = seq;
-        self.reading = None;
+        self.reading = Mutex::default();
         self.error = None;
         self
     }
@@ -350,7 +352,8 @@ impl<T> Stream for ThoughtStream<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ThoughtEvent>> {
         let this = &mut *self;
-        let reading = this.reading.get_or_insert_with(|| {
+        let reading = this.reading.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let reading = reading.get_or_insert_with(|| {
             let start = Reading::new(this.following.clone(), this.filter.clone(), this.position);
             let steps = stream::unfold(Some(start), |reading| async { reading?.next().await });
             steps.fuse().boxed()

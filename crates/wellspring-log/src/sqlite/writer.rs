@@ -268,3 +268,19 @@ where
         let _ = reply.send(result);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembered_heads_are_bounded() {
+        let mut db = Db::new(Connection::open_in_memory().unwrap()).unwrap();
+        let run = |number| RunId::new(uuid::Uuid::from_u128(number));
+        for number in 0..=HEADS_MAX as u128 {
+            db.remember(run(number), Head { key: 1, head: Seq(1) });
+            assert!(db.heads.len() <= HEADS_MAX);
+        }
+        assert!(db.head(run(0)).is_none() && db.head(run(HEADS_MAX as u128)).is_some());
+    }
+}

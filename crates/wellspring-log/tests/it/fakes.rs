@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::watch;
-use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
+use wellspring_core::{AgentNo, Command, InboxNo, Millis, Record, RunId, Seq};
 use wellspring_log::{
     Append, AppendDone, Created, ExternalId, InboxEntry, MemoryStore, NewFrame, NewRun, Page, Put,
-    RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture,
+    RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture, codec,
 };
 
 /// What happens to an append.
@@ -36,6 +36,8 @@ pub(crate) struct Faulty {
     pub(crate) broken: AtomicBool,
     /// Leases are not renewed: as if the process were frozen.
     pub(crate) frozen: AtomicBool,
+    /// Whenever somebody adopts, somebody else appends first.
+    pub(crate) racing: AtomicBool,
     pub(crate) appends: AtomicUsize,
     pub(crate) snapshots: Mutex<Vec<(SnapshotKind, Seq)>>,
 }
@@ -49,6 +51,7 @@ impl Faulty {
             held: Mutex::default(),
             broken: AtomicBool::new(false),
             frozen: AtomicBool::new(false),
+            racing: AtomicBool::new(false),
             appends: AtomicUsize::new(0),
             snapshots: Mutex::default(),
         }
@@ -95,6 +98,15 @@ impl Store for Faulty {
         }
         if self.broken.load(Ordering::SeqCst) {
             return done(broken().map_err(Into::into));
+        }
+        if append.adopt.is_some() && self.racing.load(Ordering::SeqCst) {
+            let seq = append.expected.next();
+            let event = crate::runs::part_started(u32::try_from(seq.0).unwrap());
+            let record = Record { seq, agent: AgentNo::ROOT, at: append.frame.at, event };
+            let body = codec::encode(&[record]).unwrap().into();
+            let frame = NewFrame { count: 1, body, at: append.frame.at, state: None };
+            let first = Append { frame, adopt: None, ..append.clone() };
+            self.inner.append(first, Box::new(drop));
         }
         let late = self.late.lock().unwrap().take();
         if let Some(late) = late {

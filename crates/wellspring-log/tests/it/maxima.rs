@@ -234,3 +234,30 @@ async fn an_event_that_nests_too_deep_is_an_error_and_one_from_a_wire_is_not() {
         }
     }
 }
+
+/// A reader that sleeps costs its share of the tail and no more, however much comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sleeping_reader_grows_nothing_and_misses_nothing() {
+    const DELTAS: usize = 100_000;
+    let sqlite = crate::stores::Sqlite::new(wellspring_log::Durability::ProcessCrash);
+    let log = Log::new(Arc::new(sqlite.store()), LogOptions::default());
+    let owner = create(&log).await;
+    let mut sleeper = log.cursor(owner.run(), Seq(0)).await.unwrap();
+    owner.push(ROOT, part_started(0));
+    for number in 0..DELTAS / 50 {
+        owner.room().await.unwrap();
+        owner.push_all((0..50).map(|place| (ROOT, delta(0, &format!(" {}", number * 50 + place)))));
+        assert!(log.tail_bytes() <= TAIL_BYTES_MAX);
+        tokio::task::yield_now().await;
+    }
+    owner.push_all([(ROOT, part_finished(0)), (ROOT, finished())]);
+    let mut text = String::new();
+    while let Some(frames) = sleeper.next().await.unwrap() {
+        for record in frames.iter().flat_map(|slice| slice.records()) {
+            if let Event::PartDelta { chunk, .. } = &record.event {
+                text.push_str(chunk);
+            }
+        }
+    }
+    assert_eq!(text, (0..DELTAS).map(|number| format!(" {number}")).collect::<String>());
+}

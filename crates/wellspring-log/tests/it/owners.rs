@@ -35,11 +35,13 @@ fn cancel() -> Command {
 }
 
 fn texts(records: &[Record]) -> String {
-    let text = |record: &Record| match &record.event {
-        Event::PartDelta { chunk, .. } => Some(chunk.to_string()),
-        _ => None,
-    };
-    records.iter().filter_map(text).collect()
+    let mut texts = String::new();
+    for record in records {
+        if let Event::PartDelta { chunk, .. } = &record.event {
+            texts.push_str(chunk);
+        }
+    }
+    texts
 }
 
 #[tokio::test(start_paused = true)]
@@ -226,6 +228,19 @@ async fn adopting_one_run_twice_gives_one_owner() {
     assert!(matches!(one.and(two), Err(AdoptError::Owned { lease: None, .. })));
     let none = RunId::new(uuid::Uuid::nil());
     assert!(matches!(first.adopt(none).await, Err(AdoptError::NoRun(named)) if named == none));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_adoption_gives_up_when_the_head_never_rests() {
+    let (faulty, first, second) = two_nodes();
+    let owner = create(&second).await;
+    let run = owner.run();
+    faulty.racing.store(true, Ordering::SeqCst);
+    let refused = first.take_over(run).await;
+    let Err(AdoptError::Contended { head, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(head, Seq(9));
+    faulty.racing.store(false, Ordering::SeqCst);
+    assert_eq!(first.take_over(run).await.unwrap().epoch(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -12,7 +12,7 @@ use super::types::{BlockInput, Message, StreamEvent, Usage};
 use super::{ORIGIN, write};
 use crate::framer::Frame;
 use crate::provider::scan::{Quoted, Scan};
-use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
+use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 
 /// Blocks that one answer may have. The longest answers with dozens of searches have a few
 /// hundred; a peer that opens block after block must not fill the memory.
@@ -20,11 +20,6 @@ const BLOCKS_MAX: usize = 4096;
 
 /// Sources that one answer names to people; the citations themselves are all kept.
 const SOURCES_MAX: usize = 1024;
-
-/// What stands for the arguments of a call that the output limit cut before they began.
-/// Nothing at all would mean that the tool takes none, and the call would run.
-pub(super) const CUT_ARGUMENTS: &str =
-    "\"the output limit was reached before the arguments were written\"";
 
 /// Reads one answer.
 #[derive(Debug, Default)]

@@ -328,7 +328,7 @@ fn an_answer_has_a_largest_number_of_blocks() {
 #[test]
 fn a_call_without_arguments() {
     let call = || json!({"type": "tool_use", "id": "t", "name": "now", "input": {}});
-    for (reason, arguments) in [("tool_use", ""), ("max_tokens", read::CUT_ARGUMENTS)] {
+    for (reason, arguments) in [("tool_use", ""), ("max_tokens", crate::provider::CUT_ARGUMENTS)] {
         let mut events = vec![start(), open(0, call()), close(0)];
         events.extend(end(reason));
         let Message::Assistant { parts, .. } = read(&events).message() else { unreachable!() };

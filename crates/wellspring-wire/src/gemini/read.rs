@@ -15,8 +15,8 @@ use super::write::NAMES;
 use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::Frame;
 use crate::provider::scan::{Quoted, Scan};
-use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
-use crate::text::{CUT_ARGUMENTS, member};
+use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
+use crate::text::member;
 
 /// Sources that are told once and then remembered, so that the next chunk, which repeats them,
 /// does not tell them again. A search gives a few dozen at most.
@@ -40,6 +40,7 @@ pub struct Reader {
     model: Option<Box<str>>,
     usage: Option<UsageMetadata>,
     stop: Option<Stop>,
+    stopped: bool,
     scratch: String,
 }
 
@@ -371,6 +372,10 @@ impl Reader {
 impl AnswerReader for Reader {
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         let data = frame.data;
+        // Nothing counts after the end.
+        if self.stopped {
+            return Ok(());
+        }
         if self.text_chunk(data, batch).is_some() {
             return Ok(());
         }
@@ -393,9 +398,8 @@ impl AnswerReader for Reader {
         {
             self.model = Some(model.into());
         }
-        if let Some(usage) = chunk.usage_metadata {
-            self.usage = Some(usage);
-        }
+        let is_counted = chunk.usage_metadata.is_some();
+        self.usage = chunk.usage_metadata.or(self.usage.take());
         if let Some(candidate) = chunk.candidates.0 {
             self.candidate(candidate, batch)?;
         }
@@ -405,11 +409,14 @@ impl AnswerReader for Reader {
             }
             batch.extended(ORIGIN, "promptFeedback", feedback);
         }
-        Ok(())
+        // The last chunk has both; without the usage something may follow the reason.
+        if is_counted && self.stop.is_some() { self.end(batch) } else { Ok(()) }
     }
 
-    /// There is no event that ends the stream: whatever follows the reason still counts.
     fn end(&mut self, batch: &mut Batch) -> Result<(), ReadError> {
+        if self.stopped {
+            return Ok(());
+        }
         let stop = self.stop.take().ok_or(ReadError::Truncated)?;
         if self.call.is_some() {
             return Err(cut_call());
@@ -417,6 +424,7 @@ impl AnswerReader for Reader {
         self.close_text(batch);
         self.end_program(batch);
         let usage = self.usage.take().map(|usage| self.usage(&usage));
+        self.stopped = true;
         batch.stop(stop, usage);
         Ok(())
     }

@@ -72,6 +72,13 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     left_out.written(body.finish())
 }
 
+/// The member of a request that gives every answer a shape.
+#[must_use]
+pub fn output_format(schema: &Value) -> (&'static str, Value) {
+    let shape = json!({ "responseMimeType": "application/json", "responseJsonSchema": schema });
+    ("generationConfig", shape)
+}
+
 /// What differs between the generations of models.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Generation {

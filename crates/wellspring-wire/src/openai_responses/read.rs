@@ -13,8 +13,8 @@ use super::write::NAMES;
 use super::{ITEM, ORIGIN, PIECE};
 use crate::Frame;
 use crate::provider::scan::{Quoted, Scan};
-use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
-use crate::text::{CUT_ARGUMENTS, member};
+use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
+use crate::text::member;
 
 /// Items that one response may have: as many as a turn may have parts.
 pub const ITEMS_MAX: usize = 4096;
@@ -578,7 +578,12 @@ impl AnswerReader for Reader {
     }
 
     fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
-        let response = serde_json::from_slice(body).map_err(ReadError::NotJson)?;
+        let response: Response = serde_json::from_slice(body).map_err(ReadError::NotJson)?;
+        // An emulator may leave out its status; but nothing at all is no answer.
+        let said = response.output.as_ref().is_some_and(|output| !output.is_empty());
+        if response.status.is_none() && response.error.is_none() && !said {
+            return Err(ReadError::Truncated);
+        }
         self.finish(response, batch)
     }
 }

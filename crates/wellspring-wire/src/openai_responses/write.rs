@@ -67,8 +67,17 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     body.member("store", &false);
     body.member("max_output_tokens", &settings.max_output_tokens);
     body.optional("temperature", settings.temperature);
-    body.member("stream", &request.streaming);
+    if request.streaming {
+        body.member("stream", &true);
+    }
     left_out.written(body.finish())
+}
+
+/// The member of a request that gives every answer a shape.
+#[must_use]
+pub fn output_format(name: &str, schema: &Value) -> (&'static str, Value) {
+    let name = NAMES.legal(name);
+    ("text", json!({ "format": { "type": "json_schema", "name": name, "schema": schema } }))
 }
 
 fn some(text: &str) -> Option<&str> {

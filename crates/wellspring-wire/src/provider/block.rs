@@ -18,6 +18,7 @@ enum Member<'a> {
     Text(Cow<'a, str>),
     Json(Value),
     Raw(Box<RawValue>),
+    Block(Block<'a>),
     Blocks(Vec<Block<'a>>),
 }
 
@@ -56,7 +57,16 @@ impl<'a> Block<'a> {
         match member {
             Member::Text(text) => Some(text),
             Member::Json(value) => value.as_str(),
-            Member::Raw(_) | Member::Blocks(_) => None,
+            Member::Raw(_) | Member::Block(_) | Member::Blocks(_) => None,
+        }
+    }
+
+    /// Takes the text of a member out, if it has one.
+    pub(crate) fn take_text(&mut self, name: &str) -> Option<Cow<'a, str>> {
+        let (_, member) = self.members.iter_mut().find(|(known, _)| known == name)?;
+        match member {
+            Member::Text(text) => Some(std::mem::take(text)),
+            Member::Json(_) | Member::Raw(_) | Member::Block(_) | Member::Blocks(_) => None,
         }
     }
 
@@ -70,6 +80,10 @@ impl<'a> Block<'a> {
 
     pub(crate) fn raw(&mut self, name: &'a str, json: Box<RawValue>) {
         self.set(name.into(), Member::Raw(json));
+    }
+
+    pub(crate) fn block(&mut self, name: &'a str, block: Self) {
+        self.set(name.into(), Member::Block(block));
     }
 
     pub(crate) fn blocks(&mut self, name: &'a str, blocks: Vec<Self>) {
@@ -99,6 +113,7 @@ impl Serialize for Block<'_> {
                 Member::Text(text) => map.serialize_entry(name, text)?,
                 Member::Json(value) => map.serialize_entry(name, value)?,
                 Member::Raw(json) => map.serialize_entry(name, json)?,
+                Member::Block(block) => map.serialize_entry(name, block)?,
                 Member::Blocks(blocks) => map.serialize_entry(name, blocks)?,
             }
         }

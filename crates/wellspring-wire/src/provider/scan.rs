@@ -6,8 +6,6 @@
 //! does not expect; the caller then hands the same bytes to `serde_json`, which can tell
 //! rare from wrong. So nothing here has to be complete, only never mistaken.
 
-use std::borrow::Cow;
-
 use memchr::memchr2;
 
 /// How deep a value to be skipped may nest; deeper ones go to `serde_json`.
@@ -69,16 +67,6 @@ impl<'a> Quoted<'a> {
         }
         scratch.push_str(rest);
         Some(scratch)
-    }
-
-    /// The text, owned where it was escaped.
-    pub(crate) fn cow(self) -> Option<Cow<'a, str>> {
-        if let Some(plain) = self.plain() {
-            return Some(Cow::Borrowed(plain));
-        }
-        let mut scratch = String::new();
-        self.text(&mut scratch)?;
-        Some(Cow::Owned(scratch))
     }
 }
 
@@ -248,7 +236,7 @@ mod tests {
         let mut scan = Scan::new(json.as_bytes());
         let quoted = scan.string()?;
         scan.end()?;
-        quoted.cow().map(Cow::into_owned)
+        quoted.text(&mut String::new()).map(str::to_owned)
     }
 
     #[test]
@@ -307,7 +295,7 @@ mod tests {
             let _ = scan.clone().skip();
             let _ = scan.clone().number();
             if let Some(quoted) = scan.string() {
-                let _ = quoted.cow();
+                let _ = quoted.text(&mut String::new());
             }
         }
     }

@@ -7,6 +7,7 @@
 )]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for what it is about")]
 
+mod at_once;
 mod attach;
 mod cancel;
 mod kit;

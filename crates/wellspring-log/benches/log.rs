@@ -1,0 +1,189 @@
+//! Appending, reading, and how long a record takes from its push to a reader.
+//!
+//! `cargo bench -p wellspring-log --bench log`
+#![expect(clippy::unwrap_used, reason = "a bench that cannot run should say so loudly")]
+
+use std::sync::Arc;
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use futures::TryStreamExt;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use uuid::Uuid;
+use wellspring_core::{
+    AgentNo, Event, PartId, PartKind, RunId, RunRequest, RunStarted, Seq, ThreadId,
+};
+use wellspring_log::{
+    Durability, Log, LogOptions, MemoryStore, Owner, SqliteOptions, SqliteStore, Store,
+};
+
+fn main() {
+    divan::main();
+}
+
+/// Frames that each run appends in one measurement, each committed before the next.
+const ROUNDS: usize = 20;
+
+/// A token of an ordinary model.
+const TOKEN: &str = " token";
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Memory,
+    SqliteProcessCrash,
+    SqlitePowerLoss,
+}
+
+const KINDS: [Kind; 3] = [Kind::Memory, Kind::SqliteProcessCrash, Kind::SqlitePowerLoss];
+
+struct Setup {
+    runtime: Runtime,
+    log: Log,
+    _directory: TempDir,
+}
+
+impl Setup {
+    fn new(kind: Kind) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let sqlite = |durability| -> Arc<dyn Store> {
+            let options = SqliteOptions { durability, ..SqliteOptions::default() };
+            Arc::new(SqliteStore::open(directory.path().join("runs.db"), options).unwrap())
+        };
+        let store: Arc<dyn Store> = match kind {
+            Kind::Memory => Arc::new(MemoryStore::with_bytes_max(usize::MAX)),
+            Kind::SqliteProcessCrash => sqlite(Durability::ProcessCrash),
+            Kind::SqlitePowerLoss => sqlite(Durability::PowerLoss),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        // Frames stay as they are pushed, so that frames of 100 are frames of 100.
+        let options = LogOptions { join_past: usize::MAX, ..LogOptions::default() };
+        Self { runtime, log: Log::new(store, options), _directory: directory }
+    }
+
+    fn owners(&self, count: usize) -> Vec<Owner> {
+        (0..count).map(|_| self.runtime.block_on(create(&self.log))).collect()
+    }
+}
+
+async fn create(log: &Log) -> Owner {
+    let started = RunStarted {
+        run: RunId::new(Uuid::now_v7()),
+        thread: ThreadId::new(Uuid::now_v7()),
+        agent: "bench".into(),
+        after: None,
+        request: RunRequest::text("go"),
+    };
+    let owner = log.create("tenant", started).await.unwrap();
+    owner.push(AgentNo::ROOT, Event::PartStarted { part: PartId(0), kind: PartKind::TEXT });
+    owner.commit().await.unwrap();
+    owner
+}
+
+fn deltas(count: usize) -> impl Iterator<Item = (AgentNo, Event)> {
+    let delta = || Event::PartDelta { part: PartId(0), chunk: TOKEN.into() };
+    std::iter::repeat_with(move || (AgentNo::ROOT, delta())).take(count)
+}
+
+/// Every run has one frame in flight at a time; runs commit together where the store can.
+fn append(bencher: Bencher<'_, '_>, kind: Kind, runs: usize, deltas_per_frame: usize) {
+    let setup = Setup::new(kind);
+    let owners = setup.owners(runs);
+    bencher.counter(ItemsCount::new(runs * ROUNDS * deltas_per_frame)).bench_local(|| {
+        let one = async |owner: &Owner| {
+            for _ in 0..ROUNDS {
+                owner.push_all(deltas(deltas_per_frame));
+                owner.commit().await.unwrap();
+            }
+        };
+        setup.runtime.block_on(futures::future::join_all(owners.iter().map(one)));
+    });
+}
+
+#[divan::bench(args = KINDS, sample_count = 30)]
+fn append_1_run_frames_of_1(bencher: Bencher<'_, '_>, kind: Kind) {
+    append(bencher, kind, 1, 1);
+}
+
+#[divan::bench(args = KINDS, sample_count = 30)]
+fn append_1_run_frames_of_100(bencher: Bencher<'_, '_>, kind: Kind) {
+    append(bencher, kind, 1, 100);
+}
+
+#[divan::bench(args = KINDS, sample_count = 30)]
+fn append_64_runs_frames_of_1(bencher: Bencher<'_, '_>, kind: Kind) {
+    append(bencher, kind, 64, 1);
+}
+
+#[divan::bench(args = KINDS, sample_count = 30)]
+fn append_64_runs_frames_of_100(bencher: Bencher<'_, '_>, kind: Kind) {
+    append(bencher, kind, 64, 100);
+}
+
+/// A cursor over a whole run that nobody has in memory.
+fn read(bencher: Bencher<'_, '_>, kind: Kind, frames: usize, deltas_per_frame: usize) {
+    let setup = Setup::new(kind);
+    let run = setup.runtime.block_on(async {
+        let owner = create(&setup.log).await;
+        for _ in 0..frames {
+            owner.push_all(deltas(deltas_per_frame));
+            owner.commit().await.unwrap();
+        }
+        owner.run()
+    });
+    let head = setup.runtime.block_on(setup.log.store().info(run)).unwrap().unwrap().head;
+    bencher.counter(ItemsCount::new(usize::try_from(head.0).unwrap())).bench_local(|| {
+        setup.runtime.block_on(async {
+            let mut cursor = setup.log.cursor(run, Seq(0)).await.unwrap();
+            while cursor.position() < head {
+                divan::black_box(cursor.next().await.unwrap());
+            }
+        });
+    });
+}
+
+#[divan::bench(args = KINDS, sample_count = 30)]
+fn read_frames_of_1(bencher: Bencher<'_, '_>, kind: Kind) {
+    read(bencher, kind, 5_000, 1);
+}
+
+#[divan::bench(args = KINDS, sample_count = 30)]
+fn read_frames_of_100(bencher: Bencher<'_, '_>, kind: Kind) {
+    read(bencher, kind, 250, 100);
+}
+
+/// From the push of one delta until a waiting reader has it.
+#[divan::bench(args = KINDS, sample_count = 500, sample_size = 1)]
+fn push_to_reader(bencher: Bencher<'_, '_>, kind: Kind) {
+    let setup = Setup::new(kind);
+    let owner = setup.owners(1).remove(0);
+    let mut cursor = setup.runtime.block_on(setup.log.cursor(owner.run(), Seq(2))).unwrap();
+    bencher.bench_local(|| {
+        setup.runtime.block_on(async {
+            owner.push_all(deltas(1));
+            cursor.next().await.unwrap()
+        })
+    });
+}
+
+/// Records one by one, as a library user reads them.
+#[divan::bench(sample_count = 30)]
+fn records_one_by_one(bencher: Bencher<'_, '_>) {
+    const RECORDS: usize = 10_000;
+    let setup = Setup::new(Kind::Memory);
+    let run = setup.runtime.block_on(async {
+        let owner = create(&setup.log).await;
+        for _ in 0..RECORDS / 50 {
+            owner.push_all(deltas(50));
+        }
+        let outcome = wellspring_core::Outcome::Completed { stop: wellspring_core::Stop::EndTurn };
+        owner.push(AgentNo::ROOT, Event::RunFinished { outcome: Box::new(outcome) });
+        owner.run()
+    });
+    bencher.counter(ItemsCount::new(RECORDS)).bench_local(|| {
+        setup.runtime.block_on(async {
+            let cursor = setup.log.cursor(run, Seq(0)).await.unwrap();
+            cursor.into_records().try_fold(0, async |count, _| Ok(count + 1)).await.unwrap()
+        })
+    });
+}
