@@ -100,7 +100,6 @@ impl Endpoint {
     }
 
     /// What errors call the provider.
-    #[cfg(test)]
     pub(crate) fn provider(&self) -> &str {
         &self.provider
     }
