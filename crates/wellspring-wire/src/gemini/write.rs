@@ -275,6 +275,11 @@ impl Parts {
                 PartKind::Output { .. } => {}
             }
         }
+        let thinks = |part: &MessagePart| matches!(part.kind, PartKind::Thought);
+        if !self.0.is_empty() && said.iter().all(thinks) {
+            self.0.clear();
+            left_out.note("thoughts at the end of a turn that was cut short");
+        }
     }
 
     /// Text as it came: what was signed is a part of its own.
