@@ -18,7 +18,7 @@ use crate::args::{DurabilityArg, StoreArgs};
 /// How the names of our nodes begin.
 const NODE_PREFIX: &str = "command-";
 
-/// Makes a word that nobody else needs a demonstration at another pace for: tests do.
+/// Sets the demonstration's pace: people like to read along, tests do not.
 const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
 
 /// A runtime over the runs of a place.

@@ -371,9 +371,10 @@ fn failed(provider: &str, error: ReadError) -> ModelError {
     let wait = error.retry_after();
     let kind = error.kind();
     let model_error = ModelError::new(provider, kind, error.to_string());
-    let model_error = match std::error::Error::source(&error) {
-        Some(_) => model_error.because(error),
-        None => model_error,
+    let model_error = if let ReadError::NotJson(cause) = error {
+        model_error.because(cause)
+    } else {
+        model_error
     };
     match wait {
         Some(wait) => model_error.retry_after(wait),

@@ -1,0 +1,7 @@
+//! Models against servers: ones that fail in every way, and ones that others wrote.
+
+#![expect(clippy::unwrap_used, reason = "the functions that tests share fail by panicking too")]
+
+mod faults;
+mod http;
+mod kit;
