@@ -11,6 +11,7 @@ use super::types::{Line, ToolCall};
 use super::write::NAMES;
 use super::{ORIGIN, THINKING};
 use crate::Frame;
+use crate::provider::scan::Scan;
 use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
 
 /// Reads one response.
@@ -21,6 +22,7 @@ pub struct Reader {
     open: Option<(LocalPart, Voice)>,
     called: bool,
     stopped: bool,
+    scratch: String,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -34,6 +36,30 @@ impl Reader {
     #[must_use]
     pub fn new(request: &TurnRequest) -> Self {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
+    }
+
+    /// The line that comes by the thousand, a few words and nothing else, read without a
+    /// parser; `None` leaves it to one.
+    fn content_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
+        let mut content = None;
+        let mut scan = Scan::new(data);
+        scan.object(|key, scan| match key {
+            b"message" => scan.object(|key, scan| match key {
+                b"content" => {
+                    content = Some(scan.string()?);
+                    Some(())
+                }
+                b"role" => scan.skip(),
+                _ => None,
+            }),
+            b"model" | b"created_at" => scan.skip(),
+            b"done" => scan.boolean().filter(|done| !done).map(|_| ()),
+            _ => None,
+        })?;
+        scan.end()?;
+        let Some((part, Voice::Content)) = self.open else { return None };
+        batch.delta(part, content?.text(&mut self.scratch)?);
+        Some(())
     }
 
     fn say(&mut self, voice: Voice, text: &str, batch: &mut Batch) {
@@ -88,6 +114,9 @@ impl AnswerReader for Reader {
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         // Nothing counts after the end.
         if self.stopped {
+            return Ok(());
+        }
+        if self.content_line(frame.data, batch).is_some() {
             return Ok(());
         }
         let line: Line<'_> = match serde_json::from_slice(frame.data) {
