@@ -26,7 +26,9 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[Peer {
+pub const PEERS: &[Peer] = &[MCP, AIMOCK, LLAMA];
+
+const MCP: Peer = Peer {
     name: "MCP example server and TypeScript SDK",
     probe: &["npm", "--version"],
     install: "https://nodejs.org, version 20 or newer",
@@ -39,7 +41,42 @@ pub const PEERS: &[Peer] = &[Peer {
         "crates/wellspring-mcp/tests/peer",
     ],
     variable: "WELLSPRING_PEER_MCP",
-}];
+};
+
+const AIMOCK: Peer = Peer {
+    name: "aimock, which answers as five providers do",
+    probe: &["npm", "--version"],
+    install: "https://nodejs.org, version 20 or newer",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-models/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_AIMOCK",
+};
+
+const LLAMA: Peer = Peer {
+    name: "llama.cpp's server",
+    probe: &["python3", "-m", "pip", "--version"],
+    install: "Python 3.10 or newer, with pip",
+    setup: &[
+        "python3",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--upgrade",
+        "--disable-pip-version-check",
+        "--target",
+        "target/peers/llama",
+        "--requirement",
+        "crates/wellspring-models/tests/peer/requirements.txt",
+    ],
+    variable: "WELLSPRING_PEER_LLAMA",
+};
 
 /// What is done about a peer.
 #[derive(Debug, Eq, PartialEq)]

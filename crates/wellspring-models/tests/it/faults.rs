@@ -62,7 +62,7 @@ async fn line(provider: &Provider, fault: &str, answers: Vec<Answer>) -> String 
     let model = (provider.model)(&server.url());
     let model = Remembering { model, errors: Arc::clone(&errors) };
     let (def, touched) = agent(Arc::new(model), true);
-    let records = play(def).await;
+    let records = play(def, "go").await;
     let transcript = Transcript::fold(&records);
     let attempts = records.iter().filter(|it| matches!(it.event, Event::TurnStarted(_))).count();
     let asked = server.asked().len();

@@ -40,7 +40,7 @@ async fn the_models_stop_is_the_end() {
             FakeProvider::start([provider.streams(&*provider.whole).stall()]).await.unwrap();
         let (def, _) = agent((provider.model)(&server.url()), true);
         assert_eq!(
-            outcome(&play(def).await).to_string(),
+            outcome(&play(def, "go").await).to_string(),
             "completed end_turn",
             "{}",
             provider.name
@@ -58,7 +58,7 @@ async fn answers_in_one_piece() {
         let server = FakeProvider::start(answers).await.unwrap();
         let (mut def, touched) = agent((provider.model)(&server.url()), false);
         def.limits.attempts = 1;
-        let records = play(def).await;
+        let records = play(def, "go").await;
         assert_eq!(touched.load(Ordering::SeqCst), 1, "{}", provider.name);
         let spent = wellspring_core::Transcript::fold(&records).usage;
         assert_eq!((spent.input, spent.output), (3, 7));

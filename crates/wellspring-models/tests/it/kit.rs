@@ -251,10 +251,10 @@ pub(crate) fn agent(model: Arc<dyn Model>, streaming: bool) -> (AgentDef, Arc<At
 }
 
 /// Runs an agent to its end and gives the checked records.
-pub(crate) async fn play(def: AgentDef) -> Vec<Record> {
+pub(crate) async fn play(def: AgentDef, input: &str) -> Vec<Record> {
     let runtime = Runtime::new(Log::new(Arc::new(MemoryStore::default()), LogOptions::default()));
     runtime.register(def);
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.start(StartRun::text("agent", input)).await.unwrap();
     let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
     let mut records: Vec<Record> = Vec::new();
     while let Some(frames) = cursor.next().await.unwrap() {
