@@ -134,6 +134,7 @@ impl AnswerReader for Reader {
         }
         if let Some(message) = line.message {
             self.say(Voice::Thinking, &message.thinking, batch);
+            self.say(Voice::Thinking, &message.reasoning_content, batch);
             self.say(Voice::Content, &message.content, batch);
             for call in message.tool_calls.unwrap_or_default() {
                 self.call(&call, batch);

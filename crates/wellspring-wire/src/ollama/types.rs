@@ -29,6 +29,9 @@ pub(super) struct Message<'a> {
     pub(super) content: Text<'a>,
     #[serde(borrow)]
     pub(super) thinking: Text<'a>,
+    /// What a server that imitates it may call the same.
+    #[serde(borrow)]
+    pub(super) reasoning_content: Text<'a>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
     #[serde(borrow)]
