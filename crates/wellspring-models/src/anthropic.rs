@@ -7,6 +7,7 @@ use wellspring_wire::anthropic::{Options, Reader, write};
 
 use crate::error::SetupError;
 use crate::http::{Endpoint, Exchange};
+use crate::listing::{ListedModel, Listing};
 use crate::secret::Secret;
 
 /// Where Anthropic is.
@@ -137,6 +138,15 @@ impl Anthropic {
     pub fn cache(mut self, cache: bool) -> Self {
         self.options.cache = cache;
         self
+    }
+
+    /// The models that there are.
+    ///
+    /// # Errors
+    ///
+    /// When the provider cannot be reached, or refuses.
+    pub async fn models(&self) -> Result<Vec<ListedModel>, ModelError> {
+        Listing::ANTHROPIC.fetch(&self.endpoint).await
     }
 }
 

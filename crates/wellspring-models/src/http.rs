@@ -18,6 +18,7 @@ use reqwest::header::{
     ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
 use reqwest::{Response, Url};
+use serde_json::Value;
 use wellspring_core::{AttemptStream, Batch, FailureKind, ModelError};
 use wellspring_wire::Framer;
 use wellspring_wire::provider::{AnswerReader, Failure, ReadError, Written};
@@ -39,6 +40,13 @@ pub const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// How long the end of the body may take once the model has stopped. Usually it is there
 /// already; waiting for it lets the connection be used again.
 pub const LINGER: Duration = Duration::from_millis(100);
+
+/// How long something small, such as a list of models, may take: nobody waits longer for it.
+pub const GET_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of something small. The longest lists of models, of gateways with everyone's, have a
+/// few megabytes.
+pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Connections that are kept for the next request, per provider. More are opened as needed.
 const IDLE_CONNECTIONS_MAX: usize = 64;
@@ -92,7 +100,6 @@ impl Endpoint {
     }
 
     /// What errors call the provider.
-    #[cfg(test)]
     pub(crate) fn provider(&self) -> &str {
         &self.provider
     }
@@ -147,14 +154,34 @@ impl Endpoint {
         body: Vec<u8>,
         accept: &'static str,
     ) -> Result<Response, ModelError> {
-        let url = format!("{}{path}", self.base_url);
-        let response = self
+        let request = self
             .client
-            .post(url)
+            .post(format!("{}{path}", self.base_url))
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, accept)
+            .body(body);
+        self.ask(request).await
+    }
+
+    /// Asks for something small that there is, within a time.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, ModelError> {
+        let request = self
+            .client
+            .get(format!("{}{path}", self.base_url))
+            .header(ACCEPT, "application/json")
+            .timeout(GET_TIMEOUT);
+        let (body, ended) = read_at_most(self.ask(request).await?, GET_BYTES_MAX).await;
+        ended.map_err(|error| match error {
+            Some(error) => broken(&self.provider, "broke off", error),
+            None => too_long(&self.provider, GET_BYTES_MAX),
+        })?;
+        serde_json::from_slice(&body)
+            .map_err(|error| failed(&self.provider, ReadError::NotJson(error)))
+    }
+
+    async fn ask(&self, request: reqwest::RequestBuilder) -> Result<Response, ModelError> {
+        let response = request
             .headers(self.headers.clone())
-            .body(body)
             .send()
             .await
             .map_err(|error| broken(&self.provider, "could not be reached", error))?;
@@ -197,7 +224,7 @@ async fn whole(
     let (body, ended) = read_at_most(response, ANSWER_BYTES_MAX).await;
     ended.map_err(|error| match error {
         Some(error) => broken(&provider, "broke off", error),
-        None => too_long(&provider),
+        None => too_long(&provider, ANSWER_BYTES_MAX),
     })?;
     let mut batch = Batch::default();
     reader.whole(&body, &mut batch).map_err(|error| failed(&provider, error))?;
@@ -254,7 +281,7 @@ impl Answer {
     fn read(&mut self, chunk: &Bytes) -> Result<(), ModelError> {
         self.bytes += chunk.len();
         if self.bytes > ANSWER_BYTES_MAX {
-            return Err(too_long(&self.provider));
+            return Err(too_long(&self.provider, ANSWER_BYTES_MAX));
         }
         let mut rest = &chunk[..];
         loop {
@@ -369,8 +396,8 @@ fn broken(provider: &str, what: &str, error: reqwest::Error) -> ModelError {
     ModelError::new(provider, kind, what).because(error.without_url())
 }
 
-fn too_long(provider: &str) -> ModelError {
-    let what = format!("sent more than {ANSWER_BYTES_MAX} bytes");
+fn too_long(provider: &str, max: usize) -> ModelError {
+    let what = format!("sent more than {max} bytes");
     ModelError::new(provider, FailureKind::Protocol, what)
 }
 

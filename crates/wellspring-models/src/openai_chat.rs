@@ -9,6 +9,7 @@ pub use wellspring_wire::openai_chat::Vendor;
 
 use crate::error::SetupError;
 use crate::http::{Endpoint, Exchange};
+use crate::listing::{ListedModel, Listing};
 use crate::secret::Secret;
 
 /// Where OpenAI is.
@@ -136,6 +137,15 @@ impl OpenAiChat {
     pub fn output(mut self, name: impl Into<Box<str>>, schema: serde_json::Value) -> Self {
         self.options.output = Some(OutputSchema { name: name.into(), schema });
         self
+    }
+
+    /// The models that there are.
+    ///
+    /// # Errors
+    ///
+    /// When the provider cannot be reached, or refuses.
+    pub async fn models(&self) -> Result<Vec<ListedModel>, ModelError> {
+        Listing::OPENAI.fetch(&self.endpoint).await
     }
 }
 

@@ -15,7 +15,7 @@ use serde::Deserialize;
 use wellspring_core::Batch;
 use wellspring_testkit::figures::{Scale, figure, median};
 use wellspring_wire::provider::AnswerReader;
-use wellspring_wire::{Framer, anthropic, openai_chat};
+use wellspring_wire::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// Deltas of one answer.
 const DELTAS: usize = 1000;
@@ -44,7 +44,7 @@ fn main() {
         let event: Event = serde_json::from_str(data).unwrap();
         event.delta.and_then(|delta| delta.text).map_or(0, |text| text.len())
     });
-    ours(samples, "anthropic", &anthropic, anthropic::Reader::default, &theirs);
+    ours(samples, "anthropic", &anthropic, Framer::sse, anthropic::Reader::default, &theirs);
     let theirs = others(samples, "openai_chat", &chat, |data| {
         #[derive(Deserialize)]
         struct Chunk {
@@ -65,7 +65,66 @@ fn main() {
         let texts = chunk.choices.into_iter().filter_map(|choice| choice.delta.content);
         texts.map(|text| text.len()).sum()
     });
-    ours(samples, "openai_chat", &chat, openai_chat::Reader::default, &theirs);
+    ours(samples, "openai_chat", &chat, Framer::sse, openai_chat::Reader::default, &theirs);
+    let body = responses_body();
+    let theirs = others(samples, "openai_responses", &body, |data| {
+        #[derive(Deserialize)]
+        struct Event {
+            delta: Option<String>,
+        }
+        let event: Event = serde_json::from_str(data).unwrap();
+        event.delta.map_or(0, |text| text.len())
+    });
+    let reader = openai_responses::Reader::default;
+    ours(samples, "openai_responses", &body, Framer::sse, reader, &theirs);
+    let body = gemini_body();
+    let theirs = others(samples, "gemini", &body, |data| {
+        #[derive(Deserialize)]
+        struct Chunk {
+            candidates: Vec<Candidate>,
+        }
+        #[derive(Deserialize)]
+        struct Candidate {
+            content: Option<Content>,
+        }
+        #[derive(Deserialize)]
+        struct Content {
+            parts: Vec<Part>,
+        }
+        #[derive(Deserialize)]
+        struct Part {
+            text: Option<String>,
+        }
+        let chunk: Chunk = serde_json::from_str(data).unwrap();
+        let contents = chunk.candidates.into_iter().filter_map(|candidate| candidate.content);
+        let texts = contents.flat_map(|content| content.parts).filter_map(|part| part.text);
+        texts.map(|text| text.len()).sum()
+    });
+    ours(samples, "gemini", &body, Framer::sse, gemini::Reader::default, &theirs);
+    // Lines need no other crate to be cut; what is left is `serde_json`.
+    let body = ollama_body();
+    let cost = median(samples, DELTAS, || {
+        timed(|| {
+            #[derive(Deserialize)]
+            struct Line {
+                message: Option<Message>,
+            }
+            #[derive(Deserialize)]
+            struct Message {
+                content: String,
+            }
+            let lines = body.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+            lines
+                .map(|line| {
+                    let line: Line = serde_json::from_slice(line).unwrap();
+                    line.message.map_or(0, |message| message.content.len())
+                })
+                .sum()
+        })
+    });
+    let theirs = "provider/read/ollama/serde_json";
+    figure(theirs.to_owned(), cost, "ns/event", None);
+    ours(samples, "ollama", &body, Framer::ndjson, ollama::Reader::default, theirs);
 }
 
 fn frames(samples: usize, body: &[u8]) {
@@ -99,11 +158,12 @@ fn ours<R: AnswerReader>(
     samples: usize,
     name: &str,
     body: &[u8],
+    framer: fn() -> Framer,
     reader: impl Fn() -> R,
     theirs: &str,
 ) {
     let read = || {
-        let (mut framer, mut reader, mut batch) = (Framer::sse(), reader(), Batch::default());
+        let (mut framer, mut reader, mut batch) = (framer(), reader(), Batch::default());
         let mut bytes = 0;
         for mut chunk in body.chunks(CHUNK_BYTES) {
             while let Some(frame) = framer.next(&mut chunk).unwrap() {
@@ -165,5 +225,46 @@ fn chat_body() -> Vec<u8> {
         );
     }
     body += "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    body.into_bytes()
+}
+
+fn responses_body() -> Vec<u8> {
+    let event = |name: &str, members: &str| {
+        format!("event: response.{name}\ndata: {{\"type\":\"response.{name}\",{members}}}\n\n")
+    };
+    let place = r#""item_id":"msg_1","output_index":0,"content_index":0"#;
+    let item = r#""output_index":0,"item":{"id":"msg_1","type":"message","content":[]}"#;
+    let part = r#""part":{"type":"output_text","text":""}"#;
+    let mut body = event("output_item.added", item);
+    body += &event("content_part.added", &format!("{place},{part}"));
+    for word in WORDS.iter().cycle().take(DELTAS) {
+        let delta = format!(r#""sequence_number":9,{place},"delta":"{word}","logprobs":[]"#);
+        body += &event("output_text.delta", &delta);
+    }
+    body += &event("completed", r#""response":{"status":"completed"}"#);
+    body.into_bytes()
+}
+
+fn gemini_body() -> Vec<u8> {
+    let mut body = String::new();
+    for word in WORDS.iter().cycle().take(DELTAS) {
+        let content = format!(r#"{{"parts": [{{"text": "{word}"}}],"role": "model"}}"#);
+        body += &format!(
+            "data: {{\"candidates\": [{{\"content\": {content},\"index\": 0}}],\"usageMetadata\": {{\"promptTokenCount\": 11}},\"modelVersion\": \"m\"}}\r\n\r\n"
+        );
+    }
+    body += "data: {\"candidates\": [{\"finishReason\": \"STOP\"}],\"usageMetadata\": {}}\r\n\r\n";
+    body.into_bytes()
+}
+
+fn ollama_body() -> Vec<u8> {
+    let mut body = String::new();
+    for word in WORDS.iter().cycle().take(DELTAS) {
+        let message = format!(r#"{{"role":"assistant","content":"{word}"}}"#);
+        body += &format!(
+            "{{\"model\":\"m\",\"created_at\":\"2026-11-15T12:00:00Z\",\"message\":{message},\"done\":false}}\n"
+        );
+    }
+    body += "{\"model\":\"m\",\"done\":true,\"done_reason\":\"stop\"}\n";
     body.into_bytes()
 }

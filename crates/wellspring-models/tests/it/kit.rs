@@ -14,7 +14,7 @@ use wellspring_core::{
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Runtime, StartRun, Timeouts};
 use wellspring_log::{Log, LogOptions, MemoryStore};
-use wellspring_models::{Anthropic, OpenAiChat};
+use wellspring_models::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses};
 use wellspring_testkit::Answer;
 
 /// A provider: its client, and what its server says. One row per wire format.
@@ -45,7 +45,7 @@ impl Provider {
 }
 
 pub(crate) fn providers() -> Vec<Provider> {
-    vec![anthropic(), openai_chat()]
+    vec![anthropic(), openai_chat(), openai_responses(), gemini(), ollama()]
 }
 
 fn anthropic() -> Provider {
@@ -125,6 +125,104 @@ fn openai_chat() -> Provider {
         call_at_once: r#"{"model":"m","choices":[{"index":0,"message":{"content":null,"tool_calls":[{"id":"t1","type":"function","function":{"name":"touch","arguments":"{\"what\":\"it\"}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":7}}"#.to_owned(),
         error: "data: {\"error\":{\"code\":503,\"message\":\"Overloaded\"}}\n\n".to_owned(),
         error_body: r#"{"error":{"message":"Broken","type":"server_error"}}"#,
+    }
+}
+
+fn openai_responses() -> Provider {
+    let event = |name: &str, members: &str| {
+        format!("data: {{\"type\":\"response.{name}\",\"output_index\":0,{members}}}\n\n")
+    };
+    let words = |text: &str| {
+        let item = r#""id":"msg_1","type":"message","role":"assistant""#;
+        let content = format!(r#""content":[{{"type":"output_text","text":"{text}"}}]"#);
+        [
+            event("output_item.added", &format!(r#""item":{{{item},"content":[]}}"#)),
+            event("output_text.delta", &format!(r#""content_index":0,"delta":"{text}""#)),
+            event("output_item.done", &format!(r#""item":{{{item},{content}}}"#)),
+        ]
+        .concat()
+    };
+    // The one call is at another place than the words.
+    let place = |event: String| event.replace("\"output_index\":0", "\"output_index\":1");
+    let item = |status: &str, arguments: &str| {
+        let arguments = Value::from(arguments).to_string();
+        format!(
+            r#""item":{{"id":"fc_1","type":"function_call","call_id":"t1","name":"touch","status":"{status}","arguments":{arguments}}}"#
+        )
+    };
+    let delta = |json: &str| {
+        place(event("function_call_arguments.delta", &format!(r#""delta":{}"#, Value::from(json))))
+    };
+    let call = place(event("output_item.added", &item("in_progress", "")));
+    let whole_call = item("completed", r#"{"what":"it"}"#);
+    let usage = r#""usage":{"input_tokens":3,"output_tokens":7}"#;
+    let done = event("completed", &format!(r#""response":{{"status":"completed",{usage}}}"#));
+    Provider {
+        name: "openai_responses",
+        model: |url| Arc::new(OpenAiResponses::keyless(url).unwrap().model("m")),
+        content_type: "text/event-stream; charset=utf-8",
+        begun: [words("Half"), call.clone(), delta(r#"{"what":"#)].concat(),
+        whole: [words("Done"), done.clone()].concat(),
+        call: [
+            call,
+            delta(r#"{"what":"#),
+            delta(r#""it"}"#),
+            place(event("output_item.done", &whole_call)),
+            done,
+        ]
+        .concat(),
+        call_at_once: format!(
+            r#"{{"status":"completed","model":"m","output":[{}],{usage}}}"#,
+            whole_call.trim_start_matches(r#""item":"#)
+        ),
+        error:
+            "data: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"Overloaded\"}\n\n"
+                .to_owned(),
+        error_body: r#"{"error":{"message":"Broken","type":"server_error"}}"#,
+    }
+}
+
+fn gemini() -> Provider {
+    let answer = |part: &str, more: &str| {
+        format!(r#"{{"candidates":[{{"content":{{"parts":[{part}],"role":"model"}}{more}"#)
+    };
+    let end = r#","finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3,"candidatesTokenCount":7},"modelVersion":"m"}"#;
+    let chunk = |part: &str, more: &str| format!("data: {}\r\n\r\n", answer(part, more));
+    let half = r#"{"functionCall":{"name":"touch","willContinue":true,"partialArgs":[{"jsonPath":"$.what","stringValue":"i","willContinue":true}]}}"#;
+    let rest = r#"{"functionCall":{"partialArgs":[{"jsonPath":"$.what","stringValue":"t"}]}}"#;
+    Provider {
+        name: "gemini",
+        model: |url| Arc::new(Gemini::keyless(url).unwrap().model("m")),
+        content_type: "text/event-stream",
+        begun: [chunk(r#"{"text":"Half"}"#, "}]}"), chunk(half, "}]}")].concat(),
+        whole: [chunk(r#"{"text":"Done"}"#, "}]}"), chunk(r#"{"text":""}"#, end)].concat(),
+        call: [chunk(half, "}]}"), chunk(rest, "}]}"), chunk(r#"{"text":""}"#, end)].concat(),
+        call_at_once: answer(r#"{"functionCall":{"name":"touch","args":{"what":"it"}}}"#, end),
+        error: "data: {\"error\":{\"code\":503,\"message\":\"Overloaded\",\"status\":\"UNAVAILABLE\"}}\r\n\r\n"
+            .to_owned(),
+        error_body: r#"{"error":{"code":500,"message":"Broken","status":"INTERNAL"}}"#,
+    }
+}
+
+/// Its calls come whole, so that there is no half of one.
+fn ollama() -> Provider {
+    let line = |message: &str, more: &str| {
+        format!("{{\"model\":\"m\",\"message\":{{\"role\":\"assistant\",{message}}},{more}}}\n")
+    };
+    let words = |text: &str| line(&format!(r#""content":"{text}""#), r#""done":false"#);
+    let end = r#""done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":7"#;
+    let call =
+        r#""content":"","tool_calls":[{"function":{"name":"touch","arguments":{"what":"it"}}}]"#;
+    Provider {
+        name: "ollama",
+        model: |url| Arc::new(Ollama::new(url).unwrap().model("m")),
+        content_type: "application/x-ndjson",
+        begun: words("Half"),
+        whole: [words("Done"), line(r#""content":"""#, end)].concat(),
+        call: [line(call, r#""done":false"#), line(r#""content":"""#, end)].concat(),
+        call_at_once: line(call, end),
+        error: "{\"error\":\"Overloaded\"}\n".to_owned(),
+        error_body: r#"{"error":"Broken"}"#,
     }
 }
 

@@ -166,6 +166,18 @@ impl<'a> Scan<'a> {
         Some(())
     }
 
+    /// `true` or `false`.
+    pub(crate) fn boolean(&mut self) -> Option<bool> {
+        self.space();
+        let (value, rest) = match self.rest {
+            [b't', b'r', b'u', b'e', rest @ ..] => (true, rest),
+            [b'f', b'a', b'l', b's', b'e', rest @ ..] => (false, rest),
+            _ => return None,
+        };
+        self.rest = rest;
+        Some(value)
+    }
+
     /// Any value, passed over. It is not checked beyond finding its end.
     pub(crate) fn skip(&mut self) -> Option<()> {
         self.skip_at(0)

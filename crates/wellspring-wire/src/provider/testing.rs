@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use wellspring_core::{
-    Batch, Event, Message, MessagePart, ModelSettings, PartId, Stop, TurnRequest, Usage, WirePartId,
+    Batch, CallResult, Event, Message, MessagePart, ModelSettings, PartId, PartKind, Stop,
+    ToolOutcome, ToolResult, TurnRequest, Usage, WirePartId,
 };
 
 use super::{AnswerReader, ReadError};
@@ -147,4 +148,68 @@ pub(crate) fn stream_cut_anywhere<R: AnswerReader>(
     }
     assert_eq!(stream(reader(), framer.clone(), body.chunks(1)), all, "byte by byte");
     all
+}
+
+impl Heard {
+    /// The conversation that goes on after this answer to a question: every call that is ours
+    /// has the result `done`.
+    pub(crate) fn conversation(&self, question: &str) -> Vec<Message> {
+        let said = self.message();
+        let mut results = Vec::new();
+        if let Message::Assistant { parts, .. } = &said {
+            for part in parts {
+                if let PartKind::ToolCall(call) = &part.kind
+                    && call.runs_on.is_ours()
+                {
+                    results.push(CallResult {
+                        call: part.id,
+                        provider_id: part.provider_id().map(Into::into),
+                        name: call.name.clone(),
+                        outcome: ToolOutcome::Ok,
+                        result: ToolResult::new("done"),
+                    });
+                }
+            }
+        }
+        let mut messages = vec![Message::user(question), said];
+        if !results.is_empty() {
+            messages.push(Message::Results { results });
+        }
+        messages
+    }
+
+    /// Holds it to the rules by which the engine takes a model's events.
+    pub(crate) fn check(&self) {
+        let mut open = Vec::new();
+        for event in &self.events {
+            let about = |part: &PartId| part.0 as usize;
+            if let Event::PartStarted { part, .. } = event {
+                assert_eq!(about(part), open.len(), "parts count from 0");
+                open.push(true);
+            } else if let Event::PartDelta { part, chunk } = event {
+                assert!(open[about(part)], "{event} names a closed part");
+                assert!(!chunk.is_empty(), "a delta is empty");
+            } else if let Event::PartFinished { part } = event {
+                assert!(std::mem::take(&mut open[about(part)]), "{event} twice");
+            } else if let Event::ToolStarted { call, .. }
+            | Event::ToolUpdated { call, .. }
+            | Event::ToolFinished { call, .. } = event
+            {
+                assert!(!open[about(call)], "{event} before its arguments are whole");
+            } else if let Event::PartAnnotated { part, .. } = event {
+                assert!(about(part) < open.len(), "{event} names no part");
+            } else {
+                let fits = matches!(
+                    event,
+                    Event::SourceCited(_)
+                        | Event::FileProduced(_)
+                        | Event::UsageReported(_)
+                        | Event::Extended(_)
+                );
+                assert!(fits, "{event} is not a model's to say");
+            }
+        }
+        assert!(self.stop.is_none() || !open.contains(&true), "a part is open at the end");
+        assert!(self.stop.is_some() || self.error.is_some(), "it fell silent");
+    }
 }
