@@ -38,7 +38,12 @@ fn delta(bencher: Bencher<'_, '_>, dialect: DialectName) {
 }
 
 /// The same without the fold: what encoding alone costs.
-#[divan::bench(args = [DialectName::Record, DialectName::ThoughtEvent, DialectName::AgentEvent])]
+#[divan::bench(args = [
+    DialectName::Record,
+    DialectName::ThoughtEvent,
+    DialectName::AgentEvent,
+    DialectName::AgUi,
+])]
 fn delta_without_fold(bencher: Bencher<'_, '_>, dialect: DialectName) {
     let mut run = RunBuilder::new("demo", "Hello?");
     run.turn();
