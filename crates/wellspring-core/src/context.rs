@@ -1,6 +1,7 @@
 //! What running code knows of the run around it, and how it speaks to it.
 
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -36,6 +37,8 @@ pub struct ContextFacts {
     pub call: Option<PartId>,
     /// The conversation so far.
     pub messages: Arc<[Message]>,
+    /// The directory that the request is about.
+    pub cwd: Option<Box<str>>,
     /// Cancelled when the work should end.
     pub signal: CancellationToken,
     /// When the work will be cut short.
@@ -91,6 +94,7 @@ impl Context {
             agent: AgentNo::ROOT,
             call: None,
             messages: Arc::from([]),
+            cwd: None,
             signal,
             deadline: None,
         };
@@ -119,6 +123,12 @@ impl Context {
     #[must_use]
     pub fn messages(&self) -> &Arc<[Message]> {
         &self.facts.messages
+    }
+
+    /// The directory that the request is about, if it named one.
+    #[must_use]
+    pub fn cwd(&self) -> Option<&Path> {
+        self.facts.cwd.as_deref().map(Path::new)
     }
 
     /// When the work will be cut short.

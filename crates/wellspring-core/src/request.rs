@@ -34,6 +34,10 @@ pub struct RunRequest {
     /// The state shared with the screen, as it is at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
+    /// The directory that the request is about: where an agent works that has a directory, and
+    /// where tools look that go by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<Box<str>>,
     /// The trace that the run belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<Box<str>>,

@@ -4,28 +4,45 @@
 //! answer from outside can move the run on: it pauses and gives up its owner.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Counts what makes progress.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Activity(Arc<AtomicUsize>);
+pub(crate) struct Activity(Arc<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    busy: AtomicUsize,
+    stirred: AtomicBool,
+}
 
 impl Activity {
     /// Something makes progress until the guard is dropped.
     pub(crate) fn busy(&self) -> Busy {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.busy.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
     }
 
     /// Whether nothing does. Everything that could change this is polled by one task, so a
     /// look after that task's work has been polled sees a settled number.
     pub(crate) fn is_idle(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
+        self.0.busy.load(Ordering::Relaxed) == 0
+    }
+
+    /// Something came in for those who wait: they have to be polled before anybody looks
+    /// whether the run is idle.
+    pub(crate) fn stir(&self) {
+        self.0.stirred.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether something came in since the last look.
+    pub(crate) fn was_stirred(&self) -> bool {
+        self.0.stirred.swap(false, Ordering::Relaxed)
     }
 
     /// Steps aside while something that already counted as busy waits for people.
     pub(crate) fn step_aside(&self) -> Aside {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
         Aside(self.clone())
     }
 }
@@ -36,7 +53,7 @@ pub(crate) struct Busy(Activity);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.0.busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -46,6 +63,6 @@ pub(crate) struct Aside(Activity);
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        self.0.0.fetch_add(1, Ordering::Relaxed);
+        self.0.0.busy.fetch_add(1, Ordering::Relaxed);
     }
 }

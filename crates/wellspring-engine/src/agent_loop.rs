@@ -394,10 +394,15 @@ impl AgentWork {
 
     fn instructions(&self) -> Arc<str> {
         let request = &self.run.started.request;
-        if !self.agent.is_root() || request.context.is_empty() && request.state.is_none() {
+        let nothing_to_add =
+            request.context.is_empty() && request.state.is_none() && request.cwd.is_none();
+        if !self.agent.is_root() || nothing_to_add {
             return Arc::clone(&self.def.instructions);
         }
         let mut text = self.def.instructions.to_string();
+        if let Some(cwd) = &request.cwd {
+            text.push_str(&format!("\n\nThe working directory is {cwd}"));
+        }
         for note in &request.context {
             text.push_str(&format!("\n\n{}:\n{}", note.description, note.value));
         }

@@ -110,9 +110,14 @@ async fn work(run: &Arc<Run>) -> End {
 }
 
 /// Ready when nothing makes progress. It needs no wake-up of its own: whatever changes that
-/// is polled by the same task, just before.
+/// is polled by the same task, just before. What the inbox brought a moment ago has not been
+/// polled yet, so then it looks once more.
 async fn idle(run: &Run) {
-    poll_fn(|_| {
+    poll_fn(|cx| {
+        if run.activity.was_stirred() {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let idle = run.activity.is_idle() && !run.signal.is_cancelled();
         if idle { Poll::Ready(()) } else { Poll::Pending }
     })

@@ -29,6 +29,7 @@ impl AgentWork {
             agent: self.agent,
             call: None,
             messages: Arc::clone(&request.history),
+            cwd: self.run.started.request.cwd.clone(),
             signal: self.run.signal.clone(),
             deadline: None,
         });

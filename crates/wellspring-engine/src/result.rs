@@ -63,8 +63,30 @@ fn wrap(schema: &Value) -> Value {
         }
         members.remove("$schema");
     }
+    point_inside(&mut inner);
+    outer.values_mut().for_each(point_inside);
     outer.insert("type".into(), json!("object"));
     outer.insert("properties".into(), json!({"value": inner}));
     outer.insert("required".into(), json!(["value"]));
     Value::Object(outer)
+}
+
+/// Makes references to the schema itself follow it into `value`: a type that contains itself
+/// has those. Definitions stay at the top.
+fn point_inside(schema: &mut Value) {
+    match schema {
+        Value::Object(members) => {
+            if let Some(Value::String(reference)) = members.get_mut("$ref")
+                && let Some(path) = reference.strip_prefix('#')
+                && !path.starts_with("/$defs/")
+                && !path.starts_with("/definitions/")
+                && (path.is_empty() || path.starts_with('/'))
+            {
+                *reference = format!("#/properties/value{path}");
+            }
+            members.values_mut().for_each(point_inside);
+        }
+        Value::Array(items) => items.iter_mut().for_each(point_inside),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
 }

@@ -218,6 +218,9 @@ impl Run {
             }
             self.desk().handled.insert(entry.number);
         }
+        if first.is_some() {
+            self.activity.stir();
+        }
         self.desk_changed.notify_waiters();
         first
     }

@@ -11,6 +11,7 @@ use crate::error::ReadError;
 use crate::fold::read_frame;
 use crate::frame::FrameSlice;
 use crate::hot::{Hot, Next};
+use crate::store::StoreError;
 
 /// A place in a run, and what comes after it.
 ///
@@ -118,11 +119,14 @@ impl Cursor {
             if page.closed {
                 return Ok(None);
             }
-            if may_be_elsewhere {
-                tokio::select! {
-                    () = changed => {}
-                    () = foreign_change(&mut self.foreign) => {}
-                }
+            if !may_be_elsewhere {
+                let (run, at) = (hot.run, self.position.next());
+                let what = "it was committed and is not there".into();
+                return Err(StoreError::Damaged { run, at, what }.into());
+            }
+            tokio::select! {
+                () = changed => {}
+                () = foreign_change(&mut self.foreign) => {}
             }
         }
     }

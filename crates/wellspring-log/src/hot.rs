@@ -81,6 +81,13 @@ impl Shared {
         self.tail_bytes.load(Ordering::Relaxed)
     }
 
+    /// Counts bytes that come into a tail, if there is room.
+    fn reserve(&self, bytes: usize) -> bool {
+        let max = self.options.tail_bytes_total_max;
+        let more = |total: usize| total.checked_add(bytes).filter(|sum| *sum <= max);
+        self.tail_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
     /// Lets the oldest frames of all tails go until an eighth of the maximum is free, so that
     /// this walk over all runs is rare.
     fn shed(&self) {
@@ -239,18 +246,28 @@ impl Hot {
         state.head = frame.last();
         state.closed |= closes == Closes::Yes;
         let waiting = state.readers.values().filter(|position| **position < frame.last()).count();
+        let mut full = false;
         if waiting > 0 {
-            let stamp = self.shared.stamps.fetch_add(1, Ordering::Relaxed);
-            state.tail.push_back(Kept { frame: Arc::clone(frame), bytes, stamp, waiting });
-            state.tail_bytes += bytes;
-            total.fetch_add(bytes, Ordering::Relaxed);
-            while state.tail_bytes > self.shared.options.tail_bytes_max {
+            // Room is made before the frame comes in: the maxima hold at every moment.
+            let max = self.shared.options.tail_bytes_max;
+            while !state.tail.is_empty() && state.tail_bytes + bytes > max {
                 state.evict(total);
+            }
+            full = bytes <= max && !self.shared.reserve(bytes);
+            if bytes <= max && !full {
+                let stamp = self.shared.stamps.fetch_add(1, Ordering::Relaxed);
+                state.tail.push_back(Kept { frame: Arc::clone(frame), bytes, stamp, waiting });
+                state.tail_bytes += bytes;
+            } else {
+                // The tail ends with the head or is empty.
+                while !state.tail.is_empty() {
+                    state.evict(total);
+                }
             }
         }
         drop(state);
         self.changed.notify_waiters();
-        if self.shared.tail_bytes() > self.shared.options.tail_bytes_total_max {
+        if full {
             self.shared.shed();
         }
     }

@@ -68,6 +68,22 @@ impl Log {
         Self::new(Arc::new(MemoryStore::default()), LogOptions::default())
     }
 
+    /// A log in a SQLite file. When this process dies, whoever recovers next adopts its runs
+    /// at once.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be opened as a store.
+    #[cfg(feature = "sqlite")]
+    pub fn sqlite(
+        path: impl AsRef<std::path::Path>,
+        options: crate::SqliteOptions,
+    ) -> Result<Self, crate::OpenError> {
+        let store = crate::SqliteStore::open(path, options)?;
+        let options = LogOptions { node: store.node().into(), ..LogOptions::default() };
+        Ok(Self::new(Arc::new(store), options))
+    }
+
     /// Where the runs are kept.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {

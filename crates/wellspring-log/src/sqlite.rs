@@ -17,6 +17,7 @@
 //! [`StoreError::Failed`], loses nothing that was acknowledged, and once it is repaired
 //! writing goes on.
 
+mod alive;
 mod checkpoint;
 mod read;
 mod schema;
@@ -35,7 +36,8 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
 
-use self::checkpoint::Checkpointer;
+use self::alive::{Alive, Dead};
+use self::checkpoint::{Checkpointer, WalSize};
 use self::writer::{AppendJob, Call, Db, Job, Message};
 use crate::lock;
 use crate::store::{
@@ -121,6 +123,7 @@ pub enum OpenError {
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
+    alive: Alive,
     writes: mpsc::Sender<Message>,
     reads: mpsc::Sender<Read>,
     changes: Arc<watch::Sender<u64>>,
@@ -150,6 +153,10 @@ impl SqliteStore {
         schema::finish_deletions(&mut connection).map_err(|error| failed(error.into()))?;
         schema::configure_writer(&connection, &options).map_err(|error| failed(error.into()))?;
 
+        let alive = Alive::announce(&path).map_err(|error| failed(error.into()))?;
+        write::free_leases_of_the_dead(&connection, Dead::find(&path))
+            .map_err(|error| failed(error.into()))?;
+
         let mut threads = Vec::new();
         let mut spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
             let thread = thread::Builder::new().name(name.into()).spawn(body);
@@ -158,7 +165,8 @@ impl SqliteStore {
         let checkpoints = schema::connect(&path).map_err(|error| failed(error.into()))?;
         schema::configure_checkpointer(&checkpoints, &options)
             .map_err(|error| failed(error.into()))?;
-        let (signal, checkpointer) = Checkpointer::new(checkpoints);
+        let wal = WalSize::default();
+        let (signal, checkpointer) = Checkpointer::new(checkpoints, wal.clone());
         connection.wal_hook(Some(signal)).map_err(|error| failed(error.into()))?;
         spawn("log-checkpoint", Box::new(move || checkpointer.run()))?;
 
@@ -182,12 +190,20 @@ impl SqliteStore {
         let asleep = Arc::new(AtomicBool::new(false));
         let writer = writer::Writer {
             db: Db::new(connection).map_err(|error| failed(error.into()))?,
+            wal,
             messages: to_write,
             changes: Arc::clone(&changes),
             asleep: Arc::clone(&asleep),
         };
         spawn("log-write", Box::new(move || writer.run()))?;
-        Ok(Self { path, writes, reads, changes, asleep, threads })
+        Ok(Self { path, alive, writes, reads, changes, asleep, threads })
+    }
+
+    /// What this process is called. A log that goes by this name has its runs adopted at once
+    /// when the process dies; under any other, when their leases end.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.alive.name
     }
 
     /// Runs something in the writer's next transaction.
@@ -275,9 +291,20 @@ impl Store for SqliteStore {
     }
 
     fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
-        self.query("reading leases", move |connection| {
-            read::expired(connection, now, limit).map(Ok)
-        })
+        async move {
+            let doing = "reading leases";
+            let path = self.path.clone();
+            let mut dead = self.query(doing, move |_| Ok(Ok(Dead::find(&path)))).await?;
+            if !dead.is_empty() {
+                let free = move |db: &mut Db| {
+                    write::free_leases_of_the_dead(&db.connection, std::mem::take(&mut dead))
+                        .map(Ok)
+                };
+                self.write(doing, free).await?;
+            }
+            self.query(doing, move |connection| read::expired(connection, now, limit).map(Ok)).await
+        }
+        .boxed()
     }
 
     fn put_snapshot(

@@ -4,7 +4,7 @@
 //! - [`RunBuilder`] writes a run by hand, minting numbers, ids and times.
 //! - [`samples`] are named runs, one per thing that can happen.
 //! - [`arbitrary`] has random ones: legal runs, and nonsense.
-//! - [`soak`] says how many rounds to play.
+//! - [`soak`] says how many rounds to play, [`figures`] print what a bench claims.
 //!
 //! # What is deliberately absent
 //!
@@ -12,6 +12,7 @@
 //! ourselves.
 
 pub mod arbitrary;
+pub mod figures;
 mod run_builder;
 pub mod samples;
 mod soak;

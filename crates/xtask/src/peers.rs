@@ -26,7 +26,20 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[];
+pub const PEERS: &[Peer] = &[Peer {
+    name: "MCP example server and TypeScript SDK",
+    probe: &["npm", "--version"],
+    install: "https://nodejs.org, version 20 or newer",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-mcp/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_MCP",
+}];
 
 /// What is done about a peer.
 #[derive(Debug, Eq, PartialEq)]

@@ -64,6 +64,7 @@ impl RecordingHost {
             agent: AgentNo::ROOT,
             call: None,
             messages: Arc::from([]),
+            cwd: None,
             signal,
             deadline: None,
         };

@@ -9,6 +9,8 @@
 )]
 
 mod cancel;
+#[cfg(unix)]
+mod crash;
 mod kit;
 mod limits;
 mod properties;

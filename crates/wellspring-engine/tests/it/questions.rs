@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wellspring_core::{
     Answer, Approval, Ask, Choice, Context, Event, Form, PartId, QuestionId, Record, RunId, RunsOn,
-    Scope, ToolError, ToolOutcome, ToolResult, ToolSpec, render,
+    Scope, Seq, ToolError, ToolOutcome, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{FunctionTool, from_function};
 use wellspring_engine::{AgentDef, Policy, Runtime, SendError, StartRun, Timeouts};
@@ -326,4 +326,29 @@ async fn any_node_may_take_the_answer() {
     two.answer(run, QuestionId(0), yes, None).await.unwrap();
     let records = finished(&two, run).await;
     assert!(render(&records).contains("run adopted by two, epoch 1"), "{}", render(&records));
+}
+
+/// The answers race with the pause, so this is done often, in real time and on two threads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_at_the_moment_of_a_pause_are_not_lost() {
+    for _ in 0..100 {
+        let runtime = runtime();
+        let calls = Say::new().call("risky", json!({"n": 1})).call("risky", json!({"n": 2}));
+        runtime.register(agent([calls, Say::new().chunks(["done"])], [asks("risky")]));
+        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+        loop {
+            let next = tokio::time::timeout(Duration::from_secs(30), cursor.next()).await;
+            let Some(frames) = next.expect("the run hangs").unwrap() else { break };
+            for record in frames.iter().flat_map(|frame| frame.records()) {
+                if let Event::QuestionAsked(question) = &record.event {
+                    runtime.answer(run, question.question, Answer::yes(), None).await.unwrap();
+                }
+                if let Event::RunPaused { waits } = &record.event {
+                    assert!(!waits.is_empty(), "there is nothing to wait for");
+                }
+            }
+        }
+        finished(&runtime, run).await;
+    }
 }

@@ -116,3 +116,26 @@ async fn a_result_need_not_be_an_object() {
     let result = lines.lines().find(|line| line.starts_with("result"));
     assert_eq!(result, Some(r#"result ["a","b"]"#), "{lines}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_result_that_is_not_an_object_may_contain_itself() {
+    let schema = json!({
+        "oneOf": [
+            {"type": "integer"},
+            {"type": "array", "items": {"$ref": "#"}},
+            {"$ref": "#/$defs/Pair"},
+        ],
+        "$defs": {"Pair": {
+            "type": "object",
+            "properties": {"left": {"$ref": "#"}, "right": {"$ref": "#/oneOf/0"}},
+            "required": ["left", "right"],
+        }},
+    });
+    let script = [
+        Say::new().call(RETURN_RESULT, json!({"value": [1, ["a"]]})),
+        Say::new().call(RETURN_RESULT, json!({"value": [1, [2, {"left": [3], "right": 4}]]})),
+    ];
+    let lines = played(agent(script, []), schema).await;
+    let result = lines.lines().find(|line| line.starts_with("result"));
+    assert_eq!(result, Some(r#"result [1,[2,{"left":[3],"right":4}]]"#), "{lines}");
+}

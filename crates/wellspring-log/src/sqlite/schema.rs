@@ -83,7 +83,7 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
     new_private_file(path)
 }
 
-fn new_private_file(path: &Path) -> io::Result<()> {
+pub(super) fn new_private_file(path: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(false);
     #[cfg(unix)]

@@ -3,6 +3,7 @@
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
 
+use super::alive::Dead;
 use super::read::{self, state_code};
 use super::writer::{Db, Head};
 use super::{int, uint};
@@ -170,6 +171,20 @@ pub(super) fn renew(
     for run in runs {
         statement.execute(params![run.uuid().as_bytes(), node, int(until.0)])?;
     }
+    Ok(())
+}
+
+/// Lets the leases of processes that are gone end now.
+pub(super) fn free_leases_of_the_dead(
+    connection: &Connection,
+    dead: Vec<Dead>,
+) -> rusqlite::Result<()> {
+    for node in &dead {
+        connection
+            .prepare_cached("UPDATE runs SET lease_until = 0 WHERE node = ?1 AND lease_until > 0")?
+            .execute([&node.name])?;
+    }
+    dead.into_iter().for_each(Dead::bury);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 use wellspring_core::{RunId, Seq};
 
+use super::checkpoint::WalSize;
 use super::{FOREIGN_POLL, write};
 use crate::store::{Append, AppendDone, AppendError, StoreError};
 
@@ -109,6 +110,7 @@ impl Db {
 
 pub(super) struct Writer {
     pub(super) db: Db,
+    pub(super) wal: WalSize,
     pub(super) messages: Receiver<Message>,
     pub(super) changes: Arc<watch::Sender<u64>>,
     pub(super) asleep: Arc<AtomicBool>,
@@ -118,6 +120,7 @@ impl Writer {
     /// Runs until the store is dropped and everything is written.
     pub(super) fn run(mut self) {
         let mut jobs = Vec::new();
+        let mut checkpoint_tried_at = 0;
         loop {
             match self.receive() {
                 Ok(Message::Job(job)) => jobs.push(job),
@@ -138,6 +141,7 @@ impl Writer {
             }
             if !jobs.is_empty() {
                 self.write(&mut jobs);
+                self.wal.limit(&self.db.connection, &mut checkpoint_tried_at);
             }
         }
     }
@@ -262,5 +266,21 @@ where
         };
         // Whoever asked may have stopped waiting; the write is made all the same.
         let _ = reply.send(result);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remembered_heads_are_bounded() {
+        let mut db = Db::new(Connection::open_in_memory().unwrap()).unwrap();
+        let run = |number| RunId::new(uuid::Uuid::from_u128(number));
+        for number in 0..=HEADS_MAX as u128 {
+            db.remember(run(number), Head { key: 1, head: Seq(1) });
+            assert!(db.heads.len() <= HEADS_MAX);
+        }
+        assert!(db.head(run(0)).is_none() && db.head(run(HEADS_MAX as u128)).is_some());
     }
 }

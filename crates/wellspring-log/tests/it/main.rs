@@ -2,5 +2,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
 
 mod basics;
+mod fakes;
+mod interleavings;
+mod kill;
+mod maxima;
+mod owners;
 mod runs;
+mod sqlite;
 mod stores;

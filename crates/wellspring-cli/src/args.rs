@@ -1,0 +1,215 @@
+//! What one can type.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use wellspring_wire::DialectName;
+
+/// One typed stream from any agent to any screen.
+#[derive(Debug, Parser)]
+#[command(name = "wellspring", version, about, after_help = EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) store: StoreArgs,
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+const EXAMPLES: &str = "Examples:\n  \
+    wellspring                              play the demonstration\n  \
+    wellspring run \"what is here?\"          ask the demonstration agent something\n  \
+    wellspring run --json --yes \"hello\"     only the result, for a script\n  \
+    wellspring runs list                    what ran so far\n  \
+    wellspring runs replay last --speed 3   see it again, faster";
+
+/// Where runs are kept.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreArgs {
+    /// The directory that runs are kept in.
+    #[arg(long, global = true, env = "WELLSPRING_DATA_DIR", value_name = "DIR")]
+    pub(crate) data_dir: Option<PathBuf>,
+    /// What a record that was shown survives.
+    #[arg(long, global = true, value_enum, default_value_t)]
+    pub(crate) durability: DurabilityArg,
+    /// Keep nothing: runs are gone with the process.
+    #[arg(long, global = true)]
+    pub(crate) ephemeral: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(crate) enum DurabilityArg {
+    /// The death of the process.
+    #[default]
+    ProcessCrash,
+    /// The loss of power too; every append waits for the disk.
+    PowerLoss,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Ask an agent something and watch it work.
+    Run(RunArgs),
+    /// Look at runs, also while they go on.
+    #[command(subcommand)]
+    Runs(Runs),
+    /// Print completions for a shell.
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunArgs {
+    /// What to ask.
+    pub(crate) input: String,
+    /// Whom to ask.
+    #[arg(long, default_value = wellspring::demo::NAME)]
+    pub(crate) agent: String,
+    /// The conversation to go on with: an id, its beginning or end, or `last`.
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Option<String>,
+    /// Let the model answer whole instead of word by word.
+    #[arg(long)]
+    pub(crate) no_stream: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OutputArgs {
+    /// Print only the result, as JSON.
+    #[arg(long, conflicts_with = "events")]
+    pub(crate) json: bool,
+    /// Print events as JSON lines: record, thought_event, turn_event, streaming_event,
+    /// agent_event or stream_delta.
+    #[arg(long, value_name = "DIALECT")]
+    pub(crate) events: Option<DialectName>,
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct AnswerArgs {
+    /// Say yes to every call that wants to be allowed.
+    #[arg(long, short, conflicts_with = "no")]
+    pub(crate) yes: bool,
+    /// Say no to every question.
+    #[arg(long, short)]
+    pub(crate) no: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Runs {
+    /// List runs, the newest first.
+    List {
+        /// Only those in this state.
+        #[arg(long, value_enum)]
+        state: Option<StateArg>,
+        /// Only those of this agent.
+        #[arg(long)]
+        agent: Option<String>,
+        /// Only those of this conversation.
+        #[arg(long, value_name = "ID")]
+        thread: Option<String>,
+        /// At most so many.
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a run as it stands.
+    Show {
+        /// An id, its beginning or end, or `last`.
+        id: String,
+        /// Stay until the run ends. Ctrl-C leaves it alone.
+        #[arg(long, short)]
+        follow: bool,
+        /// As JSON.
+        #[arg(long, conflicts_with = "follow")]
+        json: bool,
+    },
+    /// Play a run again.
+    Replay {
+        /// An id, its beginning or end, or `last`.
+        id: String,
+        /// How much faster than it was, or `max`.
+        #[arg(long, default_value = "1")]
+        speed: Speed,
+        /// Print events as JSON lines instead.
+        #[arg(long, value_name = "DIALECT")]
+        events: Option<DialectName>,
+    },
+    /// Stop a run, wherever it runs.
+    Cancel {
+        /// An id, its beginning or end, or `last`.
+        id: String,
+        /// Why; it becomes part of the run.
+        #[arg(long)]
+        why: Option<String>,
+    },
+    /// Write a run to standard output.
+    Export {
+        /// An id, its beginning or end, or `last`.
+        id: String,
+        /// In which form.
+        #[arg(long, value_enum, default_value_t)]
+        format: Format,
+    },
+    /// Go on with a run that lost its process, or waits for an answer.
+    Resume {
+        /// An id, its beginning or end, or `last`.
+        id: String,
+        #[command(flatten)]
+        output: OutputArgs,
+        #[command(flatten)]
+        answers: AnswerArgs,
+    },
+    /// Delete a run that is over.
+    Delete {
+        /// An id, its beginning or end, or `last`.
+        id: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum StateArg {
+    Running,
+    Waiting,
+    Interrupted,
+    Completed,
+    Cancelled,
+    Failed,
+}
+
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+pub(crate) enum Format {
+    /// The records, one per line.
+    #[default]
+    Jsonl,
+    /// What is known of the run, and its records.
+    Json,
+    /// For people.
+    Markdown,
+}
+
+/// How fast a run is played again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Speed {
+    Times(f64),
+    Max,
+}
+
+impl std::str::FromStr for Speed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.parse::<f64>() {
+            _ if text == "max" => Ok(Self::Max),
+            Ok(times) if times.is_finite() && times > 0.0 => Ok(Self::Times(times)),
+            _ => Err("a speed is a number above zero, such as 2 or 0.5, or `max`".into()),
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! Runs and threads by the beginning or the end of their ids.
+
+use anyhow::{Result, bail};
+use uuid::Uuid;
+use wellspring_core::ThreadId;
+use wellspring_log::{Log, RunFilter, RunInfo};
+
+use crate::screen::short_id;
+
+/// Candidates that are named when an id fits several.
+const CANDIDATES_SHOWN: usize = 5;
+
+/// The run that an id means: all of it, its beginning, its end, or `last`.
+pub(crate) async fn run(log: &Log, id: &str) -> Result<RunInfo> {
+    if let Ok(run) = id.parse()
+        && let Some(info) = log.store().info(run).await?
+    {
+        return Ok(info);
+    }
+    find(log, id, "run", |info| info.run.uuid()).await
+}
+
+/// The thread that an id means.
+pub(crate) async fn thread(log: &Log, id: &str) -> Result<ThreadId> {
+    if let Ok(thread) = id.parse() {
+        return Ok(thread);
+    }
+    Ok(find(log, id, "thread", |info| info.thread.uuid()).await?.thread)
+}
+
+async fn find(log: &Log, id: &str, what: &str, key: fn(&RunInfo) -> Uuid) -> Result<RunInfo> {
+    let wanted = id.replace('-', "").to_lowercase();
+    if wanted.is_empty() || wanted != "last" && !wanted.bytes().all(|b| b.is_ascii_hexdigit()) {
+        bail!(crate::Usage(format!(
+            "{id:?} is not the id of a {what}: give the id, its beginning, its end, or `last`"
+        )));
+    }
+    let mut found: Vec<RunInfo> = Vec::new();
+    let mut filter = RunFilter::default();
+    loop {
+        let page = log.store().list(filter.clone()).await?;
+        let Some(last) = page.last() else { break };
+        filter.after_run = Some(last.run);
+        for info in page {
+            if wanted == "last" {
+                return Ok(info);
+            }
+            let simple = key(&info).simple().to_string();
+            let fits = simple.starts_with(&wanted) || simple.ends_with(&wanted);
+            if fits && !found.iter().any(|other| key(other) == key(&info)) {
+                found.push(info);
+            }
+        }
+    }
+    let Some(first) = found.first() else {
+        if wanted == "last" {
+            bail!(crate::Usage(
+                "there is no run yet; start one with `wellspring run \"…\"`".into()
+            ));
+        }
+        bail!(crate::Usage(format!(
+            "there is no {what} {id}; `wellspring runs list` shows what there is"
+        )));
+    };
+    if found.len() > 1 {
+        let some: Vec<_> =
+            found.iter().take(CANDIDATES_SHOWN).map(|info| short_id(key(info))).collect();
+        bail!(crate::Usage(format!(
+            "{id} fits {} of them: {}{}; give more of it, the end tells them apart",
+            found.len(),
+            some.join(", "),
+            if found.len() > CANDIDATES_SHOWN { ", …" } else { "" }
+        )));
+    }
+    Ok(first.clone())
+}

@@ -1,0 +1,350 @@
+//! Follows a run to its end: shows it, asks what it asks, and stops it when told.
+
+use std::collections::VecDeque;
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use anyhow::Result;
+use crossterm::event::{Event as TerminalEvent, EventStream};
+use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
+use futures::StreamExt as _;
+use tokio::sync::mpsc;
+use tokio::time::MissedTickBehavior;
+use wellspring_core::{
+    Answer, CancelWhen, Event, Form, Outcome, Outline, Question, QuestionId, Record, RunId, Scope,
+    Seq,
+};
+use wellspring_engine::{Runtime, SendError};
+
+use crate::interrupt::Interrupts;
+use crate::prompt::{Pressed, Prompt};
+use crate::text::clean_line;
+use crate::view::View;
+
+/// Between two pictures: smooth to the eye, and nothing to a processor.
+const PICTURE: Duration = Duration::from_millis(40);
+
+/// What a person can do once the run was told to stop.
+const STOPPING: &str = "stopping; Ctrl-C again leaves at once";
+
+/// Lines of input that wait to be read: a person types one.
+const LINES_WAITING: usize = 4;
+
+/// Who answers a run's questions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Answers {
+    /// The person at the terminal.
+    Ask,
+    /// Everything may run.
+    Yes,
+    /// Nothing may.
+    No,
+    /// There is nobody to ask, and nobody said what to answer.
+    Nobody,
+    /// Whoever owns the run: this is only a look.
+    Others,
+}
+
+/// How following ended.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Followed {
+    /// The run is over.
+    Over(Outcome),
+    /// Somebody wants out at once; the run is not over.
+    Left,
+}
+
+/// Follows a run until it is over.
+pub(crate) async fn follow(
+    runtime: &Runtime,
+    run: RunId,
+    view: View,
+    answers: Answers,
+) -> Result<Followed> {
+    let mut follower = Follower {
+        runtime,
+        run,
+        view,
+        answers,
+        outline: Outline::default(),
+        asked: VecDeque::new(),
+        outcome: None,
+        stopping: false,
+    };
+    let followed = follower.follow().await;
+    let _ = follower.view.leave();
+    followed
+}
+
+struct Follower<'a> {
+    runtime: &'a Runtime,
+    run: RunId,
+    view: View,
+    answers: Answers,
+    outline: Outline,
+    /// The questions that wait for the person here, oldest first.
+    asked: VecDeque<Prompt>,
+    outcome: Option<Outcome>,
+    stopping: bool,
+}
+
+impl Follower<'_> {
+    async fn follow(&mut self) -> Result<Followed> {
+        let mut cursor = self.runtime.attach(self.run, Seq(0)).await?;
+        let mut interrupts = Interrupts::new()?;
+        let mut pictures = tokio::time::interval(PICTURE);
+        pictures.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut keyboard: Option<Keyboard> = None;
+        loop {
+            keyboard = self.keyboard(keyboard)?;
+            tokio::select! {
+                frames = cursor.next() => {
+                    let Some(frames) = frames? else { break };
+                    for frame in &frames {
+                        self.frame(frame.records()).await?;
+                    }
+                }
+                _ = pictures.tick(), if self.view.is_live() => {
+                    let shown = self.view.paint(self.asked.front());
+                    self.shown(shown).await?;
+                }
+                typed = next_typed(&mut keyboard), if !self.asked.is_empty() => {
+                    let pressed = match (typed, self.asked.front_mut()) {
+                        (Some(Input::Key(key)), Some(prompt)) => prompt.key(key),
+                        (Some(Input::Line(line)), Some(prompt)) => prompt.enter(&line),
+                        (Some(_), None) => Pressed::Nothing,
+                        // Nobody can type any more.
+                        (None, _) => Pressed::Answer(nobody()),
+                    };
+                    match pressed {
+                        Pressed::Nothing => reprompt(&mut keyboard),
+                        Pressed::Interrupt => if self.interrupt().await? { return Ok(Followed::Left) },
+                        Pressed::Answer(answer) => self.answer_first(answer).await?,
+                    }
+                }
+                () = interrupts.next() => {
+                    if self.interrupt().await? {
+                        return Ok(Followed::Left);
+                    }
+                }
+            }
+        }
+        let shown = self.view.paint(None);
+        self.shown(shown).await?;
+        self.outcome
+            .take()
+            .map(Followed::Over)
+            .ok_or_else(|| anyhow::anyhow!("run {} ended without an outcome", self.run))
+    }
+
+    async fn frame(&mut self, records: &[Record]) -> Result<()> {
+        let shown = self.view.frame(records);
+        self.shown(shown).await?;
+        for record in records {
+            if let Event::QuestionAsked(question) = &record.event {
+                self.question(question).await?;
+            }
+            if let Event::QuestionAnswered(answered) = &record.event {
+                self.asked.retain(|prompt| prompt.question.question != answered.question);
+            }
+            if let Event::RunFinished { outcome } = &record.event {
+                self.outcome = Some((**outcome).clone());
+            }
+            self.outline.apply(record);
+        }
+        Ok(())
+    }
+
+    async fn question(&mut self, question: &Question) -> Result<()> {
+        let id = question.question;
+        match self.answers {
+            Answers::Others => Ok(()),
+            Answers::Ask => {
+                let call = question.call.and_then(|call| self.outline.call(call));
+                let arguments = call.map(|call| call.arguments.clone()).unwrap_or_default();
+                self.asked.push_back(Prompt::new(question.clone(), arguments));
+                Ok(())
+            }
+            Answers::Yes => {
+                let answer = match &question.form {
+                    Form::Approve => Answer::Approve { scope: Scope::Once, arguments: None },
+                    Form::Choose { .. } | Form::Schema(_) => {
+                        complain(&format!(
+                            "--yes is no answer to {:?}; answered no",
+                            clean_line(&question.prompt)
+                        ));
+                        Answer::Deny { reason: Some("nobody is there to choose".into()) }
+                    }
+                };
+                self.answer(id, answer).await
+            }
+            Answers::No => self.answer(id, Answer::Deny { reason: None }).await,
+            Answers::Nobody => {
+                complain(&format!(
+                    "answered no, because there is nobody to ask: {}\n  say --yes to allow it, --no \
+                     to silence this, or run it in a terminal",
+                    clean_line(&question.prompt)
+                ));
+                self.answer(id, nobody()).await
+            }
+        }
+    }
+
+    async fn answer_first(&mut self, answer: Answer) -> Result<()> {
+        match self.asked.pop_front() {
+            Some(prompt) => self.answer(prompt.question.question, answer).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn answer(&mut self, question: QuestionId, answer: Answer) -> Result<()> {
+        match self.runtime.answer(self.run, question, answer, None).await {
+            // Somebody else was faster, or the run is over: the records tell.
+            Ok(_) | Err(SendError::NoQuestion(_) | SendError::Finished(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The first interrupt stops the run, the second leaves it. `true` to leave.
+    async fn interrupt(&mut self) -> Result<bool> {
+        if self.stopping || self.answers == Answers::Others {
+            return Ok(true);
+        }
+        self.view.set_hint(STOPPING);
+        self.stop("interrupted").await?;
+        Ok(false)
+    }
+
+    async fn stop(&mut self, why: &str) -> Result<()> {
+        self.stopping = true;
+        self.asked.clear();
+        match self.runtime.cancel(self.run, CancelWhen::Now, None, Some(why)).await {
+            Ok(_) | Err(SendError::Finished(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// When nobody can see the run any more, it is stopped: in a pipe that is what closing it
+    /// means.
+    async fn shown(&mut self, shown: std::io::Result<()>) -> Result<()> {
+        if shown.is_err() {
+            self.view = View::Silent;
+            if !self.stopping && self.answers != Answers::Others && self.outcome.is_none() {
+                self.stop("nobody reads the output any more").await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Keys are ours only while there is a question; a reader of lines stays, because
+    /// nothing ends it but a line, and that line must not be lost.
+    fn keyboard(&self, keyboard: Option<Keyboard>) -> Result<Option<Keyboard>> {
+        let Some(prompt) = self.asked.front() else {
+            return Ok(keyboard.filter(|keyboard| matches!(keyboard, Keyboard::Lines { .. })));
+        };
+        let mut keyboard = match keyboard {
+            Some(keyboard) => keyboard,
+            None if self.view.is_live() => Keyboard::keys()?,
+            None => Keyboard::lines()?,
+        };
+        if let Keyboard::Lines { asked, .. } = &mut keyboard
+            && *asked != Some(prompt.question.question)
+        {
+            ask_line(prompt)?;
+            *asked = Some(prompt.question.question);
+        }
+        Ok(Some(keyboard))
+    }
+}
+
+fn nobody() -> Answer {
+    Answer::Deny { reason: Some("nobody could be asked".into()) }
+}
+
+#[expect(clippy::print_stderr, reason = "a command talks to people there")]
+fn complain(message: &str) {
+    eprintln!("wellspring: {message}");
+}
+
+enum Input {
+    Key(crossterm::event::KeyEvent),
+    Line(String),
+}
+
+/// Where answers come from: keys of a terminal that is painted on, or else whole lines.
+enum Keyboard {
+    Keys(EventStream, RawMode),
+    Lines { lines: mpsc::Receiver<String>, asked: Option<QuestionId> },
+}
+
+impl Keyboard {
+    fn keys() -> Result<Self> {
+        let raw = RawMode::enter()?;
+        Ok(Self::Keys(EventStream::new(), raw))
+    }
+
+    fn lines() -> Result<Self> {
+        let (sender, lines) = mpsc::channel(LINES_WAITING);
+        // A thread of its own, not one that the runtime waits for: nothing ends a read but a line.
+        std::thread::Builder::new().name("keyboard".into()).spawn(move || {
+            for line in std::io::stdin().lines() {
+                if line.ok().and_then(|line| sender.blocking_send(line).ok()).is_none() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self::Lines { lines, asked: None })
+    }
+}
+
+fn ask_line(prompt: &Prompt) -> Result<()> {
+    let mut stderr = std::io::stderr().lock();
+    let question = clean_line(&prompt.question.prompt);
+    write!(stderr, "? {question}\n  {} > ", prompt.label())?;
+    Ok(stderr.flush()?)
+}
+
+/// What was typed meant nothing: a line has to be asked for again.
+fn reprompt(keyboard: &mut Option<Keyboard>) {
+    if let Some(Keyboard::Lines { asked, .. }) = keyboard {
+        *asked = None;
+    }
+}
+
+async fn next_typed(keyboard: &mut Option<Keyboard>) -> Option<Input> {
+    match keyboard {
+        Some(Keyboard::Keys(events, _)) => loop {
+            if let TerminalEvent::Key(key) = events.next().await?.ok()? {
+                return Some(Input::Key(key));
+            }
+        },
+        Some(Keyboard::Lines { lines, .. }) => lines.recv().await.map(Input::Line),
+        None => std::future::pending().await,
+    }
+}
+
+/// Raw mode, left again however this ends.
+struct RawMode;
+
+impl RawMode {
+    fn enter() -> Result<Self> {
+        enable_raw_mode()?;
+        Ok(Self)
+    }
+}
+
+impl Drop for RawMode {
+    fn drop(&mut self) {
+        let _ = disable_raw_mode();
+    }
+}
+
+/// Who answers, from what was said on the command line and who is there.
+pub(crate) fn answers(yes: bool, no: bool) -> Answers {
+    match (yes, no) {
+        (true, _) => Answers::Yes,
+        (_, true) => Answers::No,
+        _ if std::io::stdin().is_terminal() => Answers::Ask,
+        _ => Answers::Nobody,
+    }
+}

@@ -1,0 +1,308 @@
+//! `wellspring runs …`: what ran, runs and waits.
+
+mod export;
+
+use std::io::Write as _;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use futures::TryStreamExt as _;
+use serde_json::json;
+use wellspring_core::{CancelWhen, Millis, Outcome, Record, RunId, Seq};
+use wellspring_engine::SendError;
+use wellspring_log::{RunFilter, RunInfo, RunState};
+
+use crate::args::{Runs, Speed, StateArg};
+use crate::follow::{Answers, Followed, follow};
+use crate::interrupt::Interrupts;
+use crate::place::{Place, Standing};
+use crate::run::present;
+use crate::screen::{Screen, ago, short_id};
+use crate::text::{Line, Style, clean_line, span};
+use crate::view::{Ink, View, is_rich, print_lines, print_screen, size};
+use crate::{Exit, Usage, find};
+
+/// The longest that a replay waits between two records: nobody wants to see a night again.
+const REPLAY_GAP_MAX: Duration = Duration::from_secs(3);
+
+/// How long a cancelled run has to end before we stop waiting for it.
+const CANCEL_WAIT: Duration = Duration::from_secs(15);
+
+/// One of the `runs` commands.
+pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
+    let log = place.log();
+    match command {
+        Runs::List { state, agent, thread, limit, json } => {
+            let thread = match thread {
+                Some(id) => Some(find::thread(log, &id).await?),
+                None => None,
+            };
+            let agent = agent.map(Into::into);
+            let filter = RunFilter { agent, thread, ..RunFilter::default() };
+            list(place, filter, state, limit, json).await
+        }
+        Runs::Show { id, follow: false, json } => {
+            let info = find::run(log, &id).await?;
+            if json {
+                let transcript = log.transcript(info.run).await?;
+                let standing = place.standing(&info).word();
+                let shown = json!({"run": info, "standing": standing, "transcript": transcript});
+                writeln!(std::io::stdout(), "{shown:#}")?;
+            } else {
+                show(place, &info).await?;
+            }
+            Ok(Exit::Completed)
+        }
+        Runs::Show { id, follow: true, .. } => {
+            let info = find::run(log, &id).await?;
+            let view = View::screen("Ctrl-C leaves it alone");
+            Ok(match follow(&place.runtime, info.run, view, Answers::Others).await? {
+                Followed::Over(Outcome::Completed { .. }) => Exit::Completed,
+                Followed::Over(Outcome::Failed { .. }) => Exit::Failed,
+                Followed::Over(Outcome::Cancelled { .. }) | Followed::Left => Exit::Cancelled,
+            })
+        }
+        Runs::Replay { id, speed, events } => {
+            let info = find::run(log, &id).await?;
+            let view = match events {
+                Some(dialect) => View::events(dialect),
+                None => View::screen("a replay"),
+            };
+            replay(place, info.run, view, speed).await
+        }
+        Runs::Cancel { id, why } => {
+            cancel(place, &find::run(log, &id).await?, why.as_deref()).await
+        }
+        Runs::Export { id, format } => {
+            let info = find::run(log, &id).await?;
+            export::export(log, &info, format).await?;
+            Ok(Exit::Completed)
+        }
+        Runs::Resume { id, output, answers } => {
+            let info = find::run(log, &id).await?;
+            match place.standing(&info) {
+                Standing::Over(_) => bail!(Usage(format!(
+                    "run {} is over already; see it with `wellspring runs show {0}`",
+                    short_id(info.run.uuid())
+                ))),
+                Standing::Running => bail!(
+                    "run {0} is being worked on by another process; follow it with `wellspring runs \
+                     show --follow {0}`, or stop it with `wellspring runs cancel {0}`",
+                    short_id(info.run.uuid())
+                ),
+                Standing::Interrupted => {
+                    place.release(&info).await?;
+                    if !place.runtime.resume(info.run).await {
+                        bail!("run {} could not be adopted; another process was faster", info.run);
+                    }
+                }
+                // Its answer moves it on; until then it needs no owner, unless it waited too long.
+                Standing::Waiting => {
+                    let outline = log.transcript(info.run).await?.outline;
+                    let now = log.clock().now();
+                    let mut open = outline.questions.values();
+                    if open.any(|question| question.expires_at.is_some_and(|at| at <= now)) {
+                        place.runtime.resume(info.run).await;
+                    }
+                }
+            }
+            present(place, info.run, &output, answers).await
+        }
+        Runs::Delete { id } => {
+            let info = find::run(log, &id).await?;
+            if !info.state.is_final() {
+                bail!(Usage(format!(
+                    "run {0} is not over; stop it first with `wellspring runs cancel {0}`",
+                    short_id(info.run.uuid())
+                )));
+            }
+            log.store().delete(info.run).await?;
+            writeln!(std::io::stdout(), "deleted run {}", info.run)?;
+            Ok(Exit::Completed)
+        }
+    }
+}
+
+async fn list(
+    place: &Place,
+    mut filter: RunFilter,
+    state: Option<StateArg>,
+    limit: usize,
+    json: bool,
+) -> Result<Exit> {
+    filter.states = match state {
+        Some(StateArg::Running | StateArg::Interrupted) => vec![RunState::Running],
+        Some(StateArg::Waiting) => vec![RunState::Paused],
+        Some(StateArg::Completed) => vec![RunState::Completed],
+        Some(StateArg::Cancelled) => vec![RunState::Cancelled],
+        Some(StateArg::Failed) => vec![RunState::Failed],
+        None => Vec::new(),
+    };
+    let mut found: Vec<(RunInfo, Standing)> = Vec::new();
+    'pages: loop {
+        let page = place.log().store().list(filter.clone()).await?;
+        let Some(last) = page.last() else { break };
+        filter.after_run = Some(last.run);
+        for info in page {
+            if found.len() == limit {
+                break 'pages;
+            }
+            let standing = place.standing(&info);
+            let fits = match state {
+                Some(StateArg::Running) => standing == Standing::Running,
+                Some(StateArg::Interrupted) => standing == Standing::Interrupted,
+                _ => true,
+            };
+            if fits {
+                found.push((info, standing));
+            }
+        }
+    }
+    if json {
+        let rows: Vec<_> = found
+            .iter()
+            .map(|(info, standing)| json!({"run": info, "standing": standing.word()}))
+            .collect();
+        writeln!(std::io::stdout(), "{:#}", serde_json::Value::Array(rows))?;
+        return Ok(Exit::Completed);
+    }
+    let mut lines: Vec<Line> = found
+        .iter()
+        .map(|(info, standing)| row(info, *standing, place.log().clock().now()))
+        .collect();
+    if lines.is_empty() {
+        lines.push(Line::of([span("no runs; start one with `wellspring run \"…\"`", Style::DIM)]));
+    }
+    for (info, standing) in &found {
+        let id = short_id(info.run.uuid());
+        let advice = match standing {
+            Standing::Interrupted => format!(
+                "run {id} lost its process: `wellspring runs resume {id}` goes on with it, \
+                 `wellspring runs cancel {id}` ends it"
+            ),
+            Standing::Waiting => {
+                format!("run {id} waits for an answer: `wellspring runs resume {id}` asks you")
+            }
+            Standing::Running | Standing::Over(_) => continue,
+        };
+        lines.push(Line::of([span(advice, Style::YELLOW)]));
+    }
+    let (ink, width) =
+        if is_rich() { (Ink::Coloured, size().0) } else { (Ink::Plain, usize::MAX / 4) };
+    let lines: Vec<Line> = lines
+        .into_iter()
+        .enumerate()
+        .map(|(number, line)| if number < found.len() { line.truncated(width) } else { line })
+        .collect();
+    print_lines(&lines, ink)?;
+    Ok(Exit::Completed)
+}
+
+fn row(info: &RunInfo, standing: Standing, now: Millis) -> Line {
+    let style = match standing {
+        Standing::Running => Style::CYAN,
+        Standing::Waiting | Standing::Interrupted | Standing::Over(RunState::Cancelled) => {
+            Style::YELLOW
+        }
+        Standing::Over(RunState::Failed) => Style::RED,
+        Standing::Over(_) => Style::GREEN,
+    };
+    Line::of([
+        span(short_id(info.run.uuid()), Style::BOLD),
+        span(format!("  {:<11}", standing.word()), style),
+        span(format!("  {:<10}", clean_line(&info.agent)), Style::PLAIN),
+        span(format!("  {:>10}", ago(now.since(info.created_at))), Style::DIM),
+        span(format!("  {}", clean_line(&info.title)), Style::PLAIN),
+    ])
+}
+
+async fn show(place: &Place, info: &RunInfo) -> Result<()> {
+    let records = committed(place, info).await?;
+    let screen = if is_rich() { Screen::new("as it stands") } else { Screen::plain() };
+    print_screen(screen, &records, place.log().clock().now())?;
+    let id = short_id(info.run.uuid());
+    let advice = match place.standing(info) {
+        Standing::Running => {
+            format!("still running; `wellspring runs show --follow {id}` stays with it")
+        }
+        Standing::Waiting => format!("waits for an answer; `wellspring runs resume {id}` asks you"),
+        Standing::Interrupted => {
+            format!("lost its process; `wellspring runs resume {id}` goes on with it")
+        }
+        Standing::Over(_) => return Ok(()),
+    };
+    let ink = if is_rich() { Ink::Coloured } else { Ink::Plain };
+    Ok(print_lines(&[Line::of([span(advice, Style::YELLOW)])], ink)?)
+}
+
+/// Every record up to where the run is now.
+pub(crate) async fn committed(place: &Place, info: &RunInfo) -> Result<Vec<Record>> {
+    let head = place.log().transcript(info.run).await?.outline.head;
+    let mut records = Vec::new();
+    let mut cursor = place.log().cursor(info.run, Seq(0)).await?;
+    while records.len() < usize::try_from(head.0)? {
+        let Some(frames) = cursor.next().await? else { break };
+        records.extend(frames.iter().flat_map(|frame| frame.records().iter().cloned()));
+    }
+    records.truncate(usize::try_from(head.0)?);
+    Ok(records)
+}
+
+async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Result<Exit> {
+    let mut interrupts = Interrupts::new()?;
+    let played = async {
+        let cursor = place.log().cursor(run, Seq(0)).await?;
+        let mut records = std::pin::pin!(cursor.into_records());
+        let mut before: Option<Millis> = None;
+        while let Some(record) = records.try_next().await? {
+            if let Speed::Times(times) = speed {
+                let gap = record.at.since(before.unwrap_or(record.at)).min(REPLAY_GAP_MAX);
+                let mut rest = gap.div_f64(times);
+                while !rest.is_zero() {
+                    let step = rest.min(Duration::from_millis(40));
+                    tokio::time::sleep(step).await;
+                    view.paint(None)?;
+                    rest -= step;
+                }
+            }
+            before = Some(record.at);
+            view.set_clock(record.at);
+            view.frame(std::slice::from_ref(&record))?;
+        }
+        view.paint(None)?;
+        Ok::<_, anyhow::Error>(Exit::Completed)
+    };
+    let exit = tokio::select! {
+        exit = played => exit?,
+        () = interrupts.next() => Exit::Cancelled,
+    };
+    view.leave()?;
+    Ok(exit)
+}
+
+async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit> {
+    place.release(info).await?;
+    let id = short_id(info.run.uuid());
+    match place.runtime.cancel(info.run, CancelWhen::Now, None, why).await {
+        Ok(_) => {}
+        Err(SendError::Finished(_)) => {
+            writeln!(
+                std::io::stdout(),
+                "run {id} is over already: {}",
+                place.standing(info).word()
+            )?;
+            return Ok(Exit::Completed);
+        }
+        Err(error) => return Err(error.into()),
+    }
+    let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, place.runtime.wait(info.run)).await else {
+        bail!(
+            "run {id} was told to stop, but has not after {} s; `wellspring runs show --follow {id}` \
+             shows what it does",
+            CANCEL_WAIT.as_secs()
+        );
+    };
+    let outcome = ended?.outcome.map(|outcome| crate::screen::outcome_phrase(&outcome));
+    writeln!(std::io::stdout(), "run {id}: {}", outcome.unwrap_or_default())?;
+    Ok(Exit::Completed)
+}

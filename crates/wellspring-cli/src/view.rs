@@ -1,0 +1,189 @@
+//! Where a run is shown: a terminal, a pipe, a pipe of events, or nowhere.
+
+use std::io::{self, IsTerminal as _, Stdout, Write as _, stdout};
+use std::time::Instant;
+
+use wellspring_core::{Millis, Record};
+use wellspring_log::{Clock as _, SystemClock};
+use wellspring_wire::{DialectName, Encoder, Out};
+
+use crate::paint::{Painter, style_line};
+use crate::prompt::Prompt;
+use crate::screen::Screen;
+use crate::text::Line;
+
+/// Columns of a line where there is no terminal: longer ones do not break.
+const UNLIMITED: usize = usize::MAX / 4;
+
+/// The widest that words are set: longer lines are hard to read.
+const COLUMNS_MAX: usize = 100;
+
+/// Where there is no size to be had.
+const SIZE_DEFAULT: (usize, usize) = (80, 24);
+
+/// Whether standard output is a terminal that may be painted on.
+pub(crate) fn is_rich() -> bool {
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    stdout().is_terminal()
+        && !no_colour
+        && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Columns and rows of the terminal.
+pub(crate) fn size() -> (usize, usize) {
+    match crossterm::terminal::size() {
+        Ok((columns, rows)) if columns > 0 && rows > 0 => (columns.into(), rows.into()),
+        _ => SIZE_DEFAULT,
+    }
+}
+
+/// Where a run is shown.
+pub(crate) enum View {
+    Live(Box<Live>),
+    Plain(Box<Screen>),
+    Events(Box<Events>),
+    Silent,
+}
+
+pub(crate) struct Live {
+    screen: Screen,
+    painter: Painter<Stdout>,
+    /// For a replay: the run's time goes by the replay's pace.
+    clock: Option<(Instant, Millis)>,
+}
+
+pub(crate) struct Events {
+    encoder: Encoder,
+    out: Out,
+}
+
+impl View {
+    /// A terminal, or else a pipe.
+    pub(crate) fn screen(hint: &'static str) -> Self {
+        if is_rich() {
+            let painter = Painter::new(stdout());
+            Self::Live(Box::new(Live { screen: Screen::new(hint), painter, clock: None }))
+        } else {
+            Self::Plain(Box::new(Screen::plain()))
+        }
+    }
+
+    pub(crate) fn events(dialect: DialectName) -> Self {
+        Self::Events(Box::new(Events { encoder: Encoder::new(dialect), out: Out::default() }))
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self, Self::Live(_))
+    }
+
+    /// The records of one append came. A live view shows them when it is painted next.
+    pub(crate) fn frame(&mut self, records: &[Record]) -> io::Result<()> {
+        match self {
+            Self::Live(live) => {
+                for record in records {
+                    live.screen.apply(record);
+                }
+                Ok(())
+            }
+            Self::Plain(screen) => {
+                let mut lines = Vec::new();
+                for record in records {
+                    screen.apply(record);
+                    lines.extend(screen.take_settled(UNLIMITED));
+                    lines.extend(screen.take_overflow(UNLIMITED, 0, record.at));
+                }
+                print_lines(&lines, Ink::Plain)
+            }
+            Self::Events(events) => {
+                events.out.clear();
+                events.encoder.frame(records, &mut events.out);
+                let mut stdout = stdout().lock();
+                for (_, json) in events.out.events() {
+                    stdout.write_all(json)?;
+                    stdout.write_all(b"\n")?;
+                }
+                stdout.flush()
+            }
+            Self::Silent => Ok(()),
+        }
+    }
+
+    /// What a person can do from now on.
+    pub(crate) fn set_hint(&mut self, hint: &'static str) {
+        if let Self::Live(live) = self {
+            live.screen.set_hint(hint);
+        }
+    }
+
+    /// Times are as if it were `at` now.
+    pub(crate) fn set_clock(&mut self, at: Millis) {
+        if let Self::Live(live) = self {
+            live.clock = Some((Instant::now(), at));
+        }
+    }
+
+    /// Paints a live view.
+    pub(crate) fn paint(&mut self, prompt: Option<&Prompt>) -> io::Result<()> {
+        let Self::Live(live) = self else { return Ok(()) };
+        let (columns, rows) = size();
+        // The last column is left free: some terminals break the line there.
+        let width = columns.saturating_sub(1).clamp(1, COLUMNS_MAX);
+        let now = match live.clock {
+            Some((since, at)) => at.plus(since.elapsed()),
+            None => SystemClock.now(),
+        };
+        let (prompt_lines, cursor) = prompt.map(|prompt| prompt.lines(width)).unzip();
+        let prompt_lines: Vec<Line> = prompt_lines.unwrap_or_default();
+        let height = rows.saturating_sub(1 + prompt_lines.len()).max(1);
+        let mut printed = live.screen.take_settled(width);
+        printed.extend(live.screen.take_overflow(width, height, now));
+        let mut region = match prompt {
+            // The prompt belongs right below its question.
+            Some(_) => live.screen.open(width, now),
+            None => live.screen.live(width, now),
+        };
+        region.drain(..region.len().saturating_sub(height));
+        region.extend(prompt_lines);
+        live.painter.paint(printed, region, columns, cursor)
+    }
+
+    /// Leaves the terminal in order.
+    pub(crate) fn leave(&mut self) -> io::Result<()> {
+        match self {
+            Self::Live(live) => live.painter.leave(),
+            Self::Plain(_) | Self::Events(_) | Self::Silent => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Ink {
+    Plain,
+    Coloured,
+}
+
+/// Prints lines for good.
+pub(crate) fn print_lines(lines: &[Line], ink: Ink) -> io::Result<()> {
+    let mut out = stdout().lock();
+    for line in lines {
+        match ink {
+            Ink::Plain => out.write_all(line.text().trim_end().as_bytes())?,
+            Ink::Coloured => style_line(&mut out, line)?,
+        }
+        out.write_all(b"\n")?;
+    }
+    out.flush()
+}
+
+/// Shows a run as it stands, once.
+pub(crate) fn print_screen(mut screen: Screen, records: &[Record], now: Millis) -> io::Result<()> {
+    for record in records {
+        screen.apply(record);
+    }
+    if is_rich() {
+        let width = size().0.saturating_sub(1).clamp(1, COLUMNS_MAX);
+        print_lines(&screen.all(width, now), Ink::Coloured)
+    } else {
+        print_lines(&screen.all(UNLIMITED, now), Ink::Plain)
+    }
+}

@@ -1,0 +1,63 @@
+//! `kill -9` anywhere in a run, then `runs resume`.
+//!
+//! `WELLSPRING_SOAK` says how often; a handful otherwise.
+
+use rustix::process::Signal;
+use wellspring_core::Record;
+
+use crate::kit::{Going, Home};
+
+/// Crashes in an ordinary test run.
+const CRASHES: usize = 5;
+
+/// Records of a run of the demonstration, roughly: where crashes are aimed at.
+const RECORDS: usize = 331;
+
+#[test]
+fn a_killed_run_goes_on_without_gap_or_duplicate() {
+    let crashes = std::env::var("WELLSPRING_SOAK")
+        .ok()
+        .and_then(|count| count.parse().ok())
+        .unwrap_or(CRASHES);
+    for crash in 0..crashes {
+        // A step that shares no divisor with the length: spread out, and never the same twice.
+        crash_and_resume(1 + crash * 131 % RECORDS);
+    }
+}
+
+fn crash_and_resume(at: usize) {
+    let home = Home::new();
+    let mut run = Going::start(home.paced(2, &["run", "--yes", "--events", "record", "Hello"]));
+    while run.seen.len() < at && run.line().is_some() {}
+    run.signal(Signal::KILL);
+    let (_, seen, _) = run.end();
+    assert!(!seen.is_empty(), "killed at {at}");
+
+    let listed = home.print(&["runs", "list"]);
+    if listed.contains("interrupted") {
+        assert!(listed.contains("lost its process: `wellspring runs resume"), "{listed}");
+    }
+    if !listed.contains("completed") {
+        let output = home.output(&["runs", "resume", "last", "--yes", "--events", "record"]);
+        assert!(matches!(output.status.code(), Some(0 | 1)), "killed at {at}: {output:?}");
+        let resumed = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(resumed, home.print(&["runs", "export", "last"]), "killed at {at}");
+    }
+    // The grammar holds over the crash, and what anyone saw is still there.
+    let (records, outline) = home.records("last");
+    assert!(outline.finished, "killed at {at}");
+    let seen: Vec<Record> = seen.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(seen, records[..seen.len()], "killed at {at}");
+}
+
+#[test]
+fn an_interrupted_run_can_be_cancelled() {
+    let home = Home::new();
+    let mut run = Going::start(home.paced(40, &["run", "long"]));
+    run.wait_for("1. A spring");
+    run.signal(Signal::KILL);
+    run.end();
+    assert!(home.print(&["runs", "show", "last"]).contains("lost its process"));
+    assert!(home.print(&["runs", "cancel", "last"]).contains("cancelled"));
+    assert!(home.records("last").1.finished);
+}

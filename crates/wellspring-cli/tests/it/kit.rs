@@ -1,0 +1,128 @@
+//! A data directory of its own for every test, and the command in it.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use wellspring_core::{Checker, Outline, Record};
+
+pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wellspring");
+
+/// A data directory, and a small working directory for the demonstration to look at.
+pub(crate) struct Home {
+    directory: tempfile::TempDir,
+}
+
+impl Home {
+    pub(crate) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let home = Self { directory };
+        std::fs::create_dir_all(home.work().join("notes")).unwrap();
+        std::fs::write(home.work().join("notes/one.txt"), "one").unwrap();
+        home
+    }
+
+    pub(crate) fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    pub(crate) fn work(&self) -> PathBuf {
+        self.directory.path().join("work")
+    }
+
+    /// The command at a pace of so many milliseconds per word.
+    pub(crate) fn paced(&self, pace_ms: u32, arguments: &[&str]) -> Command {
+        let mut command = Command::new(BINARY);
+        command
+            .args(arguments)
+            .current_dir(self.work())
+            .env("WELLSPRING_DATA_DIR", self.data())
+            .env("WELLSPRING_DEMO_PACE_MS", pace_ms.to_string())
+            .env_remove("NO_COLOR")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        command
+    }
+
+    pub(crate) fn output(&self, arguments: &[&str]) -> Output {
+        self.paced(0, arguments).output().unwrap()
+    }
+
+    /// What the command prints when it ends well.
+    pub(crate) fn print(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The records of a run, held to the grammar.
+    pub(crate) fn records(&self, id: &str) -> (Vec<Record>, Outline) {
+        let exported = self.print(&["runs", "export", id]);
+        let records: Vec<Record> =
+            exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let outline = Checker::check(&records).unwrap();
+        (records, outline)
+    }
+}
+
+pub(crate) fn json_lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// A command that goes on while the test does something else.
+pub(crate) struct Going {
+    child: Child,
+    stdout: BufReader<ChildStdout>,
+    pub(crate) seen: Vec<String>,
+}
+
+impl Going {
+    pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        Self { child, stdout, seen: Vec::new() }
+    }
+
+    /// Reads the next complete line; `None` at the end.
+    pub(crate) fn line(&mut self) -> Option<&str> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).unwrap();
+        let complete = line.strip_suffix('\n')?;
+        self.seen.push(complete.to_owned());
+        self.seen.last().map(String::as_str)
+    }
+
+    /// Reads until a line has this in it.
+    pub(crate) fn wait_for(&mut self, what: &str) {
+        while let Some(line) = self.line() {
+            if line.contains(what) {
+                return;
+            }
+        }
+        panic!("{what:?} never came, only {:#?}", self.seen);
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().try_into().unwrap()).unwrap();
+        kill_process(pid, signal).unwrap();
+    }
+
+    /// Waits for the end; what came until then is in `seen`.
+    pub(crate) fn end(mut self) -> (ExitStatus, Vec<String>, String) {
+        while self.line().is_some() {}
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        (self.child.wait().unwrap(), self.seen, stderr)
+    }
+}
+
+impl Going {
+    /// Closes the pipe and waits for the end.
+    pub(crate) fn close(mut self) -> ExitStatus {
+        drop(self.stdout);
+        self.child.wait().unwrap()
+    }
+}

@@ -1,0 +1,10 @@
+//! The command as people and scripts use it.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests, in their helpers too")]
+#![cfg(unix)]
+
+mod crash;
+mod kit;
+mod pipes;
+mod runs;
+mod signals;
+mod terminal;

@@ -1,0 +1,104 @@
+//! Output that is not a terminal.
+
+use serde_json::{Value, json};
+
+use crate::kit::{Home, json_lines};
+
+#[test]
+fn the_answer_comes_as_it_was_written() {
+    let home = Home::new();
+    let shown = home.print(&["run", "--yes", "Good morning"]);
+    assert!(shown.contains("You said *Good morning*. I am a **script**"), "{shown}");
+    assert!(shown.contains("- The command **ran**"), "{shown}");
+    assert!(shown.contains("1 files in 1 folders"), "{shown}");
+    assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+}
+
+#[test]
+fn json_is_the_result_and_nothing_else() {
+    let home = Home::new();
+    let result: Value = serde_json::from_str(&home.print(&["run", "--json", "help"])).unwrap();
+    assert!(result["answer"].as_str().unwrap().starts_with("I am a script"), "{result}");
+    assert_eq!(result["outcome"], json!({"completed": {"stop": "end_turn"}}));
+    let listed: Value = serde_json::from_str(&home.print(&["runs", "list", "--json"])).unwrap();
+    assert_eq!(listed[0]["run"]["run"], result["run"]);
+}
+
+#[test]
+fn events_are_lines_of_json_in_every_dialect() {
+    let home = Home::new();
+    for dialect in
+        ["record", "thought_event", "turn_event", "streaming_event", "agent_event", "stream_delta"]
+    {
+        let events = json_lines(&home.print(&["run", "--yes", "--events", dialect, "Hello"]));
+        let replayed =
+            home.print(&["runs", "replay", "last", "--speed", "max", "--events", dialect]);
+        assert!(events.len() > 2, "{dialect}: {events:?}");
+        // A view that is read latest-wins shows fewer pictures of the same run.
+        if dialect != "stream_delta" {
+            assert_eq!(json_lines(&replayed), events, "{dialect}");
+        }
+        if dialect == "agent_event" {
+            assert_eq!(events.last(), Some(&json!({"type": "final"})));
+        }
+    }
+}
+
+#[test]
+fn nobody_to_ask_is_a_no_that_says_so() {
+    let home = Home::new();
+    let output = home.output(&["run", "Good morning"]);
+    let (shown, said) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(0));
+    assert!(shown.contains("did **not run**: denied: nobody could be asked"), "{shown}");
+    assert!(said.contains("say --yes to allow it"), "{said}");
+}
+
+#[test]
+fn no_says_no_quietly() {
+    let home = Home::new();
+    let output = home.output(&["run", "--no", "Good morning"]);
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("did **not run**: denied by the user")
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}
+
+#[test]
+fn exit_codes_say_how_it_ended() {
+    let home = Home::new();
+    home.print(&["run", "help"]);
+    for (arguments, code, says) in [
+        (&["run", "fail for good"][..], 1, ""),
+        (&["run", "--agent", "nobody", "x"], 2, "there is no agent \"nobody\"; there are: demo"),
+        (&["run"], 2, "Usage"),
+        (&["run", "--events", "agui", "x"], 2, "known are record, thought_event"),
+        (&["runs", "show", "zz"], 2, "is not the id of a run"),
+        (&["runs", "show", "00000000"], 2, "`wellspring runs list` shows what there is"),
+        (&["runs", "resume", "last"], 2, "is over already"),
+    ] {
+        let output = home.output(arguments);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(said.contains(says), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn the_demonstration_says_what_else_there_is() {
+    let home = Home::new();
+    let shown = home.print(&[]);
+    assert!(shown.contains("› Show me what a run looks like."), "{shown}");
+    assert!(shown.contains("wellspring runs replay last"), "{shown}");
+    let home = Home::new();
+    home.print(&["--ephemeral", "run", "help"]);
+    assert!(!home.data().exists());
+}
+
+#[test]
+fn completions_and_version_are_printed() {
+    let home = Home::new();
+    assert!(home.print(&["completions", "bash"]).contains("_wellspring()"));
+    assert!(home.print(&["--version"]).starts_with("wellspring 0."));
+}

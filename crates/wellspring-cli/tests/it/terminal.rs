@@ -1,0 +1,171 @@
+//! The live view, in a real terminal.
+
+use std::io::{Read as _, Write as _};
+use std::process::{Command, Stdio};
+
+use crate::kit::{BINARY, Home};
+
+fn is_there(program: &str, argument: &str) -> bool {
+    let found =
+        Command::new(program).arg(argument).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    found.is_ok_and(|status| status.success())
+}
+
+#[expect(
+    clippy::print_stderr,
+    reason = "a test that did not run must not look like one that passed"
+)]
+fn skip(program: &str) {
+    eprintln!("SKIPPED: {program} is not installed");
+}
+
+/// What is left on the screen, history included, after a command has run in a terminal.
+fn in_tmux(home: &Home, columns: u32, command: &str) -> String {
+    let socket = format!("wellspring-{}-{columns}", std::process::id());
+    let tmux = |arguments: &[&str]| {
+        Command::new("tmux")
+            .args(["-L", &socket, "-f", "/dev/null"])
+            .args(arguments)
+            .output()
+            .unwrap()
+    };
+    let script = format!(
+        "export WELLSPRING_DATA_DIR='{}' WELLSPRING_DEMO_PACE_MS=3; cd '{}'; {BINARY} {command}; \
+         echo \"exit $?\"; tmux -L {socket} wait-for -S done; exec cat",
+        home.data().display(),
+        home.work().display()
+    );
+    let width = columns.to_string();
+    let shell = ["env", "-u", "NO_COLOR", "sh", "-c", &script];
+    let session = ["new-session", "-d", "-x", &width, "-y", "24"];
+    let started = tmux(&[&session[..], &shell[..]].concat());
+    assert!(started.status.success(), "{started:?}");
+    tmux(&["wait-for", "done"]);
+    let captured = tmux(&["capture-pane", "-p", "-S", "-1000"]);
+    tmux(&["kill-server"]);
+    String::from_utf8(captured.stdout).unwrap()
+}
+
+#[test]
+fn the_final_screen_has_the_answer_and_no_leftovers() {
+    if !is_there("tmux", "-V") {
+        return skip("tmux");
+    }
+    for columns in [80, 40] {
+        let home = Home::new();
+        let screen = in_tmux(&home, columns, "run --yes 'Good morning'");
+        let words = screen.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("You said Good morning. I am a script"), "{screen}");
+        assert!(screen.trim_end().ends_with("exit 0"), "{screen}");
+        for once in ["What just happened", "May Shell run?", "✓ Clock", "✓ done"] {
+            assert_eq!(screen.matches(once).count(), 1, "{once} at {columns}:\n{screen}");
+        }
+        for leftover in ["Ctrl-C", "⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏", "○", "**"]
+        {
+            assert!(!screen.contains(leftover), "{leftover} at {columns}:\n{screen}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_longer_than_the_screen_is_printed_once() {
+    if !is_there("tmux", "-V") {
+        return skip("tmux");
+    }
+    let home = Home::new();
+    let screen = in_tmux(&home, 79, "run long");
+    for paragraph in 1..=40 {
+        let begins = format!("{paragraph}. A spring does not hurry.");
+        let count = screen.lines().filter(|line| line.starts_with(&begins)).count();
+        assert_eq!(count, 1, "{begins}\n{screen}");
+    }
+}
+
+/// Runs the command in a pty. Each step waits until something is shown, then types.
+fn in_script(home: &Home, colour: bool, steps: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = Command::new("script");
+    command
+        .args(["-q", "-e", "-f", "-c"])
+        .arg(format!("{BINARY} run 'Good morning'"))
+        .arg("/dev/null")
+        .current_dir(home.work())
+        .env("WELLSPRING_DATA_DIR", home.data())
+        .env("WELLSPRING_DEMO_PACE_MS", "2")
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    if !colour {
+        command.env("NO_COLOR", "1");
+    }
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut shown, mut looked_at) = (Vec::new(), 0);
+    let mut steps = steps.iter();
+    let mut step = steps.next();
+    let mut piece = [0; 4096];
+    loop {
+        let count = stdout.read(&mut piece).unwrap();
+        if count == 0 {
+            break;
+        }
+        shown.extend_from_slice(&piece[..count]);
+        if let Some((until, typed)) = step
+            && String::from_utf8_lossy(&shown[looked_at..]).contains(until)
+        {
+            stdin.write_all(typed.as_bytes()).unwrap();
+            stdin.flush().unwrap();
+            looked_at = shown.len();
+            step = steps.next();
+        }
+    }
+    let status = child.wait().unwrap();
+    (status.code(), String::from_utf8_lossy(&shown).into_owned())
+}
+
+#[test]
+fn a_question_is_answered_at_the_prompt() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    for (typed, want) in [
+        ("y\r", "The command \u{1b}[1mran"),
+        ("too risky\r", "denied: too risky"),
+        ("e\r\u{15}echo edited\r", "edited"),
+    ] {
+        let (code, shown) = in_script(&Home::new(), true, &[("[y]es", typed)]);
+        assert_eq!(code, Some(0), "{shown}");
+        assert!(shown.contains(want), "{typed:?}: {shown}");
+        assert!(shown.trim_end().ends_with("\u{1b}[?25h"), "the cursor is shown again: {shown:?}");
+    }
+}
+
+#[test]
+fn without_colour_a_question_is_a_line() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    let steps = [("[y]es", "\r"), ("[y]es", "y\r")];
+    let (code, shown) = in_script(&Home::new(), false, &steps);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("- The command **ran**"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// The command ignores a polite request, so that the run takes a while to stop.
+#[test]
+fn a_second_interrupt_leaves_at_once() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    let home = Home::new();
+    let stubborn = "e\r\u{15}trap '' INT TERM; echo stub''born; sleep 30\r";
+    let steps = [("[y]es", stubborn), ("stubborn", "\u{3}"), ("again leaves at once", "\u{3}")];
+    let (code, shown) = in_script(&home, true, &steps);
+    assert_eq!(code, Some(130), "{shown}");
+    let listed = home.print(&["runs", "list"]);
+    assert!(listed.contains("interrupted"), "{listed}");
+    home.print(&["runs", "cancel", "last"]);
+    assert!(home.records("last").1.finished);
+}

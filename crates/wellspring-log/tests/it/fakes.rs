@@ -1,0 +1,217 @@
+//! A store around a store, which misbehaves as it is told.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use futures::FutureExt;
+use tokio::sync::watch;
+use wellspring_core::{AgentNo, Command, InboxNo, Millis, Record, RunId, Seq};
+use wellspring_log::{
+    Append, AppendDone, Created, ExternalId, InboxEntry, MemoryStore, NewFrame, NewRun, Page, Put,
+    RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture, codec,
+};
+
+/// What happens to an append.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Fault {
+    /// Nothing bad.
+    None,
+    /// It fails and is not there.
+    Lost,
+    /// It fails, and yet it is there.
+    Stored,
+    /// It fails, is not there, and arrives just before the next one.
+    Late,
+}
+
+pub(crate) struct Faulty {
+    inner: MemoryStore,
+    plan: Mutex<VecDeque<Fault>>,
+    late: Mutex<Option<Append>>,
+    held: Mutex<Option<VecDeque<(Append, AppendDone)>>>,
+    /// Every append fails from now on, and so does every read.
+    pub(crate) broken: AtomicBool,
+    /// Leases are not renewed: as if the process were frozen.
+    pub(crate) frozen: AtomicBool,
+    /// Whenever somebody adopts, somebody else appends first.
+    pub(crate) racing: AtomicBool,
+    pub(crate) appends: AtomicUsize,
+    pub(crate) snapshots: Mutex<Vec<(SnapshotKind, Seq)>>,
+}
+
+impl Faulty {
+    pub(crate) fn new(inner: MemoryStore) -> Self {
+        Self {
+            inner,
+            plan: Mutex::default(),
+            late: Mutex::default(),
+            held: Mutex::default(),
+            broken: AtomicBool::new(false),
+            frozen: AtomicBool::new(false),
+            racing: AtomicBool::new(false),
+            appends: AtomicUsize::new(0),
+            snapshots: Mutex::default(),
+        }
+    }
+
+    /// What will happen to the next appends.
+    pub(crate) fn plan(&self, faults: impl IntoIterator<Item = Fault>) {
+        self.plan.lock().unwrap().extend(faults);
+    }
+
+    /// Lets no append through until it is released.
+    pub(crate) fn hold(&self) {
+        self.held.lock().unwrap().get_or_insert_default();
+    }
+
+    /// Lets the oldest append that is held through.
+    pub(crate) fn release_one(&self) -> bool {
+        let held = self.held.lock().unwrap().as_mut().and_then(VecDeque::pop_front);
+        let Some((append, done)) = held else { return false };
+        self.inner.append(append, done);
+        true
+    }
+
+    /// Lets all appends through from now on.
+    pub(crate) fn release(&self) {
+        // Not under the lock: what is let through brings the next one.
+        let held = self.held.lock().unwrap().take().unwrap_or_default();
+        for (append, done) in held {
+            self.inner.append(append, done);
+        }
+    }
+}
+
+fn broken<T>() -> Result<T, StoreError> {
+    Err(StoreError::failed("pretending", "the disk is gone"))
+}
+
+impl Store for Faulty {
+    fn append(&self, append: Append, done: AppendDone) {
+        self.appends.fetch_add(1, Ordering::SeqCst);
+        if let Some(held) = &mut *self.held.lock().unwrap() {
+            held.push_back((append, done));
+            return;
+        }
+        if self.broken.load(Ordering::SeqCst) {
+            return done(broken().map_err(Into::into));
+        }
+        if append.adopt.is_some() && self.racing.load(Ordering::SeqCst) {
+            let seq = append.expected.next();
+            let event = crate::runs::part_started(u32::try_from(seq.0).unwrap());
+            let record = Record { seq, agent: AgentNo::ROOT, at: append.frame.at, event };
+            let body = codec::encode(&[record]).unwrap().into();
+            let frame = NewFrame { count: 1, body, at: append.frame.at, state: None };
+            let first = Append { frame, adopt: None, ..append.clone() };
+            self.inner.append(first, Box::new(drop));
+        }
+        let late = self.late.lock().unwrap().take();
+        if let Some(late) = late {
+            self.inner.append(late, Box::new(drop));
+        }
+        let fault = self.plan.lock().unwrap().pop_front().unwrap_or(Fault::None);
+        match fault {
+            Fault::None => return self.inner.append(append, done),
+            Fault::Lost => {}
+            Fault::Stored => self.inner.append(append, Box::new(drop)),
+            Fault::Late => *self.late.lock().unwrap() = Some(append),
+        }
+        done(broken().map_err(Into::into));
+    }
+
+    fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
+        let fault = self.plan.lock().unwrap().pop_front().unwrap_or(Fault::None);
+        match fault {
+            Fault::None => self.inner.create(new, first),
+            Fault::Lost | Fault::Late => std::future::ready(broken()).boxed(),
+            Fault::Stored => {
+                self.inner.create(new, first).map(|created| created.and_then(|_| broken())).boxed()
+            }
+        }
+    }
+
+    fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page> {
+        if self.broken.load(Ordering::SeqCst) {
+            return std::future::ready(broken()).boxed();
+        }
+        self.inner.read(run, after, bytes_max)
+    }
+
+    fn renew(&self, node: Box<str>, runs: Vec<RunId>, until: Millis) -> StoreFuture<'_, ()> {
+        if self.frozen.load(Ordering::SeqCst) {
+            return std::future::ready(broken()).boxed();
+        }
+        self.inner.renew(node, runs, until)
+    }
+
+    fn put_snapshot(
+        &self,
+        run: RunId,
+        kind: SnapshotKind,
+        at: Seq,
+        body: Bytes,
+    ) -> StoreFuture<'_, ()> {
+        self.snapshots.lock().unwrap().push((kind, at));
+        self.inner.put_snapshot(run, kind, at, body)
+    }
+
+    fn info(&self, run: RunId) -> StoreFuture<'_, Option<RunInfo>> {
+        self.inner.info(run)
+    }
+
+    fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>> {
+        self.inner.list(filter)
+    }
+
+    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
+        self.inner.put_inbox(run, key, command)
+    }
+
+    fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {
+        self.inner.inbox(run, after)
+    }
+
+    fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
+        self.inner.expired(now, limit)
+    }
+
+    fn snapshot(
+        &self,
+        run: RunId,
+        kind: SnapshotKind,
+        at_most: Seq,
+    ) -> StoreFuture<'_, Option<(Seq, Bytes)>> {
+        self.inner.snapshot(run, kind, at_most)
+    }
+
+    fn bind(&self, external: ExternalId, run: RunId) -> StoreFuture<'_, RunId> {
+        self.inner.bind(external, run)
+    }
+
+    fn resolve(&self, external: ExternalId) -> StoreFuture<'_, Option<RunId>> {
+        self.inner.resolve(external)
+    }
+
+    fn setting(&self, name: Box<str>) -> StoreFuture<'_, Option<Box<str>>> {
+        self.inner.setting(name)
+    }
+
+    fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()> {
+        self.inner.put_setting(name, value)
+    }
+
+    fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {
+        self.inner.delete(run)
+    }
+
+    fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()> {
+        self.inner.backup(to)
+    }
+
+    fn foreign_changes(&self) -> watch::Receiver<u64> {
+        self.inner.foreign_changes()
+    }
+}

@@ -1,0 +1,199 @@
+//! What only the SQLite store has: a file.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::Connection;
+use wellspring_core::{Seq, Transcript};
+use wellspring_log::{
+    AppendError, Durability, Log, LogOptions, OpenError, SqliteOptions, SqliteStore, Store,
+    StoreError,
+};
+
+use crate::runs::{ROOT, create, delta, finished, part_finished, part_started, records};
+use crate::stores::Sqlite;
+
+fn open(path: &Path) -> Result<SqliteStore, OpenError> {
+    SqliteStore::open(path, SqliteOptions::default())
+}
+
+fn log(store: SqliteStore) -> Log {
+    Log::new(Arc::new(store), LogOptions::default())
+}
+
+#[tokio::test]
+async fn a_run_outlives_its_process() {
+    let sqlite = Sqlite::new(Durability::PowerLoss);
+    let log = log(sqlite.store());
+    let owner = create(&log).await;
+    let run = owner.run();
+    owner.push_all([part_started(0), delta(0, "half a ")].map(|event| (ROOT, event)));
+    owner.commit().await.unwrap();
+    drop((owner, log));
+
+    let log = self::log(sqlite.store());
+    let heir = log.take_over(run).await.unwrap();
+    assert_eq!(heir.with_transcript(|transcript| transcript.words(ROOT)), "half a ");
+    heir.push_all([delta(0, "word"), part_finished(0), finished()].map(|event| (ROOT, event)));
+    heir.commit().await.unwrap();
+    let all = records(&log, run, Seq(0)).await;
+    wellspring_core::Checker::check(&all).unwrap();
+    assert_eq!(Transcript::fold(&all).words(ROOT), "half a word");
+}
+
+#[test]
+fn a_file_is_for_its_owner_and_its_form_is_known() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new").join("runs.db");
+    drop(open(&path).unwrap());
+    drop(open(&path).unwrap());
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+    }
+    Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+    let newer = open(&path).unwrap_err();
+    assert_eq!(
+        newer.to_string(),
+        format!(
+            "{} has schema 99, this program knows up to 1: use a newer version",
+            path.display()
+        )
+    );
+
+    let path = directory.path().join("theirs.db");
+    Connection::open(&path).unwrap().execute_batch("CREATE TABLE theirs (id INTEGER)").unwrap();
+    assert!(matches!(open(&path), Err(OpenError::Foreign { .. })));
+    let path = directory.path().join("text");
+    std::fs::write(&path, "this is no database, and it is longer than a header").unwrap();
+    assert!(matches!(open(&path), Err(OpenError::Failed { .. })));
+    assert!(matches!(open(directory.path()), Err(OpenError::Failed { .. })));
+}
+
+#[tokio::test]
+async fn a_damaged_frame_is_an_error_and_never_a_record() {
+    let sqlite = Sqlite::new(Durability::ProcessCrash);
+    let log = log(sqlite.store());
+    let owner = create(&log).await;
+    owner.push(ROOT, part_started(0));
+    owner.commit().await.unwrap();
+    let file = sqlite.directory.path().join("runs.db");
+    let flip =
+        "UPDATE frames SET body = CAST(substr(body, 1, 8) || 'x' || substr(body, 10) AS BLOB)
+        WHERE first = 2";
+    assert_eq!(Connection::open(file).unwrap().execute(flip, []).unwrap(), 1);
+    let mut cursor = log.cursor(owner.run(), Seq(0)).await.unwrap();
+    let error = cursor.next().await.unwrap_err();
+    let source = std::error::Error::source(&error).unwrap().to_string();
+    assert!(source.contains("is damaged at record 2"), "{source}");
+    assert_eq!(cursor.position(), Seq(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_loses_nothing_and_goes_on_after_repair() {
+    let mut sqlite = Sqlite::new(Durability::ProcessCrash);
+    sqlite.options.bytes_max = Some(1024 * 1024);
+    let log = log(sqlite.store());
+    let old = create(&log).await;
+    old.push_all([delta(0, &"x".repeat(400_000)), finished()].map(|event| (ROOT, event)));
+    old.commit().await.unwrap();
+    let owner = create(&log).await;
+    let run = owner.run();
+    let mut kept = 1;
+    let lost = loop {
+        owner.push(ROOT, delta(0, &"x".repeat(100_000)));
+        match owner.commit().await {
+            Ok(head) => kept = head.0,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(lost, AppendError::Store(StoreError::Failed { .. })), "{lost:?}");
+    assert!(kept > 3, "only {kept} records fit");
+    assert_eq!(log.store().info(run).await.unwrap().unwrap().head, Seq(kept));
+    assert!(log.store().delete(old.run()).await.unwrap());
+    let heir = log.adopt(run).await.unwrap();
+    heir.push(ROOT, delta(0, &"x".repeat(100_000)));
+    assert_eq!(heir.commit().await.unwrap(), Seq(kept + 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_is_whole_while_runs_go_on() {
+    let sqlite = Sqlite::new(Durability::ProcessCrash);
+    let log = log(sqlite.store());
+    let owner = create(&log).await;
+    let run = owner.run();
+    owner.push(ROOT, part_started(0));
+    let mut before = Seq(0);
+    for _ in 0..100 {
+        owner.push(ROOT, delta(0, "before "));
+        before = owner.commit().await.unwrap();
+    }
+    let to = sqlite.directory.path().join("backup.db");
+    let backup = log.store().backup(to.clone());
+    for _ in 0..100 {
+        owner.push(ROOT, delta(0, "meanwhile "));
+        owner.commit().await.unwrap();
+    }
+    backup.await.unwrap();
+    let copy = self::log(open(&to).unwrap());
+    let transcript = copy.transcript(run).await.unwrap();
+    assert!(transcript.outline.head >= before);
+    let words = log.transcript(run).await.unwrap().words(ROOT);
+    assert!(words.starts_with(&transcript.words(ROOT)));
+    assert!(log.store().backup(to).await.is_err(), "an old backup is not overwritten");
+}
+
+/// More writes at once than one transaction takes.
+#[tokio::test]
+async fn a_transaction_takes_what_waits_up_to_its_maximum() {
+    let sqlite = Sqlite::new(Durability::ProcessCrash);
+    let store = sqlite.store();
+    let name = |number: usize| Box::<str>::from(number.to_string());
+    let puts = (0..10_000).map(|number| store.put_setting(name(number % 100), Some(name(number))));
+    futures::future::try_join_all(puts.collect::<Vec<_>>()).await.unwrap();
+    for number in 0..100 {
+        assert_eq!(store.setting(name(number)).await.unwrap(), Some(name(9900 + number)));
+    }
+}
+
+/// What a process that died in the middle of a deletion has left is swept at the next start.
+#[tokio::test]
+async fn an_interrupted_deletion_is_finished() {
+    let sqlite = Sqlite::new(Durability::ProcessCrash);
+    let file = sqlite.directory.path().join("runs.db");
+    let log = log(sqlite.store());
+    let owner = create(&log).await;
+    for _ in 0..1000 {
+        owner.push(ROOT, delta(0, "x"));
+        owner.commit().await.unwrap();
+    }
+    drop((owner, log));
+    let connection = Connection::open(&file).unwrap();
+    connection.execute_batch("INSERT INTO doomed SELECT id FROM runs; DELETE FROM runs").unwrap();
+    drop(sqlite.store());
+    let count = |table: &str| {
+        let sql = format!("SELECT count(*) FROM {table}");
+        connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!((count("frames"), count("doomed")), (0, 0));
+}
+
+/// The write-ahead log is moved into the file, and cut back when it has grown large.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_write_ahead_log_stays_small() {
+    let sqlite = Sqlite::new(Durability::ProcessCrash);
+    let log = log(sqlite.store());
+    let owner = create(&log).await;
+    let piece = "x".repeat(200_000);
+    let mut largest = 0;
+    for _ in 0..600 {
+        owner.push(ROOT, delta(0, &piece));
+        owner.commit().await.unwrap();
+        let wal = sqlite.directory.path().join("runs.db-wal");
+        largest = largest.max(std::fs::metadata(wal).unwrap().len());
+    }
+    assert!(largest > 16 * 1024 * 1024, "the writer never had to help: {largest}");
+    assert!(largest < 60 * 1024 * 1024, "{largest} bytes for 120 MB written");
+}

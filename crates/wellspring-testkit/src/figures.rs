@@ -1,0 +1,54 @@
+//! What a bench claims: figures that `cargo xtask bench` puts into one table.
+#![expect(clippy::print_stdout, reason = "the protocol is a line on standard output")]
+
+use std::fmt;
+use std::time::Duration;
+
+/// How much to measure.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Scale {
+    /// For a number that is worth writing down.
+    Full,
+    /// For a look.
+    Quick,
+    /// Every line once, so that the bench keeps working: what the tests do.
+    Smoke,
+}
+
+impl Scale {
+    /// As the command line and the environment ask.
+    #[must_use]
+    pub fn asked() -> Self {
+        if !std::env::args().any(|argument| argument == "--bench") {
+            Self::Smoke
+        } else if std::env::var_os("WELLSPRING_QUICK").is_some() {
+            Self::Quick
+        } else {
+            Self::Full
+        }
+    }
+
+    /// `full` rounds, or fewer: at least one.
+    #[must_use]
+    pub fn rounds(self, full: usize) -> usize {
+        match self {
+            Self::Full => full,
+            Self::Quick => (full / 20).max(1),
+            Self::Smoke => (full / 1000).clamp(1, 100),
+        }
+    }
+}
+
+/// Measures so often and gives the middle one: nanoseconds for each of `items`.
+#[expect(clippy::cast_precision_loss, reason = "a figure has few digits")]
+pub fn median(samples: usize, items: usize, mut measure: impl FnMut() -> Duration) -> f64 {
+    let mut times: Vec<Duration> = (0..samples.max(1)).map(|_| measure()).collect();
+    times.sort();
+    times[times.len() / 2].as_nanos() as f64 / items as f64
+}
+
+/// Claims a figure; its ratio to the baseline of that name is shown beside it.
+pub fn figure(name: impl fmt::Display, value: f64, unit: &str, baseline: Option<&str>) {
+    let baseline = baseline.map(|name| format!(r#","baseline":"{name}""#)).unwrap_or_default();
+    println!(r#"{{"figure":"{name}","value":{value:.3},"unit":"{unit}"{baseline}}}"#);
+}

@@ -1,0 +1,40 @@
+//! How do I have a conversation?
+#![expect(clippy::print_stdout, reason = "a program for the terminal")]
+
+use std::error::Error;
+
+use wellspring::prelude::*;
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let agent = Agent::model(model());
+    let thread = agent.thread();
+    for said in ["My name is Ada.", "I like engines.", "What do you know of me?"] {
+        println!("> {said}");
+        println!("{}", thread.say(said).run().await?);
+    }
+
+    // A second try from an earlier point is a branch: it knows nothing of what came later.
+    let runs = thread.runs().await?; // the latest first
+    let first = runs.last().ok_or("there are no runs")?.run;
+    println!("> (after the first) What do you know of me?");
+    println!("{}", thread.say("What do you know of me?").continuing(first).run().await?);
+    Ok(())
+}
+
+/// Answers with all that the user has said, which shows what it was told.
+fn model() -> Scripted {
+    Scripted::with(|request| {
+        let said: Vec<String> = request.messages.iter().filter_map(user_text).collect();
+        Say::new().text(format!("You said: {}", said.join(" ")))
+    })
+}
+
+fn user_text(message: &wellspring::Message) -> Option<String> {
+    match message {
+        wellspring::Message::User { content } => {
+            Some(content.iter().filter_map(|content| content.as_text()).collect())
+        }
+        wellspring::Message::Assistant { .. } | wellspring::Message::Results { .. } => None,
+    }
+}

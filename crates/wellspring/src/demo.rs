@@ -1,0 +1,326 @@
+//! The demonstration agent: a script with real tools.
+//!
+//! It needs no key and no network, and shows what a run can hold: thoughts, a plan that
+//! fills in, tools with progress, a question, figures and an answer. It says openly that it
+//! is a script. What it says next follows from the conversation alone, so another process
+//! can go on with a run that lost its own.
+
+mod survey;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wellspring_core::{
+    CallResult, Content, FailureKind, Message, PartKind, Tool, ToolOutcome, TurnRequest, Usage,
+};
+use wellspring_engine::AgentDef;
+use wellspring_engine::tools::{ask_user, clock, update_plan};
+use wellspring_models::{Failure, Say, Scripted};
+
+/// The agent's name.
+pub const NAME: &str = "demo";
+
+/// How long a word takes, unless told otherwise: a quick reader's pace.
+pub const PACE: Duration = Duration::from_millis(28);
+
+/// The command that the agent asks to run: it changes nothing, and takes long enough to be
+/// seen running.
+const COMMAND: &str = "uname -sr; for n in 3 2 1; do echo \"$n…\"; sleep 0.4; done; echo done";
+
+/// Paragraphs of a long answer: several screens.
+const LONG_PARAGRAPHS: usize = 40;
+
+/// The demonstration agent, at a human pace.
+///
+/// ```
+/// use wellspring_core::AgentNo;
+/// use wellspring_engine::{Runtime, StartRun};
+/// use wellspring_log::Log;
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+/// let runtime = Runtime::new(Log::in_memory());
+/// runtime.register(wellspring::demo::agent());
+/// let run = runtime.start(StartRun::text("demo", "help")).await?;
+/// let answer = runtime.wait(run).await?.answer(AgentNo::ROOT);
+/// assert!(answer.contains("I am a script"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use]
+pub fn agent() -> AgentDef {
+    agent_at(PACE)
+}
+
+/// The demonstration agent, at another pace than [`PACE`] per word.
+#[must_use]
+pub fn agent_at(pace: Duration) -> AgentDef {
+    let attempts = AtomicU32::new(0);
+    let model = Scripted::with(move |request| script(request, pace, &attempts)).named("script");
+    let mut tools: Vec<Arc<dyn Tool>> =
+        vec![Arc::new(update_plan()), Arc::new(ask_user()), Arc::new(clock())];
+    if let Ok(here) = std::env::current_dir() {
+        #[cfg(unix)]
+        if let Ok(shell) = wellspring_engine::tools::Shell::below(&here) {
+            tools.push(Arc::new(shell));
+        }
+        tools.push(Arc::new(survey::survey(here, pace)));
+    }
+    let description = "A script with real tools: shows what a run can hold, without any model.";
+    AgentDef { tools, description: description.into(), ..AgentDef::model(NAME, Arc::new(model)) }
+}
+
+/// What the script says to a conversation.
+fn script(request: &TurnRequest, pace: Duration, attempts: &AtomicU32) -> Say {
+    let scene = Scene::of(&request.messages);
+    let says = |word: &str| scene.asked.to_lowercase().split_whitespace().any(|said| said == word);
+    let say = if says("help") {
+        scene.help(Say::new().pace(pace))
+    } else if says("fail") && says("good") {
+        let refusal = Failure::new(FailureKind::Refused, "you asked the script to fail for good");
+        Say::new().pace(pace).thought("As you wish.").text("This will not end ").fail(refusal)
+    } else if says("fail") {
+        scene.fail_once(Say::new().pace(pace), attempts)
+    } else if says("long") {
+        scene.long(Say::new().pace(pace / 4))
+    } else if says("ask") {
+        scene.ask(Say::new().pace(pace))
+    } else {
+        scene.tour(Say::new().pace(pace), request)
+    };
+    say.usage(usage(&request.messages))
+}
+
+/// Where the conversation is.
+struct Scene<'a> {
+    /// What the user said last.
+    asked: &'a str,
+    /// The script's own turns since then.
+    turns: usize,
+    /// What came of its calls since then.
+    results: Vec<&'a CallResult>,
+}
+
+impl<'a> Scene<'a> {
+    fn of(messages: &'a [Message]) -> Self {
+        let mut scene = Self { asked: "", turns: 0, results: Vec::new() };
+        for message in messages {
+            match message {
+                Message::User { content } => {
+                    let asked = content.iter().find_map(Content::as_text).unwrap_or_default();
+                    scene = Self { asked: asked.trim(), turns: 0, results: Vec::new() };
+                }
+                Message::Assistant { .. } => scene.turns += 1,
+                Message::Results { results } => scene.results.extend(results),
+            }
+        }
+        scene
+    }
+
+    fn result(&self, tool: &str) -> Option<&CallResult> {
+        self.results.iter().rev().find(|result| &*result.name == tool).copied()
+    }
+
+    fn output(&self, tool: &str, member: &str) -> Option<&Value> {
+        self.result(tool)?.result.output.get(member)
+    }
+
+    /// Thoughts, a plan, tools, a question, an answer.
+    fn tour(&self, say: Say, request: &TurnRequest) -> Say {
+        let has_shell = request.tools.iter().any(|tool| &*tool.name == "run_shell_command");
+        match self.turns {
+            0 => say
+                .thought(format!(
+                    "The user says “{}”. I am a script, so I cannot understand it, but I can \
+                     show how it looks when an agent works. First a plan. Then two tools side \
+                     by side: the clock, and a look around this directory.",
+                    quote(self.asked)
+                ))
+                .call("update_plan", plan(1))
+                .call("clock", json!({}))
+                .call("survey_files", json!({})),
+            1 if has_shell => say
+                .thought(format!(
+                    "It is {}, and there are {} here. Now a command. It is harmless, but a \
+                     command could change things, so nothing runs before somebody says yes.",
+                    self.weekday(),
+                    self.files()
+                ))
+                .call("update_plan", plan(2))
+                .call("run_shell_command", json!({"command": COMMAND})),
+            1 | 2 => {
+                let outcome = self.result("run_shell_command").map(|result| result.outcome);
+                let thought = match outcome {
+                    Some(ToolOutcome::Ok) => "That was a yes, and the command ran.",
+                    Some(ToolOutcome::Denied) => "No yes, so the command did not run. Fine.",
+                    _ => "The command came to nothing. I will say so.",
+                };
+                say.thought(format!("{thought} Time to answer.")).call("update_plan", plan(3))
+            }
+            _ => say.text(self.answer()),
+        }
+    }
+
+    fn answer(&self) -> String {
+        let time = self.output("clock", "time").and_then(Value::as_str).unwrap_or("unknown");
+        let command = match self.result("run_shell_command") {
+            Some(result) => match result.outcome {
+                ToolOutcome::Ok => {
+                    let wrote = self.output("run_shell_command", "stdout");
+                    let wrote = wrote.and_then(Value::as_str).unwrap_or_default();
+                    let first = wrote.lines().next().unwrap_or("nothing");
+                    format!(
+                        "The command **ran**, because somebody allowed it. It began with `{first}`."
+                    )
+                }
+                ToolOutcome::Denied => format!(
+                    "The command did **not run**: {}. Nothing else was tried instead.",
+                    result.result.output_text()
+                ),
+                ToolOutcome::Error | ToolOutcome::Interrupted | ToolOutcome::TimedOut => {
+                    format!("The command **came to nothing**: {}.", result.result.output_text())
+                }
+            },
+            None => "There is no shell here, so no command ran.".into(),
+        };
+        format!(
+            "## What just happened\n\n\
+             You said *{}*. I am a **script**: no model has read that. The rest was real:\n\n\
+             - The clock showed `{time}`.\n\
+             - In this directory there are **{}**.\n\
+             - {command}\n\n\
+             Every word of this run is in the log, also after a crash. See it again:\n\n\
+             ```sh\nwellspring runs replay last\nwellspring runs show last\n```\n\n\
+             With a real model the same screen shows its thoughts and its tools: \
+             `wellspring run --agent NAME \"…\"`, once an agent is configured. \
+             Say `help` to see what else this script can do.",
+            quote(self.asked),
+            self.files()
+        )
+    }
+
+    fn weekday(&self) -> &str {
+        self.output("clock", "weekday").and_then(Value::as_str).unwrap_or("some day")
+    }
+
+    fn files(&self) -> String {
+        let count = |member| self.output("survey_files", member).and_then(Value::as_u64);
+        match (count("files"), count("directories")) {
+            (Some(files), Some(directories)) => format!("{files} files in {directories} folders"),
+            _ => "files that I could not count".into(),
+        }
+    }
+
+    fn help(&self, say: Say) -> Say {
+        say.thought("Somebody wants to know what I can do. That is a short list.").text(
+            "I am a script, not a model. Say\n\n\
+             - anything: thoughts, a plan, tools, a question and an answer\n\
+             - `ask`: a question with several answers\n\
+             - `long`: an answer of several screens\n\
+             - `fail`: the answer breaks off and is said again\n\
+             - `fail for good`: the run fails\n\
+             - `help`: this list\n",
+        )
+    }
+
+    /// Breaks off at every other attempt: a request does not say which attempt it is, and
+    /// one that breaks off twice is tried again all the same.
+    fn fail_once(&self, say: Say, attempts: &AtomicU32) -> Say {
+        if attempts.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            let failure = Failure::new(FailureKind::Unavailable, "the script broke off, as asked");
+            say.thought("I will break off in the middle of a sentence.")
+                .text("It was a bright cold day in April, and the clocks were ")
+                .fail(failure)
+        } else {
+            say.text(
+                "The first attempt **broke off** in mid-sentence. What it had said was taken \
+                 back, and this is the second attempt: nothing is said twice, nothing is lost.",
+            )
+        }
+    }
+
+    fn long(&self, say: Say) -> Say {
+        let mut text = String::from("# A long answer\n\n");
+        for paragraph in 1..=LONG_PARAGRAPHS {
+            text.push_str(&format!(
+                "{paragraph}. A spring does not hurry. It gives what the rain left behind, a \
+                 little at a time, and whoever comes late finds it still running. This is \
+                 paragraph **{paragraph}** of {LONG_PARAGRAPHS}.\n\n"
+            ));
+        }
+        say.thought("Several screens, as asked.").text(text + "That was all.")
+    }
+
+    fn ask(&self, say: Say) -> Say {
+        match self.result("ask_user") {
+            None => say.thought("I will let the user choose.").call(
+                "ask_user",
+                json!({"question": "Which water do you like best?",
+                       "choices": ["spring", "river", "rain", "the sea"]}),
+            ),
+            Some(result) if result.outcome == ToolOutcome::Ok => {
+                let chosen = result.result.output_text();
+                say.text(format!("You chose **{chosen}**. A good choice, as all of them are."))
+            }
+            Some(result) => say.text(format!(
+                "There was no choice: {}. Then it stays open.",
+                result.result.output_text()
+            )),
+        }
+    }
+}
+
+/// The plan while step `at`, counted from 1, is under way; past the last one all is done.
+fn plan(at: usize) -> Value {
+    let steps = ["Look at the clock and around here", "Run a command, if allowed"];
+    let entry = |(number, content)| {
+        let status = match at.cmp(&(number + 1)) {
+            std::cmp::Ordering::Less => "pending",
+            std::cmp::Ordering::Equal => "in_progress",
+            std::cmp::Ordering::Greater => "completed",
+        };
+        json!({"content": content, "status": status})
+    };
+    json!({"entries": steps.into_iter().enumerate().map(entry).collect::<Vec<_>>()})
+}
+
+/// What somebody said, short enough to be repeated in a sentence.
+fn quote(said: &str) -> String {
+    const CHARS_MAX: usize = 60;
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = line.trim_end_matches('.');
+    if line.chars().count() <= CHARS_MAX {
+        return line.into();
+    }
+    line.chars().take(CHARS_MAX).chain(['…']).collect()
+}
+
+/// A script has no tokens; it counts words and says who counted.
+fn usage(messages: &[Message]) -> Usage {
+    let (mut read, mut written) = (0, 0);
+    for message in messages {
+        match message {
+            Message::User { content } => {
+                read += content.iter().filter_map(Content::as_text).map(words).sum::<u64>()
+            }
+            Message::Results { results } => {
+                read +=
+                    results.iter().map(|result| words(&result.result.output_text())).sum::<u64>()
+            }
+            Message::Assistant { parts, .. } => {
+                let said = parts.iter().filter(|part| !matches!(part.kind, PartKind::Opaque(_)));
+                written += said.map(|part| words(&part.text)).sum::<u64>();
+            }
+        }
+    }
+    Usage { provider: Some("script".into()), input: read, output: written, ..Usage::default() }
+}
+
+fn words(text: &str) -> u64 {
+    text.split_whitespace().count() as u64
+}
+
+#[cfg(test)]
+mod tests;

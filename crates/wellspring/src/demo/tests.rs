@@ -1,0 +1,95 @@
+use wellspring_core::{AgentNo, Answer, Outcome, QuestionId, Scope, Stop, Transcript};
+use wellspring_engine::{Runtime, StartRun};
+use wellspring_log::Log;
+
+use super::*;
+
+/// Plays a request on a fast agent; the first question gets this answer.
+async fn play(input: &str, answer: Option<Answer>) -> Transcript {
+    let runtime = Runtime::new(Log::in_memory());
+    runtime.register(agent_at(Duration::ZERO));
+    let run = runtime.start(StartRun::text(NAME, input)).await.unwrap();
+    let mut cursor = runtime.attach(run, wellspring_core::Seq(0)).await.unwrap();
+    let mut answer = answer;
+    while let Some(frames) = cursor.next().await.unwrap() {
+        let asked = frames
+            .iter()
+            .flat_map(|frame| frame.records())
+            .any(|record| matches!(record.event, wellspring_core::Event::QuestionAsked(_)));
+        if asked && let Some(answer) = answer.take() {
+            runtime.answer(run, QuestionId(0), answer, None).await.unwrap();
+        }
+    }
+    runtime.wait(run).await.unwrap()
+}
+
+fn completed() -> Option<Outcome> {
+    Some(Outcome::Completed { stop: Stop::EndTurn })
+}
+
+#[tokio::test]
+async fn a_yes_runs_the_command() {
+    let yes = Answer::Approve { scope: Scope::Once, arguments: None };
+    let transcript = play("Good morning", Some(yes)).await;
+    let answer = transcript.answer(AgentNo::ROOT);
+    assert_eq!(transcript.outcome, completed());
+    assert!(answer.contains("*Good morning*") && answer.contains("**ran**"), "{answer}");
+    assert_eq!(
+        transcript
+            .plan
+            .iter()
+            .filter(|step| step.status == wellspring_core::PlanStatus::Completed)
+            .count(),
+        2
+    );
+    assert!(transcript.usage.output > 0);
+}
+
+#[tokio::test]
+async fn a_no_is_told_and_respected() {
+    let no = Answer::Deny { reason: Some("not today".into()) };
+    let transcript = play("Good morning", Some(no)).await;
+    let answer = transcript.answer(AgentNo::ROOT);
+    assert_eq!(transcript.outcome, completed());
+    assert!(answer.contains("did **not run**: denied: not today"), "{answer}");
+}
+
+#[tokio::test]
+async fn silence_is_a_no() {
+    let transcript = play("Good morning", Some(Answer::Expired)).await;
+    let answer = transcript.answer(AgentNo::ROOT);
+    assert!(answer.contains("nobody allowed this call in time"), "{answer}");
+}
+
+#[tokio::test]
+async fn a_choice_is_told() {
+    let transcript = play("ask", Some(Answer::Choose(vec!["rain".into()]))).await;
+    assert!(transcript.answer(AgentNo::ROOT).contains("You chose **rain**"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_broke_off_is_said_again() {
+    let transcript = play("fail", None).await;
+    assert_eq!(transcript.outcome, completed());
+    let answer = transcript.answer(AgentNo::ROOT);
+    assert!(answer.starts_with("The first attempt **broke off**"), "{answer}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn failing_for_good_fails_the_run() {
+    let transcript = play("fail for good", None).await;
+    assert_eq!(
+        transcript.outcome,
+        Some(Outcome::Failed {
+            kind: FailureKind::Refused,
+            message: "script: you asked the script to fail for good".into(),
+            retryable: false
+        })
+    );
+}
+
+#[tokio::test]
+async fn a_long_answer_ends() {
+    let transcript = play("long", None).await;
+    assert!(transcript.answer(AgentNo::ROOT).ends_with("That was all."));
+}

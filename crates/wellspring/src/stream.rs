@@ -1,0 +1,382 @@
+//! The handle of a run: its events to iterate over, and its result to await.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, ready};
+
+use futures::Stream;
+use futures::stream::{self, BoxStream, StreamExt as _};
+use serde::de::DeserializeOwned;
+use wellspring_core::{
+    Answer, CancelWhen, Outcome, Question, QuestionId, Record, RunId, Seq, Transcript,
+};
+use wellspring_wire::thought_event::ThoughtEvent;
+
+use crate::error::ThinkError;
+use crate::events::{Filter, Reading, Step, ThoughtKind};
+use crate::follow::Following;
+
+/// A run to watch, and its result.
+///
+/// The run goes on by itself. Iterating gives its [`ThoughtEvent`]s until it ends;
+/// [`result`](Self::result) gives its result as soon as there is one. The two know nothing
+/// of each other: do either, or both at once, or break off and still await the result.
+/// Dropping the stream changes nothing for the run.
+///
+/// Events that nobody has read yet stay in the log, not in this handle: a slow reader holds
+/// up nothing and loses nothing.
+///
+/// ```
+/// use wellspring::prelude::*;
+/// # use serde_json::json;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), wellspring::ThinkError> {
+/// let model = Scripted::new([
+///     Say::new().thought("Seven times six.").call("return_result", json!({"value": 42})),
+/// ]);
+/// let mut stream = Agent::model(model).think::<u32>().text("What is 7 × 6?").stream();
+///
+/// let mut thoughts = String::new();
+/// while let Some(event) = stream.next().await {
+///     if let ThoughtEvent::Thought { text } = event {
+///         thoughts.push_str(&text);
+///     }
+/// }
+/// assert_eq!(thoughts, "Seven times six.");
+/// assert_eq!(stream.result().await?, 42);
+/// # Ok(())
+/// # }
+/// ```
+pub struct ThoughtStream<T> {
+    following: Following,
+    filter: Filter,
+    position: Seq,
+    /// Never locked: only whoever has the whole handle reads on. The mutex is there because
+    /// a boxed stream is not `Sync`, and a handle should be.
+    reading: Mutex<Option<BoxStream<'static, Step>>>,
+    error: Option<ThinkError>,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T> ThoughtStream<T> {
+    pub(crate) fn new(following: Following) -> Self {
+        Self {
+            following,
+            filter: Filter::default(),
+            position: Seq(0),
+            reading: Mutex::default(),
+            error: None,
+            result: PhantomData,
+        }
+    }
+
+    /// Gives events of these kinds only. The result does not depend on it.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let model = Scripted::new([Say::new().chunks(["Hello."]).thought("Politely.")]);
+    /// let stream = Agent::model(model).say("Hi").stream().include([ThoughtKind::Message]);
+    /// let events: Vec<_> = stream.collect().await;
+    /// assert_eq!(events, [ThoughtEvent::Message { text: "Hello.".into() }]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// Like [`after`](Self::after), it starts the iteration anew.
+    #[must_use]
+    pub fn include(mut self, kinds: impl IntoIterator<Item = ThoughtKind>) -> Self {
+        self.filter = Filter::only(kinds);
+        self.reading = Mutex::default();
+        self
+    }
+
+    pub(crate) fn filtered(mut self, filter: Filter) -> Self {
+        self.filter = filter;
+        self
+    }
+
+    /// Begins with what comes after a record: a [`position`](Self::position) that was
+    /// reached before, or `Seq(0)` for the start.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().text("one two three")]));
+    /// let mut stream = agent.say("Count.").stream();
+    /// stream.next().await; // one
+    /// let (run, position) = (stream.run_id().await?, stream.position());
+    /// drop(stream);
+    ///
+    /// let rest: Vec<_> = agent.attach::<String>(run).after(position).collect().await;
+    /// assert_eq!(rest, ["two ", "three"].map(|text| ThoughtEvent::Message { text: text.into() }));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn after(mut self, seq: Seq) -> Self {
+        self.position = seq;
+        self.reading = Mutex::default();
+        self.error = None;
+        self
+    }
+
+    /// Says who cancels and answers through this handle, and through the functions that are
+    /// given to it from here on. It is who asked, unless the handle was
+    /// [attached](crate::Agent::attach).
+    #[must_use]
+    pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
+        self.following.by = Some(name.into());
+        self
+    }
+
+    /// The last record of which every event was given. An iteration that goes on
+    /// [`after`](Self::after) it, here or in another process, misses nothing; it repeats an
+    /// event only if it broke off between two that one record gives.
+    #[must_use]
+    pub fn position(&self) -> Seq {
+        self.position
+    }
+
+    /// Why the events ended before the run did, if they did: the log could not be read, or
+    /// the run never began. [`after`](Self::after) goes on from where they ended.
+    #[must_use]
+    pub fn error(&self) -> Option<&ThinkError> {
+        self.error.as_ref()
+    }
+
+    /// Waits until the run is started and gives its id, by which
+    /// [`Agent::attach`](crate::Agent::attach) finds it again.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be started.
+    pub fn run_id(
+        &self,
+    ) -> impl Future<Output = Result<RunId, ThinkError>> + Send + use<T> + 'static {
+        let following = self.following.clone();
+        async move { following.run().await }
+    }
+
+    /// Waits until the run is over and says how it ended.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be started, or the log could not be read.
+    pub fn outcome(
+        &self,
+    ) -> impl Future<Output = Result<Outcome, ThinkError>> + Send + use<T> + 'static {
+        let following = self.following.clone();
+        async move { following.outcome().await }
+    }
+
+    /// The run as far as it has come: what was said and done, the plan, the usage.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// use wellspring::Usage;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let usage = Usage { input: 3, output: 1, ..Usage::default() };
+    /// let agent = Agent::model(Scripted::new([Say::new().text("Hello.").usage(usage)]));
+    /// let stream = agent.say("Hi").stream();
+    /// stream.outcome().await?;
+    /// assert_eq!(stream.transcript().await?.usage.output, 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When it could not be started, or the log could not be read.
+    pub fn transcript(
+        &self,
+    ) -> impl Future<Output = Result<Transcript, ThinkError>> + Send + use<T> + 'static {
+        let following = self.following.clone();
+        async move { following.transcript().await }
+    }
+
+    /// The canonical records of the run, from after one (`Seq(0)` for all) until its end or
+    /// the first error. It is a reader of its own; the events are not affected.
+    ///
+    /// ```
+    /// use futures::TryStreamExt as _;
+    /// use wellspring::prelude::*;
+    /// use wellspring::{Seq, render};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().chunks(["Hello."])]));
+    /// let stream = agent.say("Hi").stream();
+    /// let records: Vec<_> = stream.records(Seq(2)).try_collect().await?;
+    /// assert_eq!(render(&records), "\
+    /// part 0 started text
+    /// part 0 delta \"Hello.\"
+    /// part 0 finished
+    /// turn finished end_turn
+    /// run finished completed end_turn
+    /// ");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn records(
+        &self,
+        after: Seq,
+    ) -> impl Stream<Item = Result<Record, ThinkError>> + Send + Unpin + use<T> + 'static {
+        self.following.clone().records(after).boxed()
+    }
+
+    /// Cancels the run at once. It reaches the model and the tools; what they had open is
+    /// closed honestly. Resolves when the wish is kept, not when the run has ended; that the
+    /// run is over already is fine.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// let stream = Agent::model(Scripted::new([Say::new().hang()])).say("Hello?").stream();
+    /// stream.cancel().await?;
+    /// assert!(matches!(stream.result().await, Err(ThinkError::Cancelled { .. })));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the run could not be started, or the log could not take it.
+    pub fn cancel(&self) -> impl Future<Output = Result<(), ThinkError>> + Send + use<T> + 'static {
+        let following = self.following.clone();
+        async move { following.cancel(CancelWhen::Now).await }
+    }
+
+    /// Cancels the run when the turn that is going on has finished, tools included.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel`](Self::cancel).
+    pub fn cancel_after_turn(
+        &self,
+    ) -> impl Future<Output = Result<(), ThinkError>> + Send + use<T> + 'static {
+        let following = self.following.clone();
+        async move { following.cancel(CancelWhen::AfterTurn).await }
+    }
+
+    /// The questions that wait for an answer, and those to come, until the run ends. It is a
+    /// reader of its own. A function that answers all of them is
+    /// [`on_question`](Self::on_question).
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// use wellspring::tools::{NoArguments, function};
+    /// # use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// # let model = Scripted::new([Say::new().call("wipe", json!({})), Say::new().text("Fine.")]);
+    /// let wipe = function("wipe", "Wipes the disk.", async |_: NoArguments, _| Ok(()))
+    ///     .kind(ToolKind::Delete);
+    /// let stream = Agent::model(model).say("Make room.").tool(wipe).stream();
+    /// let mut questions = stream.questions();
+    /// while let Some(question) = questions.next().await {
+    ///     stream.answer(question.question, Answer::no("never")).await?;
+    /// }
+    /// assert_eq!(stream.result().await?, "Fine.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn questions(&self) -> impl Stream<Item = Question> + Send + Unpin + use<T> + 'static {
+        self.following.clone().questions().boxed()
+    }
+
+    /// Answers a question. The first answer wins.
+    ///
+    /// # Errors
+    ///
+    /// When the question is not open, or the answer is not yours to give.
+    pub fn answer(
+        &self,
+        question: QuestionId,
+        answer: Answer,
+    ) -> impl Future<Output = Result<(), ThinkError>> + Send + use<T> + 'static {
+        let following = self.following.clone();
+        async move { following.answer(question, answer).await }
+    }
+
+    /// Has every question answered by a function, those that wait already and those to come.
+    /// It goes on when this handle is dropped.
+    #[must_use]
+    pub fn on_question<F, Fut>(self, answer: F) -> Self
+    where
+        F: Fn(Question) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Answer> + Send + 'static,
+    {
+        self.following.answer_all(Arc::new(move |question| Box::pin(answer(question))));
+        self
+    }
+}
+
+impl<T: DeserializeOwned> ThoughtStream<T> {
+    /// Waits for the result. It is there before the run has ended, and stays: ask before,
+    /// while and after iterating, and as often as you like.
+    ///
+    /// The future borrows nothing, so that it can be awaited beside the iteration.
+    ///
+    /// # Errors
+    ///
+    /// When the run ended without a result, could not be started, or cannot be read.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping it changes nothing.
+    pub fn result(&self) -> impl Future<Output = Result<T, ThinkError>> + Send + use<T> + 'static {
+        let following = self.following.clone();
+        async move {
+            let value = following.result().await?;
+            T::deserialize(&*value).map_err(|error| ThinkError::InvalidResult(Arc::new(error)))
+        }
+    }
+}
+
+impl<T> Stream for ThoughtStream<T> {
+    type Item = ThoughtEvent;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ThoughtEvent>> {
+        let this = &mut *self;
+        let reading = this.reading.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let reading = reading.get_or_insert_with(|| {
+            let start = Reading::new(this.following.clone(), this.filter.clone(), this.position);
+            let steps = stream::unfold(Some(start), |reading| async { reading?.next().await });
+            steps.fuse().boxed()
+        });
+        Poll::Ready(match ready!(reading.poll_next_unpin(cx)) {
+            Some(Step::Said(event, position)) => {
+                this.position = position;
+                Some(event)
+            }
+            Some(Step::Failed(error)) => {
+                this.error = Some(error);
+                None
+            }
+            None => None,
+        })
+    }
+}
+
+impl<T> fmt::Debug for ThoughtStream<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ThoughtStream")
+            .field("following", &self.following)
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}

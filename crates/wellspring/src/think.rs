@@ -1,0 +1,295 @@
+//! A request on its way: what is asked, with what, and under which conditions.
+
+use std::fmt;
+use std::future::Future;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use wellspring_core::{
+    Answer, CancellationToken, Content, ContextNote, Model, Question, RunId, RunRequest, ThreadId,
+};
+use wellspring_engine::{Brain, Limits, StartRun};
+
+use crate::agent::Agent;
+use crate::error::ThinkError;
+use crate::events::{Filter, ThoughtKind};
+use crate::follow::{Answering, Following, Which};
+use crate::prompt::Prompt;
+use crate::skill::Skill;
+use crate::stream::ThoughtStream;
+use crate::thread::Thread;
+use crate::tool::{IntoTool, schema};
+
+/// A request to an agent: say what is wanted, then [`stream`](Self::stream) it or
+/// [`run`](Self::run) it.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+/// use wellspring::prelude::*;
+/// # use serde_json::json;
+///
+/// #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
+/// enum Verdict { Merge, Rework }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), wellspring::ThinkError> {
+/// # let agent = Agent::model(Scripted::new([
+/// #     Say::new().call("return_result", json!({"value": "Merge"})),
+/// # ]));
+/// let verdict = agent
+///     .think::<Verdict>()
+///     .textln("Is this change fine?")
+///     .quote("- let x = 1;\n+ let x = 2;")
+///     .run()
+///     .await?;
+/// assert_eq!(verdict, Verdict::Merge);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is asked before `stream` or `run`"]
+pub struct Think<T> {
+    agent: Agent,
+    prompt: Prompt,
+    request: RunRequest,
+    thread: Option<ThreadId>,
+    after: Option<RunId>,
+    filter: Filter,
+    signal: Option<CancellationToken>,
+    answering: Option<Answering>,
+    result: PhantomData<fn() -> T>,
+}
+
+impl<T: JsonSchema> Think<T> {
+    pub(crate) fn typed(agent: Agent) -> Self {
+        let request =
+            RunRequest { result_schema: Some(schema::<T>().to_value()), ..RunRequest::default() };
+        Self::new(agent, request)
+    }
+}
+
+impl Think<String> {
+    pub(crate) fn untyped(agent: Agent) -> Self {
+        Self::new(agent, RunRequest::default())
+    }
+}
+
+impl<T> Think<T> {
+    fn new(agent: Agent, request: RunRequest) -> Self {
+        Self {
+            agent,
+            prompt: Prompt::default(),
+            request,
+            thread: None,
+            after: None,
+            filter: Filter::default(),
+            signal: None,
+            answering: None,
+            result: PhantomData,
+        }
+    }
+
+    /// Adds words.
+    pub fn text(mut self, text: impl AsRef<str>) -> Self {
+        self.prompt.text(text.as_ref());
+        self
+    }
+
+    /// Adds words and ends the line.
+    pub fn textln(mut self, text: impl AsRef<str>) -> Self {
+        self.prompt.line(text.as_ref());
+        self
+    }
+
+    /// Adds somebody else's words, each line marked, so that they cannot be taken for yours.
+    pub fn quote(mut self, text: impl AsRef<str>) -> Self {
+        self.prompt.quote(text.as_ref());
+        self
+    }
+
+    /// Adds a block of code.
+    pub fn code(mut self, language: impl AsRef<str>, source: impl AsRef<str>) -> Self {
+        self.prompt.code(language.as_ref(), source.as_ref());
+        self
+    }
+
+    /// Adds a picture, a file, a link.
+    pub fn content(mut self, content: Content) -> Self {
+        self.prompt.push(content);
+        self
+    }
+
+    /// Tells the agent something besides the request, such as what the screen shows.
+    pub fn note(mut self, description: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        let note = ContextNote { description: description.into(), value: value.into() };
+        self.request.context.push(note);
+        self
+    }
+
+    /// Names the directory that the request is about. The agent is told, a remote one works
+    /// there, and tools find it in [`Context::cwd`](wellspring_core::Context::cwd). The
+    /// built-in tools keep to the root they were made with.
+    pub fn cwd(mut self, path: impl Into<Box<str>>) -> Self {
+        self.request.cwd = Some(path.into());
+        self
+    }
+
+    /// Gives the agent a tool for this run.
+    pub fn tool<M>(mut self, tool: impl IntoTool<M>) -> Self {
+        self.agent = self.agent.tool(tool);
+        self
+    }
+
+    /// Gives the agent a skill for this run.
+    pub fn skill(mut self, skill: Skill) -> Self {
+        self.agent = self.agent.skill(skill);
+        self
+    }
+
+    /// Has this run think with another model.
+    pub fn model(mut self, model: impl Model + 'static) -> Self {
+        self.agent.change().brain = Brain::Model(Arc::new(model));
+        self
+    }
+
+    /// Has this run use another model of the same provider.
+    pub fn model_name(mut self, name: impl Into<Box<str>>) -> Self {
+        self.request.model = Some(name.into());
+        self.agent.change().allow_model = true;
+        self
+    }
+
+    /// Limits what this run may spend.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.agent = self.agent.limits(limits);
+        self
+    }
+
+    /// Whether the model streams in this run.
+    pub fn streaming(mut self, streaming: bool) -> Self {
+        self.request.streaming = Some(streaming);
+        self
+    }
+
+    /// Carries a conversation on: the agent knows what was said in it.
+    pub fn thread(mut self, thread: &Thread) -> Self {
+        self.thread = Some(thread.id());
+        self
+    }
+
+    /// Continues that run of the thread rather than its latest: an edit, a second try.
+    pub fn continuing(mut self, run: RunId) -> Self {
+        self.after = Some(run);
+        self
+    }
+
+    /// Says who asks. Questions can then be answered by the same person only, or by a named
+    /// [approver](Agent::approver).
+    pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
+        self.request.by = Some(name.into());
+        self
+    }
+
+    /// Makes the run part of a trace.
+    pub fn trace_id(mut self, trace: impl Into<Box<str>>) -> Self {
+        self.request.trace_id = Some(trace.into());
+        self
+    }
+
+    /// Streams events of these kinds only. The result does not depend on it.
+    pub fn include(mut self, kinds: impl IntoIterator<Item = ThoughtKind>) -> Self {
+        self.filter = Filter::only(kinds);
+        self
+    }
+
+    /// Cancels the run when the token is cancelled, also after the stream was dropped. A
+    /// token's [`drop_guard`](CancellationToken::drop_guard) ties the run to a scope.
+    pub fn signal(mut self, signal: CancellationToken) -> Self {
+        self.signal = Some(signal);
+        self
+    }
+
+    /// Has every question of the run answered by a function. Questions are asked when a tool
+    /// that can change things wants to run, and by tools themselves.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// use wellspring::tools::{NoArguments, function};
+    /// # use serde_json::json;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), wellspring::ThinkError> {
+    /// # let model = Scripted::new([
+    /// #     Say::new().call("deploy", json!({})),
+    /// #     Say::new().text("It is live."),
+    /// # ]);
+    /// let deploy = function("deploy", "Puts it live.", async |_: NoArguments, _| Ok("done"))
+    ///     .kind(ToolKind::Execute);
+    /// let answer = Agent::model(model)
+    ///     .say("Deploy it.")
+    ///     .tool(deploy)
+    ///     .on_question(async |question| {
+    ///         assert_eq!(&*question.prompt, "Allow deploy {}?");
+    ///         Answer::yes()
+    ///     })
+    ///     .run()
+    ///     .await?;
+    /// assert_eq!(answer, "It is live.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_question<F, Fut>(mut self, answer: F) -> Self
+    where
+        F: Fn(Question) -> Fut + Send + Sync + 'static,
+        Fut: Future<Output = Answer> + Send + 'static,
+    {
+        self.answering = Some(Arc::new(move |question| Box::pin(answer(question))));
+        self
+    }
+
+    /// Starts the run, at once: it goes on whether or not anybody iterates or awaits.
+    ///
+    /// It must be called within a Tokio runtime. Outside of one nothing is started, and the
+    /// result is [`ThinkError::NoRuntime`].
+    #[must_use = "the run goes on without it, but this is how to see what it does"]
+    pub fn stream(self) -> ThoughtStream<T> {
+        let (def, sub_agents) = self.agent.ready();
+        let runtime = self.agent.engine().clone();
+        for agent in sub_agents.into_values() {
+            runtime.register((*agent).clone());
+        }
+        let by = self.request.by.clone();
+        let request = RunRequest { input: self.prompt.into_content(), ..self.request };
+        let mut start = StartRun::new(def, request);
+        start.thread = self.thread;
+        start.after = self.after;
+        let which = Which::New(Box::new(start));
+        let following = Following::begin(runtime, which, by, self.signal);
+        if let Some(answering) = self.answering {
+            following.answer_all(answering);
+        }
+        ThoughtStream::new(following).filtered(self.filter)
+    }
+}
+
+impl<T: DeserializeOwned> Think<T> {
+    /// Starts the run and waits for its result: `stream().result()`.
+    ///
+    /// # Errors
+    ///
+    /// As [`ThoughtStream::result`].
+    pub async fn run(self) -> Result<T, ThinkError> {
+        self.stream().result().await
+    }
+}
+
+impl<T> fmt::Debug for Think<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Think")
+            .field("agent", &self.agent)
+            .field("prompt", &self.prompt)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! Threads: conversations that are carried on.
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use wellspring_core::{AgentNo, Message, ThreadId};
+use wellspring_engine::{DEFAULT_TENANT, HISTORY_RUNS_MAX};
+use wellspring_log::{RunFilter, RunInfo};
+
+use crate::agent::Agent;
+use crate::error::ThinkError;
+use crate::think::Think;
+
+/// A conversation with an agent. What was said is in the log; this is a handle.
+///
+/// ```
+/// use wellspring::prelude::*;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), wellspring::ThinkError> {
+/// let model = Scripted::conversation([
+///     Say::new().text("Pleased to meet you, Ada."),
+///     Say::new().text("You are Ada."),
+/// ]);
+/// let thread = Agent::model(model).thread();
+/// thread.say("I am Ada.").run().await?;
+/// assert_eq!(thread.say("Who am I?").run().await?, "You are Ada.");
+/// assert_eq!(thread.history().await?.len(), 4);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Thread {
+    agent: Agent,
+    id: ThreadId,
+}
+
+impl Thread {
+    pub(crate) fn new(agent: Agent, id: ThreadId) -> Self {
+        Self { agent, id }
+    }
+
+    /// Its id, by which [`Agent::open_thread`] finds it again.
+    #[must_use]
+    pub fn id(&self) -> ThreadId {
+        self.id
+    }
+
+    /// The agent that is spoken to.
+    #[must_use]
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Asks for a typed result, as [`Agent::think`] does, in this conversation.
+    pub fn think<T: DeserializeOwned + JsonSchema>(&self) -> Think<T> {
+        self.agent.think().thread(self)
+    }
+
+    /// Says something, as [`Agent::say`] does, in this conversation.
+    pub fn say(&self, text: impl AsRef<str>) -> Think<String> {
+        self.agent.say(text).thread(self)
+    }
+
+    /// Its runs, the latest first; at most [`HISTORY_RUNS_MAX`], as many as an agent is shown.
+    ///
+    /// # Errors
+    ///
+    /// When the log cannot be read.
+    pub async fn runs(&self) -> Result<Vec<RunInfo>, ThinkError> {
+        let filter = RunFilter {
+            tenant: Some(DEFAULT_TENANT.into()),
+            thread: Some(self.id),
+            limit: HISTORY_RUNS_MAX,
+            ..RunFilter::default()
+        };
+        let runs = self.agent.engine().log().store().list(filter).await;
+        Ok(runs.map_err(wellspring_log::ReadError::from)?)
+    }
+
+    /// The conversation so far, along its latest branch, as the agent will see it.
+    ///
+    /// # Errors
+    ///
+    /// When the log cannot be read.
+    pub async fn history(&self) -> Result<Vec<Message>, ThinkError> {
+        let runs = self.runs().await?;
+        let mut newest_first = Vec::new();
+        let mut next = runs.first().map(|latest| latest.run);
+        for info in &runs {
+            if next == Some(info.run) {
+                let transcript = self.agent.engine().log().transcript(info.run).await?;
+                newest_first.push(transcript.messages(AgentNo::ROOT));
+                next = info.after;
+            }
+        }
+        Ok(newest_first.into_iter().rev().flatten().collect())
+    }
+}
