@@ -414,6 +414,9 @@ fn closed(dialect: DialectName, error: &ApiError) -> Bytes {
         DialectName::TurnEvent => {
             serde_json::json!({"type": "error", "error": {"message": message}})
         }
+        DialectName::AgUi => {
+            serde_json::json!({"type": "RUN_ERROR", "message": message, "code": error.code})
+        }
         DialectName::StreamDelta => serde_json::json!({"phase": "error", "error": message}),
         DialectName::Record | DialectName::ThoughtEvent | DialectName::StreamingEvent => {
             return Bytes::from(format!("event: closed\ndata: {}\n\n", error.json()));

@@ -25,6 +25,7 @@
 //!
 //! IO, the clock, any runtime. Protocols do not know each other.
 
+pub mod ag_ui;
 pub mod agent_event;
 pub mod anthropic;
 mod dialect;
@@ -46,7 +47,7 @@ mod text;
 pub mod thought_event;
 pub mod turn_event;
 
-pub use dialect::Dialect;
+pub use dialect::{Conversation, Dialect};
 pub use encoder::Encoder;
 pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
 pub use name::{DialectName, UnknownDialect};
