@@ -20,6 +20,7 @@ const EXAMPLES: &str = "Examples:\n  \
     wellspring                              play the demonstration\n  \
     wellspring run \"what is here?\"          ask the demonstration agent something\n  \
     wellspring run --json --yes \"hello\"     only the result, for a script\n  \
+    wellspring serve                        the same in a browser, and an API\n  \
     wellspring runs list                    what ran so far\n  \
     wellspring runs replay last --speed 3   see it again, faster";
 
@@ -53,10 +54,58 @@ pub(crate) enum Command {
     /// Look at runs, also while they go on.
     #[command(subcommand)]
     Runs(Runs),
+    /// Serve the agents over HTTP, with a page to talk to them.
+    Serve(ServeArgs),
+    /// Make, list and revoke the tokens that let others use the server.
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Copy all runs to a new file, while they go on.
+    Backup {
+        /// The new file.
+        file: PathBuf,
+    },
     /// Print completions for a shell.
     Completions {
         /// Which shell.
         shell: Shell,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Where to listen. Elsewhere than on this machine it needs a token.
+    #[arg(long, env = "WELLSPRING_LISTEN", default_value_t = wellspring_server::DEFAULT_LISTEN)]
+    pub(crate) listen: std::net::SocketAddr,
+    /// A name by which others reach it, such as `agents.example.com`.
+    #[arg(long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<Box<str>>,
+    /// An origin whose pages may talk to it, such as `https://app.example.com`.
+    #[arg(long = "cors", value_name = "ORIGIN")]
+    pub(crate) cors: Vec<Box<str>>,
+    /// Seconds that runs may go on once it is told to stop.
+    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
+    pub(crate) drain: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Make a token and print it. It is not shown again.
+    Create {
+        /// What to call it: letters, digits and dashes.
+        name: String,
+        /// Whose runs it sees.
+        #[arg(long, default_value = wellspring_engine::DEFAULT_TENANT)]
+        tenant: String,
+        /// What it allows: read, run, approve, admin.
+        #[arg(long = "scope", value_name = "SCOPE", default_values = ["read", "run", "approve"])]
+        scopes: Vec<wellspring_server::TokenScope>,
+    },
+    /// List the tokens.
+    List,
+    /// Revoke a token.
+    Revoke {
+        /// What it is called.
+        name: String,
     },
 }
 

@@ -16,6 +16,7 @@ mod prompt;
 mod run;
 mod runs;
 mod screen;
+mod serve;
 mod text;
 mod view;
 
@@ -80,6 +81,9 @@ async fn command(cli: Cli) -> Result<Exit> {
         }
         Some(Command::Run(args)) => run::run(&Place::open(&cli.store)?, args).await,
         Some(Command::Runs(command)) => runs::runs(&Place::open(&cli.store)?, command).await,
+        Some(Command::Serve(args)) => serve::serve(&Place::open(&cli.store)?, args).await,
+        Some(Command::Token(command)) => serve::token(&Place::open(&cli.store)?, command).await,
+        Some(Command::Backup { file }) => serve::backup(&Place::open(&cli.store)?, file).await,
         None => run::demo(&Place::open(&cli.store)?).await,
     }
 }

@@ -292,8 +292,10 @@ impl AgentWork {
             let Some(events) = next.transpose()? else { return Ok(()) };
             for event in events {
                 let event = self.place(event, &mut parts);
-                if let (Some(hooks), Event::PartDelta { .. }) = (&self.def.hooks, &event) {
-                    hooks.on_chunk(self.run.id(), &event);
+                if let Event::PartDelta { .. } = &event {
+                    for hooks in self.run.runtime.hooks(&self.def) {
+                        hooks.on_chunk(self.run.id(), &event);
+                    }
                 }
                 self.run.push(self.agent, event);
             }
@@ -334,14 +336,10 @@ impl AgentWork {
 
     fn finish_turn(&self, turn: &Turn, number: u32, attempts: u32) {
         let (stop, usage) = turn.outcome();
-        if let Some(hooks) = &self.def.hooks {
-            let report = TurnReport {
-                turn: number,
-                attempts,
-                stop: stop.clone(),
-                usage: usage.clone(),
-                calls: turn.tool_calls().len(),
-            };
+        let calls = turn.tool_calls().len();
+        for hooks in self.run.runtime.hooks(&self.def) {
+            let (stop, usage) = (stop.clone(), usage.clone());
+            let report = TurnReport { turn: number, attempts, stop, usage, calls };
             hooks.on_turn(self.run.id(), &report);
         }
         self.run.push(self.agent, Event::TurnFinished { stop, usage: usage.map(Box::new) });

@@ -1,7 +1,8 @@
 //! The front door: start, attach, cancel, answer; and bring back what a crash left behind.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio_util::task::TaskTracker;
@@ -19,6 +20,7 @@ use wellspring_log::{
 use crate::agent::{AgentDef, WhenBusy};
 use crate::close::closing_events;
 use crate::drive::{Left, drive};
+use crate::hooks::Hooks;
 use crate::limits::HISTORY_RUNS_MAX;
 use crate::run::{NewRunParts, Run, may_answer};
 
@@ -57,6 +59,17 @@ struct Inner {
     state: Mutex<State>,
     tasks: TaskTracker,
     closing: CancellationToken,
+    observer: Observer,
+}
+
+/// Who is told of every run, whichever its agent.
+#[derive(Default)]
+struct Observer(OnceLock<Arc<dyn Hooks>>);
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.get().is_some() { "Observer" } else { "None" })
+    }
 }
 
 #[derive(Debug, Default)]
@@ -198,6 +211,7 @@ impl Runtime {
             state: Mutex::default(),
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
+            observer: Observer::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -206,6 +220,29 @@ impl Runtime {
     #[must_use]
     pub fn log(&self) -> &Log {
         &self.inner.log
+    }
+
+    /// Tells somebody of every run, whichever its agent: metrics, say. Agents' own hooks are
+    /// told too. `false` if there is an observer already.
+    pub fn observe(&self, observer: Arc<dyn Hooks>) -> bool {
+        self.inner.observer.0.set(observer).is_ok()
+    }
+
+    /// Whether this runtime works on a run right now.
+    #[must_use]
+    pub fn is_live(&self, run: RunId) -> bool {
+        self.state().runs.get(&run).is_some_and(|working| working.live)
+    }
+
+    /// How many runs this runtime works on right now.
+    #[must_use]
+    pub fn live_runs(&self) -> usize {
+        self.state().runs.values().filter(|working| working.live).count()
+    }
+
+    /// Whoever is told of what happens to a run of this agent.
+    pub(crate) fn hooks<'a>(&'a self, def: &'a AgentDef) -> impl Iterator<Item = &'a dyn Hooks> {
+        def.hooks.as_deref().into_iter().chain(self.inner.observer.0.get().map(AsRef::as_ref))
     }
 
     /// Makes an agent known by its name, replacing one of the same name.
@@ -560,7 +597,7 @@ impl Runtime {
         match left {
             Left::Finished(outcome) => {
                 self.state().runs.remove(&id);
-                if let Some(hooks) = &def.hooks {
+                for hooks in self.hooks(&def) {
                     match outcome {
                         Outcome::Cancelled { .. } => hooks.on_abort(id, &outcome),
                         Outcome::Completed { .. } | Outcome::Failed { .. } => {

@@ -46,6 +46,12 @@ impl Frame {
             None => make(),
         }
     }
+
+    /// What a dialect has made of it already, if anyone has asked.
+    #[must_use]
+    pub fn encoded_already(&self, slot: usize) -> Option<Bytes> {
+        self.encoded.get()?.get(slot)?.get().cloned()
+    }
 }
 
 /// What a reader has not seen yet of a frame: all of it, or what follows where it resumed.

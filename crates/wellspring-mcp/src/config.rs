@@ -161,11 +161,25 @@ impl fmt::Debug for McpTransport {
                 .finish(),
             Self::Http { url, headers } => f
                 .debug_struct("Http")
-                .field("url", url)
+                .field("url", &without_queries(url))
                 .field("headers", &headers.keys().collect::<Vec<_>>())
                 .finish(),
         }
     }
+}
+
+/// A text in which no URL has a query: keys are often there.
+pub(crate) fn without_queries(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "()<>\"'".contains(c);
+    let word = |word: &str| match word.split_once('?') {
+        Some((url, query)) if url.contains("://") => {
+            // What ended the word is not part of the query.
+            let end = query.find(ends).map_or("", |at| &query[at..]);
+            format!("{url}{end}")
+        }
+        Some(_) | None => word.to_owned(),
+    };
+    text.split_inclusive(ends).map(word).collect()
 }
 
 /// How long a server may take.
@@ -186,5 +200,25 @@ impl Default for McpTimeouts {
             request: REQUEST_TIME_DEFAULT,
             call: ToolTimeouts::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_left_out() {
+        for (text, want) in [
+            ("at http://a/b?key=1&x=2", "at http://a/b"),
+            ("url (https://a/?k=1): refused", "url (https://a/): refused"),
+            ("\"http://a?k\" and http://b?k end", "\"http://a\" and http://b end"),
+            ("is it there? no", "is it there? no"),
+        ] {
+            assert_eq!(without_queries(text), want);
+        }
+        let config = McpConfig::http("s", "https://a/mcp?key=1").header("X-Key", "2");
+        let shown = format!("{config:?}");
+        assert!(shown.contains("\"https://a/mcp\", headers: [\"X-Key\"]"), "{shown}");
     }
 }

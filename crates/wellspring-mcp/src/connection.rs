@@ -20,17 +20,17 @@ use rmcp::service::{
     PeerRequestOptions, RequestContext, RequestHandle, RunningService, ServiceError,
     serve_client_with_lifecycle_and_ct,
 };
-use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_client::{
     StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
 };
+use rmcp::transport::{DynamicTransportError, Transport};
 use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use wellspring_core::{CancellationToken, Context, ToolError, ToolUpdate};
 
 use crate::calls::{Call, Calls, cut};
-use crate::config::{McpConfig, McpTransport};
+use crate::config::{McpConfig, McpTransport, without_queries};
 use crate::elicit::{self, Reply};
 use crate::error::{McpError, McpErrorKind};
 use crate::process::{LastWords, Process};
@@ -409,7 +409,7 @@ impl Line {
             }
             ServiceError::TransportClosed => died,
             ServiceError::TransportSend(_) if self.gone.is_cancelled() => died,
-            ServiceError::TransportSend(error) => McpErrorKind::Unreachable(chain(&error)),
+            ServiceError::TransportSend(error) => not_reached(&error),
             ServiceError::UnexpectedResponse
             | ServiceError::SubscriptionLagged { .. }
             | ServiceError::Cancelled { .. }
@@ -586,7 +586,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
             Err(if error.error.is::<std::io::Error>() {
                 McpErrorKind::EndedEarly { exit: None }
             } else {
-                McpErrorKind::Unreachable(chain(&error))
+                not_reached(&error)
             })
         }
         Ok(Err(other)) => Err(McpErrorKind::Protocol(reason(&other))),
@@ -685,10 +685,10 @@ fn reason(error: &(impl std::fmt::Display + ?Sized)) -> Box<str> {
     cut(error.to_string(), REASON_BYTES_MAX).into()
 }
 
-/// An error and its causes: the SDK's own says only where it happened.
-fn chain(error: &dyn std::error::Error) -> Box<str> {
-    let mut text = error.to_string();
-    let mut source = error.source();
+/// Why a message did not get through. The outermost error only names the SDK's types.
+fn not_reached(error: &DynamicTransportError) -> McpErrorKind {
+    let mut text = error.error.to_string();
+    let mut source = error.error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
         if !text.contains(&cause_text) {
@@ -696,5 +696,9 @@ fn chain(error: &dyn std::error::Error) -> Box<str> {
         }
         source = cause.source();
     }
-    cut(text, REASON_BYTES_MAX).into()
+    // A refusal without a challenge is to the SDK a response like any other.
+    if ["HTTP 401", "HTTP 403"].iter().any(|status| text.contains(status)) {
+        return McpErrorKind::Unauthorized;
+    }
+    McpErrorKind::Unreachable(cut(without_queries(&text), REASON_BYTES_MAX).into())
 }

@@ -9,7 +9,7 @@ use tokio::net::unix::pipe;
 use wellspring_core::{Answer, Approval, Form, Tool, ToolError, ToolResult};
 use wellspring_mcp::{
     MESSAGE_BYTES_MAX, McpConfig, McpConnection, McpError, McpErrorKind, McpServer, McpTransport,
-    PROGRESS_WAITING_MAX, RESTARTS_MAX, TOOLS_MAX, connect_all,
+    PROGRESS_WAITING_MAX, RESTARTS_MAX, SERVER_REQUESTS_MAX, TOOLS_MAX, connect_all,
 };
 
 use crate::scripted::server;
@@ -65,7 +65,7 @@ async fn names_and_specs() {
     s__a_b_108bf50c Other Ask false
     s__a_b_3a8e75c1 Other Ask false
     s__a_b_10a3f9f2 Other Ask false
-    s__ask_twice Other Ask false
+    s__ask_flood Other Ask false
     s__no_schema Other Ask false
     ");
     assert_eq!(connection.instructions().as_deref(), Some("Be careful."));
@@ -229,13 +229,11 @@ async fn a_question_that_may_be_a_strangers_is_declined() {
 #[tokio::test]
 async fn a_flood_of_questions_is_refused() {
     let connection = connect(server("s", "")).await;
-    let run = Run::new();
-    let answer = run.call(&of(&connection, "ask_twice"), json!({})).await.unwrap();
-    let text = answer.output.as_str().unwrap();
-    let answered: usize = text.split(' ').next().unwrap().parse().unwrap();
-    // How many are answered while the flood comes in is the scheduler's business.
-    assert!(text.ends_with("refused") && answered >= 1, "{text}");
-    // None stays counted: the next one is answered.
+    let run = Run::new().never_answers();
+    let answer = run.call(&of(&connection, "ask_flood"), json!({})).await;
+    assert_eq!(answer, Ok(ToolResult::new("8 refused")));
+    assert_eq!(run.asked().len(), SERVER_REQUESTS_MAX);
+    // They ended with the call, and none stays counted: the next one is answered.
     let run = Run::new().answers([Answer::Deny { reason: None }]);
     let answer = run.call(&of(&connection, "ask"), json!({})).await;
     assert_eq!(answer, Ok(ToolResult::new("{\"action\":\"decline\"}")));

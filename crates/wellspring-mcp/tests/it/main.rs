@@ -3,6 +3,7 @@
 
 mod everything;
 mod faults;
+mod http;
 mod loopback;
 mod scripted;
 mod support;

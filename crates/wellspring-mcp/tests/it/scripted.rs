@@ -117,7 +117,7 @@ impl Server {
             "a.b",
             "a/b",
             "a b",
-            "ask_twice",
+            "ask_flood",
         ];
         let mut tools = vec![echo];
         tools.extend(names.map(plain));
@@ -171,18 +171,24 @@ impl Server {
                 } else {
                     json!({"type": "string"})
                 };
-                ask("q1", &json!({"name": kind, "age": {"type": "integer"}}));
-                let answer = next().unwrap();
+                ask("the question", &json!({"name": kind, "age": {"type": "integer"}}));
+                let answer = loop {
+                    let answer = next().unwrap();
+                    // Answers to earlier questions may come after their call has ended.
+                    if answer["id"] == "the question" {
+                        break answer;
+                    }
+                };
                 text(id, &answer["result"].to_string());
             }
-            "ask_twice" => {
-                // More than may wait for an answer at a time, and nobody there to take them.
+            "ask_flood" => {
+                // Nobody answers the first 32; the other eight are refused at once.
                 for n in 0..40 {
                     ask(&format!("q{n}"), &json!({}));
                 }
-                let answers: Vec<Value> = (0..40).map(|_| next().unwrap()).collect();
-                let refused = answers.iter().filter(|answer| answer.get("error").is_some()).count();
-                text(id, &format!("{} answered, {refused} refused", answers.len() - refused));
+                let answers: Vec<Value> = (0..8).map(|_| next().unwrap()).collect();
+                let refused = answers.iter().filter(|answer| answer.get("error").is_some());
+                text(id, &format!("{} refused", refused.count()));
             }
             "rename" => {
                 self.renamed = true;

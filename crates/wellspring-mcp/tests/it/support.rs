@@ -4,10 +4,11 @@
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt as _, ready};
+use futures::future::{BoxFuture, FutureExt as _, pending, ready};
 use serde_json::Value;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -28,6 +29,8 @@ struct Memory {
     heard: watch::Sender<Vec<Value>>,
     asked: Mutex<Vec<(String, Form)>>,
     answers: Mutex<VecDeque<Answer>>,
+    /// Whether questions without an answer in the list stay open.
+    silent: AtomicBool,
 }
 
 impl Run {
@@ -40,12 +43,19 @@ impl Run {
             heard: watch::Sender::new(Vec::new()),
             asked: Mutex::default(),
             answers: Mutex::default(),
+            silent: AtomicBool::new(false),
         };
         Self { host: Arc::new(host), signal: CancellationToken::new(), number }
     }
 
     pub(crate) fn answers(self, answers: impl IntoIterator<Item = Answer>) -> Self {
         self.host.answers.lock().unwrap().extend(answers);
+        self
+    }
+
+    /// Leaves its questions open; otherwise they expire.
+    pub(crate) fn never_answers(self) -> Self {
+        self.host.silent.store(true, Ordering::Relaxed);
         self
     }
 
@@ -100,6 +110,9 @@ impl Host for Memory {
     fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer> {
         self.asked.lock().unwrap().push((ask.prompt.into(), ask.form));
         let answer = self.answers.lock().unwrap().pop_front();
+        if answer.is_none() && self.silent.load(Ordering::Relaxed) {
+            return pending().boxed();
+        }
         ready(answer.unwrap_or(Answer::Expired)).boxed()
     }
 

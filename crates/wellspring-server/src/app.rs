@@ -1,0 +1,238 @@
+//! What every request shares, and who may make which.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use wellspring_core::RunId;
+use wellspring_engine::Runtime;
+use wellspring_log::RunInfo;
+
+use crate::auth::{Principal, Signer, TokenError, TokenScope, Tokens};
+use crate::config::ServerConfig;
+use crate::error::ApiError;
+use crate::limits::Gates;
+use crate::metrics::Metrics;
+use crate::stream::{EventStream, Folds, Surroundings, Wanted};
+
+/// What every request shares. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct App(Arc<Shared>);
+
+pub(crate) struct Shared {
+    pub(crate) config: ServerConfig,
+    pub(crate) runtime: Runtime,
+    pub(crate) tokens: Tokens,
+    pub(crate) signer: Signer,
+    pub(crate) gates: Gates,
+    pub(crate) metrics: Metrics,
+    folds: Arc<Folds>,
+    /// Nothing new is begun.
+    pub(crate) draining: CancellationToken,
+    /// Streams end.
+    pub(crate) closing: CancellationToken,
+}
+
+impl std::ops::Deref for App {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
+impl App {
+    pub(crate) fn new(
+        config: ServerConfig,
+        runtime: Runtime,
+        tokens: Tokens,
+        signer: Signer,
+        metrics: Metrics,
+    ) -> Self {
+        let gates = Gates::new(&config.limits, runtime.clone());
+        Self(Arc::new(Shared {
+            config,
+            runtime,
+            tokens,
+            signer,
+            gates,
+            metrics,
+            folds: Arc::default(),
+            draining: CancellationToken::new(),
+            closing: CancellationToken::new(),
+        }))
+    }
+
+    /// A run of the caller's tenant. Nobody can tell another's run from one that is not.
+    pub(crate) async fn run_of(&self, who: &Principal, id: &str) -> Result<RunInfo, ApiError> {
+        let Ok(run) = id.parse::<RunId>() else { return Err(ApiError::no_run(id)) };
+        let info = self.runtime.log().store().info(run).await?;
+        info.filter(|info| *info.tenant == *who.tenant).ok_or_else(|| ApiError::no_run(id))
+    }
+
+    /// Opens an event stream, within the limits.
+    pub(crate) async fn stream(
+        &self,
+        who: &Principal,
+        wanted: Wanted,
+        asked_at: Option<Instant>,
+    ) -> Result<EventStream, ApiError> {
+        let around = Surroundings {
+            log: self.runtime.log().clone(),
+            folds: Arc::clone(&self.folds),
+            metrics: self.metrics.clone(),
+            keep_alive: self.config.keep_alive,
+            closing: self.closing.clone().cancelled_owned(),
+            _pass: self.gates.stream(who)?,
+            asked_at,
+        };
+        EventStream::open(wanted, around).await
+    }
+
+    /// Whether one more run may start.
+    pub(crate) fn may_start(&self, who: &Principal) -> Result<(), ApiError> {
+        if self.draining.is_cancelled() {
+            return Err(ApiError::draining());
+        }
+        self.gates.run(who)
+    }
+
+    /// Whether nobody has to show a token: this machine only, and none was ever made.
+    async fn is_open(&self) -> Result<bool, ApiError> {
+        let here = self.config.listen.ip().is_loopback() && self.config.hosts.is_empty();
+        Ok(here && self.tokens.is_empty().await?)
+    }
+
+    pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
+        let who = match headers.get(header::AUTHORIZATION) {
+            Some(value) => {
+                let text = value.to_str().unwrap_or_default();
+                let secret = text
+                    .split_once(' ')
+                    .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+                    .map(|(_, secret)| secret.trim());
+                match secret {
+                    Some(secret) => self.tokens.verify(secret).await?,
+                    None => None,
+                }
+            }
+            None if self.is_open().await? => Some(Principal::local()),
+            None => {
+                return Err(unauthorized("no_token", "this needs a token"));
+            }
+        };
+        let who = who.ok_or_else(|| unauthorized("bad_token", "this token is not known"))?;
+        self.gates.token(&who)?;
+        Ok(who)
+    }
+}
+
+pub(crate) fn unauthorized(code: &'static str, message: &str) -> ApiError {
+    let remedy = "send `Authorization: Bearer ..`; `wellspring token create` makes a token";
+    ApiError::new(StatusCode::UNAUTHORIZED, code, message, remedy)
+}
+
+impl From<TokenError> for ApiError {
+    fn from(error: TokenError) -> Self {
+        if let TokenError::Store(error) = error {
+            error.into()
+        } else {
+            Self::internal("the tokens could not be read", &error)
+        }
+    }
+}
+
+pub(crate) fn allow(who: &Principal, scope: TokenScope) -> Result<(), ApiError> {
+    if who.may(scope) {
+        return Ok(());
+    }
+    let message = format!("this token does not allow `{}`", scope.as_str());
+    let remedy = "make a token with that scope: `wellspring token create`";
+    Err(ApiError::new(StatusCode::FORBIDDEN, "scope", message, remedy))
+}
+
+/// Extractors: whoever calls, once it is clear that they may.
+macro_rules! may {
+    ($($(#[$doc:meta])* $name:ident => $scope:ident;)*) => {$(
+        $(#[$doc])*
+        pub(crate) struct $name(pub(crate) Principal);
+
+        impl FromRequestParts<App> for $name {
+            type Rejection = ApiError;
+
+            async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+                let who = app.authenticate(&parts.headers).await?;
+                allow(&who, TokenScope::$scope)?;
+                Ok(Self(who))
+            }
+        }
+    )*};
+}
+
+may! {
+    /// May look at runs.
+    MayRead => Read;
+    /// May start, steer and cancel runs.
+    MayRun => Run;
+    /// May answer questions.
+    MayApprove => Approve;
+    /// May see what operators see.
+    MayAdminister => Admin;
+}
+
+/// The trace that a request belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct TraceId(pub(crate) Box<str>);
+
+/// What an address says after its question mark.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+        let Query(params) = Query::try_from_uri(&parts.uri)
+            .map_err(|error| ApiError::bad("bad_query", error.body_text()))?;
+        Ok(Self(params))
+    }
+}
+
+/// A JSON body, within the limit. An empty one is the default where there is one.
+pub(crate) struct JsonBody<T>(pub(crate) T);
+
+impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
+    type Rejection = ApiError;
+
+    fn from_request(
+        request: Request,
+        app: &App,
+    ) -> impl Future<Output = Result<Self, ApiError>> + Send {
+        let limit = app.config.limits.body_bytes;
+        async move {
+            let bytes = read_body(request.into_body(), limit).await?;
+            let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
+            let value = serde_json::from_slice(text)
+                .map_err(|error| ApiError::bad("bad_json", format!("the body: {error}")))?;
+            Ok(Self(value))
+        }
+    }
+}
+
+pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    match Limited::new(body, limit).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let message = format!("the body is larger than {limit} bytes");
+            let remedy = "name files by URL instead of sending them";
+            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message, remedy))
+        }
+        Err(error) => Err(ApiError::bad("bad_body", format!("the body broke off: {error}"))),
+    }
+}

@@ -1,0 +1,129 @@
+//! What a server is told before it starts.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// Where a server listens unless told otherwise: this machine only.
+pub const DEFAULT_LISTEN: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7600);
+
+/// How a server behaves.
+///
+/// Without a token it serves this machine only, and refuses to listen elsewhere.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerConfig {
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// The names by which it is reached, besides those of this machine: what a `Host` header
+    /// may say. Naming one means that others reach it, so a token is needed from then on.
+    pub hosts: Vec<Box<str>>,
+    /// The origins whose pages may talk to it, such as `https://app.example.com`. Its own
+    /// page always may.
+    pub cors: Vec<Box<str>>,
+    /// How much is too much.
+    pub limits: ServerLimits,
+    /// How long runs may go on once the server is told to stop; then others take them over.
+    #[serde(with = "seconds")]
+    pub drain: Duration,
+    /// How long a stream may say nothing before it says that it is alive: less than what
+    /// proxies wait.
+    #[serde(with = "seconds")]
+    pub keep_alive: Duration,
+    /// How long a finished run is kept; for ever when absent.
+    #[serde(with = "optional_seconds")]
+    pub retention: Option<Duration>,
+}
+
+impl Default for ServerConfig {
+    fn default() -> Self {
+        Self {
+            listen: DEFAULT_LISTEN,
+            hosts: Vec::new(),
+            cors: Vec::new(),
+            limits: ServerLimits::default(),
+            drain: Duration::from_secs(20),
+            keep_alive: Duration::from_secs(15),
+            retention: None,
+        }
+    }
+}
+
+/// How much is too much. Beyond a limit the answer is 413, 429 or 503, never a wait.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerLimits {
+    /// Bytes of a request's body: a long conversation with a few pictures.
+    pub body_bytes: usize,
+    /// Connections in all: what a process usually may have open, twice over.
+    pub connections: usize,
+    /// Runs at work in all.
+    pub runs: usize,
+    /// Runs at work per token: a busy team.
+    pub runs_per_token: usize,
+    /// Open streams in all.
+    pub streams: usize,
+    /// Open streams per token: a busy team, each with a few tabs.
+    pub streams_per_token: usize,
+    /// Requests per second per token, on average.
+    pub requests_per_token: u32,
+    /// Requests per second per address, on average; this machine's own are not counted.
+    pub requests_per_address: u32,
+    /// How long a run may take, whatever its agent allows.
+    #[serde(with = "seconds")]
+    pub run_time: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self {
+            body_bytes: 8 * 1024 * 1024,
+            connections: 32 * 1024,
+            runs: 10_000,
+            runs_per_token: 100,
+            streams: 20_000,
+            streams_per_token: 1000,
+            requests_per_token: 100,
+            requests_per_address: 200,
+            run_time: Duration::from_secs(6 * 60 * 60),
+        }
+    }
+}
+
+/// A duration as a number of seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(it: &Duration, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_f64(it.as_secs_f64())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+        Duration::try_from_secs_f64(f64::deserialize(from)?).map_err(de::Error::custom)
+    }
+}
+
+/// A duration as a number of seconds, or nothing.
+mod optional_seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer, de};
+
+    pub(super) fn serialize<S: Serializer>(
+        it: &Option<Duration>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        it.map(|it| it.as_secs_f64()).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        let seconds = Option::<f64>::deserialize(from)?;
+        seconds.map(|it| Duration::try_from_secs_f64(it).map_err(de::Error::custom)).transpose()
+    }
+}

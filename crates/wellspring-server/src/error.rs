@@ -1,0 +1,222 @@
+//! What a caller is told when something does not work: what, and what to do about it.
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+use wellspring_engine::{SendError, StartError};
+use wellspring_log::{ReadError, StoreError};
+
+/// An answer that is an error: `{"error":{"code","message","remedy"}}`.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    pub(crate) status: StatusCode,
+    /// For programs: stable.
+    pub(crate) code: &'static str,
+    /// For people.
+    pub(crate) message: String,
+    /// What to do about it.
+    pub(crate) remedy: &'static str,
+    retry_after: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Envelope<'a> {
+    error: Inner<'a>,
+}
+
+#[derive(Serialize)]
+struct Inner<'a> {
+    code: &'a str,
+    message: &'a str,
+    remedy: &'a str,
+}
+
+impl ApiError {
+    pub(crate) fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<String>,
+        remedy: &'static str,
+    ) -> Self {
+        Self { status, code, message: message.into(), remedy, retry_after: None }
+    }
+
+    pub(crate) fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+
+    /// The request makes no sense.
+    pub(crate) fn bad(code: &'static str, message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, code, message, "see /openapi.json")
+    }
+
+    /// There is none, or it is someone else's: nobody can tell which.
+    pub(crate) fn no_run(id: impl std::fmt::Display) -> Self {
+        let message = format!("there is no run {id}");
+        Self::new(StatusCode::NOT_FOUND, "no_run", message, "GET /v1/runs lists yours")
+    }
+
+    pub(crate) fn no_thread(id: impl std::fmt::Display) -> Self {
+        let message = format!("there is no thread {id}");
+        let remedy = "leave `thread` out to begin one; GET /v1/threads lists yours";
+        Self::new(StatusCode::NOT_FOUND, "no_thread", message, remedy)
+    }
+
+    pub(crate) fn no_agent(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "no_agent", message, "GET /v1/agents lists them")
+    }
+
+    pub(crate) fn draining() -> Self {
+        let message = "the server is shutting down";
+        let remedy = "ask again shortly; runs that went on are continued";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message, remedy).retry_after(5)
+    }
+
+    pub(crate) fn internal(while_doing: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error, "{while_doing}");
+        Self::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            format!("{while_doing}: {error}"),
+            "try again; the server's log says more",
+        )
+    }
+
+    /// Its JSON, as an event stream carries it too.
+    pub(crate) fn json(&self) -> String {
+        let error = Inner { code: self.code, message: &self.message, remedy: self.remedy };
+        // Three strings always have a JSON form.
+        serde_json::to_string(&Envelope { error }).unwrap_or_default()
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = Response::new(Body::from(self.json()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        response.extensions_mut().insert(Refused(self.code));
+        response
+    }
+}
+
+/// Why a response is an error, for the access log and the metrics.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refused(pub(crate) &'static str);
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NoRun(run) => Self::no_run(run),
+            StoreError::Unfinished(_) => Self::new(
+                StatusCode::CONFLICT,
+                "unfinished",
+                error.to_string(),
+                "POST /v1/runs/{run}/cancel first",
+            ),
+            StoreError::Full { .. } => Self::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "full",
+                error.to_string(),
+                "delete old runs, or wait",
+            )
+            .retry_after(30),
+            error @ (StoreError::Damaged { .. }
+            | StoreError::Unsupported(_)
+            | StoreError::Failed { .. }
+            | _) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the store failed");
+                Self::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "store",
+                    "the store failed",
+                    "try again; the server's log says more",
+                )
+                .retry_after(5)
+            }
+        }
+    }
+}
+
+impl From<ReadError> for ApiError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::NoRun(run) => Self::no_run(run),
+            ReadError::Future { .. } => Self::new(
+                StatusCode::CONFLICT,
+                "cursor_ahead",
+                error.to_string(),
+                "read on after the last id you were given, or after 0 for everything",
+            ),
+            ReadError::Store(error) | ReadError::OwnerLost(error) => error.into(),
+            error => Self::internal("the run could not be read", &error),
+        }
+    }
+}
+
+impl From<StartError> for ApiError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::UnknownAgent { .. } => Self::no_agent(error.to_string()),
+            StartError::ThreadBusy(_) => Self::new(
+                StatusCode::CONFLICT,
+                "thread_busy",
+                error.to_string(),
+                "wait for that run, cancel it, or POST to its /input",
+            ),
+            StartError::Exists(_) => Self::new(
+                StatusCode::CONFLICT,
+                "run_exists",
+                error.to_string(),
+                "leave the id out, or read the run that is there",
+            ),
+            StartError::NoRun(run) => Self::no_run(run),
+            StartError::ShuttingDown => Self::draining(),
+            error @ (StartError::Log(_) | _) => {
+                Self::internal("the run could not be started", &error)
+            }
+        }
+    }
+}
+
+impl From<SendError> for ApiError {
+    fn from(error: SendError) -> Self {
+        let message = error.to_string();
+        match error {
+            SendError::NoRun(run) => Self::no_run(run),
+            SendError::Finished(_) => {
+                Self::new(StatusCode::CONFLICT, "finished", message, "start another run")
+            }
+            SendError::NoQuestion(_) => Self::new(
+                StatusCode::CONFLICT,
+                "no_question",
+                message,
+                "GET /v1/runs/{run} lists what it waits for",
+            ),
+            SendError::NoCall(_) => Self::new(
+                StatusCode::CONFLICT,
+                "no_call",
+                message,
+                "GET /v1/runs/{run} lists what it waits for",
+            ),
+            SendError::NotAllowed => Self::new(
+                StatusCode::FORBIDDEN,
+                "not_yours_to_answer",
+                message,
+                "let the asker answer, or name this token among the agent's approvers",
+            ),
+            error @ (SendError::Log(_) | _) => {
+                Self::internal("the run's inbox did not take it", &error)
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What every request passes: is it meant for us, may this page ask, is it too often; and a
+//! line in the log about what became of it.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use uuid::Uuid;
+
+use crate::app::{App, TraceId};
+use crate::error::{ApiError, Refused};
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// How long a browser may remember what it may ask, in seconds.
+const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
+
+const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
+
+const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
+    "authorization, content-type, idempotency-key, last-event-id, traceparent",
+);
+
+const EXPOSED_HEADERS: HeaderValue =
+    HeaderValue::from_static("retry-after, x-trace-id, idempotent-replayed, x-run-id");
+
+/// Lets a request through, or not, and says in the log what became of it. Queries are not
+/// logged: they may hold signatures.
+pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let since = Instant::now();
+    let trace = trace_id(request.headers());
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let origin = request.headers().get(header::ORIGIN).cloned();
+    request.extensions_mut().insert(TraceId(trace.clone()));
+    app.metrics.request();
+    let mut response = match admit(&app, &request) {
+        Ok(()) if method == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    };
+    let headers = response.headers_mut();
+    if let Some(origin) = origin.filter(|origin| is_listed(&app, origin)) {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS);
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+        if method == Method::OPTIONS {
+            headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, METHODS);
+            headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, REQUEST_HEADERS);
+            headers.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS);
+        }
+    }
+    if let Ok(value) = HeaderValue::from_str(&trace) {
+        headers.insert("x-trace-id", value);
+    }
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    let status = response.status().as_u16();
+    let code = response.extensions().get::<Refused>().map_or("", |refused| refused.0);
+    if !code.is_empty() {
+        app.metrics.error(code);
+    }
+    let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
+    tracing::info!(target: "wellspring::access", %method, path, status, code, micros, trace = &*trace);
+    response
+}
+
+fn admit(app: &App, request: &Request) -> Result<(), ApiError> {
+    let host = host(request.uri(), request.headers());
+    if !is_ours(app, host) {
+        let message = format!("{host:?} is not a name of this server");
+        let remedy = "name it among the server's `hosts`";
+        return Err(ApiError::new(StatusCode::FORBIDDEN, "bad_host", message, remedy));
+    }
+    if let Some(origin) = request.headers().get(header::ORIGIN) {
+        let same = origin
+            .to_str()
+            .ok()
+            .and_then(|origin| origin.split_once("://"))
+            .is_some_and(|(_, origin)| origin.eq_ignore_ascii_case(host));
+        if !same && !is_listed(app, origin) {
+            let message = format!("pages of {origin:?} may not ask this server");
+            let remedy = "name the origin among the server's `cors`";
+            return Err(ApiError::new(StatusCode::FORBIDDEN, "cross_site", message, remedy));
+        }
+    }
+    match request.extensions().get::<Peer>() {
+        Some(Peer(peer)) => app.gates.address(peer.ip()),
+        None => Ok(()),
+    }
+}
+
+/// A page elsewhere can make its own name mean this machine, and then ask us as if it were
+/// ours; but it cannot make the browser send another `Host`.
+fn is_ours(app: &App, host: &str) -> bool {
+    let config = &app.config;
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let listed = |known: &str| known.eq_ignore_ascii_case(name) || known.eq_ignore_ascii_case(host);
+    let here = ["localhost", "127.0.0.1", "[::1]"].contains(&name.to_ascii_lowercase().as_str());
+    // Elsewhere everyone has to show a token, which no page of others has.
+    let anywhere = !config.listen.ip().is_loopback() && config.hosts.is_empty();
+    here || anywhere || config.hosts.iter().any(|known| listed(known))
+}
+
+/// HTTP/2 has the name in the address.
+fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> &'a str {
+    match uri.authority() {
+        Some(authority) => authority.as_str(),
+        None => headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default(),
+    }
+}
+
+fn is_listed(app: &App, origin: &HeaderValue) -> bool {
+    app.config.cors.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(origin.as_bytes()))
+}
+
+/// The trace of a `traceparent`, or a new one.
+fn trace_id(headers: &HeaderMap) -> Box<str> {
+    let given = headers.get("traceparent").and_then(|value| value.to_str().ok());
+    let trace = given.and_then(|parent| parent.split('-').nth(1)).filter(|trace| {
+        trace.len() == 32
+            && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+            && trace.bytes().any(|byte| byte != b'0')
+    });
+    match trace {
+        Some(trace) => trace.into(),
+        None => Uuid::now_v7().simple().to_string().into(),
+    }
+}

@@ -1,0 +1,229 @@
+//! How much is too much, held as counts and buckets.
+//!
+//! Nothing here waits: what does not fit is refused with the time after which it may.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use tokio::time::Instant;
+use wellspring_core::RunId;
+use wellspring_engine::Runtime;
+
+use crate::auth::Principal;
+use crate::config::ServerLimits;
+use crate::error::ApiError;
+
+/// The most callers whose rate is remembered; beyond it those that have been quiet longest
+/// enough to be forgiven are forgotten, and then all.
+const CALLERS_MAX: usize = 16 * 1024;
+
+/// Seconds of its rate that a caller may use at once: a page that loads asks for a few things
+/// together.
+const BURST_SECONDS: f64 = 2.0;
+
+/// Every limit of a server, and how much of it is used.
+pub(crate) struct Gates {
+    limits: ServerLimits,
+    runtime: Runtime,
+    /// Runs that were started for a token and were at work when last looked at.
+    runs: Mutex<BTreeMap<Arc<str>, Vec<RunId>>>,
+    streams: Arc<Mutex<OpenStreams>>,
+    tokens: Rates<Arc<str>>,
+    addresses: Rates<IpAddr>,
+}
+
+#[derive(Default)]
+struct OpenStreams {
+    all: usize,
+    per_token: BTreeMap<Arc<str>, usize>,
+}
+
+impl Gates {
+    pub(crate) fn new(limits: &ServerLimits, runtime: Runtime) -> Self {
+        Self {
+            limits: limits.clone(),
+            runtime,
+            runs: Mutex::default(),
+            streams: Arc::default(),
+            tokens: Rates::new(limits.requests_per_token),
+            addresses: Rates::new(limits.requests_per_address),
+        }
+    }
+
+    /// Takes note of a request from an address.
+    pub(crate) fn address(&self, address: IpAddr) -> Result<(), ApiError> {
+        if address.to_canonical().is_loopback() {
+            return Ok(());
+        }
+        self.addresses.take(address).map_err(|wait| too_often("address", wait))
+    }
+
+    /// Takes note of a request by a token's holder.
+    pub(crate) fn token(&self, who: &Principal) -> Result<(), ApiError> {
+        if who.is_local {
+            return Ok(());
+        }
+        self.tokens.take(Arc::clone(&who.id)).map_err(|wait| too_often("token", wait))
+    }
+
+    /// Whether one more run may start.
+    pub(crate) fn run(&self, who: &Principal) -> Result<(), ApiError> {
+        if self.runtime.live_runs() >= self.limits.runs {
+            let message = format!("{} runs are at work already", self.limits.runs);
+            let remedy = "ask again when some have finished";
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5));
+        }
+        if who.is_local {
+            return Ok(());
+        }
+        let mut runs = lock(&self.runs);
+        let Some(theirs) = runs.get_mut(&who.id) else { return Ok(()) };
+        theirs.retain(|run| self.runtime.is_live(*run));
+        if theirs.len() < self.limits.runs_per_token {
+            return Ok(());
+        }
+        let message = format!("this token has {} runs at work already", theirs.len());
+        let remedy = "wait for some to finish, or cancel them";
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5))
+    }
+
+    /// Takes note of a run that was started.
+    pub(crate) fn run_started(&self, who: &Principal, run: RunId) {
+        if !who.is_local {
+            lock(&self.runs).entry(Arc::clone(&who.id)).or_default().push(run);
+        }
+    }
+
+    /// Counts a stream as open until what is returned is dropped.
+    pub(crate) fn stream(&self, who: &Principal) -> Result<StreamPass, ApiError> {
+        let mut open = lock(&self.streams);
+        if open.all >= self.limits.streams {
+            let message = format!("{} streams are open already", open.all);
+            let remedy = "try again shortly, or read pages with Accept: application/json";
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            return Err(ApiError::new(status, "too_many_streams", message, remedy).retry_after(5));
+        }
+        let theirs = open.per_token.get(&who.id).copied().unwrap_or(0);
+        if !who.is_local && theirs >= self.limits.streams_per_token {
+            let message = format!("this token has {theirs} streams open already");
+            let remedy = "close some, or read pages with Accept: application/json";
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            return Err(ApiError::new(status, "too_many_streams", message, remedy).retry_after(5));
+        }
+        open.all += 1;
+        *open.per_token.entry(Arc::clone(&who.id)).or_default() += 1;
+        drop(open);
+        Ok(StreamPass { streams: Arc::clone(&self.streams), id: Arc::clone(&who.id) })
+    }
+}
+
+fn too_often(whose: &str, wait: Duration) -> ApiError {
+    let message = format!("too many requests from this {whose}");
+    let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
+    let status = StatusCode::TOO_MANY_REQUESTS;
+    ApiError::new(status, "too_often", message, "slow down").retry_after(seconds)
+}
+
+/// A stream that is open.
+pub(crate) struct StreamPass {
+    streams: Arc<Mutex<OpenStreams>>,
+    id: Arc<str>,
+}
+
+impl Drop for StreamPass {
+    fn drop(&mut self) {
+        let mut open = lock(&self.streams);
+        open.all = open.all.saturating_sub(1);
+        if let Some(theirs) = open.per_token.get_mut(&self.id) {
+            *theirs = theirs.saturating_sub(1);
+            if *theirs == 0 {
+                open.per_token.remove(&self.id);
+            }
+        }
+    }
+}
+
+/// A bucket per caller that fills at a rate.
+struct Rates<K> {
+    per_second: f64,
+    buckets: Mutex<HashMap<K, Bucket>>,
+}
+
+#[derive(Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl<K: Eq + Hash> Rates<K> {
+    fn new(per_second: u32) -> Self {
+        Self { per_second: f64::from(per_second), buckets: Mutex::default() }
+    }
+
+    /// Takes one, or says how long to wait for one.
+    fn take(&self, caller: K) -> Result<(), Duration> {
+        let full = (self.per_second * BURST_SECONDS).max(1.0);
+        let now = Instant::now();
+        let fill = |bucket: &Bucket| {
+            full.min(bucket.left + now.duration_since(bucket.at).as_secs_f64() * self.per_second)
+        };
+        let mut buckets = lock(&self.buckets);
+        if buckets.len() >= CALLERS_MAX && !buckets.contains_key(&caller) {
+            // Whoever has a full bucket is as good as unknown.
+            buckets.retain(|_, bucket| fill(bucket) < full);
+            if buckets.len() >= CALLERS_MAX {
+                buckets.clear();
+            }
+        }
+        let bucket = buckets.entry(caller).or_insert(Bucket { left: full, at: now });
+        let left = fill(bucket);
+        *bucket = Bucket { left, at: now };
+        if left >= 1.0 {
+            bucket.left -= 1.0;
+            return Ok(());
+        }
+        // A rate of zero never gives one; an hour is as good as never.
+        let wait = ((1.0 - left) / self.per_second).min(3600.0);
+        Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::from_secs(3600)))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bucket_is_used_up_and_fills_again() {
+        let rates = Rates::new(10);
+        for _ in 0..20 {
+            rates.take("a").unwrap();
+        }
+        assert_eq!(rates.take("a"), Err(Duration::from_millis(100)));
+        rates.take("b").unwrap();
+        tokio::time::advance(Duration::from_millis(100)).await;
+        rates.take("a").unwrap();
+        assert!(rates.take("a").is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn callers_are_forgotten_at_the_maximum() {
+        let rates = Rates::new(1);
+        for caller in 0..CALLERS_MAX {
+            rates.take(caller).unwrap();
+        }
+        assert_eq!(lock(&rates.buckets).len(), CALLERS_MAX);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        rates.take(usize::MAX).unwrap();
+        assert_eq!(lock(&rates.buckets).len(), 1);
+    }
+}

@@ -1,0 +1,340 @@
+//! Listening, serving connections, and stopping without cutting anyone off unsaid.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt as _;
+use wellspring_core::Millis;
+use wellspring_engine::{AgentDef, Runtime};
+
+use crate::app::App;
+use crate::auth::{Signer, TokenError, Tokens};
+use crate::config::ServerConfig;
+use crate::guard::Peer;
+use crate::metrics::Metrics;
+use crate::surfaces;
+
+/// How long a client may take to send a request's head.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// How long connections may take to end once their streams were closed.
+const CLOSE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long to wait when the system has no room for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often runs that lost their owner are looked for: a lease is longer.
+const RECOVER_EVERY: Duration = Duration::from_secs(10);
+
+/// How often old runs are looked for, where they are to be deleted.
+const RETENTION_EVERY: Duration = Duration::from_secs(10 * 60);
+
+/// How many old runs are deleted at a time.
+const RETENTION_BATCH: usize = 100;
+
+/// Streams that one HTTP/2 connection may have: more than a browser opens.
+const H2_STREAMS_MAX: u32 = 256;
+
+/// What someone gets when there are too many connections.
+const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
+content-type: application/json\r\n\r\n\
+{\"error\":{\"code\":\"too_many_connections\",\"message\":\"the server is full\",\"remedy\":\"try again in a few seconds\"}}";
+
+/// A server could not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Others could reach it, and nothing would keep them out.
+    #[error(
+        "refusing to listen on {listen} without a token: make one with `wellspring token create`, \
+         or listen on 127.0.0.1"
+    )]
+    NoToken {
+        /// Where it should have listened.
+        listen: SocketAddr,
+    },
+    /// The address cannot be had.
+    #[error("could not listen on {listen}")]
+    Listen {
+        /// Where.
+        listen: SocketAddr,
+        /// Why not.
+        #[source]
+        cause: std::io::Error,
+    },
+    /// The tokens could not be read.
+    #[error("could not read the tokens")]
+    Tokens(#[from] TokenError),
+    /// The runs of before could not be read.
+    #[error("could not look for runs to continue")]
+    Recover(#[source] wellspring_log::StoreError),
+}
+
+/// Makes a server from its parts.
+///
+/// ```
+/// # use wellspring_engine::Runtime;
+/// # use wellspring_log::Log;
+/// use wellspring_server::{Server, ServerConfig};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let config = ServerConfig { listen: "127.0.0.1:0".parse()?, ..ServerConfig::default() };
+/// let server = Server::builder(Runtime::new(Log::in_memory())).config(config).start().await?;
+/// println!("http://{}", server.address());
+/// server.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct ServerBuilder {
+    runtime: Runtime,
+    config: ServerConfig,
+    metrics: Metrics,
+}
+
+impl ServerBuilder {
+    /// How it behaves.
+    #[must_use]
+    pub fn config(mut self, config: ServerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// What counts; the same that [meters](Metrics::metered) the log's store, where one does.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Continues the runs that a crash left behind, and listens.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had, others could reach it without a token, or the store
+    /// fails.
+    pub async fn start(self) -> Result<Server, ServeError> {
+        let Self { runtime, mut config, metrics } = self;
+        let store = Arc::clone(runtime.log().store());
+        let tokens = Tokens::new(Arc::clone(&store));
+        if !config.listen.ip().is_loopback() && tokens.is_empty().await? {
+            return Err(ServeError::NoToken { listen: config.listen });
+        }
+        let listen = config.listen;
+        let listener = TcpListener::bind(listen)
+            .await
+            .map_err(|cause| ServeError::Listen { listen, cause })?;
+        let address =
+            listener.local_addr().map_err(|cause| ServeError::Listen { listen, cause })?;
+        config.listen = address;
+        runtime.observe(Arc::new(metrics.clone()));
+        hold_to_run_time(&runtime, config.limits.run_time);
+        let signer = Signer::of(&*store).await?;
+        runtime.recover().await.map_err(ServeError::Recover)?;
+        let app = App::new(config, runtime, tokens, signer, metrics);
+        let tasks = TaskTracker::new();
+        let accepting = tokio::spawn(accept(app.clone(), listener, tasks.clone()));
+        let looking_after = tokio::spawn(look_after(app.clone()));
+        Ok(Server { app, address, tasks, accepting, looking_after })
+    }
+}
+
+/// A server that is running. Dropping it leaves it running; [`stop`](Self::stop) ends it.
+pub struct Server {
+    app: App,
+    address: SocketAddr,
+    tasks: TaskTracker,
+    accepting: JoinHandle<()>,
+    looking_after: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// Serves a runtime until `stopped` resolves, then drains.
+///
+/// # Errors
+///
+/// As [`ServerBuilder::start`].
+pub async fn serve(
+    config: ServerConfig,
+    runtime: Runtime,
+    stopped: impl Future<Output = ()>,
+) -> Result<(), ServeError> {
+    let server = Server::builder(runtime).config(config).start().await?;
+    stopped.await;
+    server.stop().await;
+    Ok(())
+}
+
+impl Server {
+    /// A server of these runs.
+    #[must_use]
+    pub fn builder(runtime: Runtime) -> ServerBuilder {
+        let (config, metrics) = (ServerConfig::default(), Metrics::default());
+        ServerBuilder { runtime, config, metrics }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its tokens: what is made or revoked here counts at once.
+    #[must_use]
+    pub fn tokens(&self) -> &Tokens {
+        &self.app.tokens
+    }
+
+    /// Begins nothing new, lets runs end within the configured time, hands over those that do
+    /// not, tells every stream that is still open, and stops.
+    pub async fn stop(self) {
+        let Self { app, tasks, accepting, looking_after, .. } = self;
+        app.draining.cancel();
+        // An accept loop that has panicked has nothing left to stop.
+        let _ = accepting.await;
+        looking_after.abort();
+        app.runtime.shutdown(app.config.drain).await;
+        app.closing.cancel();
+        tasks.close();
+        if tokio::time::timeout(CLOSE_LIMIT, tasks.wait()).await.is_err() {
+            tracing::warn!(connections = tasks.len(), "connections did not end in time");
+        }
+    }
+}
+
+/// No agent's runs may take longer than the server allows.
+fn hold_to_run_time(runtime: &Runtime, run_time: Duration) {
+    for def in runtime.agents() {
+        if def.timeouts.run > run_time {
+            let mut held = AgentDef::clone(&def);
+            held.timeouts.run = run_time;
+            runtime.register(held);
+        }
+    }
+}
+
+async fn accept(app: App, listener: TcpListener, tasks: TaskTracker) {
+    let router = surfaces::router(app.clone());
+    let room = Arc::new(Semaphore::new(app.config.limits.connections));
+    loop {
+        let accepted = tokio::select! {
+            biased;
+            () = app.draining.cancelled() => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => match Arc::clone(&room).try_acquire_owned() {
+                Ok(place) => {
+                    let serve = connection(app.clone(), router.clone(), stream, peer, place);
+                    tasks.spawn(serve);
+                }
+                Err(_) => drop(tasks.spawn(turn_away(app.clone(), stream))),
+            },
+            Err(error) => {
+                // Usually no file descriptor is left; some will be soon.
+                tracing::warn!(%error, "a connection could not be accepted");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn turn_away(app: App, mut stream: TcpStream) {
+    app.metrics.error("too_many_connections");
+    // Whoever does not listen is not told.
+    let _ = tokio::time::timeout(CLOSE_LIMIT, stream.write_all(FULL)).await;
+}
+
+async fn connection(
+    app: App,
+    router: Router,
+    stream: TcpStream,
+    peer: SocketAddr,
+    _place: OwnedSemaphorePermit,
+) {
+    let _open = app.metrics.connection_opened();
+    // Events are small and must not wait for each other.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "the connection keeps its delay");
+    }
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(Peer(peer));
+        let request: Request = request.map(Body::new);
+        let router = router.clone();
+        async move {
+            Ok::<_, Infallible>(
+                router.oneshot(request).await.unwrap_or_else(|never| match never {}),
+            )
+        }
+    });
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).writev(true);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(H2_STREAMS_MAX);
+    let connection = builder.serve_connection(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => ended,
+        () = app.closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            match tokio::time::timeout(CLOSE_LIMIT, connection).await {
+                Ok(ended) => ended,
+                Err(_) => return,
+            }
+        }
+    };
+    if let Err(error) = ended {
+        // The client went away; that is its right.
+        tracing::debug!(error = &*error, "the connection broke off");
+    }
+}
+
+/// Continues runs that lose their owner elsewhere, and deletes old ones.
+async fn look_after(app: App) {
+    let mut recover = tokio::time::interval(RECOVER_EVERY);
+    let mut retention = tokio::time::interval(RETENTION_EVERY);
+    loop {
+        tokio::select! {
+            _ = recover.tick() => {
+                if let Err(error) = app.runtime.recover().await {
+                    tracing::warn!(%error, "runs to continue could not be looked for");
+                }
+            }
+            _ = retention.tick() => {
+                if let Some(keep) = app.config.retention {
+                    forget(&app, keep).await;
+                }
+            }
+        }
+    }
+}
+
+async fn forget(app: &App, keep: Duration) {
+    let log = app.runtime.log();
+    let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
+    let before = Millis(log.clock().now().0.saturating_sub(keep));
+    match log.purge(before, RETENTION_BATCH).await {
+        Ok(0) => {}
+        Ok(runs) => tracing::info!(runs, "old runs were deleted"),
+        Err(error) => tracing::warn!(%error, "old runs could not be deleted"),
+    }
+}

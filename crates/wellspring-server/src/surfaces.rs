@@ -1,0 +1,54 @@
+//! The surfaces: one module per protocol, and the table of everything that is served.
+
+use axum::Router;
+use axum::http::{Method, StatusCode};
+use axum::middleware;
+use axum::routing::MethodRouter;
+use tower_http::compression::CompressionLayer;
+
+use crate::app::App;
+use crate::auth::TokenScope;
+use crate::error::ApiError;
+use crate::guard::guard;
+
+mod native;
+mod operate;
+mod page;
+
+/// One thing that can be asked for.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// What a token must allow; absent where none is needed.
+    pub(crate) scope: Option<TokenScope>,
+    pub(crate) handler: MethodRouter<App>,
+}
+
+/// Everything that is served. The router, the description and the tests are made of it.
+pub(crate) fn routes() -> Vec<Route> {
+    native::routes().into_iter().chain(operate::routes()).chain(page::routes()).collect()
+}
+
+pub(crate) fn router(app: App) -> Router {
+    let mut router = Router::new();
+    for route in routes() {
+        router = router.route(route.path, route.handler);
+    }
+    router
+        .fallback(no_route)
+        .method_not_allowed_fallback(wrong_method)
+        // Streams of events are never compressed: that would keep them back.
+        .layer(CompressionLayer::new())
+        .layer(middleware::from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+async fn no_route() -> ApiError {
+    let remedy = "/openapi.json lists what is";
+    ApiError::new(StatusCode::NOT_FOUND, "no_route", "nothing is served here", remedy)
+}
+
+async fn wrong_method() -> ApiError {
+    let remedy = "/openapi.json lists what is";
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "wrong_method", "not with this method", remedy)
+}

@@ -1,0 +1,137 @@
+//! Our own API under `/v1`: runs and threads, their events, and what people want of them.
+//!
+//! What creates takes an `Idempotency-Key`. What goes to a run goes to its inbox, is durable
+//! when answered, and counts once however often it is sent.
+
+use axum::extract::State;
+use axum::http::Method;
+use axum::routing::{MethodRouter, delete, get, post};
+use axum::{Json, http::HeaderMap};
+use serde::Serialize;
+use serde_json::{Value, json};
+use wellspring_core::Outline;
+use wellspring_log::RunInfo;
+
+use super::Route;
+use crate::app::{App, MayRead};
+use crate::auth::TokenScope;
+use crate::error::ApiError;
+
+mod audit;
+mod events;
+mod inbox;
+mod runs;
+mod threads;
+
+pub(super) fn routes() -> Vec<Route> {
+    use TokenScope::{Admin, Approve, Read, Run};
+    let route = |method, path, scope, handler: MethodRouter<App>| Route {
+        method,
+        path,
+        scope: Some(scope),
+        handler,
+    };
+    let (get_, post_) = (Method::GET, Method::POST);
+    vec![
+        route(get_.clone(), "/v1/agents", Read, get(agents)),
+        route(post_.clone(), "/v1/runs", Run, post(runs::start)),
+        route(get_.clone(), "/v1/runs", Read, get(runs::list)),
+        route(get_.clone(), "/v1/runs/{run}", Read, get(runs::read)),
+        route(Method::DELETE, "/v1/runs/{run}", Run, delete(runs::remove)),
+        route(get_.clone(), "/v1/runs/{run}/export", Read, get(runs::export)),
+        route(get_.clone(), "/v1/runs/{run}/events", Read, get(events::read)),
+        route(post_.clone(), "/v1/runs/{run}/stream-url", Read, post(events::sign)),
+        route(post_.clone(), "/v1/runs/{run}/cancel", Run, post(inbox::cancel)),
+        route(post_.clone(), "/v1/runs/{run}/tool-results", Run, post(inbox::tool_result)),
+        route(post_.clone(), "/v1/runs/{run}/answers", Approve, post(inbox::answer)),
+        route(post_, "/v1/runs/{run}/input", Run, post(inbox::input)),
+        route(get_.clone(), "/v1/threads", Read, get(threads::list)),
+        route(get_.clone(), "/v1/threads/{thread}", Read, get(threads::read)),
+        route(get_, "/v1/audit", Admin, get(audit::read)),
+    ]
+}
+
+async fn agents(State(app): State<App>, _: MayRead) -> Json<Value> {
+    let agents: Vec<_> = app
+        .runtime
+        .agents()
+        .iter()
+        .map(|def| {
+            let tools: Vec<_> = def.tools.iter().map(|tool| &*tool.spec().name).collect();
+            json!({
+                "name": def.name,
+                "description": def.description,
+                "tools": tools,
+                "allows_model": def.allow_model,
+            })
+        })
+        .collect();
+    Json(json!({ "agents": agents }))
+}
+
+/// A run as lists show it.
+#[derive(Serialize)]
+struct RunJson<'a> {
+    run: String,
+    thread: String,
+    agent: &'a str,
+    after: Option<String>,
+    title: &'a str,
+    state: wellspring_log::RunState,
+    head: u64,
+    created_at: u64,
+    updated_at: u64,
+}
+
+impl<'a> From<&'a RunInfo> for RunJson<'a> {
+    fn from(info: &'a RunInfo) -> Self {
+        Self {
+            run: info.run.to_string(),
+            thread: info.thread.to_string(),
+            agent: &info.agent,
+            after: info.after.map(|after| after.to_string()),
+            title: &info.title,
+            state: info.state,
+            head: info.head.0,
+            created_at: info.created_at.0,
+            updated_at: info.updated_at.0,
+        }
+    }
+}
+
+fn run_json(info: &RunInfo) -> Value {
+    // Strings and numbers always have a JSON form.
+    serde_json::to_value(RunJson::from(info)).unwrap_or_default()
+}
+
+/// What a run waits for from outside.
+fn waits(outline: &Outline, transcript: &wellspring_core::Transcript) -> Value {
+    let questions: Vec<_> = outline
+        .questions
+        .keys()
+        .filter_map(|id| transcript.questions.get(id))
+        .map(|asked| json!(asked.question))
+        .collect();
+    let calls: Vec<_> = outline
+        .calls
+        .iter()
+        .filter(|(_, call)| call.tool.runs_on == wellspring_core::RunsOn::Client)
+        .map(|(id, call)| json!({"call": id, "tool": call.tool.name, "arguments": call.arguments}))
+        .collect();
+    json!({ "questions": questions, "calls": calls })
+}
+
+/// Bytes of an idempotency key: a UUID, or a few of them.
+const KEY_BYTES_MAX: usize = 255;
+
+/// What makes a request count once.
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+    match value.to_str() {
+        Ok(key) if !key.is_empty() && key.len() <= KEY_BYTES_MAX => Ok(Some(key)),
+        _ => Err(ApiError::bad(
+            "bad_idempotency_key",
+            format!("an idempotency key has 1 to {KEY_BYTES_MAX} visible ASCII characters"),
+        )),
+    }
+}

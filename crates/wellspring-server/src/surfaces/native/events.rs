@@ -1,0 +1,210 @@
+//! A run's events: as a stream, or as pages for clients without one.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use wellspring_core::Millis;
+use wellspring_log::RunInfo;
+use wellspring_wire::{DialectName, WirePosition};
+
+use super::runs::{DIALECT_DEFAULT, wants};
+use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
+use crate::auth::{Principal, SIGNED_FOR, SIGNED_FOR_MAX, TokenScope};
+use crate::error::ApiError;
+use crate::kind::KINDS;
+use crate::stream::{Wanted, page};
+
+/// The longest that a page waits for something to be on it: less than proxies do.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// Which events, from where, and who asks where no header can say so.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventsQuery {
+    after: Option<String>,
+    dialect: Option<String>,
+    /// Of the records, only these kinds, separated by commas.
+    kinds: Option<String>,
+    /// Seconds that a page may wait.
+    wait: Option<f64>,
+    /// A signed address: whose, until when, and the proof.
+    #[serde(rename = "as")]
+    holder: Option<String>,
+    expires: Option<u64>,
+    signature: Option<String>,
+}
+
+/// A run's events after a place.
+pub(super) async fn read(
+    State(app): State<App>,
+    Path(run): Path<String>,
+    Params(query): Params<EventsQuery>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let who = reader(&app, &run, &query, &headers).await?;
+    let info = app.run_of(&who, &run).await?;
+    let dialect = dialect(query.dialect.as_deref())?;
+    let kinds = kinds(query.kinds.as_deref(), dialect)?;
+    let after = position(&headers, query.after.as_deref(), &info)?;
+    let wanted = Wanted { run: info.run, dialect, after, kinds };
+    if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
+        return json_page(&app, &info, &wanted, query.wait).await;
+    }
+    if info.state.is_final() && after == WirePosition::after(info.head) {
+        // This is how an `EventSource` is told not to come back.
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(app.stream(&who, wanted, None).await?.into_response())
+}
+
+/// Who reads: a token's holder, or whoever has an address that one signed.
+async fn reader(
+    app: &App,
+    run: &str,
+    query: &EventsQuery,
+    headers: &HeaderMap,
+) -> Result<Principal, ApiError> {
+    let (Some(holder), Some(expires), Some(signature)) =
+        (&query.holder, query.expires, &query.signature)
+    else {
+        let who = app.authenticate(headers).await?;
+        allow(&who, TokenScope::Read)?;
+        return Ok(who);
+    };
+    let until = Millis(expires);
+    let run = run.parse().map_err(|_| ApiError::no_run(run))?;
+    if !app.signer.verify(run, holder, until, signature) {
+        return Err(unauthorized("bad_signature", "this address was not signed here"));
+    }
+    if until < app.runtime.log().clock().now() {
+        return Err(unauthorized("expired", "this address has expired; have it signed again"));
+    }
+    // The token may have been revoked, or allow less, since.
+    let who = app.tokens.holder(holder).await?;
+    let who = who.ok_or_else(|| unauthorized("bad_token", "the token is not known any more"))?;
+    allow(&who, TokenScope::Read)?;
+    Ok(who)
+}
+
+/// The dialect of that name.
+pub(super) fn dialect(name: Option<&str>) -> Result<DialectName, ApiError> {
+    let Some(name) = name else { return Ok(DIALECT_DEFAULT) };
+    name.parse().map_err(|error| ApiError::bad("unknown_dialect", format!("{error}")))
+}
+
+fn kinds(
+    text: Option<&str>,
+    dialect: DialectName,
+) -> Result<Option<BTreeSet<&'static str>>, ApiError> {
+    let Some(text) = text else { return Ok(None) };
+    if dialect != DialectName::Record {
+        let message = format!("`kinds` chooses records; {dialect} has its own events");
+        return Err(ApiError::bad("kinds_of_records_only", message));
+    }
+    let known = |name: &str| {
+        let known = KINDS.into_iter().find(|known| *known == name);
+        known.ok_or_else(|| {
+            let message = format!("{name:?} is no kind of record: known are {}", KINDS.join(", "));
+            ApiError::bad("unknown_kind", message)
+        })
+    };
+    text.split(',').map(known).collect::<Result<_, _>>().map(Some)
+}
+
+/// Where to read on. A browser that reconnects repeats the address it began with and says in
+/// the header how far it got.
+fn position(
+    headers: &HeaderMap,
+    after: Option<&str>,
+    info: &RunInfo,
+) -> Result<WirePosition, ApiError> {
+    let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
+    let Some(text) = header.filter(|text| !text.is_empty()).or(after) else {
+        return Ok(WirePosition::START);
+    };
+    let remedy = "use an id that this stream gave you, or 0 for everything";
+    let position: WirePosition = text.parse().map_err(|error| {
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_cursor", format!("{error}"), remedy)
+    })?;
+    if position.seq > info.head {
+        let message =
+            format!("the run has no record {} yet: its head is {}", position.seq, info.head);
+        return Err(ApiError::new(StatusCode::CONFLICT, "cursor_ahead", message, remedy));
+    }
+    Ok(position)
+}
+
+#[derive(Serialize)]
+struct PageJson {
+    events: Vec<EventJson>,
+    next: String,
+    done: bool,
+}
+
+#[derive(Serialize)]
+struct EventJson {
+    id: String,
+    data: Box<RawValue>,
+}
+
+async fn json_page(
+    app: &App,
+    info: &RunInfo,
+    wanted: &Wanted,
+    wait: Option<f64>,
+) -> Result<Response, ApiError> {
+    let wait = match wait {
+        None => None,
+        Some(seconds) => match Duration::try_from_secs_f64(seconds) {
+            Ok(wait) if wait <= WAIT_MAX => Some(Instant::now() + wait),
+            _ => {
+                let message = format!("`wait` is 0 to {} seconds", WAIT_MAX.as_secs());
+                return Err(ApiError::bad("bad_wait", message));
+            }
+        },
+    };
+    let page = tokio::select! {
+        page = page(app.runtime.log(), wanted, info.head, wait) => page?,
+        () = app.closing.cancelled() => return Err(ApiError::draining()),
+    };
+    let events = page.events.into_iter().map(|(id, data)| EventJson { id: id.to_string(), data });
+    let body = PageJson { events: events.collect(), next: page.next.to_string(), done: page.done };
+    Ok(Json(body).into_response())
+}
+
+/// For how long an address is signed.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Sign {
+    seconds: Option<u64>,
+}
+
+/// An address that opens a run's stream for a while, without a header.
+pub(super) async fn sign(
+    State(app): State<App>,
+    MayRead(who): MayRead,
+    Path(run): Path<String>,
+    JsonBody(sign): JsonBody<Sign>,
+) -> Result<Json<Value>, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    let lasts = sign.seconds.map_or(SIGNED_FOR, Duration::from_secs);
+    if lasts.is_zero() || lasts > SIGNED_FOR_MAX {
+        let message = format!("`seconds` is 1 to {}", SIGNED_FOR_MAX.as_secs());
+        return Err(ApiError::bad("bad_seconds", message));
+    }
+    let until = app.runtime.log().clock().now().plus(lasts);
+    let signature = app.signer.sign(info.run, &who.id, until);
+    let url = format!(
+        "/v1/runs/{}/events?as={}&expires={}&signature={signature}",
+        info.run, who.id, until.0
+    );
+    Ok(Json(json!({ "url": url, "expires_at": until.0 })))
+}

@@ -1,0 +1,128 @@
+//! What people want of a run: it goes to the run's inbox and counts once.
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use uuid::Uuid;
+use wellspring_core::{Answer, CancelWhen, PartId, QuestionId, ToolOutcome, ToolResult};
+use wellspring_engine::SendError;
+use wellspring_log::Put;
+
+use super::runs::Input;
+use super::{idempotency_key, run_json};
+use crate::app::{App, JsonBody, MayApprove, MayRun};
+use crate::error::ApiError;
+
+fn accepted(put: Put) -> Response {
+    let body = json!({ "inbox": put.number, "existed": put.existed });
+    (StatusCode::ACCEPTED, Json(body)).into_response()
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Cancel {
+    when: CancelWhen,
+    why: Option<Box<str>>,
+}
+
+/// Stops a run. One that is over stays as it ended.
+pub(super) async fn cancel(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Path(run): Path<String>,
+    JsonBody(cancel): JsonBody<Cancel>,
+) -> Result<Response, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    match app.runtime.cancel(info.run, cancel.when, Some(&who.id), cancel.why.as_deref()).await {
+        Ok(put) => Ok(accepted(put)),
+        Err(SendError::Finished(_)) => {
+            let info = app.run_of(&who, &run).await?;
+            Ok(Json(run_json(&info)).into_response())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CallResult {
+    call: PartId,
+    output: Value,
+    #[serde(default)]
+    is_error: bool,
+}
+
+/// The result of a call that ran in the client.
+pub(super) async fn tool_result(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Path(run): Path<String>,
+    JsonBody(body): JsonBody<CallResult>,
+) -> Result<Response, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    let outcome = if body.is_error { ToolOutcome::Error } else { ToolOutcome::Ok };
+    let result = ToolResult::new(body.output);
+    Ok(accepted(app.runtime.finish_call(info.run, body.call, outcome, result).await?))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Decision {
+    question: QuestionId,
+    answer: Answer,
+}
+
+/// The answer to a question. It goes to the audit log too.
+pub(super) async fn answer(
+    State(app): State<App>,
+    MayApprove(who): MayApprove,
+    Path(run): Path<String>,
+    JsonBody(body): JsonBody<Decision>,
+) -> Result<Response, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    match &body.answer {
+        Answer::Approve { .. } | Answer::Deny { .. } | Answer::Choose(_) | Answer::Value(_) => {}
+        Answer::Expired | Answer::Withdrawn => {
+            return Err(ApiError::bad("bad_answer", "only the run itself can say that"));
+        }
+    }
+    let said = match &body.answer {
+        Answer::Approve { .. } => "approve",
+        Answer::Deny { .. } => "deny",
+        Answer::Choose(_) | Answer::Value(_) | Answer::Expired | Answer::Withdrawn => "answer",
+    };
+    let put = app.runtime.answer(info.run, body.question, body.answer, Some(&who.id)).await?;
+    tracing::info!(
+        target: "wellspring::audit",
+        by = &*who.id, tenant = &*who.tenant, run = %info.run, question = body.question.0, said,
+    );
+    Ok(accepted(put))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct More {
+    content: Input,
+}
+
+/// What a user adds while the run goes on.
+pub(super) async fn input(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Path(run): Path<String>,
+    headers: HeaderMap,
+    JsonBody(body): JsonBody<More>,
+) -> Result<Response, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    if body.content.0.is_empty() {
+        return Err(ApiError::bad("no_input", "`content` is empty"));
+    }
+    let key = match idempotency_key(&headers)? {
+        Some(key) => key.to_owned(),
+        None => Uuid::now_v7().to_string(),
+    };
+    Ok(accepted(app.runtime.add_input(info.run, &key, body.content.0).await?))
+}

@@ -1,0 +1,390 @@
+//! Runs: started, listed, read, exported, deleted.
+
+use std::fmt;
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
+use bytes::Bytes;
+use futures::stream;
+use serde::{Deserialize, Deserializer, de};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+use uuid::Uuid;
+use wellspring_core::{
+    AgentNo, Content, ContextNote, Millis, RunId, RunRequest, Seq, ThreadId, ToolSpec,
+};
+use wellspring_engine::{StartError, StartRun};
+use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
+use wellspring_wire::{DialectName, WirePosition};
+
+use super::{events, idempotency_key, run_json, waits};
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId};
+use crate::auth::Principal;
+use crate::error::ApiError;
+use crate::stream::Wanted;
+
+/// Under which name idempotency keys are kept.
+const SURFACE: &str = "idempotency";
+
+/// How many runs a page of a list has unless told.
+const PAGE_DEFAULT: usize = 50;
+
+/// How many runs a page of a list has at most: what a screen and an answer hold.
+pub(super) const PAGE_MAX: usize = 200;
+
+/// A run to be started.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Start {
+    agent: Box<str>,
+    input: Input,
+    #[serde(default)]
+    thread: Option<Box<str>>,
+    #[serde(default)]
+    after: Option<Box<str>>,
+    #[serde(default)]
+    model: Option<Box<str>>,
+    #[serde(default)]
+    streaming: Option<bool>,
+    #[serde(default)]
+    result_schema: Option<Value>,
+    #[serde(default)]
+    client_tools: Vec<ToolSpec>,
+    #[serde(default)]
+    context: Vec<ContextNote>,
+    #[serde(default)]
+    state: Option<Value>,
+}
+
+/// What a user says: words, or blocks of content.
+pub(super) struct Input(pub(super) Vec<Content>);
+
+impl<'de> Deserialize<'de> for Input {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> de::Visitor<'de> for Visitor {
+            type Value = Input;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text, or a list of content blocks")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Input, E> {
+                Ok(Input(vec![Content::text(text)]))
+            }
+
+            fn visit_seq<A: de::SeqAccess<'de>>(self, seq: A) -> Result<Input, A::Error> {
+                Vec::deserialize(de::value::SeqAccessDeserializer::new(seq)).map(Input)
+            }
+        }
+        from.deserialize_any(Visitor)
+    }
+}
+
+/// What may be said of a start besides its body.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct StartQuery {
+    dialect: Option<String>,
+}
+
+/// Starts a run; the answer is the run, or its events straight away.
+pub(super) async fn start(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Params(query): Params<StartQuery>,
+    Extension(TraceId(trace)): Extension<TraceId>,
+    headers: HeaderMap,
+    JsonBody(start): JsonBody<Start>,
+) -> Result<Response, ApiError> {
+    let asked_at = Instant::now();
+    let dialect = events::dialect(query.dialect.as_deref())?;
+    let key = idempotency_key(&headers)?;
+    if start.input.0.is_empty() {
+        return Err(ApiError::bad("no_input", "`input` is empty"));
+    }
+    let Some(def) = app.runtime.agent(&start.agent) else {
+        return Err(ApiError::no_agent(format!("there is no agent {:?}", start.agent)));
+    };
+    if start.model.is_some() && !def.allow_model {
+        let message = format!("the agent {} has one model", def.name);
+        return Err(ApiError::bad("model_not_allowed", message));
+    }
+    let (thread, after) = place(&app, &who, &start).await?;
+    let request = RunRequest {
+        input: start.input.0,
+        by: Some((*who.id).into()),
+        model: start.model,
+        streaming: start.streaming,
+        result_schema: start.result_schema,
+        client_tools: start.client_tools,
+        context: start.context,
+        state: start.state,
+        trace_id: Some(trace),
+        ..RunRequest::default()
+    };
+    let mut new = StartRun::new(&*start.agent, request);
+    new.tenant = (*who.tenant).into();
+    new.thread = thread;
+    new.after = after;
+    let started = match key {
+        None => begin(&app, &who, new).await?,
+        Some(key) => begin_once(&app, &who, new, key).await?,
+    };
+    let Started { info, replayed } = started;
+    let mut response = if wants(&headers, "text/event-stream") {
+        let after = WirePosition::START;
+        let wanted = Wanted { run: info.run, dialect, after, kinds: None };
+        app.stream(&who, wanted, Some(asked_at)).await?.into_response()
+    } else {
+        let mut body = run_json(&info);
+        body["events"] = json!(format!("/v1/runs/{}/events", info.run));
+        let status = if replayed { StatusCode::OK } else { StatusCode::CREATED };
+        (status, Json(body)).into_response()
+    };
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&info.run.to_string()) {
+        headers.insert("x-run-id", value);
+    }
+    if replayed {
+        headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
+    }
+    Ok(response)
+}
+
+/// A run, and whether it was there before.
+struct Started {
+    info: RunInfo,
+    replayed: bool,
+}
+
+/// Where a run goes. A thread or a run of others is none.
+async fn place(
+    app: &App,
+    who: &Principal,
+    start: &Start,
+) -> Result<(Option<ThreadId>, Option<RunId>), ApiError> {
+    let after = match &start.after {
+        None => None,
+        Some(after) => Some(app.run_of(who, after).await?),
+    };
+    let thread = match &start.thread {
+        None => None,
+        Some(text) => {
+            let thread = text.parse().map_err(|_| ApiError::no_thread(text))?;
+            if super::threads::runs(app, who, thread, 1).await?.is_empty() {
+                return Err(ApiError::no_thread(text));
+            }
+            Some(thread)
+        }
+    };
+    if let (Some(after), Some(thread)) = (&after, thread)
+        && after.thread != thread
+    {
+        let message = format!("run {} is not in thread {thread}", after.run);
+        return Err(ApiError::bad("not_in_thread", message));
+    }
+    Ok((thread.or(after.as_ref().map(|after| after.thread)), after.map(|after| after.run)))
+}
+
+async fn begin(app: &App, who: &Principal, new: StartRun) -> Result<Started, ApiError> {
+    app.may_start(who)?;
+    let run = app.runtime.start(new).await?;
+    app.gates.run_started(who, run);
+    app.metrics.run_started();
+    let info = app.runtime.log().store().info(run).await?;
+    let info = info.ok_or_else(|| ApiError::no_run(run))?;
+    Ok(Started { info, replayed: false })
+}
+
+/// Starts a run unless its key has one. The key is bound to an id before the run begins, so
+/// that after a crash in between the same id is used, and never two.
+async fn begin_once(
+    app: &App,
+    who: &Principal,
+    mut new: StartRun,
+    key: &str,
+) -> Result<Started, ApiError> {
+    let store = app.runtime.log().store();
+    let external =
+        ExternalId { tenant: (*who.tenant).into(), surface: SURFACE.into(), id: key.into() };
+    let run = match store.resolve(external.clone()).await? {
+        Some(run) => run,
+        None => {
+            app.may_start(who)?;
+            store.bind(external, RunId::new(Uuid::now_v7())).await?
+        }
+    };
+    let there = store.info(run).await?;
+    let request = new.request.clone();
+    let info = match there {
+        Some(info) => info,
+        None => {
+            new.run = Some(run);
+            app.may_start(who)?;
+            match app.runtime.start(new).await {
+                Ok(run) => {
+                    app.gates.run_started(who, run);
+                    app.metrics.run_started();
+                    let info = store.info(run).await?.ok_or_else(|| ApiError::no_run(run))?;
+                    return Ok(Started { info, replayed: false });
+                }
+                Err(StartError::Exists(info)) => *info,
+                Err(error) => match store.info(run).await? {
+                    // Another request with the same key was faster.
+                    Some(info) => info,
+                    None => return Err(error.into()),
+                },
+            }
+        }
+    };
+    let transcript = app.runtime.log().transcript(run).await?;
+    let same = transcript.started.is_some_and(|mut started| {
+        // Each request is a trace of its own.
+        started.request.trace_id.clone_from(&request.trace_id);
+        started.request == request
+    });
+    if !same {
+        let message = format!("the idempotency key {key:?} was used for another request");
+        let remedy = "use a new key for a new request";
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        return Err(ApiError::new(status, "idempotency_key_reused", message, remedy));
+    }
+    Ok(Started { info, replayed: true })
+}
+
+/// Which runs to list.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    thread: Option<String>,
+    agent: Option<Box<str>>,
+    state: Option<RunState>,
+    since: Option<u64>,
+    before: Option<u64>,
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+/// Runs of the caller's tenant, newest first.
+pub(super) async fn list(
+    State(app): State<App>,
+    MayRead(who): MayRead,
+    Params(query): Params<ListQuery>,
+) -> Result<Json<Value>, ApiError> {
+    let limit = page_size(query.limit)?;
+    let bad_id = |text: &str| ApiError::bad("bad_id", format!("{text:?} is not an id"));
+    let thread =
+        query.thread.as_deref().map(|it| it.parse().map_err(|_| bad_id(it))).transpose()?;
+    let after_run = match &query.after {
+        None => None,
+        Some(after) => Some(app.run_of(&who, after).await?.run),
+    };
+    let filter = RunFilter {
+        tenant: Some((*who.tenant).into()),
+        thread,
+        agent: query.agent,
+        states: query.state.into_iter().collect(),
+        since: query.since.map(Millis),
+        before: query.before.map(Millis),
+        after_run,
+        limit,
+    };
+    let found = app.runtime.log().store().list(filter).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|info| info.run.to_string());
+    let runs: Vec<_> = found.iter().map(run_json).collect();
+    Ok(Json(json!({ "runs": runs, "next": next })))
+}
+
+pub(super) fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
+    match limit {
+        None => Ok(PAGE_DEFAULT),
+        Some(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
+        Some(_) => Err(ApiError::bad("bad_limit", format!("`limit` is 1 to {PAGE_MAX}"))),
+    }
+}
+
+/// A run as it stands.
+pub(super) async fn read(
+    State(app): State<App>,
+    MayRead(who): MayRead,
+    Path(run): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    let transcript = app.runtime.log().transcript(info.run).await?;
+    let mut body = run_json(&info);
+    body["input"] = json!(transcript.started.as_ref().map(|started| &started.request.input));
+    body["answer"] = json!(transcript.answer(AgentNo::ROOT));
+    body["result"] = json!(transcript.result);
+    body["outcome"] = json!(transcript.outcome);
+    body["usage"] = json!(transcript.usage);
+    body["plan"] = json!(transcript.plan);
+    body["waits_for"] = waits(&transcript.outline, &transcript);
+    Ok(Json(body))
+}
+
+/// Deletes a run that is over.
+pub(super) async fn remove(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Path(run): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    app.runtime.log().store().delete(info.run).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Every record that the run has now, one per line.
+pub(super) async fn export(
+    State(app): State<App>,
+    MayRead(who): MayRead,
+    Path(run): Path<String>,
+) -> Result<Response, ApiError> {
+    let info = app.run_of(&who, &run).await?;
+    let cursor = app.runtime.log().cursor(info.run, Seq(0)).await?;
+    let lines = stream::unfold(Some((cursor, info.head)), |state| async move {
+        let (mut cursor, head) = state?;
+        if cursor.position() >= head {
+            return None;
+        }
+        match cursor.next().await {
+            Ok(None) => None,
+            Ok(Some(frames)) => {
+                let mut lines = Vec::new();
+                for record in frames.iter().flat_map(|frame| frame.iter()) {
+                    if serde_json::to_writer(&mut lines, record).is_ok() {
+                        lines.push(b'\n');
+                    }
+                }
+                Some((Ok(Bytes::from(lines)), Some((cursor, head))))
+            }
+            // The connection breaks off, so that half a run is not taken for a whole one.
+            Err(error) => Some((Err(error), None)),
+        }
+    });
+    let name = format!("attachment; filename=\"{}.jsonl\"", info.run);
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson")),
+        (
+            header::CONTENT_DISPOSITION,
+            HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment")),
+        ),
+    ];
+    Ok((headers, Body::from_stream(lines)).into_response())
+}
+
+/// Whether the caller would rather have this kind of answer.
+pub(super) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|accepted| accepted.split(';').next().is_some_and(|it| it.trim() == media_type))
+}
+
+/// The dialect that is spoken when none is asked for: the one that leaves nothing out.
+pub(super) const DIALECT_DEFAULT: DialectName = DialectName::Record;

@@ -1,0 +1,52 @@
+//! What operators read: is it alive, is it ready, what does it count; and the API described.
+
+use axum::extract::State;
+use axum::http::{HeaderValue, Method, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+
+use super::Route;
+use crate::app::{App, MayAdminister};
+use crate::auth::TokenScope;
+use crate::error::ApiError;
+use crate::openapi;
+
+pub(super) fn routes() -> Vec<Route> {
+    let open = |path, handler| Route { method: Method::GET, path, scope: None, handler };
+    vec![
+        open("/healthz", get(async || "ok\n")),
+        open("/readyz", get(ready)),
+        open("/openapi.json", get(describe)),
+        Route {
+            method: Method::GET,
+            path: "/metrics",
+            scope: Some(TokenScope::Admin),
+            handler: get(metrics),
+        },
+    ]
+}
+
+/// Whether to send requests here: not while it stops, nor while its store fails.
+async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
+    if app.draining.is_cancelled() {
+        return Err(ApiError::draining());
+    }
+    app.runtime.log().store().setting("server.ready".into()).await?;
+    Ok("ready\n")
+}
+
+async fn describe() -> Response {
+    let json = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, json)], openapi::text()).into_response()
+}
+
+async fn metrics(State(app): State<App>, _: MayAdminister) -> Response {
+    let log = app.runtime.log();
+    let text = app.metrics.render(&[
+        ("wellspring_runs", "Runs at work here now.", app.runtime.live_runs() as u64),
+        ("wellspring_log_runs", "Runs written or read here now.", log.live_runs() as u64),
+        ("wellspring_log_tail_bytes", "Bytes kept for slower readers.", log.tail_bytes() as u64),
+    ]);
+    let plain = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    ([(header::CONTENT_TYPE, plain)], text).into_response()
+}

@@ -1,0 +1,42 @@
+//! The page: embedded files, so that the first command already has something to look at.
+
+use axum::http::{HeaderName, HeaderValue, Method, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+
+use super::Route;
+
+/// Each row: where it is, what it is, and all of it.
+const FILES: [(&str, &str, &str); 4] = [
+    ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
+    ("/page/style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
+    ("/page/client.js", "text/javascript; charset=utf-8", include_str!("../../page/client.js")),
+    ("/page/app.js", "text/javascript; charset=utf-8", include_str!("../../page/app.js")),
+];
+
+/// Nothing but our own files runs or is shown, and nobody frames the page.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+
+pub(super) fn routes() -> Vec<Route> {
+    FILES
+        .into_iter()
+        .map(|(path, media_type, text)| {
+            let handler = get(move || std::future::ready(file(media_type, text)));
+            Route { method: Method::GET, path, scope: None, handler }
+        })
+        .collect()
+}
+
+fn file(media_type: &'static str, text: &'static str) -> Response {
+    let headers: [(HeaderName, HeaderValue); 4] = [
+        (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
+        // The next version of the server has the next version of the page.
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    ];
+    (headers, text).into_response()
+}

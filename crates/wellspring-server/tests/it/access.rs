@@ -1,0 +1,313 @@
+//! Who may ask for what, from where, and how often.
+
+use std::collections::BTreeMap;
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use wellspring_core::{Approval, ToolSpec};
+use wellspring_engine::tools::from_function;
+use wellspring_engine::{Policy, Rule, Runtime};
+use wellspring_log::Log;
+use wellspring_models::{Gate, Say};
+use wellspring_server::{ServeError, Server, ServerConfig, ServerLimits, TokenScope, Tokens};
+
+use crate::kit::{Kit, agent, config, echo, parts};
+
+/// A server with a token of two tenants each.
+async fn two_tenants(config: ServerConfig) -> (Kit, [String; 2]) {
+    let runtime = Runtime::new(Log::in_memory());
+    let tokens = Tokens::new(runtime.log().store().clone());
+    let mine = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+    let other = tokens.create("other", "two", &[TokenScope::Admin]).await.unwrap();
+    let tool =
+        from_function(ToolSpec::new("echo", "says it back"), |arguments: Value, _| async move {
+            Ok(wellspring_core::ToolResult::new(arguments["say"].clone()))
+        });
+    let mut def =
+        agent([Say::new().call("echo", json!({"say": "x"})), Say::new().text("Done.")], [tool]);
+    def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    let mut kit = Kit::with(config, runtime, def).await;
+    kit.token = Some(mine.clone());
+    (kit, [mine, other])
+}
+
+/// Every route there is, from the description: method, path, scope.
+async fn routes(kit: &Kit) -> Vec<(Method, String, Option<String>)> {
+    let (_, _, description) = parts(kit.get("/openapi.json").send().await.unwrap()).await;
+    let paths: BTreeMap<String, BTreeMap<String, Value>> =
+        serde_json::from_value(description["paths"].clone()).unwrap();
+    let mut routes = Vec::new();
+    for (path, operations) in paths {
+        for (method, operation) in operations {
+            let method = Method::from_bytes(method.to_ascii_uppercase().as_bytes()).unwrap();
+            let scope = operation["x-scope"].as_str().map(str::to_owned);
+            routes.push((method, path.clone(), scope));
+        }
+    }
+    assert!(routes.len() > 15);
+    routes
+}
+
+/// A body that would be right for a route.
+fn body_for(path: &str, run: &str, thread: &str) -> Value {
+    if path.ends_with("/answers") {
+        json!({ "question": 0, "answer": { "approve": {} } })
+    } else if path.ends_with("/tool-results") {
+        json!({ "call": 0, "output": "x" })
+    } else if path.ends_with("/input") {
+        json!({ "content": "more" })
+    } else if path == "/v1/runs" {
+        json!({ "agent": "agent", "input": "go", "thread": thread, "after": run })
+    } else {
+        json!({})
+    }
+}
+
+/// Whatever is tried with another tenant's ids: they are not there, and nothing changes.
+#[tokio::test]
+async fn another_tenants_runs_are_none_on_every_route() {
+    let (mut kit, [mine, other]) = two_tenants(config()).await;
+    let run = kit.start().await;
+    // It waits for an approval now.
+    kit.paused(run).await;
+    let info = kit.runtime.log().store().info(run).await.unwrap().unwrap();
+    let (run, thread) = (run.to_string(), info.thread.to_string());
+    let before = kit.runtime.log().transcript(run.parse().unwrap()).await.unwrap();
+    kit.token = Some(other);
+    for (method, path, scope) in routes(&kit).await {
+        if scope.is_none() {
+            continue;
+        }
+        let filled = path.replace("{run}", &run).replace("{thread}", &thread);
+        let mut request = kit.request(method.clone(), &filled);
+        if method == Method::POST {
+            request = request.json(&body_for(&path, &run, &thread));
+        }
+        let (status, _, body) = parts(request.send().await.unwrap()).await;
+        let text = body.to_string();
+        if path.contains('{') || method == Method::POST {
+            assert_eq!(status, 404, "{method} {path}: {text}");
+        } else {
+            assert_eq!(status, 200, "{method} {path}: {text}");
+            assert!(!text.contains(&run) && !text.contains(&thread), "{method} {path}: {text}");
+        }
+    }
+    for path in [
+        format!("/v1/runs?after={run}"),
+        format!("/v1/threads?after={run}"),
+        format!("/v1/audit?after={run}"),
+    ] {
+        assert_eq!(kit.get(&path).send().await.unwrap().status(), 404, "{path}");
+    }
+    let (_, _, body) =
+        parts(kit.get(&format!("/v1/runs?thread={thread}")).send().await.unwrap()).await;
+    assert_eq!(body, json!({ "runs": [], "next": null }));
+    // A stream's address that its owner had signed for another run does not help either.
+    kit.token = Some(mine);
+    let after = kit.runtime.log().transcript(run.parse().unwrap()).await.unwrap();
+    assert_eq!(after, before, "nothing came of it");
+    assert!(
+        kit.runtime
+            .log()
+            .store()
+            .inbox(run.parse().unwrap(), wellspring_core::InboxNo(0))
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+/// Without a token, with a wrong one, and with one that allows less.
+#[tokio::test]
+async fn every_route_holds_to_its_scope() {
+    let (mut kit, _) = two_tenants(config()).await;
+    let tokens = kit.server.tokens();
+    let mut secrets = BTreeMap::new();
+    for scope in TokenScope::ALL {
+        let secret = tokens.create(scope.as_str(), "one", &[scope]).await.unwrap();
+        secrets.insert(scope.as_str(), secret);
+    }
+    for (method, path, scope) in routes(&kit).await {
+        let path = path.replace("{run}", "x").replace("{thread}", "x");
+        for secret in [None, Some("ws_mine_nonsense".to_owned())] {
+            kit.token = secret;
+            let status = kit.request(method.clone(), &path).send().await.unwrap().status();
+            assert_eq!(status == 401, scope.is_some(), "{method} {path}: {status}");
+        }
+        for (name, secret) in &secrets {
+            kit.token = Some(secret.clone());
+            let status = kit.request(method.clone(), &path).send().await.unwrap().status();
+            let allowed = scope.as_deref().is_none_or(|scope| scope == *name || *name == "admin");
+            assert_eq!(status != 403, allowed, "{method} {path} with {name}: {status}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_signed_address_opens_one_stream_for_a_while() {
+    let (mut kit, [_, other]) = two_tenants(config()).await;
+    let (run, second) = (kit.start().await, kit.start().await);
+    let sign = kit.post(&format!("/v1/runs/{run}/stream-url"), &json!({ "seconds": 60 }));
+    let (status, _, signed) = parts(sign.send().await.unwrap()).await;
+    assert_eq!(status, 200);
+    let url = signed["url"].as_str().unwrap().to_owned();
+    kit.token = None;
+    assert_eq!(kit.get(&format!("{url}&dialect=agent_event")).send().await.unwrap().status(), 200);
+    let expires = signed["expires_at"].to_string();
+    let code = async |url: String| {
+        let (status, _, body) = parts(kit.get(&url).send().await.unwrap()).await;
+        assert_eq!(status, 401);
+        body["error"]["code"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(code(url.replace(&run.to_string(), &second.to_string())).await, "bad_signature");
+    assert_eq!(code(url.replace(&expires, "9999999999999")).await, "bad_signature");
+    assert_eq!(code(url.replace("as=mine", "as=other")).await, "bad_signature");
+    // A revoked token's addresses are worth nothing.
+    kit.server.tokens().revoke("mine").await.unwrap();
+    assert_eq!(code(url).await, "bad_token");
+    kit.token = Some(other);
+    assert_eq!(kit.get("/v1/runs").send().await.unwrap().status(), 200);
+}
+
+/// Elsewhere than on this machine nothing is served without a token.
+#[tokio::test]
+async fn refuses_to_listen_elsewhere_without_a_token() {
+    let runtime = Runtime::new(Log::in_memory());
+    let config = ServerConfig { listen: "0.0.0.0:0".parse().unwrap(), ..ServerConfig::default() };
+    let start = || Server::builder(runtime.clone()).config(config.clone()).start();
+    let error = start().await.unwrap_err();
+    assert!(matches!(error, ServeError::NoToken { .. }), "{error}");
+    Tokens::new(runtime.log().store().clone())
+        .create("one", "default", &[TokenScope::Read])
+        .await
+        .unwrap();
+    start().await.unwrap().stop().await;
+}
+
+/// A name that was made to mean this machine, and a page of someone else's.
+#[tokio::test]
+async fn foreign_names_and_pages_are_refused() {
+    let config = ServerConfig { cors: vec!["https://app.example".into()], ..config() };
+    let kit = Kit::with(config, Runtime::new(Log::in_memory()), agent([], [])).await;
+    let address = kit.server.address().to_string();
+    let port = kit.server.address().port();
+    let ask = async |headers: &[(&str, &str)]| {
+        let mut request = kit.get("/v1/runs");
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (status, headers, body) = parts(request.send().await.unwrap()).await;
+        let allowed =
+            headers.get("access-control-allow-origin").map(|it| it.to_str().unwrap().to_owned());
+        (status, body["error"]["code"].as_str().unwrap_or_default().to_owned(), allowed)
+    };
+    let fine = |allowed: Option<&str>| (200, String::new(), allowed.map(str::to_owned));
+    let refused = |code: &str| (403, code.to_owned(), None);
+    assert_eq!(ask(&[]).await, fine(None));
+    assert_eq!(ask(&[("host", &format!("localhost:{port}"))]).await, fine(None));
+    assert_eq!(ask(&[("host", "evil.example")]).await, refused("bad_host"));
+    assert_eq!(ask(&[("host", &format!("evil.example:{port}"))]).await, refused("bad_host"));
+    assert_eq!(ask(&[("origin", &format!("http://{address}"))]).await, fine(None));
+    assert_eq!(ask(&[("origin", "http://evil.example")]).await, refused("cross_site"));
+    assert_eq!(ask(&[("origin", "null")]).await, refused("cross_site"));
+    assert_eq!(ask(&[("origin", "https://app.example")]).await, fine(Some("https://app.example")));
+    let preflight =
+        kit.request(Method::OPTIONS, "/v1/runs").header("origin", "https://app.example");
+    let response = preflight.send().await.unwrap();
+    assert_eq!(response.status(), StatusCode::NO_CONTENT);
+    assert!(
+        response.headers()["access-control-allow-headers"]
+            .to_str()
+            .unwrap()
+            .contains("last-event-id")
+    );
+}
+
+/// Each limit, reached.
+#[tokio::test]
+async fn beyond_a_limit_one_is_told_when_to_come_back() {
+    let limits = ServerLimits {
+        body_bytes: 1000,
+        runs_per_token: 2,
+        streams_per_token: 2,
+        requests_per_token: 1000,
+        ..ServerLimits::default()
+    };
+    let gate = Gate::new();
+    let runtime = Runtime::new(Log::in_memory());
+    let tokens = Tokens::new(runtime.log().store().clone());
+    let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+    let def = agent([Say::new().gate(&gate).text("Hello.")], [echo()]);
+    let mut kit = Kit::with(ServerConfig { limits, ..config() }, runtime, def).await;
+    kit.token = Some(secret);
+    let start = async |input: &str| {
+        let body = json!({ "agent": "agent", "input": input });
+        let (status, headers, body) =
+            parts(kit.post("/v1/runs", &body).send().await.unwrap()).await;
+        let retry = headers.get("retry-after").map(|it| it.to_str().unwrap().to_owned());
+        (status, body["error"]["code"].as_str().unwrap_or_default().to_owned(), retry)
+    };
+    assert_eq!(start(&"x".repeat(1000)).await, (413, "too_large".into(), None));
+    let run = kit.start().await;
+    assert_eq!(start("go").await.0, 201);
+    assert_eq!(start("go").await, (429, "too_many_runs".into(), Some("5".into())));
+    let path = format!("/v1/runs/{run}/events");
+    let open = [kit.get(&path).send().await.unwrap(), kit.get(&path).send().await.unwrap()];
+    let (status, headers, body) = parts(kit.get(&path).send().await.unwrap()).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (429, Some("too_many_streams")));
+    assert!(headers.contains_key("retry-after"));
+    gate.open();
+    for response in open {
+        assert!(response.text().await.unwrap().contains("run_finished"));
+    }
+    // What has ended does not count any more.
+    kit.runtime.wait(run).await.unwrap();
+    assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
+}
+
+#[tokio::test]
+async fn asking_too_often_is_refused() {
+    let limits = ServerLimits { requests_per_token: 1, ..ServerLimits::default() };
+    let (kit, _) = two_tenants(ServerConfig { limits, ..config() }).await;
+    let mut statuses = Vec::new();
+    for _ in 0..3 {
+        let response = kit.get("/v1/runs").send().await.unwrap();
+        statuses.push((response.status().as_u16(), response.headers().contains_key("retry-after")));
+    }
+    assert_eq!(statuses, [(200, false), (200, false), (429, true)]);
+}
+
+/// Who answered is in the log, and an operator can ask for it.
+#[tokio::test]
+async fn the_audit_log_says_who_approved_what() {
+    let (kit, _) = two_tenants(config()).await;
+    let run = kit.start().await;
+    kit.paused(run).await;
+    let (_, _, body) = parts(kit.get(&format!("/v1/runs/{run}")).send().await.unwrap()).await;
+    let question = body["waits_for"]["questions"][0]["question"].clone();
+    let path = format!("/v1/runs/{run}/answers");
+    let body = json!({ "question": question, "answer": { "approve": {} } });
+    let (status, _, _) = parts(kit.post(&path, &body).send().await.unwrap()).await;
+    assert_eq!(status, 202);
+    kit.runtime.wait(run).await.unwrap();
+    let (_, _, audit) = parts(kit.get("/v1/audit").send().await.unwrap()).await;
+    let prompt = audit["entries"][0]["prompt"].clone();
+    assert_eq!(
+        audit,
+        json!({
+            "entries": [{
+                "run": run.to_string(),
+                "agent": "agent",
+                "question": question,
+                "prompt": prompt,
+                "tool": "echo",
+                "arguments": "{\"say\":\"x\"}",
+                "answer": { "approve": { "scope": "once" } },
+                "by": "mine",
+            }],
+            "next": null,
+        })
+    );
+    let (status, _, body) = parts(kit.post(&path, &body).send().await.unwrap()).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (409, Some("finished")));
+}

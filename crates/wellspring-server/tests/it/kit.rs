@@ -1,0 +1,145 @@
+//! What every test here starts from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Client, Method, RequestBuilder, Response};
+use serde_json::{Value, json};
+use wellspring_core::{Event, Model, RunId, Seq, Tool, ToolSpec};
+use wellspring_engine::tools::{FunctionTool, from_function};
+use wellspring_engine::{AgentDef, Runtime};
+use wellspring_log::Log;
+use wellspring_models::{Say, Scripted};
+use wellspring_server::{Server, ServerConfig};
+
+/// A server with one agent, and a client for it.
+pub(crate) struct Kit {
+    pub(crate) server: Server,
+    pub(crate) runtime: Runtime,
+    pub(crate) client: Client,
+    pub(crate) token: Option<String>,
+}
+
+pub(crate) fn config() -> ServerConfig {
+    ServerConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        drain: Duration::from_millis(50),
+        ..ServerConfig::default()
+    }
+}
+
+impl Kit {
+    pub(crate) async fn new(def: AgentDef) -> Self {
+        Self::with(config(), Runtime::new(Log::in_memory()), def).await
+    }
+
+    pub(crate) async fn with(config: ServerConfig, runtime: Runtime, def: AgentDef) -> Self {
+        runtime.register(def);
+        let server = Server::builder(runtime.clone()).config(config).start().await.unwrap();
+        let client = Client::builder().no_proxy().build().unwrap();
+        Self { server, runtime, client, token: None }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.server.address())
+    }
+
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, self.url(path));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
+        self.request(Method::GET, path)
+    }
+
+    pub(crate) fn post(&self, path: &str, body: &Value) -> RequestBuilder {
+        self.request(Method::POST, path).json(body)
+    }
+
+    /// Starts a run of the agent.
+    pub(crate) async fn start(&self) -> RunId {
+        let body = json!({ "agent": "agent", "input": "go" });
+        let response = self.post("/v1/runs", &body).send().await.unwrap();
+        let (status, _, body) = parts(response).await;
+        assert_eq!(status, 201, "{body}");
+        body["run"].as_str().unwrap().parse().unwrap()
+    }
+
+    /// Waits until a run waits for somebody.
+    pub(crate) async fn paused(&self, run: RunId) {
+        let mut cursor = self.runtime.attach(run, Seq(0)).await.unwrap();
+        while let Some(frames) = cursor.next().await.unwrap() {
+            let mut records = frames.iter().flat_map(|frame| frame.iter());
+            if records.any(|record| matches!(record.event, Event::RunPaused { .. })) {
+                return;
+            }
+        }
+        panic!("the run ended without waiting for anybody");
+    }
+
+    /// Every event of a run in a dialect, with its id, from the start to the end.
+    pub(crate) async fn events(&self, run: RunId, dialect: &str) -> Vec<SseEvent> {
+        let path = format!("/v1/runs/{run}/events?dialect={dialect}");
+        let text = self.get(&path).send().await.unwrap().text().await.unwrap();
+        parse_sse(&text)
+    }
+}
+
+/// A status, the headers and a JSON body.
+pub(crate) async fn parts(response: Response) -> (u16, HeaderMap, Value) {
+    let (status, headers) = (response.status().as_u16(), response.headers().clone());
+    let text = response.text().await.unwrap();
+    (status, headers, serde_json::from_str(&text).unwrap_or(Value::String(text)))
+}
+
+/// One server-sent event, as a browser would hand it over.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct SseEvent {
+    pub(crate) id: Option<String>,
+    pub(crate) name: Option<String>,
+    pub(crate) data: String,
+}
+
+/// The complete events of a text; what follows the last blank line is not one yet.
+pub(crate) fn parse_sse(text: &str) -> Vec<SseEvent> {
+    let mut events = Vec::new();
+    let Some(end) = text.rfind("\n\n") else { return events };
+    for block in text[..end].split("\n\n") {
+        let mut event = SseEvent { id: None, name: None, data: String::new() };
+        for line in block.lines() {
+            match line.split_once(": ") {
+                Some(("id", id)) => event.id = Some(id.to_owned()),
+                Some(("event", name)) => event.name = Some(name.to_owned()),
+                Some(("data", data)) => event.data.push_str(data),
+                _ => {}
+            }
+        }
+        if !event.data.is_empty() {
+            events.push(event);
+        }
+    }
+    events
+}
+
+/// An agent that says these turns and has these tools.
+pub(crate) fn agent(
+    turns: impl IntoIterator<Item = Say>,
+    tools: impl IntoIterator<Item = FunctionTool>,
+) -> AgentDef {
+    let model: Arc<dyn Model> = Arc::new(Scripted::new(turns));
+    let tools = tools.into_iter().map(|tool| Arc::new(tool) as Arc<dyn Tool>).collect();
+    AgentDef { tools, ..AgentDef::model("agent", model) }
+}
+
+/// A tool that returns what it was given, without asking.
+pub(crate) fn echo() -> FunctionTool {
+    let spec = ToolSpec { idempotent: true, ..ToolSpec::new("echo", "says it back") };
+    from_function(spec, |arguments: Value, _| async move {
+        Ok(wellspring_core::ToolResult::new(arguments["say"].clone()))
+    })
+}

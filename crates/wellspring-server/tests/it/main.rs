@@ -1,0 +1,8 @@
+//! The server over real sockets.
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test, in its helpers too")]
+
+mod access;
+mod api;
+mod cuts;
+mod kit;
+mod streams;

@@ -1,0 +1,212 @@
+//! Event streams: detaching, lagging, draining, cursors, pages.
+
+use std::time::Duration;
+
+use futures::StreamExt as _;
+use serde_json::{Value, json};
+use wellspring_core::Seq;
+use wellspring_models::{Gate, Say};
+use wellspring_server::ServerConfig;
+
+use crate::kit::{Kit, agent, config, parse_sse, parts};
+
+fn records(kit_events: &[crate::kit::SseEvent]) -> Vec<Value> {
+    kit_events.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn detaching_is_not_cancelling() {
+    let gate = Gate::new();
+    let kit = Kit::new(agent([Say::new().text("one ").gate(&gate).text("two")], [])).await;
+    let run = kit.start().await;
+    let response = kit.get(&format!("/v1/runs/{run}/events")).send().await.unwrap();
+    let mut body = response.bytes_stream();
+    let first = body.next().await.unwrap().unwrap();
+    assert!(!first.is_empty());
+    drop(body);
+    gate.open();
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    assert_eq!(transcript.words(wellspring_core::AgentNo::ROOT), "one two");
+}
+
+/// Each cursor that makes no sense is told why.
+#[tokio::test]
+async fn cursors_that_make_no_sense() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    kit.runtime.wait(run).await.unwrap();
+    let mut said = Vec::new();
+    for after in ["-1", "x", "1.", "1.2.3", "99999", "99999.1", "18446744073709551616", "now"] {
+        let path = format!("/v1/runs/{run}/events?after={after}");
+        let (status, _, body) = parts(kit.get(&path).send().await.unwrap()).await;
+        said.push(format!("{after}: {status} {}", body["error"]["code"].as_str().unwrap()));
+    }
+    insta::assert_snapshot!(said.join("\n"), @"
+    -1: 400 bad_cursor
+    x: 400 bad_cursor
+    1.: 400 bad_cursor
+    1.2.3: 400 bad_cursor
+    99999: 409 cursor_ahead
+    99999.1: 409 cursor_ahead
+    18446744073709551616: 400 bad_cursor
+    now: 400 bad_cursor
+    ");
+    // The header counts more than the address, which a browser repeats.
+    let path = format!("/v1/runs/{run}/events?after=1");
+    let head = kit.runtime.log().store().info(run).await.unwrap().unwrap().head;
+    let response = kit.get(&path).header("last-event-id", head.0.to_string()).send().await;
+    assert_eq!(response.unwrap().status(), 204, "nothing more will come");
+    // A run that was deleted is none.
+    kit.request(reqwest::Method::DELETE, &format!("/v1/runs/{run}")).send().await.unwrap();
+    let (status, _, body) = parts(kit.get(&path).send().await.unwrap()).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (404, Some("no_run")));
+}
+
+#[tokio::test]
+async fn a_run_started_as_a_stream_is_its_events() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let body = json!({ "agent": "agent", "input": "go" });
+    let request = kit.post("/v1/runs?dialect=agent_event", &body);
+    let response = request.header("accept", "text/event-stream").send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    assert_eq!(response.headers()["content-type"], "text/event-stream");
+    let run = response.headers()["x-run-id"].to_str().unwrap().parse().unwrap();
+    let text = response.text().await.unwrap();
+    assert_eq!(parse_sse(&text), kit.events(run, "agent_event").await);
+    assert!(text.ends_with("data: {\"type\":\"final\"}\n\n"), "{text}");
+}
+
+/// A viewer that does not read changes nothing for the others, and still gets everything.
+#[tokio::test]
+async fn a_slow_viewer_gets_everything_later() {
+    let (gate, long) = (Gate::new(), "word ".repeat(40_000));
+    let script = Say::new().text("start").gate(&gate).text(&long);
+    let kit = Kit::new(agent([script], [])).await;
+    let run = kit.start().await;
+    let slow = kit.get(&format!("/v1/runs/{run}/events")).send().await.unwrap();
+    let fast = kit.get(&format!("/v1/runs/{run}/events")).send().await.unwrap();
+    gate.open();
+    let fast = parse_sse(&fast.text().await.unwrap());
+    assert!(fast.last().unwrap().data.contains("run_finished"));
+    assert_eq!(parse_sse(&slow.text().await.unwrap()), fast);
+    let words: String = records(&fast)
+        .iter()
+        .filter_map(|record| record["event"]["part_delta"]["chunk"].as_str().map(str::to_owned))
+        .collect();
+    assert_eq!(words, format!("start{long}"));
+}
+
+/// A server that stops tells its streams, in their own words and without an id.
+#[tokio::test]
+async fn draining_says_so_and_hands_over() {
+    let gate = Gate::new();
+    let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
+    let kit = Kit::new(def).await;
+    let run = kit.start().await;
+    let mut open = Vec::new();
+    for dialect in ["record", "agent_event", "turn_event", "stream_delta"] {
+        let path = format!("/v1/runs/{run}/events?dialect={dialect}");
+        open.push((dialect, kit.get(&path).send().await.unwrap()));
+    }
+    gate.reached(1).await;
+    let Kit { server, runtime, .. } = kit;
+    let (runtime, stopped) = (runtime, tokio::spawn(server.stop()));
+    let mut last = Vec::new();
+    for (dialect, response) in open {
+        let events = parse_sse(&response.text().await.unwrap());
+        let event = events.last().unwrap();
+        assert_eq!(event.id, None);
+        last.push(format!("{dialect}: {:?} {}", event.name, event.data));
+    }
+    stopped.await.unwrap();
+    insta::assert_snapshot!(last.join("\n"), @r#"
+    record: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    agent_event: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","type":"error"}
+    turn_event: None {"error":{"message":"the server is shutting down; ask again shortly; runs that went on are continued"},"type":"error"}
+    stream_delta: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","phase":"error"}
+    "#);
+    // The run is there, unfinished, for whoever comes next.
+    let info = runtime.log().store().info(run).await.unwrap().unwrap();
+    assert!(!info.state.is_final() && info.head > Seq(1));
+}
+
+#[tokio::test]
+async fn a_quiet_stream_says_that_it_is_alive() {
+    let gate = Gate::new();
+    let config = ServerConfig { keep_alive: Duration::from_millis(20), ..config() };
+    let runtime = wellspring_engine::Runtime::new(wellspring_log::Log::in_memory());
+    let def = agent([Say::new().gate(&gate).text("Hello.")], []);
+    let kit = Kit::with(config, runtime, def).await;
+    let run = kit.start().await;
+    let response = kit.get(&format!("/v1/runs/{run}/events")).send().await.unwrap();
+    let mut body = response.bytes_stream();
+    let mut text = String::new();
+    while text.matches(": keep-alive\n\n").count() < 3 {
+        text.push_str(std::str::from_utf8(&body.next().await.unwrap().unwrap()).unwrap());
+    }
+    gate.open();
+    while let Some(chunk) = body.next().await {
+        text.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
+    }
+    assert!(text.contains("run_finished"));
+}
+
+/// The same events, page by page.
+#[tokio::test]
+async fn pages_are_the_stream_in_pieces() {
+    let gate = Gate::new();
+    let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
+    let kit = Kit::new(def).await;
+    let run = kit.start().await;
+    gate.reached(1).await;
+    let mut pages = Vec::new();
+    let mut next = "0".to_owned();
+    for _ in 0..1000 {
+        let path = format!("/v1/runs/{run}/events?dialect=agent_event&after={next}&wait=10");
+        let request = kit.get(&path).header("accept", "application/json");
+        let (status, _, page) = parts(request.send().await.unwrap()).await;
+        assert_eq!(status, 200);
+        gate.open();
+        next = page["next"].as_str().unwrap().to_owned();
+        for event in page["events"].as_array().unwrap() {
+            pages.push((event["id"].as_str().unwrap().to_owned(), event["data"].to_string()));
+        }
+        if page["done"] == json!(true) {
+            break;
+        }
+    }
+    let stream = kit.events(run, "agent_event").await;
+    let stream: Vec<_> = stream
+        .into_iter()
+        .map(|event| {
+            let data: Value = serde_json::from_str(&event.data).unwrap();
+            (event.id.unwrap(), data.to_string())
+        })
+        .collect();
+    assert_eq!(pages, stream);
+    // Without `wait` it answers at once, with what there is.
+    let path = format!("/v1/runs/{run}/events?after={next}");
+    let request = kit.get(&path).header("accept", "application/json");
+    let (_, _, page) = parts(request.send().await.unwrap()).await;
+    assert_eq!(page, json!({ "events": [], "next": next, "done": false }));
+}
+
+/// Only some kinds of records.
+#[tokio::test]
+async fn records_can_be_chosen_by_kind() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    let path = format!("/v1/runs/{run}/events?kinds=run_started,run_finished");
+    let text = kit.get(&path).send().await.unwrap().text().await.unwrap();
+    let all = kit.events(run, "record").await;
+    let want: Vec<_> = [all.first(), all.last()].into_iter().flatten().cloned().collect();
+    assert_eq!(parse_sse(&text), want);
+    for (query, code) in [
+        ("kinds=x", "unknown_kind"),
+        ("kinds=run_started&dialect=agent_event", "kinds_of_records_only"),
+    ] {
+        let (status, _, body) =
+            parts(kit.get(&format!("/v1/runs/{run}/events?{query}")).send().await.unwrap()).await;
+        assert_eq!((status, body["error"]["code"].as_str()), (400, Some(code)));
+    }
+}
