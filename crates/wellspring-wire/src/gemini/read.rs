@@ -14,7 +14,7 @@ use super::types::{Candidate, Chunk, FunctionCall, Part, PartialArg, UsageMetada
 use super::write::NAMES;
 use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::Frame;
-use crate::provider::scan::{Quoted, Scan};
+use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 use crate::text::member;
 
@@ -49,6 +49,8 @@ struct OpenText {
     part: LocalPart,
     thought: bool,
     bytes: usize,
+    /// Half a character that the last chunk ended in.
+    half: Half,
 }
 
 impl Reader {
@@ -83,7 +85,7 @@ impl Reader {
         })?;
         scan.end()?;
         let open = self.open.as_mut().filter(|open| open.thought == thought)?;
-        let text = text?.text(&mut self.scratch)?;
+        let text = text?.text(&mut self.scratch, &mut open.half)?;
         open.bytes += text.len();
         batch.delta(open.part, text);
         Some(())
@@ -190,7 +192,7 @@ impl Reader {
             } else {
                 self.answer = Some(part);
             }
-            OpenText { part, thought, bytes: 0 }
+            OpenText { part, thought, bytes: 0, half: Half::default() }
         });
         let from = open.bytes;
         open.bytes += text.len();
@@ -340,7 +342,8 @@ impl Reader {
     }
 
     fn close_text(&mut self, batch: &mut Batch) {
-        if let Some(open) = self.open.take() {
+        if let Some(mut open) = self.open.take() {
+            batch.delta(open.part, open.half.end());
             batch.finish(open.part);
         }
     }

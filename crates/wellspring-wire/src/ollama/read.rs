@@ -11,7 +11,7 @@ use super::types::{Line, ToolCall};
 use super::write::NAMES;
 use super::{ORIGIN, THINKING};
 use crate::Frame;
-use crate::provider::scan::Scan;
+use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
 
 /// Reads one response.
@@ -23,6 +23,8 @@ pub struct Reader {
     called: bool,
     stopped: bool,
     scratch: String,
+    /// Half a character that the last line ended in.
+    half: Half,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,27 +40,35 @@ impl Reader {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
-    /// The line that comes by the thousand, a few words and nothing else, read without a
-    /// parser; `None` leaves it to one.
-    fn content_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
-        let mut content = None;
+    /// The line that comes by the thousand, more words of the same voice and nothing else, read
+    /// without a parser; `None` leaves it to one.
+    fn hot_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
+        let (mut content, mut thinking) = (Quoted::default(), Quoted::default());
         let mut scan = Scan::new(data);
         scan.object(|key, scan| match key {
-            b"message" => scan.object(|key, scan| match key {
-                b"content" => {
-                    content = Some(scan.string()?);
-                    Some(())
+            b"message" => scan.object(|key, scan| {
+                match key {
+                    b"content" => content = scan.string()?,
+                    b"thinking" => thinking = scan.string()?,
+                    b"role" => scan.skip()?,
+                    _ => return None,
                 }
-                b"role" => scan.skip(),
-                _ => None,
+                Some(())
             }),
             b"model" | b"created_at" => scan.skip(),
             b"done" => scan.boolean().filter(|done| !done).map(|_| ()),
             _ => None,
         })?;
         scan.end()?;
-        let Some((part, Voice::Content)) = self.open else { return None };
-        batch.delta(part, content?.text(&mut self.scratch)?);
+        let (part, voice) = self.open?;
+        let (said, other) = match voice {
+            Voice::Content => (content, thinking),
+            Voice::Thinking => (thinking, content),
+        };
+        if other != Quoted::default() {
+            return None;
+        }
+        batch.delta(part, said.text(&mut self.scratch, &mut self.half)?);
         Some(())
     }
 
@@ -105,6 +115,7 @@ impl Reader {
 
     fn close(&mut self, batch: &mut Batch) {
         if let Some((part, _)) = self.open.take() {
+            batch.delta(part, self.half.end());
             batch.finish(part);
         }
     }
@@ -116,7 +127,7 @@ impl AnswerReader for Reader {
         if self.stopped {
             return Ok(());
         }
-        if self.content_line(frame.data, batch).is_some() {
+        if self.hot_line(frame.data, batch).is_some() {
             return Ok(());
         }
         let line: Line<'_> = match serde_json::from_slice(frame.data) {

@@ -12,7 +12,7 @@ use super::types::{Response, StreamEvent, UsageBody};
 use super::write::NAMES;
 use super::{ITEM, ORIGIN, PIECE};
 use crate::Frame;
-use crate::provider::scan::{Quoted, Scan};
+use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 use crate::text::member;
 
@@ -89,6 +89,8 @@ struct Piece {
     /// streamed is taken from there.
     written: usize,
     citations: usize,
+    /// Half a character that the last delta ended in.
+    half: Half,
     open: bool,
 }
 
@@ -106,33 +108,43 @@ impl Reader {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
-    /// The event that comes by the thousand, read without a parser; `None` leaves it to one.
-    fn text_delta(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
-        let (mut output_index, mut content_index) = (None, 0);
+    /// The events that come by the thousand, read without a parser; `None` leaves it to one.
+    fn hot_delta(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
+        let (mut output_index, mut content_index, mut summary_index) = (None, 0, 0);
         let mut delta = Quoted::default();
-        let mut is_delta = false;
+        let mut place = None;
         let mut scan = Scan::new(data);
         scan.object(|key, scan| {
             match key {
                 b"type" => {
-                    is_delta = scan.string()?.plain()? == "response.output_text.delta";
-                    return is_delta.then_some(());
+                    place = Some(match scan.string()?.plain()? {
+                        "response.output_text.delta" | "response.reasoning_text.delta" => {
+                            Place::Content
+                        }
+                        "response.reasoning_summary_text.delta" => Place::Summary,
+                        "response.function_call_arguments.delta" => Place::Arguments,
+                        _ => return None,
+                    });
                 }
                 b"output_index" => output_index = Some(scan.number()?),
                 b"content_index" => content_index = scan.number()?,
+                b"summary_index" => summary_index = scan.number()?,
                 b"delta" => delta = scan.string()?,
                 _ => scan.skip()?,
             }
             Some(())
         })?;
         scan.end()?;
-        let index = output_index.filter(|_| is_delta)?;
-        let item = self.items.iter_mut().rev().find(|item| item.index == Some(index))?;
-        let piece = item
-            .pieces
-            .iter()
-            .rposition(|piece| piece.place == Place::Content && piece.index == content_index)?;
-        let text = delta.text(&mut self.scratch)?;
+        let (place, output_index) = (place?, output_index?);
+        let index = match place {
+            Place::Content => content_index,
+            Place::Summary => summary_index,
+            Place::Arguments => 0,
+        };
+        let item = self.items.iter_mut().rev().find(|item| item.index == Some(output_index))?;
+        let mut pieces = item.pieces.iter();
+        let piece = pieces.rposition(|piece| piece.place == place && piece.index == index)?;
+        let text = delta.text(&mut self.scratch, &mut item.pieces[piece].half)?;
         Some(item.delta(piece, text, batch))
     }
 
@@ -556,7 +568,7 @@ impl AnswerReader for Reader {
         if self.stopped {
             return Ok(());
         }
-        if let Some(read) = self.text_delta(data, batch) {
+        if let Some(read) = self.hot_delta(data, batch) {
             return read;
         }
         let error = match serde_json::from_slice::<StreamEvent<'_>>(data) {
@@ -607,7 +619,15 @@ impl Item {
 
     fn open(&mut self, kind: PartKind, place: Place, index: u64, batch: &mut Batch) -> usize {
         let part = batch.start(kind);
-        self.pieces.push(Piece { place, index, part, written: 0, citations: 0, open: true });
+        self.pieces.push(Piece {
+            place,
+            index,
+            part,
+            written: 0,
+            citations: 0,
+            half: Half::default(),
+            open: true,
+        });
         self.pieces.len() - 1
     }
 
@@ -653,7 +673,12 @@ impl Item {
     fn complete(&mut self, piece: usize, whole: &str, batch: &mut Batch) -> Result<(), ReadError> {
         let written = self.pieces[piece].written;
         match whole.get(written..) {
-            Some(rest) if self.pieces[piece].open => self.delta(piece, rest, batch),
+            Some(rest) if self.pieces[piece].open => {
+                if !rest.is_empty() {
+                    self.pieces[piece].half = Half::default();
+                }
+                self.delta(piece, rest, batch)
+            }
             // It ends in other words than it came in: what was shown stays.
             Some(_) | None => Ok(()),
         }
@@ -662,6 +687,7 @@ impl Item {
     fn close(&mut self, piece: usize, batch: &mut Batch) {
         let piece = &mut self.pieces[piece];
         if std::mem::take(&mut piece.open) {
+            batch.delta(piece.part, piece.half.end());
             if let What::Call(form) = self.what {
                 batch.delta(piece.part, form.around().1);
             }

@@ -3,7 +3,7 @@
 use allocation_counter::measure;
 use wellspring_core::Batch;
 use wellspring_wire::provider::AnswerReader;
-use wellspring_wire::{Framer, anthropic, openai_chat};
+use wellspring_wire::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};
 
 /// As one packet carries them: nearly every chunk ends within an event.
 const CHUNK_BYTES: usize = 1400;
@@ -12,9 +12,8 @@ const CHUNK_BYTES: usize = 1400;
 const GROWTH: u64 = 24;
 
 /// Allocations while a body is read into one batch.
-fn allocations(mut reader: impl AnswerReader, body: &str) -> u64 {
+fn allocations(mut reader: impl AnswerReader, mut framer: Framer, body: &str) -> u64 {
     let mut batch = Batch::default();
-    let mut framer = Framer::sse();
     let counted = measure(|| {
         for mut chunk in body.as_bytes().chunks(CHUNK_BYTES) {
             while let Some(frame) = framer.next(&mut chunk).unwrap() {
@@ -27,9 +26,18 @@ fn allocations(mut reader: impl AnswerReader, body: &str) -> u64 {
 }
 
 fn holds<R: AnswerReader>(reader: fn() -> R, start: &str, delta: impl Fn(usize) -> String) {
+    holds_with(reader, Framer::sse, start, delta);
+}
+
+fn holds_with<R: AnswerReader>(
+    reader: fn() -> R,
+    framer: fn() -> Framer,
+    start: &str,
+    delta: impl Fn(usize) -> String,
+) {
     let body = |deltas: usize| start.to_owned() + &(0..deltas).map(&delta).collect::<String>();
-    let few = allocations(reader(), &body(100));
-    let many = allocations(reader(), &body(10_000));
+    let few = allocations(reader(), framer(), &body(100));
+    let many = allocations(reader(), framer(), &body(10_000));
     assert!(many < few + GROWTH, "{few} allocations for 100 deltas, {many} for 10000");
 }
 
@@ -91,4 +99,52 @@ fn openai_chat() {
         ))
     };
     holds(openai_chat::Reader::default, &call, arguments);
+}
+
+#[test]
+fn openai_responses() {
+    let event = |name: &str, members: &str| {
+        format!("data: {{\"type\":\"response.{name}\",\"output_index\":0,{members}}}\n\n")
+    };
+    for (item, part, delta) in [
+        ("message", r#""content_index":0,"part":{"type":"output_text"}"#, "output_text"),
+        ("reasoning", r#""content_index":0,"part":{"type":"reasoning_text"}"#, "reasoning_text"),
+        ("reasoning", r#""summary_index":0"#, "reasoning_summary_text"),
+        ("function_call", "", "function_call_arguments"),
+    ] {
+        let item = format!(r#""item":{{"id":"i","type":"{item}","call_id":"c","name":"f"}}"#);
+        let mut start = event("output_item.added", &item);
+        if delta == "reasoning_summary_text" {
+            start += &event("reasoning_summary_part.added", part);
+        } else if !part.is_empty() {
+            start += &event("content_part.added", part);
+        }
+        holds(openai_responses::Reader::default, &start, |index| {
+            let words = word(index);
+            let members = format!(r#""item_id":"i","delta":"{words}","logprobs":[]"#);
+            event(&format!("{delta}.delta"), &members)
+        });
+    }
+}
+
+#[test]
+fn gemini() {
+    for thought in ["", r#","thought": true"#] {
+        holds(gemini::Reader::default, "", |index| {
+            let part = format!(r#"{{"text": "{}"{thought}}}"#, word(index));
+            format!(
+                "data: {{\"candidates\": [{{\"content\": {{\"parts\": [{part}],\"role\": \"model\"}},\"index\": 0}}],\"usageMetadata\": {{\"promptTokenCount\": 1}},\"modelVersion\": \"m\"}}\r\n\r\n"
+            )
+        });
+    }
+}
+
+#[test]
+fn ollama() {
+    for empty in [r#""content":"","thinking""#, r#""content""#] {
+        holds_with(ollama::Reader::default, Framer::ndjson, "", |index| {
+            let message = format!(r#"{{"role":"assistant",{empty}:"{}"}}"#, word(index));
+            format!("{{\"model\":\"m\",\"message\":{message},\"done\":false}}\n")
+        });
+    }
 }
