@@ -40,8 +40,8 @@ impl Reader {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
-    /// The line that comes by the thousand, more words of the same voice and nothing else, read
-    /// without a parser; `None` leaves it to one.
+    /// The line that comes by the thousand, a few words and nothing else, read without a
+    /// parser; `None` leaves it to one.
     fn hot_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
         let (mut content, mut thinking) = (Quoted::default(), Quoted::default());
         let mut scan = Scan::new(data);
@@ -49,51 +49,53 @@ impl Reader {
             b"message" => scan.object(|key, scan| {
                 match key {
                     b"content" => content = scan.string()?,
-                    b"thinking" => thinking = scan.string()?,
+                    b"thinking" | b"reasoning_content" => thinking = scan.string()?,
                     b"role" => scan.skip()?,
                     _ => return None,
                 }
                 Some(())
             }),
             b"model" | b"created_at" => scan.skip(),
-            b"done" => scan.boolean().filter(|done| !done).map(|_| ()),
+            b"done" => scan.boolean().filter(|done| !done).map(drop),
             _ => None,
         })?;
         scan.end()?;
-        let (part, voice) = self.open?;
-        let (said, other) = match voice {
-            Voice::Content => (content, thinking),
-            Voice::Thinking => (thinking, content),
-        };
-        if other != Quoted::default() {
-            return None;
+        // Words may end in half a character, and no parser takes that.
+        for (voice, said) in [(Voice::Thinking, thinking), (Voice::Content, content)] {
+            if said != Quoted::default() {
+                let part = self.speaker(voice, batch);
+                batch.delta(part, said.text(&mut self.scratch, &mut self.half)?);
+            }
         }
-        batch.delta(part, said.text(&mut self.scratch, &mut self.half)?);
         Some(())
     }
 
     fn say(&mut self, voice: Voice, text: &str, batch: &mut Batch) {
-        if text.is_empty() {
-            return;
+        if !text.is_empty() {
+            let part = self.speaker(voice, batch);
+            batch.delta(part, text);
         }
-        let part = match self.open {
-            Some((part, speaking)) if speaking == voice => part,
-            _ => {
-                self.close(batch);
-                let part = match voice {
-                    Voice::Content => batch.start(PartKind::TEXT),
-                    Voice::Thinking => {
-                        let part = batch.start(PartKind::Thought);
-                        // Says whose thought it is: another provider's does not go back.
-                        batch.annotate(part, mark(ORIGIN, THINKING, Value::Bool(true)));
-                        part
-                    }
-                };
-                self.open = Some((part, voice));
+    }
+
+    /// The part that goes on; a new one where another voice spoke last.
+    fn speaker(&mut self, voice: Voice, batch: &mut Batch) -> LocalPart {
+        if let Some((part, speaking)) = self.open
+            && speaking == voice
+        {
+            return part;
+        }
+        self.close(batch);
+        let part = match voice {
+            Voice::Content => batch.start(PartKind::TEXT),
+            Voice::Thinking => {
+                let part = batch.start(PartKind::Thought);
+                // Says whose thought it is: another provider's does not go back.
+                batch.annotate(part, mark(ORIGIN, THINKING, Value::Bool(true)));
                 part
             }
         };
-        batch.delta(part, text);
+        self.open = Some((part, voice));
+        part
     }
 
     fn call(&mut self, call: &ToolCall<'_>, batch: &mut Batch) {

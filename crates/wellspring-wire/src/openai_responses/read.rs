@@ -111,7 +111,7 @@ impl Reader {
     /// The events that come by the thousand, read without a parser; `None` leaves it to one.
     fn hot_delta(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
         let (mut output_index, mut content_index, mut summary_index) = (None, 0, 0);
-        let mut delta = Quoted::default();
+        let (mut delta, mut item_id) = (Quoted::default(), Quoted::default());
         let mut place = None;
         let mut scan = Scan::new(data);
         scan.object(|key, scan| {
@@ -129,21 +129,26 @@ impl Reader {
                 b"output_index" => output_index = Some(scan.number()?),
                 b"content_index" => content_index = scan.number()?,
                 b"summary_index" => summary_index = scan.number()?,
+                b"item_id" => item_id = scan.string()?,
                 b"delta" => delta = scan.string()?,
                 _ => scan.skip()?,
             }
             Some(())
         })?;
         scan.end()?;
-        let (place, output_index) = (place?, output_index?);
+        let place = place?;
         let index = match place {
             Place::Content => content_index,
             Place::Summary => summary_index,
             Place::Arguments => 0,
         };
-        let item = self.items.iter_mut().rev().find(|item| item.index == Some(output_index))?;
-        let mut pieces = item.pieces.iter();
-        let piece = pieces.rposition(|piece| piece.place == place && piece.index == index)?;
+        let at = self.find(output_index, Some(item_id.plain()?).filter(|id| !id.is_empty()))?;
+        let item = &mut self.items[at];
+        // A delta may end in half a character, and no parser takes that.
+        let piece = match item.piece(place, index, batch) {
+            Ok(piece) => piece,
+            Err(error) => return Some(Err(error)),
+        };
         let text = delta.text(&mut self.scratch, &mut item.pieces[piece].half)?;
         Some(item.delta(piece, text, batch))
     }
@@ -262,7 +267,9 @@ impl Reader {
             },
             name => {
                 match hosted_status(name) {
-                    Some(status) if self.find(&event).is_some() => {
+                    Some(status)
+                        if self.find(event.output_index, event.item_id.given()).is_some() =>
+                    {
                         let data = Some(serde_json::json!({ "status": status }));
                         let update = ToolUpdate { data, ..ToolUpdate::default() };
                         self.update(&event, update, batch);
@@ -333,10 +340,10 @@ impl Reader {
     }
 
     /// The item that an event is about: by its place, or by its id, or the last one.
-    fn find(&self, event: &StreamEvent<'_>) -> Option<usize> {
+    fn find(&self, output_index: Option<u64>, item_id: Option<&str>) -> Option<usize> {
         let open = |item: &&Item| !item.done;
         let position = |found: &dyn Fn(&Item) -> bool| self.items.iter().rposition(found);
-        match (event.output_index, event.item_id.given()) {
+        match (output_index, item_id) {
             (Some(index), _) => position(&|item| item.index == Some(index)),
             (None, Some(id)) => position(&|item| &*item.id == id),
             (None, None) => position(&|item| open(&item)),
@@ -351,7 +358,7 @@ impl Reader {
         place: Place,
         batch: &mut Batch,
     ) -> Result<(usize, usize), ReadError> {
-        let item = match self.find(event) {
+        let item = match self.find(event.output_index, event.item_id.given()) {
             Some(item) => item,
             None if place == Place::Arguments => {
                 return Err(ReadError::Order(
@@ -550,7 +557,7 @@ impl Reader {
     }
 
     fn update(&mut self, event: &StreamEvent<'_>, update: ToolUpdate, batch: &mut Batch) {
-        if let Some(at) = self.find(event)
+        if let Some(at) = self.find(event.output_index, event.item_id.given())
             && let [piece] = &*self.items[at].pieces
             && !piece.open
             && !self.items[at].done
