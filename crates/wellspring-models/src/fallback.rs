@@ -96,3 +96,51 @@ async fn begin(model: &dyn Model, request: TurnRequest) -> Result<AttemptStream,
     };
     Ok(stream::iter(first.map(Ok)).chain(attempt).boxed())
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt as _;
+    use wellspring_core::{FailureKind, Message, ModelSettings};
+
+    use super::*;
+    use crate::{Failure, Say, Scripted};
+
+    async fn ask(model: &Fallback) -> Result<String, String> {
+        let request = TurnRequest {
+            model: Some("large".into()),
+            instructions: "".into(),
+            messages: [Message::user("Hi")].into(),
+            tools: [].into(),
+            streaming: true,
+            settings: ModelSettings::default(),
+        };
+        let asked = async { model.attempt(request).await?.try_collect::<Vec<_>>().await };
+        let batches = asked.await.map_err(|error| error.to_string())?;
+        let events = batches.into_iter().flat_map(Batch::into_events);
+        Ok(events.map(|(_, event)| format!("{event}\n")).collect())
+    }
+
+    fn fails(say: Say, kind: FailureKind) -> Scripted {
+        Scripted::new([say.fail(Failure::new(kind, format!("{kind:?}")))])
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_next_is_asked_while_nothing_was_said() {
+        let well = || Scripted::new([Say::new().chunks(["Hello"])]);
+        let down = || fails(Say::new(), FailureKind::Unavailable);
+        let hello = "part 0 started text\npart 0 delta \"Hello\"\npart 0 finished\n";
+        assert_eq!(ask(&Fallback::new(well()).or(down())).await.as_deref(), Ok(hello));
+        assert_eq!(ask(&Fallback::new(down()).or(down()).or(well())).await.as_deref(), Ok(hello));
+        // A refusal too: another provider may know us.
+        let refused = fails(Say::new(), FailureKind::Refused);
+        assert_eq!(ask(&Fallback::new(refused).or(well())).await.as_deref(), Ok(hello));
+        // The last one's error is the chain's.
+        let limited = fails(Say::new(), FailureKind::RateLimited);
+        let error = ask(&Fallback::new(down()).or(limited)).await.unwrap_err();
+        assert!(error.ends_with("RateLimited"), "{error}");
+        // What was begun is an attempt; how it ends is for the engine.
+        let half = fails(Say::new().chunks(["Half"]), FailureKind::Unavailable);
+        let error = ask(&Fallback::new(half).or(well())).await.unwrap_err();
+        assert!(error.ends_with("Unavailable"), "{error}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Anthropic's Messages API (`anthropic-version: 2023-06-01`), as Anthropic, llama.cpp and
 //! many gateways speak it.
 //!
-//! [`Reader`] reads answers, [`write`] writes requests. A content block is a part: `text` and
+//! [`Reader`] reads answers, [`write()`] writes requests. A content block is a part: `text` and
 //! `thinking` by themselves, `tool_use` as a call of ours, `server_tool_use` and
 //! `mcp_tool_use` as calls that run at the provider. Everything else (results of the
 //! provider's tools, container uploads, blocks that did not exist when this was written) is

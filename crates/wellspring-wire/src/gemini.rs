@@ -1,6 +1,6 @@
 //! Google's Gemini API, as of 2026: `generateContent` and `streamGenerateContent?alt=sse`.
 //!
-//! [`write`] makes the request; a [`Reader`] turns the answer into parts:
+//! [`write()`] makes the request; a [`Reader`] turns the answer into parts:
 //!
 //! | part | ours |
 //! | --- | --- |

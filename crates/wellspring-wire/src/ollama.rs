@@ -1,6 +1,6 @@
 //! Ollama's own API, as of 2026: `POST /api/chat`, one JSON object per line or one in all.
 //!
-//! [`write`] makes the request; a [`Reader`] turns the answer into parts: `thinking` is a
+//! [`write()`] makes the request; a [`Reader`] turns the answer into parts: `thinking` is a
 //! thought, `content` text, and each of the `tool_calls`, which come whole, a call. The line
 //! that says `done` ends it; an `error` may come on any line.
 //!

@@ -3,7 +3,7 @@
 //!
 //! [`Reader`] reads all of them alike: it takes `reasoning_content` and `reasoning`, calls
 //! without an index or always with the same one, answers without `[DONE]` or without a
-//! `finish_reason`, and usage wherever it comes. [`write`] differs by [`Vendor`], whose
+//! `finish_reason`, and usage wherever it comes. [`write()`] differs by [`Vendor`], whose
 //! peculiarities are data.
 //!
 //! The wire announces no boundaries, so the reader makes them: a thought ends where words

@@ -1,6 +1,6 @@
 //! The OpenAI Responses API, as of 2026: `POST /v1/responses`, streamed or not.
 //!
-//! [`write`] makes the request; a [`Reader`] turns the answer into parts:
+//! [`write()`] makes the request; a [`Reader`] turns the answer into parts:
 //!
 //! | item | part |
 //! | --- | --- |

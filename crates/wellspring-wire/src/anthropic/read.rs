@@ -11,7 +11,7 @@ use wellspring_core::{
 use super::types::{BlockInput, Message, StreamEvent, Usage};
 use super::{ORIGIN, write};
 use crate::framer::Frame;
-use crate::provider::scan::{Quoted, Scan};
+use crate::provider::scan::{Half, Quoted, Scan, Surroundings};
 use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 
 /// Blocks that one answer may have. The longest answers with dozens of searches have a few
@@ -36,6 +36,8 @@ pub struct Reader {
     stop: Option<Stop>,
     cited: BTreeSet<Box<str>>,
     scratch: String,
+    /// Around the last delta of the usual kinds: its block's index and kind.
+    last: Surroundings<(Option<u64>, BlockKind)>,
     done: bool,
 }
 
@@ -50,6 +52,7 @@ struct Block {
     input: Option<Box<str>>,
     open: bool,
     grown: bool,
+    half: Half,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -164,6 +167,7 @@ impl Reader {
             input: None,
             open: true,
             grown: false,
+            half: Half::default(),
         };
         match &*kind {
             "text" => {
@@ -234,6 +238,7 @@ impl Reader {
         if !std::mem::take(&mut block.open) {
             return; // Said twice.
         }
+        batch.delta(block.part, block.half.end());
         if !block.grown
             && let Some(input) = block.input.take()
         {
@@ -264,7 +269,9 @@ impl Reader {
         if !fits {
             return Ok(false);
         }
-        let Some(text) = delta.text.text(&mut self.scratch) else { return Ok(false) };
+        let Some(text) = delta.text.text(&mut self.scratch, &mut block.half) else {
+            return Ok(false);
+        };
         if !block.open && !text.is_empty() {
             let what = format!("block {} went on after its end", block.index);
             return Err(ReadError::Order(what.into()));
@@ -439,9 +446,15 @@ impl AnswerReader for Reader {
         if self.done || frame.data.is_empty() || frame.data == b"[DONE]" {
             return Ok(());
         }
+        if let Some(((index, fits), text)) = self.last.find(frame.data)
+            && self.hot(HotDelta { index, fits, text }, batch)?
+        {
+            return Ok(());
+        }
         if let Some(delta) = hot_delta(frame.data)
             && self.hot(delta, batch)?
         {
+            self.last.learn(frame.data, delta.text, (delta.index, delta.fits));
             return Ok(());
         }
         self.slow(frame, batch)

@@ -14,7 +14,7 @@ use super::types::{Candidate, Chunk, FunctionCall, Part, PartialArg, UsageMetada
 use super::write::NAMES;
 use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::Frame;
-use crate::provider::scan::{Quoted, Scan};
+use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 use crate::text::member;
 
@@ -49,6 +49,8 @@ struct OpenText {
     part: LocalPart,
     thought: bool,
     bytes: usize,
+    /// Half a character that the last chunk ended in.
+    half: Half,
 }
 
 impl Reader {
@@ -82,11 +84,40 @@ impl Reader {
             _ => None,
         })?;
         scan.end()?;
-        let open = self.open.as_mut().filter(|open| open.thought == thought)?;
-        let text = text?.text(&mut self.scratch)?;
-        open.bytes += text.len();
-        batch.delta(open.part, text);
-        Some(())
+        self.words(text?, thought, batch)
+    }
+
+    /// Words as they are on the wire: they may end in half a character, and no parser takes
+    /// that.
+    fn words(&mut self, text: Quoted<'_>, thought: bool, batch: &mut Batch) -> Option<()> {
+        if text == Quoted::default() {
+            return Some(());
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let open = self.open_text(thought, batch);
+        let read = text.text(&mut scratch, &mut open.half).map(|text| {
+            open.bytes += text.len();
+            batch.delta(open.part, text);
+        });
+        self.scratch = scratch;
+        read
+    }
+
+    /// The text, or thought, that goes on; a new one where another voice spoke last.
+    fn open_text(&mut self, thought: bool, batch: &mut Batch) -> &mut OpenText {
+        if self.open.is_some_and(|open| open.thought != thought) {
+            self.close_text(batch);
+        }
+        let answer = &mut self.answer;
+        self.open.get_or_insert_with(|| {
+            let part = batch.start(if thought { PartKind::Thought } else { PartKind::TEXT });
+            if thought {
+                batch.annotate(part, mark(ORIGIN, PART, json!({ "thought": true })));
+            } else {
+                *answer = Some(part);
+            }
+            OpenText { part, thought, bytes: 0, half: Half::default() }
+        })
     }
 
     fn candidate(&mut self, candidate: Candidate<'_>, batch: &mut Batch) -> Result<(), ReadError> {
@@ -115,7 +146,12 @@ impl Reader {
 
     fn part(&mut self, raw: &str, batch: &mut Batch) -> Result<(), ReadError> {
         let Ok(part) = serde_json::from_str::<Part<'_>>(raw) else {
-            self.keep(raw, batch);
+            let (mut text, mut thought) = (None, false);
+            let mut scan = Scan::new(raw.as_bytes());
+            let read = text_part(&mut scan, &mut text, &mut thought);
+            if read.and_then(|()| self.words(text?, thought, batch)).is_none() {
+                self.keep(raw, batch);
+            }
             return Ok(());
         };
         let thought = part.thought == Some(true);
@@ -173,25 +209,15 @@ impl Reader {
         raw: &str,
         batch: &mut Batch,
     ) {
-        if self.open.is_some_and(|open| open.thought != thought) {
-            self.close_text(batch);
-        }
-        if text.is_empty() && self.open.is_none() {
+        let goes_on = self.open.is_some_and(|open| open.thought == thought);
+        if text.is_empty() && !goes_on {
             // A signature may come with no words; its place is all it has.
             if signature.is_some() {
                 self.keep(raw, batch);
             }
             return;
         }
-        let open = self.open.get_or_insert_with(|| {
-            let part = batch.start(if thought { PartKind::Thought } else { PartKind::TEXT });
-            if thought {
-                batch.annotate(part, mark(ORIGIN, PART, json!({ "thought": true })));
-            } else {
-                self.answer = Some(part);
-            }
-            OpenText { part, thought, bytes: 0 }
-        });
+        let open = self.open_text(thought, batch);
         let from = open.bytes;
         open.bytes += text.len();
         batch.delta(open.part, text);
@@ -340,7 +366,8 @@ impl Reader {
     }
 
     fn close_text(&mut self, batch: &mut Batch) {
-        if let Some(open) = self.open.take() {
+        if let Some(mut open) = self.open.take() {
+            batch.delta(open.part, open.half.end());
             batch.finish(open.part);
         }
     }

@@ -60,6 +60,25 @@ fn cut_at_every_byte() {
     }
 }
 
+/// A server that cuts UTF-16 into pieces cuts characters too.
+#[test]
+fn half_a_character() {
+    let chunk = |text: &str, more: &str| {
+        let parts = format!(r#"{{"parts":[{{"text":"{text}"}}]}}"#);
+        format!("data: {{\"candidates\":[{{\"content\":{parts}{more}}}]}}\n\n")
+    };
+    let end = r#","finishReason":"STOP""#;
+    let body = [chunk(r"a\ud83d", ""), chunk(r"\ude00\ud83d", ""), chunk(r"\ude00", end)].concat();
+    insta::assert_snapshot!(read(body.as_bytes()).lines(), @r#"
+    part 0 started text
+    part 0 delta "a"
+    part 0 delta "😀"
+    part 0 delta "😀"
+    part 0 finished
+    stop ["end_turn",null]
+    "#);
+}
+
 /// Every reason to finish that the API knows.
 #[test]
 fn reasons() {

@@ -11,7 +11,7 @@ use super::types::{Line, ToolCall};
 use super::write::NAMES;
 use super::{ORIGIN, THINKING};
 use crate::Frame;
-use crate::provider::scan::Scan;
+use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
 
 /// Reads one response.
@@ -23,6 +23,8 @@ pub struct Reader {
     called: bool,
     stopped: bool,
     scratch: String,
+    /// Half a character that the last line ended in.
+    half: Half,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,50 +42,60 @@ impl Reader {
 
     /// The line that comes by the thousand, a few words and nothing else, read without a
     /// parser; `None` leaves it to one.
-    fn content_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
-        let mut content = None;
+    fn hot_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
+        let (mut content, mut thinking) = (Quoted::default(), Quoted::default());
         let mut scan = Scan::new(data);
         scan.object(|key, scan| match key {
-            b"message" => scan.object(|key, scan| match key {
-                b"content" => {
-                    content = Some(scan.string()?);
-                    Some(())
+            b"message" => scan.object(|key, scan| {
+                match key {
+                    b"content" => content = scan.string()?,
+                    b"thinking" | b"reasoning_content" => thinking = scan.string()?,
+                    b"role" => scan.skip()?,
+                    _ => return None,
                 }
-                b"role" => scan.skip(),
-                _ => None,
+                Some(())
             }),
             b"model" | b"created_at" => scan.skip(),
-            b"done" => scan.boolean().filter(|done| !done).map(|_| ()),
+            b"done" => scan.boolean().filter(|done| !done).map(drop),
             _ => None,
         })?;
         scan.end()?;
-        let Some((part, Voice::Content)) = self.open else { return None };
-        batch.delta(part, content?.text(&mut self.scratch)?);
+        // Words may end in half a character, and no parser takes that.
+        for (voice, said) in [(Voice::Thinking, thinking), (Voice::Content, content)] {
+            if said != Quoted::default() {
+                let part = self.speaker(voice, batch);
+                batch.delta(part, said.text(&mut self.scratch, &mut self.half)?);
+            }
+        }
         Some(())
     }
 
     fn say(&mut self, voice: Voice, text: &str, batch: &mut Batch) {
-        if text.is_empty() {
-            return;
+        if !text.is_empty() {
+            let part = self.speaker(voice, batch);
+            batch.delta(part, text);
         }
-        let part = match self.open {
-            Some((part, speaking)) if speaking == voice => part,
-            _ => {
-                self.close(batch);
-                let part = match voice {
-                    Voice::Content => batch.start(PartKind::TEXT),
-                    Voice::Thinking => {
-                        let part = batch.start(PartKind::Thought);
-                        // Says whose thought it is: another provider's does not go back.
-                        batch.annotate(part, mark(ORIGIN, THINKING, Value::Bool(true)));
-                        part
-                    }
-                };
-                self.open = Some((part, voice));
+    }
+
+    /// The part that goes on; a new one where another voice spoke last.
+    fn speaker(&mut self, voice: Voice, batch: &mut Batch) -> LocalPart {
+        if let Some((part, speaking)) = self.open
+            && speaking == voice
+        {
+            return part;
+        }
+        self.close(batch);
+        let part = match voice {
+            Voice::Content => batch.start(PartKind::TEXT),
+            Voice::Thinking => {
+                let part = batch.start(PartKind::Thought);
+                // Says whose thought it is: another provider's does not go back.
+                batch.annotate(part, mark(ORIGIN, THINKING, Value::Bool(true)));
                 part
             }
         };
-        batch.delta(part, text);
+        self.open = Some((part, voice));
+        part
     }
 
     fn call(&mut self, call: &ToolCall<'_>, batch: &mut Batch) {
@@ -105,6 +117,7 @@ impl Reader {
 
     fn close(&mut self, batch: &mut Batch) {
         if let Some((part, _)) = self.open.take() {
+            batch.delta(part, self.half.end());
             batch.finish(part);
         }
     }
@@ -116,7 +129,7 @@ impl AnswerReader for Reader {
         if self.stopped {
             return Ok(());
         }
-        if self.content_line(frame.data, batch).is_some() {
+        if self.hot_line(frame.data, batch).is_some() {
             return Ok(());
         }
         let line: Line<'_> = match serde_json::from_slice(frame.data) {

@@ -71,6 +71,20 @@ fn imitations() {
     "#);
 }
 
+/// A server that cuts UTF-16 into pieces cuts characters too.
+#[test]
+fn half_a_character() {
+    let line = |text: &str| format!("{{\"message\":{{\"content\":\"{text}\"}},\"done\":false}}\n");
+    let body = [&line(r"a\ud83d"), &line(r"\ude00"), "{\"done\":true}"].concat();
+    insta::assert_snapshot!(read(body.as_bytes()).lines(), @r#"
+    part 0 started text
+    part 0 delta "a"
+    part 0 delta "😀"
+    part 0 finished
+    stop ["end_turn",null]
+    "#);
+}
+
 fn body(model: &str, request: &TurnRequest) -> Value {
     serde_json::from_slice(&write(model, request).body).unwrap()
 }

@@ -10,7 +10,7 @@ use wellspring_core::{
 
 use super::{ORIGIN, write};
 use crate::framer::Frame;
-use crate::provider::scan::{Quoted, Scan};
+use crate::provider::scan::{Half, Quoted, Scan, Surroundings};
 use crate::provider::{
     AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark, media_of_data_url,
 };
@@ -33,12 +33,15 @@ pub struct Reader {
     model: Option<Box<str>>,
     /// The text or thought that grows now; calls may be open beside each other, words not.
     open: Option<(Words, LocalPart)>,
+    half: Half,
     calls: Vec<Call>,
     refused: bool,
     usage: Option<Usage>,
     stop: Option<Stop>,
     cited: BTreeSet<Box<str>>,
     scratch: String,
+    /// Around the last delta of the usual kinds.
+    last: Surroundings<HotKind>,
     begun: bool,
     done: bool,
 }
@@ -60,6 +63,7 @@ struct Call {
     early: String,
     /// Whether its arguments could be complete: where their braces balance.
     depth: Depth,
+    half: Half,
 }
 
 /// Counts braces outside strings: whether JSON that comes in pieces is whole.
@@ -99,12 +103,14 @@ impl Default for Reader {
             provider: super::Vendor::COMPATIBLE.name.into(),
             model: None,
             open: None,
+            half: Half::default(),
             calls: Vec::new(),
             refused: false,
             usage: None,
             stop: None,
             cited: BTreeSet::new(),
             scratch: String::new(),
+            last: Surroundings::default(),
             begun: false,
             done: false,
         }
@@ -244,6 +250,7 @@ impl Reader {
 
     fn close_words(&mut self, batch: &mut Batch) {
         if let Some((_, part)) = self.open.take() {
+            batch.delta(part, self.half.end());
             batch.finish(part);
         }
     }
@@ -314,6 +321,7 @@ impl Reader {
             part: None,
             early: String::new(),
             depth: Depth::default(),
+            half: Half::default(),
         });
         Ok(self.calls.len() - 1)
     }
@@ -385,6 +393,7 @@ impl Reader {
             let Some(part) = call.part else {
                 return Err(ReadError::Order("a call has no name".into()));
             };
+            batch.delta(part, call.half.end());
             if !call.depth.any && stop == Some(Stop::MaxTokens) {
                 batch.delta(part, CUT_ARGUMENTS);
             }
@@ -431,23 +440,44 @@ impl Reader {
 
     /// Whether it was a delta of the usual kinds, and was taken.
     fn hot(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
-        let hot = hot_delta(data)?;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let taken = self.take(hot, &mut scratch, batch);
+        let taken = match self.last.find(data) {
+            Some((kind, text)) => self.take(kind, text, &mut scratch, batch),
+            None => hot_delta(data).and_then(|hot| {
+                let HotDelta { kind, text, model } = hot;
+                if let (None, Some(model)) = (&self.model, model.and_then(Quoted::plain)) {
+                    self.model = Some(model.into());
+                }
+                if let Some(kind) = kind {
+                    self.take(kind, text, &mut scratch, batch)?;
+                    self.last.learn(data, text, kind);
+                }
+                Some(())
+            }),
+        };
         self.scratch = scratch;
         taken
     }
 
-    fn take(&mut self, hot: Hot<'_>, scratch: &mut String, batch: &mut Batch) -> Option<()> {
-        match hot {
-            Hot::Nothing => {}
-            Hot::Words(words, text) => {
-                let text = text.text(scratch)?;
-                self.say(words, text, batch);
+    fn take(
+        &mut self,
+        kind: HotKind,
+        text: Quoted<'_>,
+        scratch: &mut String,
+        batch: &mut Batch,
+    ) -> Option<()> {
+        match kind {
+            HotKind::Words(words) => {
+                if text == Quoted::default() {
+                    return Some(());
+                }
+                // Before the text is read: what is left of another part's is not for this one.
+                let part = self.words(words, batch);
+                batch.delta(part, text.text(scratch, &mut self.half)?);
             }
-            Hot::Arguments(index, arguments) => {
+            HotKind::Arguments(index) => {
                 let at = self.find(index, None, false)?;
-                let arguments = arguments.text(scratch)?;
+                let arguments = text.text(scratch, &mut self.calls[at].half)?;
                 self.argue(at, arguments, batch).ok()?;
             }
         }
@@ -465,11 +495,9 @@ impl AnswerReader for Reader {
             // Said by some after an error, or instead of an answer.
             return if self.begun { self.stop(batch) } else { Err(ReadError::Truncated) };
         }
-        if self.begun && self.hot(data, batch).is_some() {
-            return Ok(());
+        if self.hot(data, batch).is_none() {
+            self.slow(data, batch)?;
         }
-        // The first one also says who answers.
-        self.slow(data, batch)?;
         self.begun = true;
         Ok(())
     }
@@ -497,30 +525,37 @@ impl AnswerReader for Reader {
 }
 
 /// What a chunk has, if it has one thing only.
-#[derive(Clone, Copy)]
-enum Hot<'a> {
-    Nothing,
-    Words(Words, Quoted<'a>),
-    Arguments(Option<u64>, Quoted<'a>),
+#[derive(Clone, Copy, Default)]
+struct HotDelta<'a> {
+    kind: Option<HotKind>,
+    text: Quoted<'a>,
+    model: Option<Quoted<'a>>,
 }
 
-impl<'a> Hot<'a> {
-    /// Two things at once are rare.
-    fn set(&mut self, hot: Self) -> Option<()> {
-        match (*self, hot) {
-            (Hot::Nothing, hot) => *self = hot,
-            (_, Hot::Words(_, more)) if more == Quoted::default() => {}
-            (Hot::Words(_, less), hot) if less == Quoted::default() => *self = hot,
-            _ => return None,
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum HotKind {
+    Words(Words),
+    Arguments(Option<u64>),
+}
+
+impl<'a> HotDelta<'a> {
+    /// Two things at once are rare, and for `serde_json` to sort out.
+    fn set(&mut self, kind: HotKind, text: Quoted<'a>) -> Option<()> {
+        if text == Quoted::default() && self.kind.is_some() {
+            return Some(());
         }
+        if self.kind.is_some() && self.text != Quoted::default() {
+            return None;
+        }
+        (self.kind, self.text) = (Some(kind), text);
         Some(())
     }
 }
 
 /// The delta in a chunk, if it has nothing but more of a text, a thought or a call's
 /// arguments.
-fn hot_delta(data: &[u8]) -> Option<Hot<'_>> {
-    let mut hot = Hot::Nothing;
+fn hot_delta(data: &[u8]) -> Option<HotDelta<'_>> {
+    let mut hot = HotDelta::default();
     let mut choices = 0;
     let mut scan = Scan::new(data);
     scan.object(|key, scan| match key {
@@ -550,7 +585,7 @@ fn hot_delta(data: &[u8]) -> Option<Hot<'_>> {
     (choices == 1).then_some(hot)
 }
 
-fn hot_members<'a>(scan: &mut Scan<'a>, hot: &mut Hot<'a>) -> Option<()> {
+fn hot_members<'a>(scan: &mut Scan<'a>, hot: &mut HotDelta<'a>) -> Option<()> {
     scan.object(|key, scan| match key {
         b"role" => scan.skip(),
         b"content" => hot_words(Words::Text, scan, hot),
@@ -575,19 +610,19 @@ fn hot_members<'a>(scan: &mut Scan<'a>, hot: &mut Hot<'a>) -> Option<()> {
                 }),
                 _ => None,
             })?;
-            hot.set(Hot::Arguments(index, arguments?))
+            hot.set(HotKind::Arguments(index), arguments?)
         }),
         b"refusal" | b"annotations" | b"function_call" => scan.null(),
         _ => None,
     })
 }
 
-fn hot_words<'a>(words: Words, scan: &mut Scan<'a>, hot: &mut Hot<'a>) -> Option<()> {
+fn hot_words<'a>(words: Words, scan: &mut Scan<'a>, hot: &mut HotDelta<'a>) -> Option<()> {
     match scan.null() {
         Some(()) => Some(()),
         None => {
             let said = scan.string()?;
-            hot.set(Hot::Words(words, said))
+            hot.set(HotKind::Words(words), said)
         }
     }
 }

@@ -12,7 +12,7 @@ use super::types::{Response, StreamEvent, UsageBody};
 use super::write::NAMES;
 use super::{ITEM, ORIGIN, PIECE};
 use crate::Frame;
-use crate::provider::scan::{Quoted, Scan};
+use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 use crate::text::member;
 
@@ -89,6 +89,8 @@ struct Piece {
     /// streamed is taken from there.
     written: usize,
     citations: usize,
+    /// Half a character that the last delta ended in.
+    half: Half,
     open: bool,
 }
 
@@ -106,33 +108,48 @@ impl Reader {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
-    /// The event that comes by the thousand, read without a parser; `None` leaves it to one.
-    fn text_delta(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
-        let (mut output_index, mut content_index) = (None, 0);
-        let mut delta = Quoted::default();
-        let mut is_delta = false;
+    /// The events that come by the thousand, read without a parser; `None` leaves it to one.
+    fn hot_delta(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
+        let (mut output_index, mut content_index, mut summary_index) = (None, 0, 0);
+        let (mut delta, mut item_id) = (Quoted::default(), Quoted::default());
+        let mut place = None;
         let mut scan = Scan::new(data);
         scan.object(|key, scan| {
             match key {
                 b"type" => {
-                    is_delta = scan.string()?.plain()? == "response.output_text.delta";
-                    return is_delta.then_some(());
+                    place = Some(match scan.string()?.plain()? {
+                        "response.output_text.delta" | "response.reasoning_text.delta" => {
+                            Place::Content
+                        }
+                        "response.reasoning_summary_text.delta" => Place::Summary,
+                        "response.function_call_arguments.delta" => Place::Arguments,
+                        _ => return None,
+                    });
                 }
                 b"output_index" => output_index = Some(scan.number()?),
                 b"content_index" => content_index = scan.number()?,
+                b"summary_index" => summary_index = scan.number()?,
+                b"item_id" => item_id = scan.string()?,
                 b"delta" => delta = scan.string()?,
                 _ => scan.skip()?,
             }
             Some(())
         })?;
         scan.end()?;
-        let index = output_index.filter(|_| is_delta)?;
-        let item = self.items.iter_mut().rev().find(|item| item.index == Some(index))?;
-        let piece = item
-            .pieces
-            .iter()
-            .rposition(|piece| piece.place == Place::Content && piece.index == content_index)?;
-        let text = delta.text(&mut self.scratch)?;
+        let place = place?;
+        let index = match place {
+            Place::Content => content_index,
+            Place::Summary => summary_index,
+            Place::Arguments => 0,
+        };
+        let at = self.find(output_index, Some(item_id.plain()?).filter(|id| !id.is_empty()))?;
+        let item = &mut self.items[at];
+        // A delta may end in half a character, and no parser takes that.
+        let piece = match item.piece(place, index, batch) {
+            Ok(piece) => piece,
+            Err(error) => return Some(Err(error)),
+        };
+        let text = delta.text(&mut self.scratch, &mut item.pieces[piece].half)?;
         Some(item.delta(piece, text, batch))
     }
 
@@ -250,7 +267,9 @@ impl Reader {
             },
             name => {
                 match hosted_status(name) {
-                    Some(status) if self.find(&event).is_some() => {
+                    Some(status)
+                        if self.find(event.output_index, event.item_id.given()).is_some() =>
+                    {
                         let data = Some(serde_json::json!({ "status": status }));
                         let update = ToolUpdate { data, ..ToolUpdate::default() };
                         self.update(&event, update, batch);
@@ -321,10 +340,10 @@ impl Reader {
     }
 
     /// The item that an event is about: by its place, or by its id, or the last one.
-    fn find(&self, event: &StreamEvent<'_>) -> Option<usize> {
+    fn find(&self, output_index: Option<u64>, item_id: Option<&str>) -> Option<usize> {
         let open = |item: &&Item| !item.done;
         let position = |found: &dyn Fn(&Item) -> bool| self.items.iter().rposition(found);
-        match (event.output_index, event.item_id.given()) {
+        match (output_index, item_id) {
             (Some(index), _) => position(&|item| item.index == Some(index)),
             (None, Some(id)) => position(&|item| &*item.id == id),
             (None, None) => position(&|item| open(&item)),
@@ -339,7 +358,7 @@ impl Reader {
         place: Place,
         batch: &mut Batch,
     ) -> Result<(usize, usize), ReadError> {
-        let item = match self.find(event) {
+        let item = match self.find(event.output_index, event.item_id.given()) {
             Some(item) => item,
             None if place == Place::Arguments => {
                 return Err(ReadError::Order(
@@ -538,7 +557,7 @@ impl Reader {
     }
 
     fn update(&mut self, event: &StreamEvent<'_>, update: ToolUpdate, batch: &mut Batch) {
-        if let Some(at) = self.find(event)
+        if let Some(at) = self.find(event.output_index, event.item_id.given())
             && let [piece] = &*self.items[at].pieces
             && !piece.open
             && !self.items[at].done
@@ -556,7 +575,7 @@ impl AnswerReader for Reader {
         if self.stopped {
             return Ok(());
         }
-        if let Some(read) = self.text_delta(data, batch) {
+        if let Some(read) = self.hot_delta(data, batch) {
             return read;
         }
         let error = match serde_json::from_slice::<StreamEvent<'_>>(data) {
@@ -607,7 +626,15 @@ impl Item {
 
     fn open(&mut self, kind: PartKind, place: Place, index: u64, batch: &mut Batch) -> usize {
         let part = batch.start(kind);
-        self.pieces.push(Piece { place, index, part, written: 0, citations: 0, open: true });
+        self.pieces.push(Piece {
+            place,
+            index,
+            part,
+            written: 0,
+            citations: 0,
+            half: Half::default(),
+            open: true,
+        });
         self.pieces.len() - 1
     }
 
@@ -653,7 +680,12 @@ impl Item {
     fn complete(&mut self, piece: usize, whole: &str, batch: &mut Batch) -> Result<(), ReadError> {
         let written = self.pieces[piece].written;
         match whole.get(written..) {
-            Some(rest) if self.pieces[piece].open => self.delta(piece, rest, batch),
+            Some(rest) if self.pieces[piece].open => {
+                if !rest.is_empty() {
+                    self.pieces[piece].half = Half::default();
+                }
+                self.delta(piece, rest, batch)
+            }
             // It ends in other words than it came in: what was shown stays.
             Some(_) | None => Ok(()),
         }
@@ -662,6 +694,7 @@ impl Item {
     fn close(&mut self, piece: usize, batch: &mut Batch) {
         let piece = &mut self.pieces[piece];
         if std::mem::take(&mut piece.open) {
+            batch.delta(piece.part, piece.half.end());
             if let What::Call(form) = self.what {
                 batch.delta(piece.part, form.around().1);
             }

@@ -94,6 +94,29 @@ proptest! {
     }
 }
 
+/// A server that cuts UTF-16 into pieces cuts characters too.
+#[test]
+fn half_a_character() {
+    let event = |name: &str, members: &str| {
+        format!("data: {{\"type\":\"response.{name}\",\"item_id\":\"m\",{members}}}\n\n")
+    };
+    let body = [
+        event("output_item.added", r#""item":{"id":"m","type":"message"}"#),
+        event("output_text.delta", r#""delta":"a\ud83d""#),
+        event("output_text.delta", r#""delta":"\ude00\ud83d""#),
+        event("output_text.done", r#""text":"a😀😀!""#),
+        event("completed", r#""response":{}"#),
+    ];
+    insta::assert_snapshot!(read(body.concat().as_bytes()).lines(), @r#"
+    part 0 started text
+    part 0 delta "a"
+    part 0 delta "😀"
+    part 0 delta "😀!"
+    part 0 finished
+    stop ["end_turn",null]
+    "#);
+}
+
 /// Where a response ends.
 #[test]
 fn ends() {

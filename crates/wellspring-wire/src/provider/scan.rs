@@ -30,24 +30,46 @@ impl<'a> Quoted<'a> {
         if self.escaped { None } else { std::str::from_utf8(self.bytes).ok() }
     }
 
+    /// The bytes of a string without its quotes, if that is what they are.
+    fn of(bytes: &'a [u8]) -> Option<Self> {
+        let (mut at, mut escaped) = (0, false);
+        while let Some(found) = memchr2(b'"', b'\\', bytes.get(at..)?) {
+            if bytes[at + found] == b'"' {
+                return None;
+            }
+            escaped = true;
+            at += found + 2;
+        }
+        has_no_controls(bytes).then_some(Self { bytes, escaped })
+    }
+
     /// The text, unescaped into `scratch` where it has to be.
     ///
-    /// Half a surrogate pair, which a peer that cuts UTF-16 into pieces sends, becomes the
-    /// replacement character.
-    pub(crate) fn text<'s>(self, scratch: &'s mut String) -> Option<&'s str>
+    /// A peer that cuts UTF-16 into pieces sends half a character at the end of one string
+    /// and the rest in the next: `half` keeps the first until then. Half a character anywhere
+    /// else becomes the replacement character.
+    pub(crate) fn text<'s>(self, scratch: &'s mut String, half: &mut Half) -> Option<&'s str>
     where
         'a: 's,
     {
-        let text = std::str::from_utf8(self.bytes).ok()?;
-        if !self.escaped {
-            return Some(text);
+        let mut rest = std::str::from_utf8(self.bytes).ok()?;
+        if rest.is_empty() || !self.escaped && half.0.is_none() {
+            return Some(rest);
         }
         scratch.clear();
-        let mut rest = text;
+        if let Some(first) = half.0.take() {
+            let second = rest.strip_prefix("\\u").and_then(unit).filter(|unit| is_second(*unit));
+            if let Some(second) = second {
+                rest = &rest[6..];
+                scratch.push(joined(first, second));
+            } else {
+                scratch.push(char::REPLACEMENT_CHARACTER);
+            }
+        }
         while let Some(at) = memchr::memchr(b'\\', rest.as_bytes()) {
             scratch.push_str(&rest[..at]);
             let escape = *rest.as_bytes().get(at + 1)?;
-            rest = &rest[at + 2..];
+            rest = rest.get(at + 2..)?;
             scratch.push(match escape {
                 b'n' => '\n',
                 b'"' => '"',
@@ -58,9 +80,20 @@ impl<'a> Quoted<'a> {
                 b'b' => '\u{8}',
                 b'f' => '\u{c}',
                 b'u' => {
-                    let (c, after) = unicode(rest)?;
-                    rest = after;
-                    c
+                    let first = unit(rest)?;
+                    rest = &rest[4..];
+                    let second = rest.strip_prefix("\\u").and_then(unit);
+                    match second.filter(|second| is_first(first) && is_second(*second)) {
+                        Some(second) => {
+                            rest = &rest[6..];
+                            joined(first, second)
+                        }
+                        None if is_first(first) && rest.is_empty() => {
+                            half.0 = Some(first);
+                            break;
+                        }
+                        None => char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER),
+                    }
                 }
                 _ => return None,
             });
@@ -70,22 +103,87 @@ impl<'a> Quoted<'a> {
     }
 }
 
-fn unicode(text: &str) -> Option<(char, &str)> {
-    let unit = |text: &str| {
-        let digits =
-            text.get(..4).filter(|digits| digits.bytes().all(|it| it.is_ascii_hexdigit()))?;
-        u32::from_str_radix(digits, 16).ok()
-    };
-    let first = unit(text)?;
-    let rest = &text[4..];
-    if (0xd800..0xdc00).contains(&first)
-        && let Some(second) = rest.strip_prefix("\\u").and_then(unit)
-        && (0xdc00..0xe000).contains(&second)
-    {
-        let c = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
-        return Some((char::from_u32(c)?, &rest[6..]));
+/// The first half of a character of which the second has not come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Half(Option<u32>);
+
+impl Half {
+    /// What is left when nothing more comes: half a character is none.
+    pub(crate) fn end(&mut self) -> &'static str {
+        if self.0.take().is_some() { "\u{fffd}" } else { "" }
     }
-    Some((char::from_u32(first).unwrap_or(char::REPLACEMENT_CHARACTER), rest))
+}
+
+fn unit(text: &str) -> Option<u32> {
+    let digits = text.get(..4).filter(|digits| digits.bytes().all(|it| it.is_ascii_hexdigit()))?;
+    u32::from_str_radix(digits, 16).ok()
+}
+
+fn is_first(unit: u32) -> bool {
+    (0xd800..0xdc00).contains(&unit)
+}
+
+fn is_second(unit: u32) -> bool {
+    (0xdc00..0xe000).contains(&unit)
+}
+
+fn joined(first: u32, second: u32) -> char {
+    let c = 0x10000 + ((first - 0xd800) << 10) + (second - 0xdc00);
+    char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER)
+}
+
+/// JSON has no control characters in strings.
+fn has_no_controls(bytes: &[u8]) -> bool {
+    bytes.iter().fold(0, |bad, byte| bad | u8::from(*byte < 0x20)) == 0
+}
+
+/// What surrounds the string in one event, as the next one will nearly always have it.
+///
+/// Deltas of one part differ in their text and in nothing else. An event that begins and ends
+/// like the last one, with a string's inside in between, says the same of another text; that
+/// takes two comparisons.
+#[derive(Debug)]
+pub(crate) struct Surroundings<T> {
+    before: Vec<u8>,
+    after: Vec<u8>,
+    meaning: Option<T>,
+}
+
+impl<T> Default for Surroundings<T> {
+    fn default() -> Self {
+        Self { before: Vec::new(), after: Vec::new(), meaning: None }
+    }
+}
+
+/// Bytes around a string that are worth remembering: the longest envelopes of providers are
+/// half as long.
+const SURROUNDINGS_BYTES_MAX: usize = 1024;
+
+impl<T: Copy> Surroundings<T> {
+    /// The string in an event that is otherwise like the last one, and what that meant.
+    pub(crate) fn find<'a>(&self, event: &'a [u8]) -> Option<(T, Quoted<'a>)> {
+        let meaning = self.meaning?;
+        let inner = event.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
+        Some((meaning, Quoted::of(inner)?))
+    }
+
+    /// Remembers what surrounds `quoted`, a string of this event.
+    pub(crate) fn learn(&mut self, event: &[u8], quoted: Quoted<'_>, meaning: T) {
+        let start = quoted.bytes.as_ptr().addr().wrapping_sub(event.as_ptr().addr());
+        let around = event.get(..start).zip(event.get(start.saturating_add(quoted.bytes.len())..));
+        self.meaning = None;
+        if let Some((before, after)) = around
+            && before.len() + after.len() <= SURROUNDINGS_BYTES_MAX
+            && before.ends_with(b"\"")
+            && after.starts_with(b"\"")
+        {
+            self.before.clear();
+            self.before.extend_from_slice(before);
+            self.after.clear();
+            self.after.extend_from_slice(after);
+            self.meaning = Some(meaning);
+        }
+    }
 }
 
 impl<'a> Scan<'a> {
@@ -138,8 +236,7 @@ impl<'a> Scan<'a> {
             if self.rest[at] == b'"' {
                 let bytes = &self.rest[..at];
                 self.rest = &self.rest[at + 1..];
-                // JSON has no control characters in strings.
-                return bytes.iter().all(|byte| *byte >= 0x20).then_some(Quoted { bytes, escaped });
+                return has_no_controls(bytes).then_some(Quoted { bytes, escaped });
             }
             escaped = true;
             at += 2;
@@ -236,7 +333,9 @@ mod tests {
         let mut scan = Scan::new(json.as_bytes());
         let quoted = scan.string()?;
         scan.end()?;
-        quoted.text(&mut String::new()).map(str::to_owned)
+        let mut half = Half::default();
+        let text = quoted.text(&mut String::new(), &mut half).map(str::to_owned);
+        text.map(|text| text + half.end())
     }
 
     #[test]
@@ -254,6 +353,50 @@ mod tests {
             ("\"line\nfeed\"", None),
         ] {
             assert_eq!(text(json).as_deref(), want, "{json}");
+        }
+    }
+
+    /// Characters that were cut in two come out whole.
+    #[test]
+    fn halves() {
+        let read = |pieces: &[&str]| {
+            let (mut scratch, mut half, mut all) = (String::new(), Half::default(), String::new());
+            for piece in pieces {
+                let quoted = Quoted::of(piece.as_bytes()).unwrap();
+                all += quoted.text(&mut scratch, &mut half).unwrap();
+            }
+            all + half.end()
+        };
+        assert_eq!(read(&[r"a\ud83d", r"\ude00b"]), "a😀b");
+        assert_eq!(read(&[r"\ud83d", "", r"\ude00"]), "😀");
+        assert_eq!(read(&[r"\ud83d", "b"]), "\u{fffd}b");
+        assert_eq!(read(&[r"\ud83d", r"\ud83d", r"\ude00"]), "\u{fffd}😀");
+        assert_eq!(read(&[r"\ud83d"]), "\u{fffd}");
+    }
+
+    #[test]
+    fn an_event_like_the_last_one() {
+        let event = br#"{"a":1,"text":"x","b":"y"}"#;
+        let mut around = Surroundings::default();
+        assert_eq!(around.find(event), None);
+        around.learn(event, Quoted { bytes: &event[15..16], escaped: false }, 7);
+        let found = |event: &str| {
+            let (meaning, quoted) = around.find(event.as_bytes())?;
+            let text = quoted.text(&mut String::new(), &mut Half::default()).map(str::to_owned);
+            Some((meaning, text))
+        };
+        let other = Some((7, Some("z\n\"".to_owned())));
+        assert_eq!(found(r#"{"a":1,"text":"z\n\"","b":"y"}"#), other);
+        assert_eq!(found(r#"{"a":1,"text":"","b":"y"}"#), Some((7, Some(String::new()))));
+        for event in [
+            r#"{"a":2,"text":"z","b":"y"}"#,
+            r#"{"a":1,"text":"z","b":"z"}"#,
+            r#"{"a":1,"text":"z","text":"q","b":"y"}"#,
+            r#"{"a":1,"text":"z\","b":"y"}"#,
+            "{\"a\":1,\"text\":\"\n\",\"b\":\"y\"}",
+            r#"{"a":1,"text":"#,
+        ] {
+            assert_eq!(found(event), None, "{event}");
         }
     }
 
@@ -295,7 +438,7 @@ mod tests {
             let _ = scan.clone().skip();
             let _ = scan.clone().number();
             if let Some(quoted) = scan.string() {
-                let _ = quoted.text(&mut String::new());
+                let _ = quoted.text(&mut String::new(), &mut Half::default());
             }
         }
     }

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "the functions that tests share fail by panicking too")]
 
+mod allocations;
 mod crossing;
 mod docs;
 mod resume;
