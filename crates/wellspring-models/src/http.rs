@@ -1,6 +1,6 @@
 //! The plumbing between a provider's wire and the engine, once for all providers.
 //!
-//! An [`Endpoint`] knows where a provider is and what to say to be let in; an [`Exchange`] is
+//! An `Endpoint` knows where a provider is and what to say to be let in; an `Exchange` is
 //! one request in the provider's words and the reader of its answer. Dropping the attempt's
 //! stream drops the response, and with it the connection.
 //!
