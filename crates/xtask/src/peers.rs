@@ -26,20 +26,36 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[Peer {
-    name: "MCP example server and TypeScript SDK",
-    probe: &["npm", "--version"],
-    install: "https://nodejs.org, version 20 or newer",
-    setup: &[
-        "npm",
-        "ci",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "crates/wellspring-mcp/tests/peer",
-    ],
-    variable: "WELLSPRING_PEER_MCP",
-}];
+pub const PEERS: &[Peer] = &[
+    Peer {
+        name: "AG-UI's own client, schemas and binary decoder",
+        probe: &["npm", "--version"],
+        install: "https://nodejs.org, version 20 or newer",
+        setup: &[
+            "npm",
+            "ci",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            "crates/wellspring-wire/tests/peer",
+        ],
+        variable: "WELLSPRING_PEER_AG_UI",
+    },
+    Peer {
+        name: "MCP example server and TypeScript SDK",
+        probe: &["npm", "--version"],
+        install: "https://nodejs.org, version 20 or newer",
+        setup: &[
+            "npm",
+            "ci",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            "crates/wellspring-mcp/tests/peer",
+        ],
+        variable: "WELLSPRING_PEER_MCP",
+    },
+];
 
 /// What is done about a peer.
 #[derive(Debug, Eq, PartialEq)]
