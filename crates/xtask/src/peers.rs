@@ -26,7 +26,7 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[MCP, AIMOCK, LLAMA];
+pub const PEERS: &[Peer] = &[AG_UI, MCP, AIMOCK, LLAMA];
 
 const MCP: Peer = Peer {
     name: "MCP example server and TypeScript SDK",
@@ -76,6 +76,21 @@ const LLAMA: Peer = Peer {
         "crates/wellspring-models/tests/peer/requirements.txt",
     ],
     variable: "WELLSPRING_PEER_LLAMA",
+};
+
+const AG_UI: Peer = Peer {
+    name: "AG-UI's own client, schemas and binary decoder",
+    probe: &["npm", "--version"],
+    install: "https://nodejs.org, version 20 or newer",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-wire/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_AG_UI",
 };
 
 /// What is done about a peer.

@@ -253,9 +253,10 @@ fn hollow(slots: &mut [Slot]) {
     let mut followed = false;
     for slot in slots.iter_mut().rev() {
         if let Message::Assistant(message) = &mut slot.message {
-            while slot.open_calls.last().is_some_and(|last| last + 1 == message.tool_calls.len()) {
-                slot.open_calls.pop();
-                message.tool_calls.pop();
+            let calls = &mut message.tool_calls;
+            while !followed && slot.open_calls.last() == calls.len().checked_sub(1).as_ref() {
+                let Some(_) = slot.open_calls.pop() else { break };
+                calls.pop();
             }
             for open in &slot.open_calls {
                 message.tool_calls[*open].function.arguments.clear();

@@ -106,8 +106,9 @@ pub fn encode(event: &Event, bytes: &mut Vec<u8>) {
             f.optional(2, e.subagent_run_id.as_deref());
             f.string(3, &e.message_id);
             f.string(4, &e.tool_call_id);
-            content(f, 5, 7, &e.content);
+            words(f, 5, &e.content);
             f.optional(6, e.role.map(|_| "tool"));
+            parts(f, 7, &e.content);
         }),
         Event::StateSnapshot(e) => event!(e, 7, 6, |f| {
             f.value(2, &e.snapshot);
@@ -274,13 +275,21 @@ fn run_outcome(outcome: Option<&RunOutcome>) -> (&'static str, &[Interrupt], &[B
     }
 }
 
-/// Words go into one field, parts into another.
-fn content(f: &mut Fields<'_>, words: u32, parts: u32, content: &MessageContent) {
+/// Words have a field of their own.
+fn words(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     match content {
-        MessageContent::Text(text) => f.present(words, text),
+        MessageContent::Text(text) => f.present(field, text),
+        MessageContent::Parts(_) => {}
+    }
+}
+
+/// So have parts.
+fn parts(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
+    match content {
+        MessageContent::Text(_) => {}
         MessageContent::Parts(all) => {
             for one in all {
-                f.message(parts, |f| part(f, one));
+                f.message(field, |f| part(f, one));
             }
         }
     }
@@ -361,16 +370,18 @@ fn message(f: &mut Fields<'_>, message: &Message) {
         }
         Message::User(m) => {
             f.string(2, "user");
-            content(f, 3, 8, &m.content);
+            words(f, 3, &m.content);
             f.optional(4, m.name.as_deref());
+            parts(f, 8, &m.content);
             end(f, &m.metadata, &m.subagent_run_id);
             f.optional(11, m.encrypted_value.as_deref());
         }
         Message::Tool(m) => {
             f.string(2, "tool");
-            content(f, 3, 8, &m.content);
+            words(f, 3, &m.content);
             f.present(6, &m.tool_call_id);
             f.optional(7, m.error.as_deref());
+            parts(f, 8, &m.content);
             end(f, &m.metadata, &m.subagent_run_id);
             f.optional(11, m.encrypted_value.as_deref());
         }

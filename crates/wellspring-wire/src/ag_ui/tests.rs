@@ -1,4 +1,6 @@
 mod client;
+mod encoding;
+mod peer;
 mod remote;
 mod requests;
 mod rules;
@@ -57,9 +59,13 @@ fn joined(records: &[Record], cut: usize, frame: usize) -> Vec<Value> {
 
 /// What a client ends with that asked for the run, and so has the question already.
 fn asker(records: &[Record], events: &[Value]) -> Settled {
+    settled(records, Client::with(asked(records)).fold(events))
+}
+
+/// The messages that whoever asks for a run has.
+fn asked(records: &[Record]) -> Vec<Value> {
     let asked = messages(&Transcript::fold(&records[..1]));
-    let asked = asked.iter().map(|message| serde_json::to_value(message).unwrap()).collect();
-    settled(records, Client::with(asked).fold(events))
+    asked.iter().map(|message| serde_json::to_value(message).unwrap()).collect()
 }
 
 /// What somebody ends with who was not there from the start.

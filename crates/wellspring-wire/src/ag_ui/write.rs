@@ -6,8 +6,8 @@ mod scene;
 use serde_json::{Map, Value, json};
 use wellspring_core::{
     AgentNo, Annotation, Content, ContentChange, Event as Fact, FailureKind, Outcome, Outline,
-    OutputStream, PartId, PartKind, PartShape, Record, Role, RunsOn, Stop, ToolContent, ToolKind,
-    ToolOutcome, ToolUpdate,
+    OutputStream, PartId, PartKind, PartOutline, PartShape, Record, Role, RunsOn, Stop,
+    ToolContent, ToolKind, ToolOutcome, ToolUpdate,
 };
 
 pub(super) use scene::{Scene, result_metadata, tool_metadata};
@@ -114,8 +114,12 @@ impl AgUi {
     }
 
     /// The bytes around the deltas of a part, if it is shown.
-    fn memo(&mut self, before: &Outline, part: PartId) -> Option<&Memo> {
-        let outline = before.part(part).filter(|outline| outline.open)?;
+    fn memo(&mut self, before: &Outline, part: PartId, outline: &PartOutline) -> Option<&Memo> {
+        // A call that is hidden, or has its result, says nothing more.
+        let silent = outline.shape == PartShape::Call && Scene::new(before)?.call(part).is_none();
+        if silent || !outline.open {
+            return None;
+        }
         let fits = |memo: &Memo| {
             (memo.part, memo.agent, memo.shape) == (part, outline.agent, outline.shape)
         };
@@ -140,9 +144,7 @@ impl AgUi {
                 after,
             });
         }
-        // A call that is hidden, or has its result, says nothing more.
-        let shown = outline.shape != PartShape::Call || Scene::new(before)?.call(part).is_some();
-        self.memo.as_ref().filter(|_| shown)
+        self.memo.as_ref()
     }
 }
 
@@ -151,10 +153,11 @@ impl Dialect for AgUi {
         if let Fact::PartDelta { part, chunk } = &record.event
             && before.paused.is_none()
             && !before.finished
-            && !matches!(before.part(*part).map(|part| part.shape), Some(PartShape::Output(..)))
+            && let Some(outline) = before.part(*part)
+            && !matches!(outline.shape, PartShape::Output(..))
         {
-            self.tally.grow(before.head, record, before.part(*part));
-            if let Some(memo) = self.memo(before, *part) {
+            self.tally.grow(before.head, record, Some(outline));
+            if let Some(memo) = self.memo(before, *part, outline) {
                 out.write(|json| {
                     json.raw(&memo.before).string(chunk).raw(&memo.after);
                 });

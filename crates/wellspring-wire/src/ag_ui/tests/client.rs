@@ -148,8 +148,11 @@ impl Client {
             "function": {"name": event["toolCallName"], "arguments": ""},
         });
         copy(event, &mut call, &["metadata"]);
-        let parent = event["parentMessageId"].as_str().unwrap_or(&id).to_owned();
-        if self.message(&parent).is_none() {
+        let parent = event["parentMessageId"].as_str().map(str::to_owned);
+        let is_new = parent.as_ref().is_none_or(|parent| self.message(parent).is_none());
+        let parent = parent.unwrap_or(id);
+        if is_new {
+            assert_eq!(self.message(&parent), None, "two messages of one id");
             let mut message = json!({"id": parent, "role": "assistant"});
             copy(event, &mut message, &["subagentRunId"]);
             self.messages.push(message);
