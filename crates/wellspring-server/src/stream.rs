@@ -26,7 +26,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use wellspring_core::{Event, Outline, RunId, Seq};
@@ -144,7 +144,8 @@ impl EventStream {
             let bytes = events.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), events))
         });
-        event_stream(Body::from_stream(events))
+        // A body may be asked once more after its end.
+        event_stream(Body::from_stream(events.fuse()))
     }
 
     /// The next bytes; all that is there is given before anything is waited for.
