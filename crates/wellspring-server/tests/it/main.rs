@@ -5,4 +5,5 @@ mod access;
 mod api;
 mod cuts;
 mod kit;
+mod peer;
 mod streams;
