@@ -24,6 +24,9 @@ use crate::view::View;
 /// Between two pictures: smooth to the eye, and nothing to a processor.
 const PICTURE: Duration = Duration::from_millis(40);
 
+/// What a person can do once the run was told to stop.
+const STOPPING: &str = "stopping; Ctrl-C again leaves at once";
+
 /// Lines of input that wait to be read: a person types one.
 const LINES_WAITING: usize = 4;
 
@@ -105,7 +108,7 @@ impl Follower<'_> {
                     let shown = self.view.paint(self.asked.front());
                     self.shown(shown).await?;
                 }
-                typed = next_typed(&mut keyboard), if keyboard.is_some() => {
+                typed = next_typed(&mut keyboard), if !self.asked.is_empty() => {
                     let pressed = match (typed, self.asked.front_mut()) {
                         (Some(Input::Key(key)), Some(prompt)) => prompt.key(key),
                         (Some(Input::Line(line)), Some(prompt)) => prompt.enter(&line),
@@ -114,7 +117,7 @@ impl Follower<'_> {
                         (None, _) => Pressed::Answer(nobody()),
                     };
                     match pressed {
-                        Pressed::Nothing => reprompt(&mut keyboard, self.asked.front())?,
+                        Pressed::Nothing => reprompt(&mut keyboard),
                         Pressed::Interrupt => if self.interrupt().await? { return Ok(Followed::Left) },
                         Pressed::Answer(answer) => self.answer_first(answer).await?,
                     }
@@ -138,13 +141,14 @@ impl Follower<'_> {
         let shown = self.view.frame(records);
         self.shown(shown).await?;
         for record in records {
-            match &record.event {
-                Event::QuestionAsked(question) => self.question(question).await?,
-                Event::QuestionAnswered(answered) => {
-                    self.asked.retain(|prompt| prompt.question.question != answered.question);
-                }
-                Event::RunFinished { outcome } => self.outcome = Some((**outcome).clone()),
-                _ => {}
+            if let Event::QuestionAsked(question) = &record.event {
+                self.question(question).await?;
+            }
+            if let Event::QuestionAnswered(answered) = &record.event {
+                self.asked.retain(|prompt| prompt.question.question != answered.question);
+            }
+            if let Event::RunFinished { outcome } = &record.event {
+                self.outcome = Some((**outcome).clone());
             }
             self.outline.apply(record);
         }
@@ -206,6 +210,7 @@ impl Follower<'_> {
         if self.stopping || self.answers == Answers::Others {
             return Ok(true);
         }
+        self.view.set_hint(STOPPING);
         self.stop("interrupted").await?;
         Ok(false)
     }
@@ -231,14 +236,24 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// The keyboard is ours only while there is a question.
+    /// Keys are ours only while there is a question; a reader of lines stays, because
+    /// nothing ends it but a line, and that line must not be lost.
     fn keyboard(&self, keyboard: Option<Keyboard>) -> Result<Option<Keyboard>> {
-        let Some(prompt) = self.asked.front() else { return Ok(None) };
-        match keyboard {
-            Some(keyboard) => Ok(Some(keyboard)),
-            None if self.view.is_live() => Keyboard::keys().map(Some),
-            None => Keyboard::lines(prompt).map(Some),
+        let Some(prompt) = self.asked.front() else {
+            return Ok(keyboard.filter(|keyboard| matches!(keyboard, Keyboard::Lines { .. })));
+        };
+        let mut keyboard = match keyboard {
+            Some(keyboard) => keyboard,
+            None if self.view.is_live() => Keyboard::keys()?,
+            None => Keyboard::lines()?,
+        };
+        if let Keyboard::Lines { asked, .. } = &mut keyboard
+            && *asked != Some(prompt.question.question)
+        {
+            ask_line(prompt)?;
+            *asked = Some(prompt.question.question);
         }
+        Ok(Some(keyboard))
     }
 }
 
@@ -259,7 +274,7 @@ enum Input {
 /// Where answers come from: keys of a terminal that is painted on, or else whole lines.
 enum Keyboard {
     Keys(EventStream, RawMode),
-    Lines(mpsc::Receiver<String>),
+    Lines { lines: mpsc::Receiver<String>, asked: Option<QuestionId> },
 }
 
 impl Keyboard {
@@ -268,7 +283,7 @@ impl Keyboard {
         Ok(Self::Keys(EventStream::new(), raw))
     }
 
-    fn lines(prompt: &Prompt) -> Result<Self> {
+    fn lines() -> Result<Self> {
         let (sender, lines) = mpsc::channel(LINES_WAITING);
         // A thread of its own, not one that the runtime waits for: nothing ends a read but a line.
         std::thread::Builder::new().name("keyboard".into()).spawn(move || {
@@ -278,8 +293,7 @@ impl Keyboard {
                 }
             }
         })?;
-        ask_line(prompt)?;
-        Ok(Self::Lines(lines))
+        Ok(Self::Lines { lines, asked: None })
     }
 }
 
@@ -290,10 +304,10 @@ fn ask_line(prompt: &Prompt) -> Result<()> {
     Ok(stderr.flush()?)
 }
 
-fn reprompt(keyboard: &mut Option<Keyboard>, prompt: Option<&Prompt>) -> Result<()> {
-    match (keyboard, prompt) {
-        (Some(Keyboard::Lines(_)), Some(prompt)) => ask_line(prompt),
-        _ => Ok(()),
+/// What was typed meant nothing: a line has to be asked for again.
+fn reprompt(keyboard: &mut Option<Keyboard>) {
+    if let Some(Keyboard::Lines { asked, .. }) = keyboard {
+        *asked = None;
     }
 }
 
@@ -304,7 +318,7 @@ async fn next_typed(keyboard: &mut Option<Keyboard>) -> Option<Input> {
                 return Some(Input::Key(key));
             }
         },
-        Some(Keyboard::Lines(lines)) => lines.recv().await.map(Input::Line),
+        Some(Keyboard::Lines { lines, .. }) => lines.recv().await.map(Input::Line),
         None => std::future::pending().await,
     }
 }

@@ -135,6 +135,7 @@ impl Prompt {
         Self { question, arguments, editing: false, notice: None, typed: Vec::new(), cursor: 0 }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "keys that type nothing are many")]
     pub(crate) fn key(&mut self, key: KeyEvent) -> Pressed {
         if key.kind == KeyEventKind::Release {
             return Pressed::Nothing;

@@ -91,7 +91,6 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                     short_id(info.run.uuid())
                 ),
                 Standing::Interrupted => {
-                    place.release(&info).await?;
                     if !place.runtime.resume(info.run).await {
                         bail!("run {} could not be adopted; another process was faster", info.run);
                     }
@@ -281,7 +280,6 @@ async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Resu
 }
 
 async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit> {
-    place.release(info).await?;
     let id = short_id(info.run.uuid());
     match place.runtime.cancel(info.run, CancelWhen::Now, None, why).await {
         Ok(_) => {}

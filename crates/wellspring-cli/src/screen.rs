@@ -73,6 +73,11 @@ impl Screen {
         Self { look: Look::Plain, ..Self::default() }
     }
 
+    /// What a person can do from now on.
+    pub(crate) fn set_hint(&mut self, hint: &'static str) {
+        self.hint = hint;
+    }
+
     /// Folds one record in.
     pub(crate) fn apply(&mut self, record: &Record) {
         let at = record.at;
@@ -451,16 +456,16 @@ impl Screen {
     }
 
     fn tool(&mut self, call: PartId) -> Option<&mut Tool> {
-        self.items.iter_mut().rev().find_map(|item| match &mut item.body {
-            Body::Tool(tool) if tool.part == call => Some(&mut **tool),
-            _ => None,
+        self.items.iter_mut().rev().find_map(|item| {
+            let Body::Tool(tool) = &mut item.body else { return None };
+            (tool.part == call).then_some(&mut **tool)
         })
     }
 
     fn question(&mut self, id: QuestionId) -> Option<&mut Question> {
-        self.items.iter_mut().rev().find_map(|item| match &mut item.body {
-            Body::Question(question) if question.id == id => Some(&mut **question),
-            _ => None,
+        self.items.iter_mut().rev().find_map(|item| {
+            let Body::Question(question) = &mut item.body else { return None };
+            (question.id == id).then_some(&mut **question)
         })
     }
 

@@ -108,6 +108,13 @@ impl View {
         }
     }
 
+    /// What a person can do from now on.
+    pub(crate) fn set_hint(&mut self, hint: &'static str) {
+        if let Self::Live(live) = self {
+            live.screen.set_hint(hint);
+        }
+    }
+
     /// Times are as if it were `at` now.
     pub(crate) fn set_clock(&mut self, at: Millis) {
         if let Self::Live(live) = self {

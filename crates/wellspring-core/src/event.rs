@@ -874,10 +874,15 @@ pub enum UsageScope {
 /// Money.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Cost {
-    /// How much.
+    /// How much. What is not a number is written as `null`, and read as nothing.
+    #[serde(deserialize_with = "null_is_nothing")]
     pub amount: f64,
     /// Of what (ISO 4217).
     pub currency: Box<str>,
+}
+
+fn null_is_nothing<'de, D: serde::Deserializer<'de>>(value: D) -> Result<f64, D::Error> {
+    Option::<f64>::deserialize(value).map(Option::unwrap_or_default)
 }
 
 /// How full a context window is.

@@ -17,6 +17,7 @@ use crate::activity::Busy;
 use crate::agent_loop::AgentWork;
 use crate::close::{close_agent, finished};
 use crate::host::RunHost;
+use crate::limits::TOOL_BYTES_MAX;
 use crate::queue::Queue;
 use crate::result::ResultTool;
 use crate::schema::Schema;
@@ -369,7 +370,16 @@ impl AgentWork {
         drop(work);
         host.close();
         let (outcome, result) = match ended {
-            Some(Ok(Ok(result))) => (ToolOutcome::Ok, result),
+            Some(Ok(Ok(result))) => match too_large(&result) {
+                None => (ToolOutcome::Ok, result),
+                Some(bytes) => {
+                    let message = format!(
+                        "the result has {bytes} bytes, and at most {TOOL_BYTES_MAX} can be kept; \
+                         ask for less at a time"
+                    );
+                    (ToolOutcome::Error, ToolResult::new(message))
+                }
+            },
             Some(Ok(Err(error))) => (ToolOutcome::Error, ToolResult::new(error.to_string())),
             Some(Err(panic)) => {
                 (ToolOutcome::Error, ToolResult::new(panicked(&*panic).to_string()))
@@ -434,6 +444,28 @@ fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), String> {
     schema
         .validate(arguments)
         .map_err(|problems| format!("the arguments do not fit {name}: {}", problems.join("; ")))
+}
+
+/// How many bytes a value has as JSON, if they are more than can be kept.
+pub(crate) fn too_large(value: &impl serde::Serialize) -> Option<usize> {
+    let mut count = Counted(0);
+    // Counting cannot fail, and what cannot be serialised is not kept either.
+    let _ = serde_json::to_writer(&mut count, value);
+    (count.0 > TOOL_BYTES_MAX).then_some(count.0)
+}
+
+/// A writer that only counts.
+struct Counted(usize);
+
+impl std::io::Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> ToolError {

@@ -240,6 +240,13 @@ impl Host for RunHost {
     fn update(&self, update: ToolUpdate) -> BoxFuture<'_, ()> {
         if let (Some(call), false) = (self.call, self.is_closed()) {
             self.touch();
+            let update = match crate::calls::too_large(&update) {
+                None => update,
+                Some(bytes) => {
+                    let note = format!("progress of {bytes} bytes was too large to be kept");
+                    ToolUpdate { data: Some(note.into()), ..ToolUpdate::default() }
+                }
+            };
             let event = Event::ToolUpdated { call, update: Box::new(update) };
             self.run().push(self.work.agent, event);
         }

@@ -27,6 +27,10 @@ pub const PARTS_PER_TURN_MAX: usize = 4096;
 /// Bytes of arguments that one call may have; they are kept in every outline while it is open.
 pub const ARGUMENT_BYTES_MAX: usize = 1024 * 1024;
 
+/// Bytes, as JSON, that a call's result or one report of its progress may have. A model could
+/// not read more, and a log keeps it for ever.
+pub const TOOL_BYTES_MAX: usize = 4 * 1024 * 1024;
+
 /// Runs of a thread that a model is shown, the newest ones.
 pub const HISTORY_RUNS_MAX: usize = 100;
 

@@ -4,9 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run should say so loudly")]
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use divan::Bencher;
-use divan::counter::ItemsCount;
 use futures::TryStreamExt;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -17,9 +16,32 @@ use wellspring_core::{
 use wellspring_log::{
     Durability, Log, LogOptions, MemoryStore, Owner, SqliteOptions, SqliteStore, Store,
 };
+use wellspring_testkit::figures::{Scale, figure, median};
 
 fn main() {
-    divan::main();
+    let scale = Scale::asked();
+    let samples = scale.rounds(30);
+    for (runs, deltas) in [(1, 1), (1, 100), (64, 1), (64, 100)] {
+        let what = format!("append/{runs} runs, frames of {deltas}");
+        compare(&what, "ns/record", |kind| append(kind, runs, deltas, samples));
+    }
+    for (frames, deltas) in [(5_000, 1), (250, 100)] {
+        let what = format!("read/frames of {deltas}");
+        let frames = scale.rounds(frames);
+        compare(&what, "ns/record", |kind| read(kind, frames, deltas, samples));
+    }
+    let figure_of = |kind| push_to_reader(kind, scale.rounds(500));
+    compare("push to reader", "ns", figure_of);
+    figure("read/records one by one", records_one_by_one(samples), "ns/record", None);
+}
+
+/// One figure per store, each beside the one in memory.
+fn compare(what: &str, unit: &str, measure: impl Fn(Kind) -> f64) {
+    let baseline = format!("{what}/memory");
+    for kind in KINDS {
+        let beside = (kind != Kind::Memory).then_some(baseline.as_str());
+        figure(format!("{what}/{}", kind.name()), measure(kind), unit, beside);
+    }
 }
 
 /// Frames that each run appends in one measurement, each committed before the next.
@@ -28,11 +50,21 @@ const ROUNDS: usize = 20;
 /// A token of an ordinary model.
 const TOKEN: &str = " token";
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Memory,
     SqliteProcessCrash,
     SqlitePowerLoss,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::SqliteProcessCrash => "sqlite process-crash",
+            Self::SqlitePowerLoss => "sqlite power-loss",
+        }
+    }
 }
 
 const KINDS: [Kind; 3] = [Kind::Memory, Kind::SqliteProcessCrash, Kind::SqlitePowerLoss];
@@ -86,42 +118,24 @@ fn deltas(count: usize) -> impl Iterator<Item = (AgentNo, Event)> {
 }
 
 /// Every run has one frame in flight at a time; runs commit together where the store can.
-fn append(bencher: Bencher<'_, '_>, kind: Kind, runs: usize, deltas_per_frame: usize) {
+fn append(kind: Kind, runs: usize, deltas_per_frame: usize, samples: usize) -> f64 {
     let setup = Setup::new(kind);
     let owners = setup.owners(runs);
-    bencher.counter(ItemsCount::new(runs * ROUNDS * deltas_per_frame)).bench_local(|| {
-        let one = async |owner: &Owner| {
-            for _ in 0..ROUNDS {
-                owner.push_all(deltas(deltas_per_frame));
-                owner.commit().await.unwrap();
-            }
-        };
-        setup.runtime.block_on(futures::future::join_all(owners.iter().map(one)));
-    });
-}
-
-#[divan::bench(args = KINDS, sample_count = 30)]
-fn append_1_run_frames_of_1(bencher: Bencher<'_, '_>, kind: Kind) {
-    append(bencher, kind, 1, 1);
-}
-
-#[divan::bench(args = KINDS, sample_count = 30)]
-fn append_1_run_frames_of_100(bencher: Bencher<'_, '_>, kind: Kind) {
-    append(bencher, kind, 1, 100);
-}
-
-#[divan::bench(args = KINDS, sample_count = 30)]
-fn append_64_runs_frames_of_1(bencher: Bencher<'_, '_>, kind: Kind) {
-    append(bencher, kind, 64, 1);
-}
-
-#[divan::bench(args = KINDS, sample_count = 30)]
-fn append_64_runs_frames_of_100(bencher: Bencher<'_, '_>, kind: Kind) {
-    append(bencher, kind, 64, 100);
+    let one = async |owner: &Owner| {
+        for _ in 0..ROUNDS {
+            owner.push_all(deltas(deltas_per_frame));
+            owner.commit().await.unwrap();
+        }
+    };
+    median(samples, runs * ROUNDS * deltas_per_frame, || {
+        timed(|| {
+            setup.runtime.block_on(futures::future::join_all(owners.iter().map(one)));
+        })
+    })
 }
 
 /// A cursor over a whole run that nobody has in memory.
-fn read(bencher: Bencher<'_, '_>, kind: Kind, frames: usize, deltas_per_frame: usize) {
+fn read(kind: Kind, frames: usize, deltas_per_frame: usize, samples: usize) -> f64 {
     let setup = Setup::new(kind);
     let run = setup.runtime.block_on(async {
         let owner = create(&setup.log).await;
@@ -132,43 +146,35 @@ fn read(bencher: Bencher<'_, '_>, kind: Kind, frames: usize, deltas_per_frame: u
         owner.run()
     });
     let head = setup.runtime.block_on(setup.log.store().info(run)).unwrap().unwrap().head;
-    bencher.counter(ItemsCount::new(usize::try_from(head.0).unwrap())).bench_local(|| {
-        setup.runtime.block_on(async {
-            let mut cursor = setup.log.cursor(run, Seq(0)).await.unwrap();
-            while cursor.position() < head {
-                divan::black_box(cursor.next().await.unwrap());
-            }
-        });
-    });
-}
-
-#[divan::bench(args = KINDS, sample_count = 30)]
-fn read_frames_of_1(bencher: Bencher<'_, '_>, kind: Kind) {
-    read(bencher, kind, 5_000, 1);
-}
-
-#[divan::bench(args = KINDS, sample_count = 30)]
-fn read_frames_of_100(bencher: Bencher<'_, '_>, kind: Kind) {
-    read(bencher, kind, 250, 100);
+    median(samples, usize::try_from(head.0).unwrap(), || {
+        timed(|| {
+            setup.runtime.block_on(async {
+                let mut cursor = setup.log.cursor(run, Seq(0)).await.unwrap();
+                while cursor.position() < head {
+                    std::hint::black_box(cursor.next().await.unwrap());
+                }
+            });
+        })
+    })
 }
 
 /// From the push of one delta until a waiting reader has it.
-#[divan::bench(args = KINDS, sample_count = 500, sample_size = 1)]
-fn push_to_reader(bencher: Bencher<'_, '_>, kind: Kind) {
+fn push_to_reader(kind: Kind, samples: usize) -> f64 {
     let setup = Setup::new(kind);
     let owner = setup.owners(1).remove(0);
     let mut cursor = setup.runtime.block_on(setup.log.cursor(owner.run(), Seq(2))).unwrap();
-    bencher.bench_local(|| {
-        setup.runtime.block_on(async {
-            owner.push_all(deltas(1));
-            cursor.next().await.unwrap()
+    median(samples, 1, || {
+        timed(|| {
+            setup.runtime.block_on(async {
+                owner.push_all(deltas(1));
+                cursor.next().await.unwrap();
+            });
         })
-    });
+    })
 }
 
 /// Records one by one, as a library user reads them.
-#[divan::bench(sample_count = 30)]
-fn records_one_by_one(bencher: Bencher<'_, '_>) {
+fn records_one_by_one(samples: usize) -> f64 {
     const RECORDS: usize = 10_000;
     let setup = Setup::new(Kind::Memory);
     let run = setup.runtime.block_on(async {
@@ -180,10 +186,18 @@ fn records_one_by_one(bencher: Bencher<'_, '_>) {
         owner.push(AgentNo::ROOT, Event::RunFinished { outcome: Box::new(outcome) });
         owner.run()
     });
-    bencher.counter(ItemsCount::new(RECORDS)).bench_local(|| {
-        setup.runtime.block_on(async {
-            let cursor = setup.log.cursor(run, Seq(0)).await.unwrap();
-            cursor.into_records().try_fold(0, async |count, _| Ok(count + 1)).await.unwrap()
+    median(samples, RECORDS, || {
+        timed(|| {
+            setup.runtime.block_on(async {
+                let cursor = setup.log.cursor(run, Seq(0)).await.unwrap();
+                cursor.into_records().try_fold(0, async |count, _| Ok(count + 1)).await.unwrap();
+            });
         })
-    });
+    })
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
 }

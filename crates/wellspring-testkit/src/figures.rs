@@ -2,6 +2,7 @@
 #![expect(clippy::print_stdout, reason = "the protocol is a line on standard output")]
 
 use std::fmt;
+use std::time::Duration;
 
 /// How much to measure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,6 +37,14 @@ impl Scale {
             Self::Smoke => (full / 1000).clamp(1, 100),
         }
     }
+}
+
+/// Measures so often and gives the middle one: nanoseconds for each of `items`.
+#[expect(clippy::cast_precision_loss, reason = "a figure has few digits")]
+pub fn median(samples: usize, items: usize, mut measure: impl FnMut() -> Duration) -> f64 {
+    let mut times: Vec<Duration> = (0..samples.max(1)).map(|_| measure()).collect();
+    times.sort();
+    times[times.len() / 2].as_nanos() as f64 / items as f64
 }
 
 /// Claims a figure; its ratio to the baseline of that name is shown beside it.

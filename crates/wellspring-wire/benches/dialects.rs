@@ -1,18 +1,14 @@
 //! What an event costs in each dialect: `cargo bench -p wellspring-wire --bench dialects`.
 //!
 //! `delta` is the hot path: frames of 32 deltas of the root's text, the outline's fold
-//! included, into a kept buffer. `run` is a sample run with one of most things. Both report
-//! items per second, where an item is a record.
+//! included, into a kept buffer. `run` is a sample run with one of most things.
 
-use divan::Bencher;
-use divan::counter::ItemsCount;
+use std::time::Instant;
+
 use wellspring_core::{AgentNo, Event, Millis, PartId, PartKind, Record, Seq};
+use wellspring_testkit::figures::{Scale, figure, median};
 use wellspring_testkit::{RunBuilder, samples};
 use wellspring_wire::{DialectName, Encoder, Out};
-
-fn main() {
-    divan::main();
-}
 
 /// What a model's deltas look like: short, and some need escaping.
 const WORDS: [&str; 8] =
@@ -21,51 +17,30 @@ const WORDS: [&str; 8] =
 /// Records in one append.
 const FRAME: usize = 32;
 
-#[divan::bench(args = DialectName::ALL)]
-fn delta(bencher: Bencher<'_, '_>, dialect: DialectName) {
+fn main() {
+    let samples = Scale::asked().rounds(20_000);
     let mut run = RunBuilder::new("demo", "Hello?");
     run.turn();
     let part = run.open(PartKind::TEXT);
     let frame = deltas(part, run.head());
-    let prefix = run.records();
-    says_something(dialect, &prefix, &frame);
-    bencher.counter(ItemsCount::new(FRAME)).with_inputs(|| encoder(dialect, &prefix)).bench_values(
-        |(mut encoder, mut out)| {
-            encoder.frame(&frame, &mut out);
-            (encoder, out)
-        },
-    );
+    compare("delta", samples, &run.records(), &frame);
+    compare("run", samples / 10, &[], &samples::one_of_each());
 }
 
-/// The same without the fold: what encoding alone costs.
-#[divan::bench(args = [DialectName::Record, DialectName::ThoughtEvent, DialectName::AgentEvent])]
-fn delta_without_fold(bencher: Bencher<'_, '_>, dialect: DialectName) {
-    let mut run = RunBuilder::new("demo", "Hello?");
-    run.turn();
-    let part = run.open(PartKind::TEXT);
-    let frame = deltas(part, run.head());
-    let mut dialect = dialect.dialect();
-    let mut out = Out::default();
-    bencher.counter(ItemsCount::new(FRAME)).bench_local(|| {
-        out.clear();
-        for record in &frame {
-            dialect.encode(run.outline(), record, &mut out);
-        }
-        out.bytes_len()
-    });
-}
-
-#[divan::bench(args = DialectName::ALL)]
-fn run(bencher: Bencher<'_, '_>, dialect: DialectName) {
-    let records = samples::one_of_each();
-    says_something(dialect, &[], &records);
-    bencher
-        .counter(ItemsCount::new(records.len()))
-        .with_inputs(|| encoder(dialect, &[]))
-        .bench_values(|(mut encoder, mut out)| {
-            encoder.frame(&records, &mut out);
-            (encoder, out)
+/// One figure per dialect, each beside the native form.
+fn compare(what: &str, samples: usize, prefix: &[Record], frame: &[Record]) {
+    let baseline = format!("dialect/{what}/{}", DialectName::Record);
+    for dialect in DialectName::ALL {
+        says_something(dialect, prefix, frame);
+        let cost = median(samples, frame.len(), || {
+            let (mut encoder, mut out) = encoder(dialect, prefix);
+            let began = Instant::now();
+            encoder.frame(frame, &mut out);
+            began.elapsed()
         });
+        let beside = (dialect != DialectName::Record).then_some(baseline.as_str());
+        figure(format!("dialect/{what}/{dialect}"), cost, "ns/record", beside);
+    }
 }
 
 fn deltas(part: PartId, head: Seq) -> Vec<Record> {

@@ -26,18 +26,34 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[Peer {
-    name: "schemathesis",
-    probe: &["python3", "-m", "venv", "--help"],
-    install: "apt install python3-venv",
-    setup: &[
-        "sh",
-        "-c",
-        "python3 -m venv target/peers/schemathesis && \
+pub const PEERS: &[Peer] = &[
+    Peer {
+        name: "MCP example server and TypeScript SDK",
+        probe: &["npm", "--version"],
+        install: "https://nodejs.org, version 20 or newer",
+        setup: &[
+            "npm",
+            "ci",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            "crates/wellspring-mcp/tests/peer",
+        ],
+        variable: "WELLSPRING_PEER_MCP",
+    },
+    Peer {
+        name: "schemathesis",
+        probe: &["python3", "-m", "venv", "--help"],
+        install: "apt install python3-venv",
+        setup: &[
+            "sh",
+            "-c",
+            "python3 -m venv target/peers/schemathesis && \
          target/peers/schemathesis/bin/pip install --quiet schemathesis==4.32.5",
-    ],
-    variable: "WELLSPRING_PEER_SCHEMATHESIS",
-}];
+        ],
+        variable: "WELLSPRING_PEER_SCHEMATHESIS",
+    },
+];
 
 /// What is done about a peer.
 #[derive(Debug, Eq, PartialEq)]

@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     // Its tests are scripted, and the scripted model is a model like any other.
     ("wellspring-engine", &["wellspring-core", "wellspring-log"], &["wellspring-models"]),
     ("wellspring-models", &["wellspring-core", "wellspring-wire"], &[]),
+    ("wellspring-mcp", &["wellspring-core"], &[]),
     (
         "wellspring",
         &[

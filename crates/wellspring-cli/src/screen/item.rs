@@ -538,10 +538,7 @@ fn argument_lines(arguments: &str) -> Vec<String> {
     };
     let mut lines = Vec::new();
     for (name, value) in &members {
-        let text = match value {
-            Value::String(text) => clean(text),
-            other => clean(&other.to_string()),
-        };
+        let text = value.as_str().map_or_else(|| clean(&value.to_string()), clean);
         let mut texts = text.lines();
         let first = texts.next().unwrap_or_default();
         let alone = members.len() == 1;

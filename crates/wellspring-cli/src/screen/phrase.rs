@@ -117,8 +117,8 @@ pub(crate) fn value_phrase(value: &Value) -> String {
 }
 
 fn flat(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.chars().take(PHRASE_CHARS_MAX).collect(),
-        other => other.to_string(),
+    match value.as_str() {
+        Some(text) => text.chars().take(PHRASE_CHARS_MAX).collect(),
+        None => value.to_string(),
     }
 }

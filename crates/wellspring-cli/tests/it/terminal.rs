@@ -81,6 +81,49 @@ fn an_answer_longer_than_the_screen_is_printed_once() {
     }
 }
 
+/// Runs the command in a pty. Each step waits until something is shown, then types.
+fn in_script(home: &Home, colour: bool, steps: &[(&str, &str)]) -> (Option<i32>, String) {
+    let mut command = Command::new("script");
+    command
+        .args(["-q", "-e", "-f", "-c"])
+        .arg(format!("{BINARY} run 'Good morning'"))
+        .arg("/dev/null")
+        .current_dir(home.work())
+        .env("WELLSPRING_DATA_DIR", home.data())
+        .env("WELLSPRING_DEMO_PACE_MS", "2")
+        .env("TERM", "xterm-256color")
+        .env_remove("NO_COLOR")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    if !colour {
+        command.env("NO_COLOR", "1");
+    }
+    let mut child = command.spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let (mut shown, mut looked_at) = (Vec::new(), 0);
+    let mut steps = steps.iter();
+    let mut step = steps.next();
+    let mut piece = [0; 4096];
+    loop {
+        let count = stdout.read(&mut piece).unwrap();
+        if count == 0 {
+            break;
+        }
+        shown.extend_from_slice(&piece[..count]);
+        if let Some((until, typed)) = step
+            && String::from_utf8_lossy(&shown[looked_at..]).contains(until)
+        {
+            stdin.write_all(typed.as_bytes()).unwrap();
+            stdin.flush().unwrap();
+            looked_at = shown.len();
+            step = steps.next();
+        }
+    }
+    let status = child.wait().unwrap();
+    (status.code(), String::from_utf8_lossy(&shown).into_owned())
+}
+
 #[test]
 fn a_question_is_answered_at_the_prompt() {
     if !is_there("script", "--version") {
@@ -91,41 +134,38 @@ fn a_question_is_answered_at_the_prompt() {
         ("too risky\r", "denied: too risky"),
         ("e\r\u{15}echo edited\r", "edited"),
     ] {
-        let home = Home::new();
-        let mut child = Command::new("script")
-            .args(["-q", "-e", "-f", "-c"])
-            .arg(format!("{BINARY} run 'Good morning'"))
-            .arg("/dev/null")
-            .current_dir(home.work())
-            .env("WELLSPRING_DATA_DIR", home.data())
-            .env("WELLSPRING_DEMO_PACE_MS", "2")
-            .env("TERM", "xterm-256color")
-            .env_remove("NO_COLOR")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stdin = child.stdin.take().unwrap();
-        let mut stdout = child.stdout.take().unwrap();
-        let mut shown = Vec::new();
-        let mut asked = false;
-        let mut piece = [0; 4096];
-        loop {
-            let count = stdout.read(&mut piece).unwrap();
-            if count == 0 {
-                break;
-            }
-            shown.extend_from_slice(&piece[..count]);
-            if !asked && String::from_utf8_lossy(&shown).contains("[y]es") {
-                asked = true;
-                stdin.write_all(typed.as_bytes()).unwrap();
-                stdin.flush().unwrap();
-            }
-        }
-        let status = child.wait().unwrap();
-        let shown = String::from_utf8_lossy(&shown);
-        assert_eq!(status.code(), Some(0), "{shown}");
+        let (code, shown) = in_script(&Home::new(), true, &[("[y]es", typed)]);
+        assert_eq!(code, Some(0), "{shown}");
         assert!(shown.contains(want), "{typed:?}: {shown}");
         assert!(shown.trim_end().ends_with("\u{1b}[?25h"), "the cursor is shown again: {shown:?}");
     }
+}
+
+#[test]
+fn without_colour_a_question_is_a_line() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    let steps = [("[y]es", "\r"), ("[y]es", "y\r")];
+    let (code, shown) = in_script(&Home::new(), false, &steps);
+    assert_eq!(code, Some(0), "{shown}");
+    assert!(shown.contains("- The command **ran**"), "{shown}");
+    assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// The command ignores a polite request, so that the run takes a while to stop.
+#[test]
+fn a_second_interrupt_leaves_at_once() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    let home = Home::new();
+    let stubborn = "e\r\u{15}trap '' INT TERM; echo stub''born; sleep 30\r";
+    let steps = [("[y]es", stubborn), ("stubborn", "\u{3}"), ("again leaves at once", "\u{3}")];
+    let (code, shown) = in_script(&home, true, &steps);
+    assert_eq!(code, Some(130), "{shown}");
+    let listed = home.print(&["runs", "list"]);
+    assert!(listed.contains("interrupted"), "{listed}");
+    home.print(&["runs", "cancel", "last"]);
+    assert!(home.records("last").1.finished);
 }

@@ -251,6 +251,22 @@ async fn what_a_tool_says_after_its_result_is_not_a_fact() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_result_or_a_report_too_large_to_keep_says_so() {
+    let large = || "x".repeat(wellspring_engine::TOOL_BYTES_MAX);
+    let greedy = tool("greedy", move |_, cx: Context| async move {
+        cx.progress(large()).await;
+        Ok(ToolResult::new(large()))
+    });
+    let records = play(agent(two_turns(Say::new().call("greedy", json!({}))), [greedy])).await;
+    insta::assert_snapshot!(tool_lines(&records), @r#"
+    tool 0 queued at 0
+    tool 0 started parallel
+    tool 0 updated {"data":"progress of 4194315 bytes was too large to be kept"}
+    tool 0 finished error "the result has 4194317 bytes, and at most 4194304 can be kept; ask for less at a time"
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_more_tools_at_once_than_allowed() {
     let most = Arc::new(std::sync::atomic::AtomicUsize::new(0));
     let running = Arc::new(std::sync::atomic::AtomicUsize::new(0));

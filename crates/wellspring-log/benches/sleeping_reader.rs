@@ -1,7 +1,6 @@
 //! What a reader costs that sleeps while a million deltas are appended to SQLite.
 //!
-//! `cargo run --release -p wellspring-log --features sqlite --example sleeping_reader`
-#![expect(clippy::print_stdout, reason = "it is a program that prints")]
+//! `cargo bench -p wellspring-log --features sqlite --bench sleeping_reader`
 
 use std::error::Error;
 use std::sync::Arc;
@@ -12,8 +11,7 @@ use wellspring_core::{
     AgentNo, Event, Outcome, PartId, PartKind, RunId, RunRequest, RunStarted, Seq, Stop, ThreadId,
 };
 use wellspring_log::{Log, LogOptions, Owner, SqliteOptions, SqliteStore, TAIL_BYTES_MAX};
-
-const DELTAS: usize = 1_000_000;
+use wellspring_testkit::figures::{Scale, figure};
 
 /// How many deltas a source hands over at once.
 const BATCH: usize = 50;
@@ -23,27 +21,26 @@ const PAIRS: usize = 9;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Box<dyn Error>> {
+    let deltas = Scale::asked().rounds(1_000_000).max(BATCH);
     let directory = tempfile::tempdir()?;
     let store = SqliteStore::open(directory.path().join("runs.db"), SqliteOptions::default())?;
     let log = Log::new(Arc::new(store), LogOptions::default());
-    let mut ratios = Vec::new();
+    let mut costs = Vec::new();
     for pair in 0..PAIRS {
         let (alone, watched);
         // Whoever comes second finds a larger file; so they take turns.
         if pair % 2 == 0 {
-            alone = append(&log, Reader::None).await?;
-            watched = append(&log, Reader::Sleeping).await?;
+            alone = append(&log, deltas, Reader::None).await?;
+            watched = append(&log, deltas, Reader::Sleeping).await?;
         } else {
-            watched = append(&log, Reader::Sleeping).await?;
-            alone = append(&log, Reader::None).await?;
+            watched = append(&log, deltas, Reader::Sleeping).await?;
+            alone = append(&log, deltas, Reader::None).await?;
         }
-        let ratio = watched.as_secs_f64() / alone.as_secs_f64();
-        println!("alone {alone:.2?}, with a sleeping reader {watched:.2?}: {ratio:.3}");
-        ratios.push(ratio);
+        costs.push((watched.as_secs_f64() / alone.as_secs_f64() - 1.0) * 100.0);
     }
-    ratios.sort_by(f64::total_cmp);
-    println!("a sleeping reader costs {:+.1} % (median)", (ratios[PAIRS / 2] - 1.0) * 100.0);
-    println!("peak memory of the process: {}", peak_memory()?);
+    costs.sort_by(f64::total_cmp);
+    figure("sleeping reader/what it costs the agent", costs[PAIRS / 2], "% CPU", None);
+    figure("sleeping reader/peak memory of the process", peak_memory()?, "MiB", None);
     Ok(())
 }
 
@@ -55,7 +52,7 @@ enum Reader {
 /// Appends a run and says what that cost: processor time, because that is what a reader
 /// takes from the agent, and a busy machine does not change it. The reader wakes when it is over and has to
 /// get all of it.
-async fn append(log: &Log, reader: Reader) -> Result<Duration, Box<dyn Error>> {
+async fn append(log: &Log, deltas: usize, reader: Reader) -> Result<Duration, Box<dyn Error>> {
     let owner = create(log).await?;
     let run = owner.run();
     let mut cursor = match reader {
@@ -64,7 +61,7 @@ async fn append(log: &Log, reader: Reader) -> Result<Duration, Box<dyn Error>> {
     };
     let start = cpu_time()?;
     let mut tail = 0;
-    for batch in 0..DELTAS / BATCH {
+    for batch in 0..deltas / BATCH {
         owner.room().await?;
         owner.push_all((0..BATCH).map(|place| {
             let chunk = format!(" {}", (batch * BATCH + place) % 1000).into();
@@ -89,7 +86,8 @@ async fn append(log: &Log, reader: Reader) -> Result<Duration, Box<dyn Error>> {
                 }
             }
         }
-        let want: String = (0..DELTAS).map(|number| format!(" {}", number % 1000)).collect();
+        let want: String =
+            (0..deltas / BATCH * BATCH).map(|number| format!(" {}", number % 1000)).collect();
         assert!(text == want, "the reader missed something");
     }
     Ok(took)
@@ -120,15 +118,13 @@ fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     Ok(total)
 }
 
-/// Linux only; elsewhere it says so.
-fn peak_memory() -> Result<String, Box<dyn Error>> {
-    let Ok(status) = std::fs::read_to_string("/proc/self/status") else {
-        return Ok("unknown here".into());
-    };
+/// The most that the process ever held. Linux only.
+fn peak_memory() -> Result<f64, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"));
-    let kib: u64 = line
+    let kib: f64 = line
         .and_then(|line| line.split_whitespace().nth(1))
         .ok_or("no peak memory in /proc/self/status")?
         .parse()?;
-    Ok(format!("{} MiB", kib / 1024))
+    Ok(kib / 1024.0)
 }

@@ -1,0 +1,197 @@
+//! The calls that are running at a server: who hears its progress, who is asked its questions.
+//!
+//! # Why not the SDK's own way
+//!
+//! `rmcp` mints a request's progress token while it sends it, and handles each notification
+//! in a task of its own: progress could come before anyone listens, out of order, and without
+//! bound. So a [`Tap`](crate::transport::Tap) in front of the SDK registers a call before its
+//! bytes leave, and hands progress over here, in order, before any later message is looked at.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rmcp::model::{NumberOrString, ProgressNotificationParam};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use wellspring_core::{CancellationToken, Context};
+
+/// Progress of a call that waits to be told; beyond it the oldest is forgotten, since the
+/// latest says more.
+pub const PROGRESS_WAITING_MAX: usize = 64;
+
+/// Bytes kept of the message of one notification of progress: it is a line, not a log.
+pub const PROGRESS_BYTES_MAX: usize = 4 * 1024;
+
+/// One call that is running.
+#[derive(Debug)]
+pub(crate) struct Call {
+    context: Context,
+    progress: Mutex<VecDeque<Value>>,
+    arrived: Notify,
+    /// Cancelled when the call is over.
+    over: CancellationToken,
+}
+
+impl Call {
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
+    }
+
+    /// Resolves when the call is over.
+    pub(crate) async fn over(&self) {
+        self.over.cancelled().await;
+    }
+
+    /// The next piece of progress.
+    ///
+    /// # Cancel safety
+    ///
+    /// Nothing is taken unless it is returned.
+    pub(crate) async fn next_progress(&self) -> Value {
+        loop {
+            // Created before looking, so that what comes in between wakes it.
+            let arrived = self.arrived.notified();
+            if let Some(progress) = self.waiting() {
+                return progress;
+            }
+            arrived.await;
+        }
+    }
+
+    /// Progress that is here already.
+    pub(crate) fn waiting(&self) -> Option<Value> {
+        lock(&self.progress).pop_front()
+    }
+
+    fn push(&self, progress: Value) {
+        let mut waiting = lock(&self.progress);
+        if waiting.len() >= PROGRESS_WAITING_MAX {
+            waiting.pop_front();
+        }
+        waiting.push_back(progress);
+        drop(waiting);
+        self.arrived.notify_one();
+    }
+}
+
+/// All calls that are running at one server.
+#[derive(Debug, Default)]
+pub(crate) struct Calls(Mutex<Running>);
+
+#[derive(Debug, Default)]
+struct Running {
+    /// In the order they began. A call is here until it is over.
+    calls: Vec<Arc<Call>>,
+    /// The SDK counts its requests and its tokens from 0.
+    by_request: BTreeMap<i64, Arc<Call>>,
+    by_token: BTreeMap<i64, Arc<Call>>,
+}
+
+impl Calls {
+    /// A call begins. It is over when the ticket is dropped.
+    pub(crate) fn begin(self: &Arc<Self>, context: Context) -> Ticket {
+        let call = Arc::new(Call {
+            context,
+            progress: Mutex::default(),
+            arrived: Notify::new(),
+            over: CancellationToken::new(),
+        });
+        lock(&self.0).calls.push(call.clone());
+        Ticket { call, calls: self.clone() }
+    }
+
+    /// A call's request is about to leave.
+    pub(crate) fn sent(
+        &self,
+        call: &Arc<Call>,
+        request: &NumberOrString,
+        token: Option<&NumberOrString>,
+    ) {
+        let mut running = lock(&self.0);
+        // It may have been dropped while its request waited to be sent.
+        if call.over.is_cancelled() {
+            return;
+        }
+        if let Some(number) = number(request) {
+            running.by_request.insert(number, call.clone());
+        }
+        if let Some(number) = token.and_then(number) {
+            running.by_token.insert(number, call.clone());
+        }
+    }
+
+    /// The server reports progress. What names no running call is late, and dropped.
+    pub(crate) fn progress(&self, progress: ProgressNotificationParam) {
+        let call = number(&progress.progress_token.0)
+            .and_then(|number| lock(&self.0).by_token.get(&number).cloned());
+        let Some(call) = call else {
+            tracing::debug!("progress of a call that is over");
+            return;
+        };
+        let mut data = json!({ "progress": progress.progress });
+        if let Some(total) = progress.total {
+            data["total"] = total.into();
+        }
+        if let Some(message) = progress.message {
+            data["message"] = cut(message, PROGRESS_BYTES_MAX).into();
+        }
+        call.push(data);
+    }
+
+    /// Whom a question of the server is for: the call whose request it came on. A server
+    /// over stdio does not say; then the latest call, if all that run belong to one run, and
+    /// otherwise nobody: another user must not be asked.
+    pub(crate) fn asked(&self, request: Option<&NumberOrString>) -> Option<Arc<Call>> {
+        let running = lock(&self.0);
+        if let Some(number) = request.and_then(number) {
+            return running.by_request.get(&number).cloned();
+        }
+        let latest = running.calls.last()?;
+        let run = latest.context.facts().run;
+        let one_run = running.calls.iter().all(|call| call.context.facts().run == run);
+        one_run.then(|| latest.clone())
+    }
+}
+
+/// A running call; it is over when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(crate) call: Arc<Call>,
+    calls: Arc<Calls>,
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        let others = |call: &Arc<Call>| !Arc::ptr_eq(call, &self.call);
+        let mut running = lock(&self.calls.0);
+        self.call.over.cancel();
+        running.calls.retain(others);
+        running.by_request.retain(|_, call| others(call));
+        running.by_token.retain(|_, call| others(call));
+    }
+}
+
+/// The number that the SDK counted, even if the server gave it back as text.
+fn number(id: &NumberOrString) -> Option<i64> {
+    match id {
+        NumberOrString::Number(number) => Some(*number),
+        NumberOrString::String(text) => text.parse().ok(),
+    }
+}
+
+/// The beginning of a text.
+pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
+    if text.len() > bytes_max {
+        let left_out = text.len() - bytes_max;
+        text.truncate(text.floor_char_boundary(bytes_max));
+        text.push_str(&format!("\n[... {left_out} bytes left out ...]"));
+    }
+    text
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! How an MCP server is reached, and what of it is used.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wellspring_core::{Approval, ToolTimeouts};
+
+/// How long a server may take until it has introduced itself, unless told otherwise:
+/// `npx` fetches the package first.
+pub const STARTUP_TIME_DEFAULT: Duration = Duration::from_secs(60);
+
+/// How long a server may take for an answer that is no tool's (a list, a resource), unless
+/// told otherwise: it only has to look something up.
+pub const REQUEST_TIME_DEFAULT: Duration = Duration::from_secs(30);
+
+/// An MCP server, and what of it is used.
+///
+/// ```
+/// use wellspring_mcp::{McpConfig, McpTransport};
+///
+/// let files = McpConfig::stdio("files", "npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
+/// let search = McpConfig::http("search", "https://mcp.example.com/mcp")
+///     .header("Authorization", "Bearer …");
+/// assert!(matches!(files.transport, McpTransport::Stdio { .. }));
+/// assert!(!format!("{search:?}").contains("Bearer"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct McpConfig {
+    /// What people call it; also in front of its tools' names.
+    pub name: Box<str>,
+    /// In front of its tools' names, instead of its own name.
+    pub prefix: Option<Box<str>>,
+    /// How it is reached.
+    pub transport: McpTransport,
+    /// How long things may take.
+    pub timeouts: McpTimeouts,
+    /// The only tools to use, by the server's own names; all of them when absent.
+    pub allow: Option<BTreeSet<Box<str>>>,
+    /// Tools not to use, by the server's own names.
+    pub deny: BTreeSet<Box<str>>,
+    /// Whether a tool may run, by the server's own name for it. It overrules what the server
+    /// says of its tool.
+    pub approval: BTreeMap<Box<str>, Approval>,
+    /// Whether the tools not named in [`approval`](Self::approval) may run. When absent, a
+    /// tool that says it only reads may, and all others ask.
+    pub approval_default: Option<Approval>,
+    /// Whether the model gets two more tools, to list and to read the server's resources.
+    pub resources: bool,
+}
+
+impl McpConfig {
+    /// A server that is a command of this machine.
+    #[must_use]
+    pub fn stdio(
+        name: impl Into<Box<str>>,
+        command: impl Into<Box<str>>,
+        args: impl IntoIterator<Item = impl Into<Box<str>>>,
+    ) -> Self {
+        Self::new(
+            name,
+            McpTransport::Stdio {
+                command: command.into(),
+                args: args.into_iter().map(Into::into).collect(),
+                env: BTreeMap::new(),
+                cwd: None,
+            },
+        )
+    }
+
+    /// A server that is reached over streamable HTTP.
+    #[must_use]
+    pub fn http(name: impl Into<Box<str>>, url: impl Into<Box<str>>) -> Self {
+        Self::new(name, McpTransport::Http { url: url.into(), headers: BTreeMap::new() })
+    }
+
+    /// A server, and all of it.
+    #[must_use]
+    pub fn new(name: impl Into<Box<str>>, transport: McpTransport) -> Self {
+        Self {
+            name: name.into(),
+            prefix: None,
+            transport,
+            timeouts: McpTimeouts::default(),
+            allow: None,
+            deny: BTreeSet::new(),
+            approval: BTreeMap::new(),
+            approval_default: None,
+            resources: false,
+        }
+    }
+
+    /// Gives a command one more variable. It gets few others: see [`ENVIRONMENT`](crate::ENVIRONMENT).
+    #[must_use]
+    pub fn env(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        if let McpTransport::Stdio { env, .. } = &mut self.transport {
+            env.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    /// Starts a command in this directory, which is also what it is told to work on.
+    #[must_use]
+    pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
+        if let McpTransport::Stdio { cwd, .. } = &mut self.transport {
+            *cwd = Some(directory.into());
+        }
+        self
+    }
+
+    /// Sends one more header with every HTTP request.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        if let McpTransport::Http { headers, .. } = &mut self.transport {
+            headers.insert(name.into(), value.into());
+        }
+        self
+    }
+
+    /// Whether a tool is used at all.
+    pub(crate) fn wants(&self, tool: &str) -> bool {
+        self.allow.as_ref().is_none_or(|allowed| allowed.contains(tool))
+            && !self.deny.contains(tool)
+    }
+}
+
+/// How a server is reached.
+#[derive(Clone, PartialEq)]
+pub enum McpTransport {
+    /// A command, over its standard input and output.
+    Stdio {
+        /// The program.
+        command: Box<str>,
+        /// Its arguments.
+        args: Vec<Box<str>>,
+        /// Variables that it gets besides [`ENVIRONMENT`](crate::ENVIRONMENT).
+        env: BTreeMap<Box<str>, Box<str>>,
+        /// Where it starts; where we run when absent.
+        cwd: Option<PathBuf>,
+    },
+    /// A URL, over streamable HTTP.
+    Http {
+        /// Where.
+        url: Box<str>,
+        /// Headers of every request: credentials, mostly.
+        headers: BTreeMap<Box<str>, Box<str>>,
+    },
+}
+
+/// Values of variables and headers are secrets as often as not.
+impl fmt::Debug for McpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stdio { command, args, env, cwd } => f
+                .debug_struct("Stdio")
+                .field("command", command)
+                .field("args", args)
+                .field("env", &env.keys().collect::<Vec<_>>())
+                .field("cwd", cwd)
+                .finish(),
+            Self::Http { url, headers } => f
+                .debug_struct("Http")
+                .field("url", &without_queries(url))
+                .field("headers", &headers.keys().collect::<Vec<_>>())
+                .finish(),
+        }
+    }
+}
+
+/// A text in which no URL has a query: keys are often there.
+pub(crate) fn without_queries(text: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || "()<>\"'".contains(c);
+    let word = |word: &str| match word.split_once('?') {
+        Some((url, query)) if url.contains("://") => {
+            // What ended the word is not part of the query.
+            let end = query.find(ends).map_or("", |at| &query[at..]);
+            format!("{url}{end}")
+        }
+        Some(_) | None => word.to_owned(),
+    };
+    text.split_inclusive(ends).map(word).collect()
+}
+
+/// How long a server may take.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct McpTimeouts {
+    /// From its start until it has introduced itself.
+    pub startup: Duration,
+    /// For an answer that is no tool's.
+    pub request: Duration,
+    /// For its tools; the engine sees to it.
+    pub call: ToolTimeouts,
+}
+
+impl Default for McpTimeouts {
+    fn default() -> Self {
+        Self {
+            startup: STARTUP_TIME_DEFAULT,
+            request: REQUEST_TIME_DEFAULT,
+            call: ToolTimeouts::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_left_out() {
+        for (text, want) in [
+            ("at http://a/b?key=1&x=2", "at http://a/b"),
+            ("url (https://a/?k=1): refused", "url (https://a/): refused"),
+            ("\"http://a?k\" and http://b?k end", "\"http://a\" and http://b end"),
+            ("is it there? no", "is it there? no"),
+        ] {
+            assert_eq!(without_queries(text), want);
+        }
+        let config = McpConfig::http("s", "https://a/mcp?key=1").header("X-Key", "2");
+        let shown = format!("{config:?}");
+        assert!(shown.contains("\"https://a/mcp\", headers: [\"X-Key\"]"), "{shown}");
+    }
+}

@@ -1,0 +1,704 @@
+//! One connection to a server, from its start to its end; and the requests over it.
+#![expect(deprecated, reason = "servers in use ask for roots, whatever the newest draft says")]
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
+    CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction,
+    ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
+    InputRequest, InputRequiredResult, InputResponses, JsonObject, ListResourcesRequest,
+    ListRootsResult, ListToolsRequest, LoggingLevel, LoggingMessageNotificationParam,
+    PaginatedRequestParams, ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, Root,
+    RootsCapabilities, ServerResult,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, InboundStreamOrigin, NotificationContext, Peer,
+    PeerRequestOptions, RequestContext, RequestHandle, RunningService, ServiceError,
+    serve_client_with_lifecycle_and_ct,
+};
+use rmcp::transport::streamable_http_client::{
+    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+};
+use rmcp::transport::{DynamicTransportError, Transport};
+use rmcp::{ClientHandler, RoleClient};
+use serde_json::Value;
+use tokio::sync::{Notify, watch};
+use wellspring_core::{CancellationToken, Context, ToolError, ToolUpdate};
+
+use crate::calls::{Call, Calls, cut};
+use crate::config::{McpConfig, McpTransport, without_queries};
+use crate::elicit::{self, Reply};
+use crate::error::{McpError, McpErrorKind};
+use crate::process::{LastWords, Process};
+use crate::transport::{Caller, Fate, MESSAGE_BYTES_MAX, Stdio, Tap};
+
+/// Tools of one server; further ones are left out. No model chooses well among more.
+pub const TOOLS_MAX: usize = 512;
+
+/// Pages of one list that are read; the rest is left out. It ends a server that pages for ever.
+pub const PAGES_MAX: usize = 64;
+
+/// How often one call may be sent back for more input: a dialogue, not a loop.
+pub const INPUT_ROUNDS_MAX: usize = 8;
+
+/// Redirects of one HTTP request, which must stay with the same host: `/mcp` to `/mcp/`.
+const REDIRECTS_MAX: usize = 3;
+
+/// How long a call waits to hear how the server ended under it.
+const REAPED_TIME: Duration = Duration::from_secs(2);
+
+/// Bytes kept of a message that a server wants to see in our log.
+const LOG_BYTES_MAX: usize = 2 * 1024;
+
+/// Bytes kept of what somebody else's error says.
+const REASON_BYTES_MAX: usize = 1024;
+
+/// A connection, as its owner has it.
+pub(crate) struct Connection {
+    pub(crate) line: Arc<Line>,
+    service: RunningService<RoleClient, Handler>,
+    process: Option<Process>,
+    fate: Fate,
+}
+
+/// A connection, as those who use it have it.
+pub(crate) struct Line {
+    server: Box<str>,
+    peer: Peer<RoleClient>,
+    pub(crate) calls: Arc<Calls>,
+    /// Cancelled when the server is gone.
+    pub(crate) gone: CancellationToken,
+    /// How it ended, once that is known.
+    ended: watch::Sender<Option<Ended>>,
+    words: LastWords,
+    roots: ListRootsResult,
+    request_time: Duration,
+}
+
+/// How a connection ended.
+#[derive(Clone, Debug)]
+struct Ended {
+    exit: Option<Box<str>>,
+    fate: Option<McpErrorKind>,
+}
+
+impl Connection {
+    /// Starts or reaches a server, and introduces us.
+    pub(crate) async fn open(
+        config: &McpConfig,
+        tools_changed: &Arc<Notify>,
+    ) -> Result<Self, McpError> {
+        let introduced = Self::introduce(config, tools_changed, initialize()).await;
+        match introduced {
+            // A server that knows no `initialize` any more says so.
+            Err(error) if matches!(error.kind(), McpErrorKind::Refused { .. }) => {
+                let newer = Self::introduce(config, tools_changed, discover()).await;
+                newer.map_err(|_| error)
+            }
+            other => other,
+        }
+    }
+
+    async fn introduce(
+        config: &McpConfig,
+        tools_changed: &Arc<Notify>,
+        lifecycle: ClientLifecycleMode,
+    ) -> Result<Self, McpError> {
+        let calls = Arc::new(Calls::default());
+        let gone = CancellationToken::new();
+        let fate = Fate::default();
+        let handler = Handler {
+            server: config.name.clone(),
+            calls: calls.clone(),
+            roots: roots(config),
+            tools_changed: tools_changed.clone(),
+        };
+        let line = |peer: Peer<RoleClient>, words: LastWords, roots| {
+            let server = config.name.clone();
+            let request_time = config.timeouts.request;
+            let (calls, gone) = (calls.clone(), gone.clone());
+            let ended = watch::Sender::new(None);
+            Arc::new(Line { server, peer, calls, gone, ended, words, roots, request_time })
+        };
+        let roots = handler.roots.clone();
+        let startup = config.timeouts.startup;
+        if let Some(started) = Process::start(&config.transport) {
+            let (mut process, pipes) = started.map_err(|error| not_started(config, &error))?;
+            let words = process.last_words();
+            let stdio = Stdio::new(pipes, words.clone(), fate.clone());
+            let tap = Tap::new(stdio, calls.clone(), gone.clone());
+            match serve(handler, tap, lifecycle, startup).await {
+                Ok(service) => {
+                    let line = line(service.peer().clone(), words, roots);
+                    Ok(Self { line, service, process: Some(process), fate })
+                }
+                Err(kind) => {
+                    let exit = process.end().await.map(|status| status.to_string().into());
+                    let kind = match (fate.known(), kind) {
+                        (Some(known), _) => known,
+                        (None, McpErrorKind::EndedEarly { .. }) => {
+                            McpErrorKind::EndedEarly { exit }
+                        }
+                        (None, kind) => kind,
+                    };
+                    Err(McpError::new(&config.name, kind).last_words(words.text()))
+                }
+            }
+        } else {
+            let http = http(config)?;
+            let tap = Tap::new(http, calls.clone(), gone.clone());
+            let service = serve(handler, tap, lifecycle, startup)
+                .await
+                .map_err(|kind| McpError::new(&config.name, kind))?;
+            let line = line(service.peer().clone(), LastWords::default(), roots);
+            Ok(Self { line, service, process: None, fate })
+        }
+    }
+
+    /// Makes an end of a connection that broke off, and says why it did.
+    pub(crate) async fn end(mut self) -> McpError {
+        let exit: Option<Box<str>> = match &mut self.process {
+            Some(process) => process.end().await.map(|status| status.to_string().into()),
+            None => None,
+        };
+        let fate = self.fate.known();
+        self.line.ended.send_replace(Some(Ended { exit: exit.clone(), fate: fate.clone() }));
+        let kind = fate.unwrap_or(McpErrorKind::Ended { exit });
+        McpError::new(&self.line.server, kind).last_words(self.line.words.text())
+    }
+
+    /// Ends it in an orderly way: says goodbye, waits a moment, then kills what is left.
+    pub(crate) async fn close(mut self) {
+        // The SDK ends an HTTP session, or closes the server's input, on its way out.
+        let _ = self.service.close_with_timeout(crate::process::STOP_GRACE).await;
+        if let Some(process) = &mut self.process {
+            process.stop().await;
+        }
+    }
+
+    /// Whether the server has resources.
+    pub(crate) fn has_resources(&self) -> bool {
+        let info = self.service.peer().peer_info();
+        info.is_some_and(|info| info.capabilities.resources.is_some())
+    }
+
+    /// What the server says about itself, for the model.
+    pub(crate) fn instructions(&self) -> Option<Box<str>> {
+        let info = self.service.peer().peer_info()?;
+        Some(info.instructions.as_deref()?.into())
+    }
+}
+
+impl Line {
+    /// All tools, each in the protocol's own shape.
+    pub(crate) async fn tools(&self) -> Result<Vec<Value>, McpError> {
+        let request = |cursor: Option<String>| {
+            let params =
+                cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            ClientRequest::ListToolsRequest(ListToolsRequest {
+                method: Default::default(),
+                params,
+                extensions: Default::default(),
+            })
+        };
+        self.pages("tools/list", "tools", TOOLS_MAX, request).await
+    }
+
+    /// All resources, each in the protocol's own shape.
+    pub(crate) async fn resources(&self, max: usize) -> Result<Vec<Value>, McpError> {
+        let request = |cursor: Option<String>| {
+            let params =
+                cursor.map(|cursor| PaginatedRequestParams::default().with_cursor(Some(cursor)));
+            ClientRequest::ListResourcesRequest(ListResourcesRequest {
+                method: Default::default(),
+                params,
+                extensions: Default::default(),
+            })
+        };
+        self.pages("resources/list", "resources", max, request).await
+    }
+
+    /// What a resource holds, in the protocol's own shape.
+    pub(crate) async fn read_resource(&self, uri: &str) -> Result<Value, McpError> {
+        let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(
+            ReadResourceRequestParams::new(uri),
+        ));
+        self.request("resources/read", request).await
+    }
+
+    /// Runs one call to its end, telling its progress and answering its questions.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        tool: &str,
+        arguments: JsonObject,
+        context: Context,
+    ) -> Result<Value, ToolError> {
+        let ticket = self.calls.begin(context);
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        for _ in 0..INPUT_ROUNDS_MAX {
+            let result = self.call_once(&ticket.call, params.clone()).await?;
+            if let ServerResult::InputRequiredResult(wanted) = result {
+                params.request_state.clone_from(&wanted.request_state);
+                params.input_responses = self.inputs(wanted, ticket.call.context()).await?;
+                continue;
+            }
+            if let ServerResult::CreateTaskResult(_) = result {
+                let what = "it made a task of the call, which was not offered";
+                return Err(self.failed(McpErrorKind::Protocol(what.into())));
+            }
+            return serde_json::to_value(result).map_err(|error| self.unreadable(&error));
+        }
+        let what = format!("it asked for more input {INPUT_ROUNDS_MAX} times");
+        Err(self.failed(McpErrorKind::Protocol(what.into())))
+    }
+
+    async fn call_once(
+        &self,
+        call: &Arc<Call>,
+        params: CallToolRequestParams,
+    ) -> Result<ServerResult, ToolError> {
+        let mut request = CallToolRequest::new(params);
+        request.extensions.insert(Caller(call.clone()));
+        let sent = self
+            .peer
+            .send_request_with_option(request.into(), PeerRequestOptions::no_options())
+            .await
+            .map_err(|error| self.failed(self.kind(error)))?;
+        let mut sent = Sent(Some(sent));
+        let context = call.context();
+        loop {
+            tokio::select! {
+                // The answer first: what came before the server's end counts.
+                biased;
+                answer = sent.answer() => {
+                    while let Some(progress) = call.waiting() {
+                        context.update(progress_update(progress)).await;
+                    }
+                    return match answer.map_err(|error| self.kind(error)) {
+                        Ok(result) => Ok(result),
+                        Err(McpErrorKind::DiedMidCall { .. }) => {
+                            Err(self.failed(self.died().await))
+                        }
+                        Err(kind) => Err(self.failed(kind)),
+                    };
+                }
+                () = context.signal().cancelled() => {
+                    // Dropped, it tells the server.
+                    return Err(ToolError::new("cancelled; the server was told to stop"));
+                }
+                () = self.gone.cancelled() => {
+                    sent.forget();
+                    return Err(self.failed(self.died().await));
+                }
+                progress = call.next_progress() => {
+                    tokio::select! {
+                        () = context.update(progress_update(progress)) => {}
+                        () = context.signal().cancelled() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Why a call that was running when the server went away got no answer. The server is
+    /// being reaped meanwhile, so how it ended is soon known.
+    async fn died(&self) -> McpErrorKind {
+        let mut ended = self.ended.subscribe();
+        let known = tokio::time::timeout(REAPED_TIME, ended.wait_for(Option::is_some)).await;
+        match known.ok().and_then(Result::ok).and_then(|ended| ended.clone()) {
+            Some(Ended { fate: Some(fate), .. }) => fate,
+            Some(Ended { exit, fate: None }) => McpErrorKind::DiedMidCall { exit },
+            None => McpErrorKind::DiedMidCall { exit: None },
+        }
+    }
+
+    /// What a call that came back unfinished asked for.
+    async fn inputs(
+        &self,
+        wanted: InputRequiredResult,
+        context: &Context,
+    ) -> Result<Option<InputResponses>, ToolError> {
+        let mut responses = InputResponses::new();
+        for (key, request) in wanted.input_requests.unwrap_or_default() {
+            let response = match request {
+                InputRequest::Elicitation(request) => {
+                    let params = serde_json::to_value(request.params);
+                    let params = params.map_err(|error| self.unreadable(&error))?;
+                    let reply = elicit::put(&self.server, &params, context).await;
+                    serde_json::to_value(elicit_result(reply))
+                }
+                InputRequest::ListRoots(_) => serde_json::to_value(&self.roots),
+                InputRequest::CreateMessage(_) => {
+                    let what = "it wants to use our model, which was not offered";
+                    return Err(self.failed(McpErrorKind::Protocol(what.into())));
+                }
+                _ => {
+                    let what = "it asked for something that was not offered";
+                    return Err(self.failed(McpErrorKind::Protocol(what.into())));
+                }
+            };
+            responses.insert(key, response.map_err(|error| self.unreadable(&error))?);
+        }
+        Ok((!responses.is_empty()).then_some(responses))
+    }
+
+    /// A list that may come in pages; what is beyond the maximum is left out.
+    async fn pages(
+        &self,
+        method: &str,
+        field: &str,
+        items_max: usize,
+        request: impl Fn(Option<String>) -> ClientRequest,
+    ) -> Result<Vec<Value>, McpError> {
+        let mut items = Vec::new();
+        let mut cursor = None;
+        for _ in 0..PAGES_MAX {
+            let mut page = self.request(method, request(cursor)).await?;
+            if let Value::Array(more) = page[field].take() {
+                items.extend(more);
+            }
+            if items.len() > items_max {
+                tracing::warn!(
+                    server = &*self.server,
+                    method,
+                    "left out what is beyond {items_max}"
+                );
+                items.truncate(items_max);
+                return Ok(items);
+            }
+            let Value::String(next) = page["nextCursor"].take() else { return Ok(items) };
+            cursor = Some(next);
+        }
+        tracing::warn!(server = &*self.server, method, "left out what is beyond {PAGES_MAX} pages");
+        Ok(items)
+    }
+
+    /// One request that is no call.
+    async fn request(&self, method: &str, request: ClientRequest) -> Result<Value, McpError> {
+        let answer = async {
+            let options = PeerRequestOptions::no_options();
+            Sent(Some(self.peer.send_request_with_option(request, options).await?)).answer().await
+        };
+        let answer = tokio::select! {
+            biased;
+            answer = tokio::time::timeout(self.request_time, answer) => answer,
+            () = self.gone.cancelled() => Ok(Err(ServiceError::TransportClosed)),
+        };
+        let kind = match answer {
+            Ok(Ok(result)) => match serde_json::to_value(result) {
+                Ok(value) => return Ok(value),
+                Err(error) => McpErrorKind::Protocol(error.to_string().into()),
+            },
+            Ok(Err(error)) => self.kind(error),
+            Err(_) => {
+                McpErrorKind::RequestTimeout { what: method.into(), after: self.request_time }
+            }
+        };
+        Err(self.error(kind))
+    }
+
+    fn kind(&self, error: ServiceError) -> McpErrorKind {
+        let died = McpErrorKind::DiedMidCall { exit: None };
+        match error {
+            ServiceError::McpError(error) => {
+                McpErrorKind::Refused { code: error.code.0, message: reason(&error.message) }
+            }
+            ServiceError::TransportClosed => died,
+            ServiceError::TransportSend(_) if self.gone.is_cancelled() => died,
+            ServiceError::TransportSend(error) => not_reached(&error),
+            ServiceError::UnexpectedResponse
+            | ServiceError::SubscriptionLagged { .. }
+            | ServiceError::Cancelled { .. }
+            | ServiceError::Timeout { .. }
+            | ServiceError::InputRequiredRoundsExceeded { .. }
+            | _ => McpErrorKind::Protocol(reason(&error)),
+        }
+    }
+
+    fn error(&self, kind: McpErrorKind) -> McpError {
+        let error = McpError::new(&self.server, kind);
+        // What it wrote matters when it broke, not when it says no.
+        if matches!(error.kind(), McpErrorKind::Refused { .. }) {
+            return error;
+        }
+        error.last_words(self.words.text())
+    }
+
+    fn failed(&self, kind: McpErrorKind) -> ToolError {
+        tool_error(self.error(kind))
+    }
+
+    fn unreadable(&self, error: &serde_json::Error) -> ToolError {
+        self.failed(McpErrorKind::Protocol(error.to_string().into()))
+    }
+}
+
+/// A server's error as a call has it; the cause is the [`McpError`].
+pub(crate) fn tool_error(error: McpError) -> ToolError {
+    ToolError::because("the tool could not be used", error)
+}
+
+/// A request that is under way. Dropped before its answer, it tells the server to stop.
+struct Sent(Option<RequestHandle<RoleClient>>);
+
+impl Sent {
+    async fn answer(&mut self) -> Result<ServerResult, ServiceError> {
+        let Some(handle) = &mut self.0 else { return Err(ServiceError::TransportClosed) };
+        let answer = (&mut handle.rx).await;
+        self.0 = None;
+        answer.map_err(|_| ServiceError::TransportClosed)?
+    }
+
+    fn forget(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        if let Some(handle) = self.0.take() {
+            // The first poll puts the notification into the SDK's queue, which is all there
+            // is to do; only a full queue would make it wait, and then nobody listens anyway.
+            let _ = handle.cancel(Some("the caller no longer waits".to_owned())).now_or_never();
+        }
+    }
+}
+
+/// Answers what a server asks of us.
+struct Handler {
+    server: Box<str>,
+    calls: Arc<Calls>,
+    roots: ListRootsResult,
+    tools_changed: Arc<Notify>,
+}
+
+impl Handler {
+    async fn elicited(&self, params: &Value, context: &RequestContext<RoleClient>) -> ElicitResult {
+        let request = match context.extensions.get() {
+            Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
+            Some(InboundStreamOrigin::Unassociated) | None => None,
+        };
+        let Some(call) = self.calls.asked(request) else {
+            tracing::warn!(server = &*self.server, "declined a question that belongs to no call");
+            return elicit_result(Reply::Decline);
+        };
+        let reply = tokio::select! {
+            reply = elicit::put(&self.server, params, call.context()) => reply,
+            () = call.over() => Reply::Cancel,
+            () = context.ct.cancelled() => Reply::Cancel,
+        };
+        elicit_result(reply)
+    }
+}
+
+impl ClientHandler for Handler {
+    fn get_info(&self) -> ClientConfig {
+        let elicitation =
+            ElicitationCapability::new().with_form(FormElicitationCapability::default());
+        let mut capabilities = ClientCapabilities::default();
+        capabilities.elicitation = Some(elicitation);
+        capabilities.roots = Some(RootsCapabilities::default());
+        let client = Implementation::new("wellspring", env!("CARGO_PKG_VERSION"));
+        let mut info = ClientConfig::new(capabilities, client);
+        info.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
+        info
+    }
+
+    async fn list_roots(
+        &self,
+        _: RequestContext<RoleClient>,
+    ) -> Result<ListRootsResult, ErrorData> {
+        Ok(self.roots.clone())
+    }
+
+    async fn create_elicitation(
+        &self,
+        request: ElicitRequestParams,
+        context: RequestContext<RoleClient>,
+    ) -> Result<ElicitResult, ErrorData> {
+        let params = serde_json::to_value(request)
+            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
+        Ok(self.elicited(&params, &context).await)
+    }
+
+    /// A question whose form the SDK cannot read comes this way.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, params, .. } = request;
+        if method != "elicitation/create" {
+            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
+        }
+        let result = self.elicited(&params.unwrap_or_default(), &context).await;
+        let result = serde_json::to_value(result);
+        result.map(CustomResult).map_err(|e| ErrorData::internal_error(e.to_string(), None))
+    }
+
+    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
+        self.tools_changed.notify_one();
+    }
+
+    async fn on_logging_message(
+        &self,
+        message: LoggingMessageNotificationParam,
+        _: NotificationContext<RoleClient>,
+    ) {
+        let text = message.data.as_str().map_or_else(|| message.data.to_string(), str::to_owned);
+        let (server, text) = (&*self.server, cut(text, LOG_BYTES_MAX));
+        let logger = message.logger.as_deref();
+        match message.level {
+            LoggingLevel::Debug => tracing::debug!(server, logger, "{text}"),
+            LoggingLevel::Info | LoggingLevel::Notice => tracing::info!(server, logger, "{text}"),
+            LoggingLevel::Warning => tracing::warn!(server, logger, "{text}"),
+            LoggingLevel::Error
+            | LoggingLevel::Critical
+            | LoggingLevel::Alert
+            | LoggingLevel::Emergency => tracing::error!(server, logger, "{text}"),
+        }
+    }
+}
+
+async fn serve<T: Transport<RoleClient> + 'static>(
+    handler: Handler,
+    transport: T,
+    lifecycle: ClientLifecycleMode,
+    startup: Duration,
+) -> Result<RunningService<RoleClient, Handler>, McpErrorKind> {
+    let ct = CancellationToken::new();
+    let serving = serve_client_with_lifecycle_and_ct(handler, transport, lifecycle, ct);
+    match tokio::time::timeout(startup, serving).await {
+        Ok(Ok(service)) => Ok(service),
+        Ok(Err(error)) if error.is_authorization_required() => Err(McpErrorKind::Unauthorized),
+        Ok(Err(ClientInitializeError::ConnectionClosed(_))) => {
+            Err(McpErrorKind::EndedEarly { exit: None })
+        }
+        Ok(Err(ClientInitializeError::JsonRpcError(error))) => {
+            Err(McpErrorKind::Refused { code: error.code.0, message: reason(&error.message) })
+        }
+        Ok(Err(ClientInitializeError::TransportError { error, .. })) => {
+            // A process that is gone makes writing to it fail.
+            Err(if error.error.is::<std::io::Error>() {
+                McpErrorKind::EndedEarly { exit: None }
+            } else {
+                not_reached(&error)
+            })
+        }
+        Ok(Err(other)) => Err(McpErrorKind::Protocol(reason(&other))),
+        Err(_) => Err(McpErrorKind::StartupTimeout(startup)),
+    }
+}
+
+/// The handshake that all servers in use know.
+fn initialize() -> ClientLifecycleMode {
+    ClientLifecycleMode::Initialize
+}
+
+/// What came after the handshake.
+fn discover() -> ClientLifecycleMode {
+    ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
+}
+
+fn http(config: &McpConfig) -> Result<StreamableHttpClientTransport<reqwest::Client>, McpError> {
+    let McpTransport::Http { url, headers } = &config.transport else {
+        return Err(wrong(config, "it has neither a command nor a URL".to_owned()));
+    };
+    let url = reqwest::Url::parse(url)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https"))
+        .ok_or_else(|| wrong(config, format!("{url:?} is not an http or https URL")))?;
+    let mut custom = HashMap::new();
+    for (name, value) in headers {
+        let parsed = name.parse().ok().zip(value.parse().ok());
+        let Some((name, value)) = parsed else {
+            return Err(wrong(config, format!("header {name:?} is not a legal header")));
+        };
+        custom.insert(name, value);
+    }
+    // Headers carry credentials, so nobody but the configured host may get them.
+    let same_host = reqwest::redirect::Policy::custom(|attempt| {
+        let from = attempt.previous().first().map(reqwest::Url::origin);
+        if attempt.previous().len() > REDIRECTS_MAX {
+            attempt.error("too many redirects")
+        } else if from == Some(attempt.url().origin()) {
+            attempt.follow()
+        } else {
+            attempt.error("redirected to another host")
+        }
+    });
+    let client = reqwest::Client::builder()
+        .redirect(same_host)
+        .connect_timeout(config.timeouts.startup)
+        .build()
+        .map_err(|error| wrong(config, error.to_string()))?;
+    let mut http = StreamableHttpClientTransportConfig::with_uri(url.as_str());
+    http.custom_headers = custom;
+    http.max_sse_event_size = MESSAGE_BYTES_MAX;
+    Ok(StreamableHttpClientTransport::with_client(client, http))
+}
+
+/// The directory that a server is meant to work on.
+fn roots(config: &McpConfig) -> ListRootsResult {
+    let directory = match &config.transport {
+        McpTransport::Stdio { cwd, .. } => cwd.clone().or_else(|| std::env::current_dir().ok()),
+        McpTransport::Http { .. } => None,
+    };
+    let url = directory
+        .and_then(|directory| directory.canonicalize().ok())
+        .and_then(|directory| reqwest::Url::from_directory_path(directory).ok());
+    ListRootsResult::new(url.map(|url| Root::new(url.as_str())).into_iter().collect())
+}
+
+fn elicit_result(reply: Reply) -> ElicitResult {
+    let (action, content) = match reply {
+        Reply::Accept(content) => (ElicitationAction::Accept, Some(content)),
+        Reply::Decline => (ElicitationAction::Decline, None),
+        Reply::Cancel => (ElicitationAction::Cancel, None),
+    };
+    let mut result = ElicitResult::new(action);
+    result.content = content;
+    result
+}
+
+fn progress_update(data: Value) -> ToolUpdate {
+    ToolUpdate { data: Some(data), ..ToolUpdate::default() }
+}
+
+fn wrong(config: &McpConfig, what: String) -> McpError {
+    McpError::new(&config.name, McpErrorKind::Configuration(what.into()))
+}
+
+fn not_started(config: &McpConfig, error: &std::io::Error) -> McpError {
+    let command = match &config.transport {
+        McpTransport::Stdio { command, .. } => command.clone(),
+        McpTransport::Http { .. } => Box::default(),
+    };
+    McpError::new(&config.name, McpErrorKind::NotStarted { command, why: error.to_string().into() })
+}
+
+fn reason(error: &(impl std::fmt::Display + ?Sized)) -> Box<str> {
+    cut(error.to_string(), REASON_BYTES_MAX).into()
+}
+
+/// Why a message did not get through. The outermost error only names the SDK's types.
+fn not_reached(error: &DynamicTransportError) -> McpErrorKind {
+    let mut text = error.error.to_string();
+    let mut source = error.error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    // A refusal without a challenge is to the SDK a response like any other.
+    if ["HTTP 401", "HTTP 403"].iter().any(|status| text.contains(status)) {
+        return McpErrorKind::Unauthorized;
+    }
+    McpErrorKind::Unreachable(cut(without_queries(&text), REASON_BYTES_MAX).into())
+}

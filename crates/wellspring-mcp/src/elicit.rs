@@ -1,0 +1,125 @@
+//! A server's questions to the user.
+
+use serde_json::{Map, Value, json};
+use wellspring_core::{Answer, Ask, Choice, Context, Form};
+
+use crate::calls::cut;
+
+/// Bytes of a question's text: a paragraph, since somebody has to read it in a chat.
+pub const QUESTION_BYTES_MAX: usize = 4 * 1024;
+
+/// Choices that are offered as such; a longer list is a form like any other.
+pub const CHOICES_MAX: usize = 32;
+
+/// The protocol's answers.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Reply {
+    Accept(Value),
+    Decline,
+    Cancel,
+}
+
+/// Puts a question of the server, in the protocol's own shape, to whoever watches the call.
+pub(crate) async fn put(server: &str, params: &Value, context: &Context) -> Reply {
+    // What a page wants to know is not ours to carry, and nobody here can open it safely.
+    if params["mode"] == "url" {
+        return Reply::Decline;
+    }
+    let message =
+        cut(params["message"].as_str().unwrap_or_default().to_owned(), QUESTION_BYTES_MAX);
+    let question = Question::of(&params["requestedSchema"]);
+    let prompt = format!("{server}: {message}").into();
+    let ask = Ask { prompt, form: question.form(), expires_in: None };
+    question.reply(context.ask(ask).await)
+}
+
+/// A question, by how it is best asked.
+#[derive(Debug, PartialEq)]
+enum Question {
+    /// Nothing to fill in: yes or no.
+    Confirm,
+    /// One field, and the values it can have.
+    Choose {
+        field: String,
+        choices: Vec<Choice>,
+    },
+    Form(Value),
+}
+
+const ACCEPT: &str = "accept";
+const DECLINE: &str = "decline";
+
+impl Question {
+    fn of(schema: &Value) -> Self {
+        let fields = schema["properties"].as_object();
+        let mut fields = fields.into_iter().flatten();
+        match (fields.next(), fields.next()) {
+            (None, _) => Self::Confirm,
+            (Some((field, kind)), None) => match choices(kind) {
+                Some(choices) => Self::Choose { field: field.clone(), choices },
+                None => Self::Form(schema.clone()),
+            },
+            (Some(_), Some(_)) => Self::Form(schema.clone()),
+        }
+    }
+
+    fn form(&self) -> Form {
+        let choice = |id: &str, label: &str| Choice { id: id.into(), label: label.into() };
+        match self {
+            Self::Confirm => {
+                let choices = vec![choice(ACCEPT, "Accept"), choice(DECLINE, "Decline")];
+                Form::Choose { choices, multiple: false }
+            }
+            Self::Choose { choices, .. } => {
+                Form::Choose { choices: choices.clone(), multiple: false }
+            }
+            Self::Form(schema) => Form::Schema(schema.clone()),
+        }
+    }
+
+    fn reply(self, answer: Answer) -> Reply {
+        match (self, answer) {
+            (_, Answer::Deny { .. }) => Reply::Decline,
+            (_, Answer::Expired | Answer::Withdrawn) => Reply::Cancel,
+            (Self::Confirm, Answer::Approve { .. }) => Reply::Accept(json!({})),
+            (Self::Confirm, Answer::Choose(chosen)) => match chosen.first().map(|id| &**id) {
+                Some(ACCEPT) => Reply::Accept(json!({})),
+                Some(_) | None => Reply::Decline,
+            },
+            (Self::Choose { field, .. }, Answer::Choose(chosen)) => match chosen.first() {
+                Some(id) => Reply::Accept(json!({ field: id })),
+                None => Reply::Decline,
+            },
+            (_, Answer::Value(Value::Object(fields))) => Reply::Accept(fields.into()),
+            (Self::Choose { field, .. }, Answer::Value(value)) => {
+                Reply::Accept(Map::from_iter([(field, value)]).into())
+            }
+            // An answer that does not fit the question is none.
+            (Self::Confirm | Self::Form(_), Answer::Value(_))
+            | (Self::Form(_), Answer::Choose(_))
+            | (Self::Choose { .. } | Self::Form(_), Answer::Approve { .. }) => Reply::Decline,
+        }
+    }
+}
+
+/// The values of a field that has few: `enum` with its `enumNames`, or `oneOf`.
+fn choices(kind: &Value) -> Option<Vec<Choice>> {
+    let choices: Vec<Choice> = if let Some(ids) = kind["enum"].as_array() {
+        let name = |index: usize| kind["enumNames"][index].as_str();
+        let choice = |(index, id): (usize, &Value)| {
+            let id = id.as_str()?;
+            Some(Choice { id: id.into(), label: name(index).unwrap_or(id).into() })
+        };
+        ids.iter().enumerate().map(choice).collect::<Option<_>>()?
+    } else {
+        let choice = |one: &Value| {
+            let id = one["const"].as_str()?;
+            Some(Choice { id: id.into(), label: one["title"].as_str().unwrap_or(id).into() })
+        };
+        kind["oneOf"].as_array()?.iter().map(choice).collect::<Option<_>>()?
+    };
+    (1..=CHOICES_MAX).contains(&choices.len()).then_some(choices)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,51 @@
+//! MCP: tools from any server, and our tools for any client.
+//!
+//! [`McpServer`] starts or reaches a server, over stdio or streamable HTTP, keeps it running,
+//! and gives its tools as [`Tool`](wellspring_core::Tool)s. [`Loopback`] is the other way
+//! round: a server on this machine that lends our tools to an agent we drive; [`bridge`]
+//! carries it to agents that take servers over stdio only.
+//!
+//! # What is deliberately absent
+//!
+//! A server may not use our model (sampling), nor send the user to a page (URL elicitation):
+//! both are declined. The SDK (`rmcp`) stays inside: it is in no public signature.
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/mcp.md")]
+struct Guide;
+
+mod bridge;
+mod calls;
+mod config;
+mod connection;
+mod convert;
+mod elicit;
+mod error;
+mod loopback;
+mod name;
+mod process;
+mod server;
+mod tool;
+mod transport;
+
+pub use bridge::{BRIDGED_MAX, bridge};
+pub use calls::{PROGRESS_BYTES_MAX, PROGRESS_WAITING_MAX};
+pub use config::{
+    McpConfig, McpTimeouts, McpTransport, REQUEST_TIME_DEFAULT, STARTUP_TIME_DEFAULT,
+};
+pub use connection::{INPUT_ROUNDS_MAX, PAGES_MAX, TOOLS_MAX};
+pub use convert::{DESCRIPTION_BYTES_MAX, RESULT_BYTES_MAX};
+pub use elicit::{CHOICES_MAX, QUESTION_BYTES_MAX};
+pub use error::{McpError, McpErrorKind};
+pub use loopback::{
+    BODY_BYTES_MAX, CALLS_MAX, CANCEL_GRACE, CONNECTIONS_MAX, HEARTBEAT, Loopback, LoopbackCall,
+    LoopbackHandler, NeverSeen, Reporter, run_at_once,
+};
+pub use name::TOOL_NAME_CHARS_MAX;
+pub use process::{ENVIRONMENT, STDERR_BYTES_MAX, STOP_GRACE};
+pub use server::{
+    HEALTHY_TIME, McpConnection, McpServer, REFRESH_INTERVAL, RESTART_DELAY_FIRST,
+    RESTART_DELAY_MAX, RESTARTS_MAX, connect_all,
+};
+pub use tool::RESOURCES_LISTED_MAX;
+pub use transport::{MESSAGE_BYTES_MAX, SERVER_REQUESTS_MAX};

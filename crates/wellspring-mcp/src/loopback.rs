@@ -1,0 +1,219 @@
+//! Our tools for somebody else's agent: one MCP server on this machine, for one session.
+//!
+//! An agent that we drive (over ACP, say) takes MCP servers. [`Loopback`] is one: it offers
+//! the tools of the turn and hands each call to a [`LoopbackHandler`], which runs it wherever
+//! calls are run. The typed result of a run comes by it too: `return_result` is a tool like
+//! any other.
+//!
+//! # What is promised
+//!
+//! - It listens on 127.0.0.1 only, under a path and with a token that are both random, and
+//!   refuses other hosts and any web page.
+//! - That the agent saw the tools is seen ([`Loopback::seen`]), not slept for.
+//! - A call ends when its client cancels it, hangs up, or the server is dropped.
+//!
+//! # What is deliberately absent
+//!
+//! Arguments are not checked against a tool's schema: that is for whoever runs the call.
+//! There are no sessions and no stream from the server to the client, since some agents drop
+//! a server that has them; so a client is not told when the tools change, and looks again
+//! when it likes.
+
+mod call;
+mod door;
+
+use std::fmt;
+use std::io;
+use std::net::Ipv4Addr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, watch};
+use tokio_util::task::AbortOnDropHandle;
+use uuid::Uuid;
+use wellspring_core::{Context, Tool, ToolError, ToolResult};
+
+pub use call::{HEARTBEAT, LoopbackCall, Reporter};
+pub use door::{BODY_BYTES_MAX, CALLS_MAX, CANCEL_GRACE, CONNECTIONS_MAX};
+
+use door::Door;
+
+/// Runs the calls that come in.
+///
+/// # Contract
+///
+/// 1. Check the arguments against the tool's schema, unless the tool does.
+/// 2. End soon once [`LoopbackCall::signal`] is cancelled; after [`CANCEL_GRACE`] the future
+///    is dropped.
+pub trait LoopbackHandler: Send + Sync {
+    /// Runs one call to its end.
+    fn call(&self, call: LoopbackCall) -> BoxFuture<'_, Result<ToolResult, ToolError>>;
+}
+
+impl<F> LoopbackHandler for F
+where
+    F: Fn(LoopbackCall) -> BoxFuture<'static, Result<ToolResult, ToolError>> + Send + Sync,
+{
+    fn call(&self, call: LoopbackCall) -> BoxFuture<'_, Result<ToolResult, ToolError>> {
+        self(call)
+    }
+}
+
+/// Runs each call at once, in a context made for it.
+pub fn run_at_once(
+    make_context: impl Fn(&LoopbackCall) -> Context + Send + Sync + 'static,
+) -> Arc<dyn LoopbackHandler> {
+    Arc::new(move |call: LoopbackCall| -> BoxFuture<'static, _> {
+        let context = make_context(&call);
+        Box::pin(call.run(context))
+    })
+}
+
+/// An MCP server on this machine that offers our tools. Dropped, it is gone.
+///
+/// ```
+/// use std::sync::Arc;
+/// use wellspring_core::{CancellationToken, Context};
+/// use wellspring_mcp::{Loopback, run_at_once};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let handler = run_at_once(|_| Context::create("trace-1", CancellationToken::new()));
+/// let loopback = Loopback::start("wellspring", Vec::new(), handler).await?;
+/// assert!(loopback.url().starts_with("http://127.0.0.1:"));
+/// let (name, value) = loopback.header();
+/// assert_eq!(name, "Authorization");
+/// assert!(value.starts_with("Bearer "));
+/// # Ok::<(), std::io::Error>(()) }).unwrap();
+/// ```
+pub struct Loopback {
+    shared: Arc<Shared>,
+    url: Box<str>,
+    _door: AbortOnDropHandle<()>,
+}
+
+/// What the door and its owner share.
+struct Shared {
+    name: Box<str>,
+    token: Box<str>,
+    offer: Mutex<Arc<Offer>>,
+    /// The number of the offer that a client listed last; nothing before the first visit,
+    /// 0 after it.
+    listed: watch::Sender<Option<u64>>,
+    handler: Arc<dyn LoopbackHandler>,
+    calls: Semaphore,
+    running: call::Running,
+}
+
+/// The tools of a turn. Each offer that differs from the one before has the next number.
+struct Offer {
+    number: u64,
+    tools: Vec<Arc<dyn Tool>>,
+}
+
+impl Loopback {
+    /// Starts it. The name is what agents put in front of the tools' names.
+    ///
+    /// # Errors
+    ///
+    /// When no port of this machine can be had.
+    pub async fn start(
+        name: impl Into<Box<str>>,
+        tools: Vec<Arc<dyn Tool>>,
+        handler: Arc<dyn LoopbackHandler>,
+    ) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let path = format!("/{}/mcp", Uuid::new_v4().simple());
+        let url = format!("http://{address}{path}").into();
+        let shared = Arc::new(Shared {
+            name: name.into(),
+            token: format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple()).into(),
+            offer: Mutex::new(Arc::new(Offer { number: 1, tools })),
+            listed: watch::Sender::new(None),
+            handler,
+            calls: Semaphore::new(CALLS_MAX),
+            running: call::Running::default(),
+        });
+        let door = Door::new(shared.clone(), path.into());
+        let door = AbortOnDropHandle::new(tokio::spawn(door.open(listener)));
+        Ok(Self { shared, url, _door: door })
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    /// Where it is. The path is a secret.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The header that every request must have, a secret.
+    #[must_use]
+    pub fn header(&self) -> (&'static str, String) {
+        ("Authorization", format!("Bearer {}", self.shared.token))
+    }
+
+    /// The token in the header, a secret; for [`bridge`](crate::bridge).
+    #[must_use]
+    pub fn token(&self) -> &str {
+        &self.shared.token
+    }
+
+    /// Offers other tools from now on. Calls that are running go on.
+    pub fn offer(&self, tools: Vec<Arc<dyn Tool>>) {
+        let mut offer = self.shared.offer.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever listed the same tools before knows them.
+        let same = offer.tools.iter().map(|tool| tool.spec()).eq(tools.iter().map(|it| it.spec()));
+        let number = offer.number + u64::from(!same);
+        *offer = Arc::new(Offer { number, tools });
+    }
+
+    /// Resolves once a client has listed the tools that are offered now.
+    ///
+    /// # Errors
+    ///
+    /// When none did within this time.
+    pub async fn seen(&self, within: Duration) -> Result<(), NeverSeen> {
+        let number = self.shared.offer().number;
+        let mut listed = self.shared.listed.subscribe();
+        let seen = listed.wait_for(|listed| listed.is_some_and(|listed| listed >= number));
+        if tokio::time::timeout(within, seen).await.is_ok() {
+            return Ok(());
+        }
+        let visited = self.shared.listed.borrow().is_some();
+        Err(NeverSeen { within, visited })
+    }
+}
+
+impl fmt::Debug for Loopback {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loopback").field("name", &self.shared.name).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn offer(&self) -> Arc<Offer> {
+        self.offer.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// No client looked at the tools in time.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error(
+    "the agent did not look at our tools within {} s; {}", .within.as_secs_f32(),
+    if *.visited { "it connected, though: give it more time" } else {
+        "it never connected: does it take MCP servers over HTTP? Otherwise use the stdio bridge"
+    }
+)]
+pub struct NeverSeen {
+    /// How long it had.
+    pub within: Duration,
+    /// Whether any client came at all.
+    pub visited: bool,
+}

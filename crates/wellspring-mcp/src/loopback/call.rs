@@ -1,0 +1,236 @@
+//! A call that came in: how it is run, what its client hears of it, how it is cancelled.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use rmcp::RoleServer;
+use rmcp::model::{NumberOrString, ProgressNotificationParam, ProgressToken};
+use rmcp::service::Peer;
+use serde_json::Value;
+use wellspring_core::{
+    Answer, Ask, CancellationToken, Content, ContentChange, Context, ContextFacts, Event, Host,
+    Tool, ToolContent, ToolError, ToolResult, ToolUpdate,
+};
+
+use crate::calls::{PROGRESS_BYTES_MAX, cut};
+
+/// How often a client hears of a call that has nothing to say: it turns the answer into a
+/// stream, which no client gives up on while a person thinks about a question.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// A call of one of our tools by somebody else's agent.
+#[derive(Debug)]
+pub struct LoopbackCall {
+    pub(super) tool: Called,
+    pub(super) arguments: Value,
+    pub(super) meta: Value,
+    pub(super) signal: CancellationToken,
+    pub(super) reporter: Reporter,
+}
+
+/// A tool with a `Debug` of its own.
+#[derive(Clone)]
+pub(super) struct Called(pub(super) Arc<dyn Tool>);
+
+impl fmt::Debug for Called {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.spec().name)
+    }
+}
+
+impl LoopbackCall {
+    /// The tool.
+    #[must_use]
+    pub fn tool(&self) -> &Arc<dyn Tool> {
+        &self.tool.0
+    }
+
+    /// Its arguments, as they came.
+    #[must_use]
+    pub fn arguments(&self) -> &Value {
+        &self.arguments
+    }
+
+    /// The protocol's `_meta`: agents say here which of their own calls this is.
+    #[must_use]
+    pub fn meta(&self) -> &Value {
+        &self.meta
+    }
+
+    /// Cancelled when the client no longer waits.
+    #[must_use]
+    pub fn signal(&self) -> &CancellationToken {
+        &self.signal
+    }
+
+    /// What tells the client of progress; it may outlive this.
+    #[must_use]
+    pub fn reporter(&self) -> Reporter {
+        self.reporter.clone()
+    }
+
+    /// Runs it in a context: the client hears its progress, and its end is the context's
+    /// signal too.
+    pub async fn run(self, context: Context) -> Result<ToolResult, ToolError> {
+        let signal = context.signal().child_token();
+        let facts = ContextFacts { signal: signal.clone(), ..context.facts().clone() };
+        let host = Overheard { context, reporter: self.reporter };
+        let running = self.tool.0.call(self.arguments, Context::new(facts, Arc::new(host)));
+        let mut running = std::pin::pin!(running);
+        tokio::select! {
+            done = &mut running => return done,
+            () = self.signal.cancelled() => signal.cancel(),
+        }
+        running.await
+    }
+}
+
+/// Tells a client of a call's progress. Cheap to clone.
+#[derive(Clone)]
+pub struct Reporter(Arc<Reporting>);
+
+struct Reporting {
+    peer: Peer<RoleServer>,
+    /// A client without one wants to hear nothing.
+    token: Option<ProgressToken>,
+    /// How far it is. The protocol wants it to increase. Held while sending: what is said
+    /// second is sent second.
+    progress: tokio::sync::Mutex<f64>,
+}
+
+impl Reporter {
+    pub(super) fn new(peer: Peer<RoleServer>, token: Option<ProgressToken>) -> Self {
+        Self(Arc::new(Reporting { peer, token, progress: Default::default() }))
+    }
+
+    /// Tells of progress. Does nothing when the client did not ask for it.
+    pub async fn report(&self, update: &ToolUpdate) {
+        let data = update.data.as_ref().unwrap_or(&Value::Null);
+        self.send(data["progress"].as_f64(), data["total"].as_f64(), message(update)).await;
+    }
+
+    /// Tells that there is life.
+    pub(super) async fn heartbeat(&self) {
+        self.send(None, None, None).await;
+    }
+
+    async fn send(&self, progress: Option<f64>, total: Option<f64>, message: Option<String>) {
+        let Some(token) = &self.0.token else { return };
+        let mut last = self.0.progress.lock().await;
+        // Where the tool does not count we do, and a total that is not its own would mislead.
+        let own = progress.filter(|progress| *progress > *last);
+        *last = own.unwrap_or(*last + 1.0);
+        let mut param = ProgressNotificationParam::new(token.clone(), *last);
+        param.total = own.and(total);
+        param.message = message;
+        // A client that is gone hears nothing; the call is cancelled elsewhere.
+        let _ = self.0.peer.notify_progress(param).await;
+    }
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").field("token", &self.0.token).finish_non_exhaustive()
+    }
+}
+
+/// What a person would read of an update.
+fn message(update: &ToolUpdate) -> Option<String> {
+    let data = update.data.as_ref();
+    let said = data.and_then(|data| data["message"].as_str().or(data.as_str()));
+    let shown = || {
+        let (ContentChange::Append(content) | ContentChange::Replace(content)) =
+            update.content.as_ref()?;
+        content.iter().find_map(|content| match content {
+            ToolContent::Content(content) => content.as_text(),
+            ToolContent::Diff { path, .. } => Some(path),
+            ToolContent::Terminal { .. } => None,
+        })
+    };
+    let text = said.or(update.title.as_deref()).or_else(shown).map(str::to_owned);
+    let text = text.or_else(|| data.map(Value::to_string))?;
+    Some(cut(text, PROGRESS_BYTES_MAX))
+}
+
+/// A run whose progress a client hears too.
+struct Overheard {
+    context: Context,
+    reporter: Reporter,
+}
+
+impl Host for Overheard {
+    fn update(&self, update: ToolUpdate) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.reporter.report(&update).await;
+            self.context.update(update).await;
+        })
+    }
+
+    fn emit(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>> {
+        Box::pin(self.context.emit(event))
+    }
+
+    fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer> {
+        Box::pin(self.context.ask(ask))
+    }
+
+    fn call_agent(
+        &self,
+        agent: Box<str>,
+        input: Vec<Content>,
+    ) -> BoxFuture<'_, Result<String, ToolError>> {
+        Box::pin(self.context.call_agent(agent, input))
+    }
+}
+
+/// The calls that are running, by their request.
+///
+/// Without sessions each request stands alone, so a cancellation, which is a request of its
+/// own, finds its call here. Two clients may count alike; then it is not known which call is
+/// meant, and none is cancelled.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Running(Arc<Mutex<HashMap<NumberOrString, Vec<CancellationToken>>>>);
+
+impl Running {
+    /// A call begins; it is over when the ticket is dropped.
+    pub(super) fn begin(&self, request: NumberOrString) -> RunningTicket {
+        let signal = CancellationToken::new();
+        self.lock().entry(request.clone()).or_default().push(signal.clone());
+        RunningTicket { running: self.clone(), request, signal }
+    }
+
+    pub(super) fn cancel(&self, request: &NumberOrString) {
+        match self.lock().get(request).map(Vec::as_slice) {
+            Some([signal]) => signal.cancel(),
+            Some(_) => tracing::warn!("a cancellation that may mean several calls"),
+            None => tracing::debug!("a cancellation of a call that is over"),
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<NumberOrString, Vec<CancellationToken>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct RunningTicket {
+    running: Running,
+    request: NumberOrString,
+    pub(super) signal: CancellationToken,
+}
+
+impl Drop for RunningTicket {
+    fn drop(&mut self) {
+        let mut running = self.running.lock();
+        // Cancelled first: a token is told from its equals by nothing but its state.
+        self.signal.cancel();
+        if let Some(signals) = running.get_mut(&self.request) {
+            signals.retain(|signal| !signal.is_cancelled());
+            if signals.is_empty() {
+                running.remove(&self.request);
+            }
+        }
+    }
+}

@@ -1,0 +1,391 @@
+//! A server that is kept running, and its tools.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::join_all;
+use tokio::sync::{Notify, watch};
+use tokio::time::Instant;
+use tokio_util::sync::DropGuard;
+use wellspring_core::{CancellationToken, Tool};
+
+use crate::config::McpConfig;
+use crate::connection::{Connection, Line};
+use crate::convert;
+use crate::error::{McpError, McpErrorKind};
+use crate::name;
+use crate::tool::Offer;
+
+/// How long after a server's end it is started again, the first time; then twice as long
+/// each time.
+pub const RESTART_DELAY_FIRST: Duration = Duration::from_millis(250);
+
+/// How long at most between two attempts to start a server again.
+pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// Attempts to start a server again before we wait until somebody needs it: some two
+/// minutes, in which whoever repairs it has had their chance.
+pub const RESTARTS_MAX: u32 = 10;
+
+/// How long a server must have run for its earlier ends to be forgotten.
+pub const HEALTHY_TIME: Duration = Duration::from_secs(60);
+
+/// How long between two looks at a list of tools that changes all the time.
+pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// An MCP server that can be connected to.
+///
+/// ```no_run
+/// use wellspring_mcp::{McpConfig, McpServer};
+///
+/// # async fn f() -> Result<(), wellspring_mcp::McpError> {
+/// let config = McpConfig::stdio("files", "npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
+/// let files = McpServer::new(config).connect().await?;
+/// for tool in files.tools() {
+///     println!("{}: {}", tool.spec().name, tool.spec().description);
+/// }
+/// files.close().await;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct McpServer {
+    config: McpConfig,
+}
+
+impl McpServer {
+    /// A server as it is configured. Nothing happens yet.
+    #[must_use]
+    pub fn new(config: McpConfig) -> Self {
+        Self { config }
+    }
+
+    /// Starts or reaches the server and reads its tools. From then on it is kept running.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started or reached, or does not answer in time. Nothing is left
+    /// running then.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, it leaves nothing behind.
+    pub async fn connect(self) -> Result<McpConnection, McpError> {
+        let config = self.config;
+        if config.name.trim().is_empty() {
+            let what = "a server needs a name: its tools are called after it";
+            return Err(McpError::new("", McpErrorKind::Configuration(what.into())));
+        }
+        let prefix = name::prefix(config.prefix.as_deref().unwrap_or(&config.name));
+        let stop = CancellationToken::new();
+        let shared = Arc::new(Shared {
+            config,
+            prefix,
+            state: watch::Sender::new(State::Starting),
+            tools_changed: Arc::default(),
+            wanted: Notify::new(),
+            known: Mutex::default(),
+            version: watch::Sender::new(0),
+        });
+        let handle = Arc::new(Handle { shared: shared.clone(), _stop: stop.clone().drop_guard() });
+        let connection = open(&shared).await?;
+        let keeper = Keeper { shared, stop: stop.clone() };
+        tokio::spawn(keeper.keep(connection));
+        Ok(McpConnection { handle, stop })
+    }
+}
+
+/// Connects to several servers at once. A server that cannot be reached spoils nothing for
+/// the others; two of one name would share their tools' names, so the second is refused.
+pub async fn connect_all(
+    configs: impl IntoIterator<Item = McpConfig>,
+) -> Vec<Result<McpConnection, McpError>> {
+    let mut prefixes = BTreeSet::new();
+    let connecting = configs.into_iter().map(|config| {
+        let prefix = name::prefix(config.prefix.as_deref().unwrap_or(&config.name));
+        let is_new = prefixes.insert(prefix);
+        async move {
+            if is_new {
+                return McpServer::new(config).connect().await;
+            }
+            let what = "another server has the same name or prefix; give it a prefix of its own";
+            Err(McpError::new(&config.name, McpErrorKind::Configuration(what.into())))
+        }
+    });
+    let connecting: Vec<_> = connecting.collect();
+    join_all(connecting).await
+}
+
+/// A connection to a server that is kept running. Cheap to clone.
+///
+/// The server runs as long as this or one of its tools exists; when the last is dropped it
+/// is stopped.
+#[derive(Clone)]
+pub struct McpConnection {
+    handle: Arc<Handle>,
+    stop: CancellationToken,
+}
+
+impl McpConnection {
+    /// The server's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.handle.shared.config.name
+    }
+
+    /// Its tools, as they are now.
+    #[must_use]
+    pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
+        let known = self.handle.shared.known.lock();
+        let offers = known.unwrap_or_else(PoisonError::into_inner).offers.clone();
+        offers.iter().map(|offer| offer.tool(&self.handle)).collect()
+    }
+
+    /// What the server says about itself, for the model.
+    #[must_use]
+    pub fn instructions(&self) -> Option<Box<str>> {
+        let known = self.handle.shared.known.lock();
+        known.unwrap_or_else(PoisonError::into_inner).instructions.clone()
+    }
+
+    /// Counts the changes of [`tools`](Self::tools); wait for the next one with `changed`.
+    #[must_use]
+    pub fn versions(&self) -> watch::Receiver<u64> {
+        self.handle.shared.version.subscribe()
+    }
+
+    /// Why the server cannot be used now, if so.
+    ///
+    /// # Errors
+    ///
+    /// When it is being started again, could not be, or was closed.
+    pub fn check(&self) -> Result<(), McpError> {
+        self.handle.line().map(drop)
+    }
+
+    /// Waits until the server can be used, or never will be again.
+    ///
+    /// # Errors
+    ///
+    /// When it could not be started again, or was closed.
+    pub async fn ready(&self) -> Result<(), McpError> {
+        let mut states = self.handle.shared.state.subscribe();
+        let settled = |state: &State| match state {
+            State::Ready(_) | State::Down { .. } | State::Closed => true,
+            State::Starting | State::Waiting { .. } => false,
+        };
+        // The sender lives in the handle.
+        let _ = states.wait_for(settled).await;
+        self.check()
+    }
+
+    /// Stops the server, and waits for its end. Its tools say that it was closed.
+    pub async fn close(self) {
+        self.stop.cancel();
+        let mut states = self.handle.shared.state.subscribe();
+        let _ = states.wait_for(|state| matches!(state, State::Closed)).await;
+    }
+}
+
+impl fmt::Debug for McpConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpConnection").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+/// What keeps a server running: its connection and its tools each have one.
+pub(crate) struct Handle {
+    shared: Arc<Shared>,
+    _stop: DropGuard,
+}
+
+impl Handle {
+    /// The line to the server, or why there is none.
+    pub(crate) fn line(&self) -> Result<Arc<Line>, McpError> {
+        let shared = &self.shared;
+        let error = |kind| McpError::new(&shared.config.name, kind);
+        match &*shared.state.borrow() {
+            State::Ready(line) => Ok(line.clone()),
+            State::Starting => Err(error(McpErrorKind::Restarting {
+                why: "not started yet".into(),
+                retry_in: Duration::ZERO,
+            })),
+            State::Waiting { why, until } => Err(error(McpErrorKind::Restarting {
+                why: why.kind().to_string().into(),
+                retry_in: until.saturating_duration_since(Instant::now()),
+            })
+            .last_words(why.stderr().unwrap_or_default().to_owned())),
+            State::Down { why, attempts } => {
+                shared.wanted.notify_one();
+                let kind =
+                    McpErrorKind::Down { why: why.kind().to_string().into(), attempts: *attempts };
+                Err(error(kind).last_words(why.stderr().unwrap_or_default().to_owned()))
+            }
+            State::Closed => Err(error(McpErrorKind::Closed)),
+        }
+    }
+}
+
+struct Shared {
+    config: McpConfig,
+    prefix: String,
+    state: watch::Sender<State>,
+    tools_changed: Arc<Notify>,
+    /// Somebody needs a server that is down.
+    wanted: Notify,
+    known: Mutex<Known>,
+    version: watch::Sender<u64>,
+}
+
+/// What the server said it has. No tool is kept here: a tool keeps the server.
+#[derive(Default)]
+struct Known {
+    offers: Arc<[Offer]>,
+    instructions: Option<Box<str>>,
+}
+
+enum State {
+    Starting,
+    Ready(Arc<Line>),
+    /// Gone; the next attempt comes at this time.
+    Waiting {
+        why: McpError,
+        until: Instant,
+    },
+    /// Gone, and nobody tries until somebody asks.
+    Down {
+        why: McpError,
+        attempts: u32,
+    },
+    Closed,
+}
+
+/// Keeps a server running. It holds no strong [`Handle`]: that is what it is kept for.
+struct Keeper {
+    shared: Arc<Shared>,
+    stop: CancellationToken,
+}
+
+impl Keeper {
+    async fn keep(self, first: Connection) {
+        let mut connection = first;
+        let mut attempts = 0;
+        loop {
+            let began = Instant::now();
+            let Some(why) = self.watch(connection).await else { break };
+            tracing::warn!(error = %why, "an MCP server stopped");
+            if began.elapsed() >= HEALTHY_TIME {
+                attempts = 0;
+            }
+            match self.restart(why, &mut attempts).await {
+                Some(again) => connection = again,
+                None => break,
+            }
+        }
+        self.shared.state.send_replace(State::Closed);
+    }
+
+    /// Watches a connection to its end; nothing when it was us who ended it.
+    async fn watch(&self, connection: Connection) -> Option<McpError> {
+        let line = connection.line.clone();
+        loop {
+            tokio::select! {
+                biased;
+                () = self.stop.cancelled() => {
+                    connection.close().await;
+                    return None;
+                }
+                () = line.gone.cancelled() => {
+                    // Before the wait for its end, so that no call finds a dead line.
+                    let why = McpError::new(&self.shared.config.name, McpErrorKind::Ended { exit: None });
+                    self.shared.state.send_replace(State::Waiting { why, until: Instant::now() });
+                    return Some(connection.end().await);
+                }
+                () = self.shared.tools_changed.notified() => {
+                    if let Err(error) = refresh(&self.shared, &connection).await {
+                        tracing::warn!(%error, "could not read the tools again");
+                    }
+                    tokio::select! {
+                        () = tokio::time::sleep(REFRESH_INTERVAL) => {}
+                        () = self.stop.cancelled() => {}
+                        () = line.gone.cancelled() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// Starts a server again, sooner or later; nothing when it was told to stop.
+    async fn restart(&self, mut why: McpError, attempts: &mut u32) -> Option<Connection> {
+        loop {
+            if *attempts >= RESTARTS_MAX {
+                let state = State::Down { why: why.clone(), attempts: *attempts };
+                self.shared.state.send_replace(state);
+                tokio::select! {
+                    () = self.shared.wanted.notified() => {}
+                    () = self.stop.cancelled() => return None,
+                }
+            } else {
+                let delay = restart_delay(*attempts);
+                let until = Instant::now() + delay;
+                self.shared.state.send_replace(State::Waiting { why: why.clone(), until });
+                tokio::select! {
+                    () = tokio::time::sleep_until(until) => {}
+                    () = self.stop.cancelled() => return None,
+                }
+            }
+            *attempts = attempts.saturating_add(1);
+            let opened = tokio::select! {
+                opened = open(&self.shared) => opened,
+                () = self.stop.cancelled() => return None,
+            };
+            match opened {
+                Ok(connection) => return Some(connection),
+                Err(error) => why = error,
+            }
+        }
+    }
+}
+
+fn restart_delay(attempts: u32) -> Duration {
+    RESTART_DELAY_FIRST.saturating_mul(2_u32.saturating_pow(attempts)).min(RESTART_DELAY_MAX)
+}
+
+/// Connects, reads the tools, and lets them be used.
+async fn open(shared: &Shared) -> Result<Connection, McpError> {
+    let connection = Connection::open(&shared.config, &shared.tools_changed).await?;
+    refresh(shared, &connection).await?;
+    shared.state.send_replace(State::Ready(connection.line.clone()));
+    Ok(connection)
+}
+
+/// Reads the tools again.
+async fn refresh(shared: &Shared, connection: &Connection) -> Result<(), McpError> {
+    let (config, prefix) = (&shared.config, &shared.prefix);
+    let mut names = BTreeSet::new();
+    let mut offers = Vec::new();
+    let mut offer = |offer: Offer| {
+        if names.insert(offer.spec().name.clone()) {
+            offers.push(offer);
+        } else {
+            let tool = &*offer.spec().name;
+            tracing::warn!(server = &*config.name, tool, "left out the second of this name");
+        }
+    };
+    for tool in &connection.line.tools().await? {
+        match convert::spec(config, prefix, tool) {
+            Some((own, spec)) if config.wants(&own) => offer(Offer::Tool { own, spec }),
+            Some(_) => {}
+            None => tracing::warn!(server = &*config.name, "left out a tool without a name"),
+        }
+    }
+    if config.resources && connection.has_resources() {
+        offer(Offer::list_resources(prefix));
+        offer(Offer::read_resource(prefix));
+    }
+    let known = Known { offers: offers.into(), instructions: connection.instructions() };
+    *shared.known.lock().unwrap_or_else(PoisonError::into_inner) = known;
+    shared.version.send_modify(|version| *version += 1);
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! MCP against servers and clients of others, and against scripted ones.
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests, in their helpers too")]
+
+mod everything;
+mod faults;
+mod http;
+mod loopback;
+mod scripted;
+mod support;
