@@ -25,25 +25,35 @@ pub struct Batch {
 
 #[derive(Debug)]
 enum Item {
-    Delta { part: u32, start: usize, end: usize },
+    Delta { agent: AgentNo, part: u32, start: usize, end: usize },
     Event { agent: AgentNo, event: Event },
 }
 
 impl Batch {
     /// Opens a part.
     pub fn start(&mut self, kind: PartKind) -> LocalPart {
+        self.start_of(AgentNo::ROOT, kind)
+    }
+
+    /// Opens a part of a sub-agent, as the source counts them.
+    pub fn start_of(&mut self, agent: AgentNo, kind: PartKind) -> LocalPart {
         let part = self.next_part;
         self.next_part += 1;
-        self.event(Event::PartStarted { part: PartId(part), kind });
+        self.event_of(agent, Event::PartStarted { part: PartId(part), kind });
         LocalPart(part)
     }
 
     /// Extends a part. Empty text is not a fact and is left out.
     pub fn delta(&mut self, part: LocalPart, text: &str) {
+        self.delta_of(AgentNo::ROOT, part, text);
+    }
+
+    /// Extends a part of a sub-agent.
+    pub fn delta_of(&mut self, agent: AgentNo, part: LocalPart, text: &str) {
         if !text.is_empty() {
             let start = self.text.len();
             self.text.push_str(text);
-            self.items.push(Item::Delta { part: part.0, start, end: self.text.len() });
+            self.items.push(Item::Delta { agent, part: part.0, start, end: self.text.len() });
         }
     }
 
@@ -109,9 +119,9 @@ impl Batch {
     pub fn into_events(self) -> impl Iterator<Item = (AgentNo, Event)> {
         let buffer: Arc<str> = self.text.into();
         self.items.into_iter().map(move |item| match item {
-            Item::Delta { part, start, end } => {
+            Item::Delta { agent, part, start, end } => {
                 let chunk = Chunk::slice(&buffer, start, end);
-                (AgentNo::ROOT, Event::PartDelta { part: PartId(part), chunk })
+                (agent, Event::PartDelta { part: PartId(part), chunk })
             }
             Item::Event { agent, event } => (agent, event),
         })

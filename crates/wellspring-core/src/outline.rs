@@ -5,9 +5,9 @@
 //!
 //! # What is deliberately absent
 //!
-//! Text and thoughts. The one exception are the arguments of calls that have not finished,
-//! because every surface shows what a call was asked to do. So an outline is bounded by
-//! what is open, not by how long the run is.
+//! Text and thoughts. The exceptions are the arguments of calls that have not finished and
+//! the prompts of open questions, because every surface shows what they ask for. So an
+//! outline is bounded by what is open, not by how long the run is.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +60,12 @@ pub struct RunHead {
     pub thread: ThreadId,
     /// Its agent's name.
     pub agent: Box<str>,
+    /// What the asker's own protocol calls the thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_thread: Option<Box<str>>,
+    /// What the asker's own protocol calls the run now: each resumption may bring a new id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_run: Option<Box<str>>,
 }
 
 /// An agent at work.
@@ -96,6 +102,9 @@ pub struct PartOutline {
     pub grown: bool,
     /// When it was opened.
     pub since: Millis,
+    /// The turn in which it was opened; zero outside any.
+    #[serde(default)]
+    pub turn: u32,
 }
 
 /// A part's kind without its content.
@@ -148,6 +157,9 @@ pub struct QuestionOutline {
     pub agent: AgentNo,
     /// The call that waits for it.
     pub call: Option<PartId>,
+    /// What a person reads.
+    #[serde(default)]
+    pub prompt: Box<str>,
     /// What an answer looks like.
     pub form: Form,
     /// When it answers itself.
@@ -171,10 +183,13 @@ impl Outline {
                 }
             }
             Event::RunStarted(started) => {
+                let names = started.request.wire.as_deref();
                 self.run = Some(RunHead {
                     run: started.run,
                     thread: started.thread,
                     agent: started.agent.clone(),
+                    wire_thread: names.and_then(|names| names.thread.clone()),
+                    wire_run: names.and_then(|names| names.run.clone()),
                 });
                 self.next_agent = AgentNo::ROOT.next();
                 let root = AgentOutline { name: started.agent.clone(), ..AgentOutline::default() };
@@ -182,9 +197,12 @@ impl Outline {
             }
             Event::RunAdopted { epoch, .. } => self.epoch = *epoch,
             Event::RunPaused { waits } => self.paused = Some(waits.clone()),
-            Event::RunResumed { inbox, .. } => {
+            Event::RunResumed { inbox, wire_run } => {
                 self.paused = None;
                 self.taken.extend(*inbox);
+                if let (Some(head), Some(name)) = (&mut self.run, wire_run) {
+                    head.wire_run = Some(name.clone());
+                }
             }
             Event::TurnStarted(turn) => {
                 if let Some(agent) = self.agents.get_mut(&record.agent) {
@@ -233,6 +251,7 @@ impl Outline {
                 let outline = QuestionOutline {
                     agent: record.agent,
                     call: question.call,
+                    prompt: question.prompt.clone(),
                     form: question.form.clone(),
                     expires_at: question.expires_at,
                 };
@@ -315,8 +334,15 @@ impl Outline {
             PartKind::Output { call, stream } => PartShape::Output(*call, *stream),
             PartKind::Opaque(_) => PartShape::Opaque,
         };
-        let outline =
-            PartOutline { agent: record.agent, shape, open: true, grown: false, since: record.at };
+        let in_turn = self.agents.get(&record.agent).filter(|agent| agent.in_turn);
+        let outline = PartOutline {
+            agent: record.agent,
+            shape,
+            open: true,
+            grown: false,
+            since: record.at,
+            turn: in_turn.map_or(0, |agent| agent.turn),
+        };
         self.parts.insert(part, outline);
     }
 

@@ -41,6 +41,24 @@ pub struct RunRequest {
     /// The trace that the run belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<Box<str>>,
+    /// What the asker's own protocol calls it all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire: Option<Box<WireNames>>,
+}
+
+/// What the asker's own protocol calls the thread, the run and the input, where these are not
+/// our ids: what is said back to the asker must use the asker's names.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+pub struct WireNames {
+    /// The thread.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<Box<str>>,
+    /// The run, until it is resumed under another id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Box<str>>,
+    /// The message that is the input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Box<str>>,
 }
 
 impl RunRequest {

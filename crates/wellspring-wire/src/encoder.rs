@@ -4,7 +4,7 @@ use std::fmt;
 
 use wellspring_core::{Outline, Record};
 
-use crate::dialect::Dialect;
+use crate::dialect::{Conversation, Dialect};
 use crate::name::DialectName;
 use crate::out::Out;
 use crate::position::WirePosition;
@@ -15,6 +15,7 @@ pub struct Encoder {
     outline: Outline,
     after: WirePosition,
     scratch: Out,
+    recalled: Option<Box<Conversation>>,
 }
 
 impl Encoder {
@@ -31,13 +32,33 @@ impl Encoder {
     /// and so all the records: it is rebuilt from them.
     #[must_use]
     pub fn resume(name: DialectName, outline: Outline, after: WirePosition) -> Self {
-        Self { dialect: name.dialect(), outline, after, scratch: Out::default() }
+        Self::of(name.dialect(), outline, after)
+    }
+
+    /// The same for a dialect that has no name, or more to go by than its name.
+    #[must_use]
+    pub fn of(dialect: Box<dyn Dialect>, outline: Outline, after: WirePosition) -> Self {
+        Self { dialect, outline, after, scratch: Out::default(), recalled: None }
     }
 
     /// What is open after the records so far.
     #[must_use]
     pub fn outline(&self) -> &Outline {
         &self.outline
+    }
+
+    /// Whether the records of one append can be said in full only after a
+    /// [`recall`](Encoder::recall). Without one they are said as well as can be.
+    #[must_use]
+    pub fn needs(&self, records: &[Record]) -> bool {
+        let mut new = records.iter().filter(|record| record.seq > self.outline.head);
+        new.any(|record| self.dialect.needs(&self.outline, record))
+    }
+
+    /// Hands over the conversation, folded up to the [outline's](Encoder::outline) head, for the
+    /// records of the next append.
+    pub fn recall(&mut self, conversation: Conversation) {
+        self.recalled = Some(Box::new(conversation));
     }
 
     /// Encodes the records of one append. Those it has had already are left out.
@@ -51,9 +72,18 @@ impl Encoder {
             out.begin(self.outline.head);
             self.dialect.frame_end(out);
         }
+        self.recalled = None;
     }
 
     fn push(&mut self, record: &Record, out: &mut Out) {
+        if let Some(conversation) = &mut self.recalled
+            && conversation.current.outline.head == self.outline.head
+        {
+            conversation.current.apply(record);
+            if self.dialect.needs(&self.outline, record) {
+                self.dialect.recall(conversation);
+            }
+        }
         if record.seq > self.after.seq {
             out.begin(record.seq);
             self.dialect.encode(&self.outline, record, out);

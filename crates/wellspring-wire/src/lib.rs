@@ -25,6 +25,7 @@
 //!
 //! IO, the clock, any runtime. Protocols do not know each other.
 
+pub mod ag_ui;
 pub mod agent_event;
 mod dialect;
 mod encoder;
@@ -38,7 +39,7 @@ pub mod streaming_event;
 pub mod thought_event;
 pub mod turn_event;
 
-pub use dialect::Dialect;
+pub use dialect::{Conversation, Dialect};
 pub use encoder::Encoder;
 pub use name::{DialectName, UnknownDialect};
 pub use out::{Json, Out};

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::ag_ui::AgUi;
 use crate::agent_event::AgentEvents;
 use crate::dialect::Dialect;
 use crate::record::Records;
@@ -26,17 +27,20 @@ pub enum DialectName {
     AgentEvent,
     /// The answer so far, all of it each time.
     StreamDelta,
+    /// AG-UI 1.0.
+    AgUi,
 }
 
 impl DialectName {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Record,
         Self::ThoughtEvent,
         Self::TurnEvent,
         Self::StreamingEvent,
         Self::AgentEvent,
         Self::StreamDelta,
+        Self::AgUi,
     ];
 
     /// Its name.
@@ -49,6 +53,7 @@ impl DialectName {
             Self::StreamingEvent => "streaming_event",
             Self::AgentEvent => "agent_event",
             Self::StreamDelta => "stream_delta",
+            Self::AgUi => "ag_ui",
         }
     }
 
@@ -62,6 +67,7 @@ impl DialectName {
             Self::StreamingEvent => Box::new(StreamingEvents),
             Self::AgentEvent => Box::new(AgentEvents),
             Self::StreamDelta => Box::new(StreamDeltas::default()),
+            Self::AgUi => Box::new(AgUi::default()),
         }
     }
 
@@ -105,7 +111,7 @@ mod tests {
         }
         insta::assert_snapshot!(
             "agui".parse::<DialectName>().unwrap_err(),
-            @r#""agui" is not a dialect: known are record, thought_event, turn_event, streaming_event, agent_event, stream_delta"#
+            @r#""agui" is not a dialect: known are record, thought_event, turn_event, streaming_event, agent_event, stream_delta, ag_ui"#
         );
     }
 }

@@ -8,7 +8,7 @@ use wellspring_core::Seq;
 
 use crate::position::WirePosition;
 
-/// Wire events as JSON, one after the other in one buffer.
+/// Wire events, mostly as JSON, one after the other in one buffer.
 ///
 /// A frame of fifty deltas costs no allocation of its own once the buffer has grown; keep
 /// one and [`clear`](Out::clear) it.
@@ -77,6 +77,12 @@ impl Out {
     /// Adds an event written by hand: for deltas, where every byte counts.
     pub fn write(&mut self, write: impl FnOnce(&mut Json<'_>)) {
         write(&mut Json { bytes: &mut self.bytes });
+        self.end();
+    }
+
+    /// Adds an event that is not JSON: for wires with a binary encoding.
+    pub fn bytes(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.bytes);
         self.end();
     }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use wellspring_core::Outline;
 use wellspring_testkit::{RUN, samples};
-use wellspring_wire::{DialectName, Out};
+use wellspring_wire::{Conversation, DialectName, Out};
 
 const HEAD: &str = "\
 # One run in every dialect
@@ -19,12 +19,13 @@ dialect is the record's own JSON and is left out; `run` stands for the run's id.
 ";
 
 /// The dialects in the order of their columns.
-const COLUMNS: [DialectName; 5] = [
+const COLUMNS: [DialectName; 6] = [
     DialectName::ThoughtEvent,
     DialectName::AgentEvent,
     DialectName::TurnEvent,
     DialectName::StreamingEvent,
     DialectName::StreamDelta,
+    DialectName::AgUi,
 ];
 
 #[test]
@@ -42,13 +43,19 @@ fn the_table_is_fresh() {
 fn table() -> String {
     let mut text = HEAD.to_owned();
     let names = COLUMNS.map(|name| format!(" {name} |")).concat();
-    let _ = write!(text, "\n| | record |{names}\n| --- | --- |{}\n", " --- |".repeat(5));
+    let _ =
+        write!(text, "\n| | record |{names}\n| --- | --- |{}\n", " --- |".repeat(COLUMNS.len()));
     let mut dialects = COLUMNS.map(DialectName::dialect);
     let mut outline = Outline::default();
+    let mut conversation = Conversation::default();
     for record in samples::one_of_each() {
+        conversation.current.apply(&record);
         let _ = write!(text, "| {} | {} |", record.seq, cell(&record.event.to_string()));
         for dialect in &mut dialects {
             let mut out = Out::default();
+            if dialect.needs(&outline, &record) {
+                dialect.recall(&conversation);
+            }
             dialect.encode(&outline, &record, &mut out);
             dialect.frame_end(&mut out);
             let said = out.events().map(|(_, json)| code(std::str::from_utf8(json).unwrap()));

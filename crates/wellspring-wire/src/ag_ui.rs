@@ -1,0 +1,66 @@
+//! AG-UI 1.0, both ways: a run as its events, and its requests and events as ours.
+//!
+//! - [`types`]: the protocol's own types.
+//! - [`AgUi`]: the dialect; [`AgUiBinary`] is the same in the protobuf encoding.
+//! - [`join`]: what a client is told that attaches in mid-run, since the protocol has no
+//!   resumption; [`messages`]: a run as the protocol's conversation.
+//! - [`Asked`]: what a client's request asks of us; [`Reader`]: a remote agent's events.
+//! - [`proto`]: the binary encoding of events.
+//!
+//! The thread, the run and the input have the client's own names where the request brought
+//! some ([`WireNames`](wellspring_core::WireNames)); they are in the log, so that every reader
+//! of a run sees the same bytes.
+//!
+//! # Mapping
+//!
+//! | ours | AG-UI |
+//! | --- | --- |
+//! | run started | RUN_STARTED, STATE_SNAPSHOT if the request brought a state |
+//! | turn started, finished | STEP_STARTED, STEP_FINISHED `step-N`; number, model, usage and finish reason in `metadata`. A further attempt is the same step |
+//! | text | TEXT_MESSAGE_*, `messageId` is `{run}-{part}` |
+//! | thought | REASONING_START, REASONING_MESSAGE_*, REASONING_END, all of one id |
+//! | signature, encrypted value | REASONING_ENCRYPTED_VALUE of the message or the call |
+//! | tool call | TOOL_CALL_START (its parent is the turn's text before it), ARGS, END; title, kind and place in `metadata` |
+//! | tool updated, output | ACTIVITY_SNAPSHOT `tool_progress` that replaces nothing, then ACTIVITY_DELTA |
+//! | tool finished | TOOL_CALL_RESULT; outcome and content for people in `metadata`. Not for what the client itself answered: it has that message |
+//! | parts voided | what they left open is closed, then MESSAGES_SNAPSHOT |
+//! | plan | ACTIVITY_SNAPSHOT `plan` |
+//! | state | STATE_SNAPSHOT, STATE_DELTA |
+//! | sub-agent | SUBAGENT_STARTED, SUBAGENT_FINISHED or SUBAGENT_ERROR; its events carry `subagentRunId` |
+//! | paused | everything open is closed (sub-agents `suspended`), then RUN_FINISHED: `interrupt` if a question waits, else `success` with `pendingToolCallIds` |
+//! | resumed | RUN_STARTED with the client's new run id, and what was open is opened again |
+//! | completed | RUN_FINISHED `success`; `result` is the typed result, or the answer's text; `usage` per model |
+//! | cancelled | RUN_FINISHED `cancelled` |
+//! | failed | RUN_ERROR, with the kind of failure as `code` |
+//! | steering input | a user's TEXT_MESSAGE_* |
+//! | source, file, usage, question, answer, annotation, queued, started, result | CUSTOM of that name |
+//! | extended, opaque | RAW |
+//!
+//! # Lossy
+//!
+//! Writing: when things happened; that a turn was attempted again; who owns the run and
+//! which remote run it is attached to; the arguments of a call that a remote agent told after
+//! its result; the media of steering input; the calls that hand over a typed result.
+//!
+//! Joining: in which order the streams of one call's output were interleaved, and where
+//! between the messages an activity or a steering input came.
+//!
+//! Reading a remote agent: steps and activities other than a plan are kept as they are
+//! ([`Event::Extended`](wellspring_core::Event::Extended)), names of speakers are dropped.
+
+mod ids;
+mod join;
+mod messages;
+pub mod proto;
+mod read;
+mod tally;
+pub mod types;
+mod write;
+
+pub use join::join;
+pub use messages::messages;
+pub use read::{Asked, End, InputError, PendingCall, ReadError, Reader, Trust};
+pub use write::{AgUi, AgUiBinary};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! What things of a run are called on this wire, and how such a name is read again.
+
+use std::fmt::Display;
+
+use wellspring_core::{AgentNo, InboxNo, PartId, QuestionId, RunHead, RunId, WirePartId};
+
+/// The activity that shows a plan.
+pub(super) const PLAN: &str = "plan";
+
+/// The activity that shows what a call does.
+pub(super) const TOOL_PROGRESS: &str = "tool_progress";
+
+pub(super) fn thread(head: &RunHead) -> Box<str> {
+    head.wire_thread.clone().unwrap_or_else(|| boxed(head.thread))
+}
+
+pub(super) fn run(head: &RunHead) -> Box<str> {
+    head.wire_run.clone().unwrap_or_else(|| boxed(head.run))
+}
+
+pub(super) fn part(run: RunId, part: PartId) -> Box<str> {
+    boxed(WirePartId { run, part })
+}
+
+pub(super) fn result(run: RunId, call: PartId) -> Box<str> {
+    boxed(format_args!("{run}-{call}-result"))
+}
+
+pub(super) fn progress(run: RunId, call: PartId) -> Box<str> {
+    boxed(format_args!("{run}-{call}-progress"))
+}
+
+pub(super) fn plan(run: RunId) -> Box<str> {
+    boxed(format_args!("{run}-plan"))
+}
+
+pub(super) fn agent(run: RunId, agent: AgentNo) -> Box<str> {
+    boxed(format_args!("{run}-agent-{agent}"))
+}
+
+pub(super) fn question(run: RunId, question: QuestionId) -> Box<str> {
+    boxed(format_args!("{run}-question-{question}"))
+}
+
+/// The request's own words, where the client has no name for them.
+pub(super) fn input(run: RunId) -> Box<str> {
+    boxed(format_args!("{run}-input"))
+}
+
+pub(super) fn steering(run: RunId, inbox: InboxNo) -> Box<str> {
+    boxed(format_args!("{run}-input-{inbox}"))
+}
+
+pub(super) fn step(turn: u32) -> Box<str> {
+    boxed(format_args!("step-{turn}"))
+}
+
+/// Whether this is what we call somebody's input: such a message is no news to us.
+pub(super) fn is_input(name: &str) -> bool {
+    let run = name.split_once("-input").map(|(run, rest)| (run.parse::<RunId>(), rest));
+    matches!(run, Some((Ok(_), rest)) if rest.is_empty() || rest.starts_with('-'))
+}
+
+/// The question that an interrupt's id names, and its run.
+pub(super) fn parse_question(name: &str) -> Option<(RunId, QuestionId)> {
+    let (run, question) = name.split_once("-question-")?;
+    Some((run.parse().ok()?, QuestionId(question.parse().ok()?)))
+}
+
+fn boxed(name: impl Display) -> Box<str> {
+    name.to_string().into()
+}

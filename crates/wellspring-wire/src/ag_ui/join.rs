@@ -1,0 +1,106 @@
+//! How a client attaches in mid-run. The protocol has no resumption, so it is told a run that
+//! begins now and has already got this far.
+
+use wellspring_core::{PartId, PartKind, Transcript};
+
+use super::messages::{Texts, conversation_messages, encrypted_value};
+use super::tally::Tally;
+use super::types::{
+    EncryptedSubtype, Event, ReasoningEncryptedValue, ReasoningMessageContent, StateSnapshot,
+    TextMessageContent, ToolCallArgs,
+};
+use super::write::{Scene, messages_snapshot, terminal};
+use crate::dialect::Conversation;
+
+/// What a client is told that attaches to a run at this point: RUN_STARTED, MESSAGES_SNAPSHOT
+/// with all that is complete, STATE_SNAPSHOT, and STARTs for what is open with its text so far.
+/// A run that waits, or is over, ends at once.
+///
+/// The records after the conversation's head follow with [`AgUi::after`](super::AgUi::after).
+#[must_use]
+pub fn join(conversation: &Conversation) -> Vec<Event> {
+    let transcript = &conversation.current;
+    let Some(scene) = Scene::new(&transcript.outline) else { return Vec::new() };
+    let mut events: Vec<Event> = vec![scene.run_started(None).into()];
+    let over = transcript.outcome.is_some() || transcript.outline.paused.is_some();
+    let texts = if over { Texts::Whole } else { Texts::Complete };
+    events.push(messages_snapshot(conversation_messages(conversation, texts)).into());
+    if let Some(state) = &transcript.state {
+        let snapshot = StateSnapshot { snapshot: state.clone(), ..StateSnapshot::default() };
+        events.push(snapshot.into());
+    }
+    if let Some(outcome) = &transcript.outcome {
+        events.push(terminal(&scene, Some(&Tally::of(transcript)), outcome));
+    } else if let Some(waits) = &transcript.outline.paused {
+        events.push(scene.paused(waits, scene.interrupts(waits)));
+    } else {
+        scene.open_agents(&mut |event| events.push(event));
+        for (id, part) in &transcript.outline.parts {
+            if part.open {
+                open_part(&scene, transcript, *id, &mut events);
+            }
+        }
+    }
+    events
+}
+
+/// Opens a part with its text so far.
+fn open_part(scene: &Scene<'_>, transcript: &Transcript, id: PartId, events: &mut Vec<Event>) {
+    let Some(part) = transcript.parts.get(&id) else { return };
+    let (name, tag) = (scene.id(id), scene.tag(part.agent));
+    let delta: Box<str> = part.text.as_str().into();
+    let content: Event = match &part.kind {
+        PartKind::Text { role } => {
+            scene.open_text(id, part.agent, *role, &mut |event| events.push(event));
+            TextMessageContent {
+                message_id: name.clone(),
+                delta,
+                subagent_run_id: tag.clone(),
+                ..TextMessageContent::default()
+            }
+            .into()
+        }
+        PartKind::Thought => {
+            scene.open_thought(id, part.agent, &mut |event| events.push(event));
+            ReasoningMessageContent {
+                message_id: name.clone(),
+                delta,
+                subagent_run_id: tag.clone(),
+                ..ReasoningMessageContent::default()
+            }
+            .into()
+        }
+        PartKind::ToolCall(tool) => {
+            if scene.call(id).is_none() {
+                return;
+            }
+            let turn = scene.outline.part(id).map_or(0, |part| part.turn);
+            scene.open_call(id, part.agent, turn, tool, &mut |event| events.push(event));
+            ToolCallArgs {
+                tool_call_id: name.clone(),
+                delta,
+                subagent_run_id: tag.clone(),
+                ..ToolCallArgs::default()
+            }
+            .into()
+        }
+        PartKind::Output { .. } | PartKind::Opaque(_) => return,
+    };
+    if !part.text.is_empty() {
+        events.push(content);
+    }
+    let is_call = matches!(part.kind, PartKind::ToolCall(_));
+    let subtype = if is_call { EncryptedSubtype::ToolCall } else { EncryptedSubtype::Message };
+    if let Some(value) = part.annotations.iter().rev().find_map(encrypted_value) {
+        events.push(
+            ReasoningEncryptedValue {
+                subtype,
+                entity_id: name,
+                encrypted_value: value.into(),
+                subagent_run_id: tag,
+                ..ReasoningEncryptedValue::default()
+            }
+            .into(),
+        );
+    }
+}

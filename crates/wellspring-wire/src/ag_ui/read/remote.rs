@@ -1,0 +1,826 @@
+//! A remote agent's events, in our words.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use wellspring_core::{
+    AgentNo, Annotation, Batch, Event as Fact, Extended, FailureKind, LocalPart, Outcome, PartId,
+    PartKind, Role, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, Usage, UsageScope,
+};
+
+use super::super::ids;
+use super::super::types::{
+    Event, Interrupt, Message, MessageContent, MessagePart, RunFinished, RunOutcome,
+    SubagentOutcome, TextRole, TokenUsage,
+};
+
+/// Who says what we have no word for.
+const ORIGIN: &str = "ag-ui";
+
+/// Messages, calls and sub-agents of one run that we keep names for. A run of ours has at most
+/// a few hundred; a peer that names more is not talking sense.
+const NAMES_MAX: usize = 65_536;
+
+/// Bytes of arguments that we keep of one call that we may have to run. Models write a few
+/// thousand.
+const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
+
+/// How a remote run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// It came to its end; the batch has its stop.
+    Finished {
+        /// What it handed over.
+        result: Option<Value>,
+    },
+    /// It waits for these calls of ours, which the next run on its thread has to answer.
+    Pending(Vec<PendingCall>),
+    /// It waits for answers.
+    Interrupted(Vec<Interrupt>),
+    /// It was stopped.
+    Cancelled,
+    /// It could not go on.
+    Failed {
+        /// Why.
+        message: Box<str>,
+        /// What kind of failure.
+        code: Option<Box<str>>,
+    },
+}
+
+/// A call that a remote agent leaves to us.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PendingCall {
+    /// Its id.
+    pub id: Box<str>,
+    /// The tool.
+    pub name: Box<str>,
+    /// Its arguments' JSON.
+    pub arguments: String,
+}
+
+/// An event that AG-UI's own rules forbid.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// Something before the run started, or after it ended.
+    #[error("{event} outside a run")]
+    NoRun {
+        /// What came.
+        event: &'static str,
+    },
+    /// A run inside a run.
+    #[error("RUN_STARTED while a run is going on")]
+    RunInRun,
+    /// Content or an end of what is not open.
+    #[error("{event} names {id:?}, which is not open")]
+    NotOpen {
+        /// What came.
+        event: &'static str,
+        /// What it named.
+        id: Box<str>,
+    },
+    /// What is open was opened again.
+    #[error("{event} opens {id:?}, which is open already")]
+    StillOpen {
+        /// What came.
+        event: &'static str,
+        /// What it named.
+        id: Box<str>,
+    },
+    /// A chunk that names nothing while nothing is open.
+    #[error("{event} has no id and continues nothing")]
+    Chunk {
+        /// What came.
+        event: &'static str,
+    },
+    /// More than we hold for one run.
+    #[error("the run has more than {max} {what}")]
+    TooMany {
+        /// Of what.
+        what: &'static str,
+        /// How many we hold.
+        max: usize,
+    },
+}
+
+/// Reads a remote agent's events. Chunks are expanded into starts, contents and ends; what we
+/// have no word for is kept whole.
+///
+/// One reader serves all runs that answer one prompt: after [`End::Pending`] or
+/// [`End::Interrupted`] it goes on with the next RUN_STARTED.
+///
+/// ```
+/// use wellspring_core::Batch;
+/// use wellspring_wire::ag_ui::{End, Reader};
+///
+/// let (mut reader, mut batch) = (Reader::default(), Batch::default());
+/// let mut end = None;
+/// for event in [
+///     r#"{"type":"RUN_STARTED","threadId":"t","runId":"r"}"#,
+///     r#"{"type":"TEXT_MESSAGE_CHUNK","messageId":"m","delta":"Hello"}"#,
+///     r#"{"type":"RUN_FINISHED","threadId":"t","runId":"r"}"#,
+/// ] {
+///     end = reader.push(serde_json::from_str(event)?, &mut batch)?;
+/// }
+/// assert_eq!(end, Some(End::Finished { result: None }));
+/// let events: Vec<String> = batch.into_events().map(|(_, event)| event.to_string()).collect();
+/// assert_eq!(events[1..], ["part 0 started text", "part 0 delta \"Hello\"", "part 0 finished"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Reader {
+    running: bool,
+    /// The text and reasoning messages that are open. Those we do not show have no part.
+    open: BTreeMap<(Kind, Box<str>), Open>,
+    calls: BTreeMap<Box<str>, Call>,
+    agents: BTreeMap<Box<str>, AgentNo>,
+    /// The agents that have not finished.
+    active: BTreeSet<AgentNo>,
+    /// Messages that were said already, so that a snapshot does not say them again.
+    said: BTreeSet<Box<str>>,
+    /// What the last chunk opened.
+    chunk: Option<(Kind, Box<str>)>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum Kind {
+    Text,
+    Reasoning,
+    Call,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    agent: AgentNo,
+    part: Option<LocalPart>,
+}
+
+#[derive(Debug)]
+struct Call {
+    agent: AgentNo,
+    part: LocalPart,
+    name: Box<str>,
+    arguments: String,
+    open: bool,
+    answered: bool,
+}
+
+impl Reader {
+    /// Reads one event into `batch`; says so when it ends the run. An error means that the peer
+    /// broke its protocol; the reader is then spent.
+    ///
+    /// # Errors
+    ///
+    /// When AG-UI's rules forbid the event.
+    pub fn push(&mut self, event: Event, batch: &mut Batch) -> Result<Option<End>, ReadError> {
+        let name = name_of(&event);
+        if !self.running && !matches!(event, Event::RunStarted(_) | Event::RunError(_)) {
+            return Err(ReadError::NoRun { event: name });
+        }
+        if self.names() > NAMES_MAX {
+            return Err(ReadError::TooMany {
+                what: "messages, calls and sub-agents",
+                max: NAMES_MAX,
+            });
+        }
+        if ends_chunk(&event) {
+            self.end_chunk(batch);
+        }
+        match event {
+            Event::RunStarted(e) => {
+                if self.running {
+                    return Err(ReadError::RunInRun);
+                }
+                self.running = true;
+                let handle = json!({"threadId": e.thread_id, "runId": e.run_id});
+                batch.event(Fact::Attached { origin: ORIGIN.into(), handle: Box::new(handle) });
+            }
+            Event::TextMessageStart(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let role = e.role.unwrap_or_default();
+                self.start_message(Kind::Text, e.message_id, agent, text_kind(role), batch, name)?;
+            }
+            Event::TextMessageContent(e) => {
+                self.grow_message(Kind::Text, &e.message_id, &e.delta, batch, name)?;
+            }
+            Event::TextMessageEnd(e) => self.end_message(Kind::Text, e.message_id, batch, name)?,
+            Event::TextMessageChunk(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let role = e.role.unwrap_or_default();
+                let id = self.chunk(Kind::Text, e.message_id, batch, name)?;
+                if !self.open.contains_key(&(Kind::Text, id.clone())) {
+                    let kind = text_kind(role);
+                    self.start_message(Kind::Text, id.clone(), agent, kind, batch, name)?;
+                }
+                self.grow_message(Kind::Text, &id, &e.delta.unwrap_or_default(), batch, name)?;
+            }
+            Event::ReasoningStart(_) | Event::ReasoningEnd(_) => {}
+            Event::ReasoningMessageStart(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let kind = Some(PartKind::Thought);
+                self.start_message(Kind::Reasoning, e.message_id, agent, kind, batch, name)?;
+            }
+            Event::ReasoningMessageContent(e) => {
+                self.grow_message(Kind::Reasoning, &e.message_id, &e.delta, batch, name)?;
+            }
+            Event::ReasoningMessageEnd(e) => {
+                self.end_message(Kind::Reasoning, e.message_id, batch, name)?;
+            }
+            Event::ReasoningMessageChunk(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let id = self.chunk(Kind::Reasoning, e.message_id, batch, name)?;
+                if !self.open.contains_key(&(Kind::Reasoning, id.clone())) {
+                    let kind = Some(PartKind::Thought);
+                    self.start_message(Kind::Reasoning, id.clone(), agent, kind, batch, name)?;
+                }
+                self.grow_message(Kind::Reasoning, &id, &e.delta.unwrap_or_default(), batch, name)?;
+            }
+            Event::ReasoningEncryptedValue(e) => {
+                let message = [Kind::Text, Kind::Reasoning]
+                    .into_iter()
+                    .find_map(|kind| self.open.get(&(kind, e.entity_id.clone())));
+                let message = message.and_then(|open| Some((open.agent, open.part?)));
+                let call = self.calls.get(&e.entity_id).filter(|call| call.open);
+                match message.or(call.map(|call| (call.agent, call.part))) {
+                    Some((agent, part)) => {
+                        let annotation = Box::new(Annotation::Encrypted(e.encrypted_value));
+                        let part = PartId(part.0);
+                        batch.event_of(agent, Fact::PartAnnotated { part, annotation });
+                    }
+                    None => keep(batch, AgentNo::ROOT, &Event::ReasoningEncryptedValue(e)),
+                }
+            }
+            Event::ToolCallStart(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let tool = ToolCall {
+                    name: e.tool_call_name,
+                    title: metadata_text(e.metadata.as_ref(), "title"),
+                    kind: metadata_kind(e.metadata.as_ref()),
+                    runs_on: RunsOn::Agent,
+                };
+                self.start_call(e.tool_call_id, agent, tool, batch, name)?;
+            }
+            Event::ToolCallArgs(e) => self.grow_call(&e.tool_call_id, &e.delta, batch, name)?,
+            Event::ToolCallEnd(e) => self.end_call(&e.tool_call_id, batch, name)?,
+            Event::ToolCallChunk(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let id = self.chunk(Kind::Call, e.tool_call_id, batch, name)?;
+                if !self.calls.contains_key(&id) {
+                    let tool = ToolCall {
+                        name: e.tool_call_name.unwrap_or_default(),
+                        runs_on: RunsOn::Agent,
+                        ..ToolCall::default()
+                    };
+                    self.start_call(id.clone(), agent, tool, batch, name)?;
+                }
+                self.grow_call(&id, &e.delta.unwrap_or_default(), batch, name)?;
+            }
+            Event::ToolCallResult(e) => {
+                let outcome = e.metadata.as_ref().and_then(|metadata| metadata.get("outcome"));
+                let outcome = outcome.and_then(|name| serde_json::from_value(name.clone()).ok());
+                let result = ToolResult::new(words(&e.content));
+                let outcome = outcome.unwrap_or(ToolOutcome::Ok);
+                if !self.finish_call(&e.tool_call_id, outcome, result, batch) {
+                    keep(batch, AgentNo::ROOT, &Event::ToolCallResult(e));
+                }
+            }
+            Event::StateSnapshot(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                batch.event_of(agent, Fact::StateSet { state: Box::new(e.snapshot) });
+            }
+            Event::StateDelta(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let patch = Box::new(Value::Array(e.delta));
+                batch.event_of(agent, Fact::StatePatched { patch });
+            }
+            Event::MessagesSnapshot(e) => self.snapshot(&e.messages, batch),
+            Event::ActivitySnapshot(e) if &*e.activity_type == ids::PLAN => {
+                let agent = self.agent(e.subagent_run_id.clone(), batch);
+                let entries = e.content.get("entries").cloned().unwrap_or_default();
+                match serde_json::from_value(entries) {
+                    Ok(entries) => batch.event_of(agent, Fact::PlanUpdated { entries }),
+                    Err(_) => keep(batch, agent, &Event::ActivitySnapshot(e)),
+                }
+            }
+            Event::Raw(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                let origin = e.source.unwrap_or_else(|| ORIGIN.into());
+                let (name, value) = match (e.event.get("name").and_then(Value::as_str), &e.event) {
+                    (Some(name), Value::Object(event)) if event.len() == 2 => {
+                        (name.into(), event.get("value").cloned())
+                    }
+                    _ => ("RAW".into(), None),
+                };
+                let value = value.unwrap_or(e.event.clone());
+                batch.event_of(agent, Fact::Extended(Box::new(Extended { origin, name, value })));
+            }
+            Event::Custom(e) => {
+                let agent = self.agent(e.subagent_run_id, batch);
+                batch.event_of(agent, custom(e.name, e.value));
+            }
+            Event::SubagentStarted(e) => {
+                let parent = self.agent(e.parent_subagent_run_id, batch);
+                let call = e.parent_tool_call_id.and_then(|call| self.calls.get(&call));
+                let call = call.map(|call| PartId(call.part.0));
+                self.start_agent(e.subagent_run_id, parent, call, e.name, batch);
+            }
+            Event::SubagentFinished(e) => {
+                // One that is suspended goes on with the next run.
+                if !matches!(e.outcome, Some(SubagentOutcome::Suspended { .. })) {
+                    let outcome = Outcome::Completed { stop: Stop::EndTurn };
+                    self.finish_agent(&e.subagent_run_id, outcome, batch);
+                }
+            }
+            Event::SubagentError(e) => {
+                let outcome = if e.code.as_deref() == Some("cancelled") {
+                    Outcome::Cancelled { by: None, why: Some(e.message), inbox: None }
+                } else {
+                    let kind = FailureKind::Internal;
+                    Outcome::Failed { kind, message: e.message, retryable: false }
+                };
+                self.finish_agent(&e.subagent_run_id, outcome, batch);
+            }
+            Event::RunFinished(e) => return Ok(Some(self.finish(*e, batch))),
+            Event::RunError(e) => {
+                self.close(batch);
+                return Ok(Some(End::Failed { message: e.message, code: e.code }));
+            }
+            Event::StepStarted(_)
+            | Event::StepFinished(_)
+            | Event::ActivitySnapshot(_)
+            | Event::ActivityDelta(_) => keep(batch, AgentNo::ROOT, &event),
+        }
+        Ok(None)
+    }
+
+    /// Gives a call its result: one that the agent left to us, and that we ran. Says whether
+    /// there was such a call.
+    pub fn finish_call(
+        &mut self,
+        id: &str,
+        outcome: ToolOutcome,
+        result: ToolResult,
+        batch: &mut Batch,
+    ) -> bool {
+        let Some(call) = self.calls.get_mut(id).filter(|call| !call.answered) else { return false };
+        // A part has to be closed for good before the run can end.
+        if call.open {
+            call.open = false;
+            batch.event_of(call.agent, Fact::PartFinished { part: PartId(call.part.0) });
+        }
+        call.answered = true;
+        call.arguments = String::new();
+        let call_id = PartId(call.part.0);
+        let result = Box::new(result);
+        batch.event_of(call.agent, Fact::ToolFinished { call: call_id, outcome, result });
+        true
+    }
+
+    /// Closes all that is open: the run is over, or nobody listens any more. Calls without a
+    /// result are interrupted.
+    pub fn close(&mut self, batch: &mut Batch) {
+        self.close_messages(batch);
+        let unanswered: Vec<Box<str>> = self.unanswered().cloned().collect();
+        for id in unanswered {
+            let result = ToolResult::new("the agent gave no result");
+            self.finish_call(&id, ToolOutcome::Interrupted, result, batch);
+        }
+        while let Some(agent) = self.active.pop_last() {
+            let outcome = Outcome::Cancelled { by: None, why: None, inbox: None };
+            batch.event_of(agent, Fact::AgentFinished { outcome: Box::new(outcome) });
+        }
+        self.running = false;
+    }
+
+    fn finish(&mut self, e: RunFinished, batch: &mut Batch) -> End {
+        self.close_messages(batch);
+        self.running = false;
+        let pending = match e.outcome {
+            Some(RunOutcome::Interrupt { interrupts }) => return End::Interrupted(interrupts),
+            Some(RunOutcome::Cancelled {}) => {
+                self.close(batch);
+                return End::Cancelled;
+            }
+            Some(RunOutcome::Success { pending_tool_call_ids }) => pending_tool_call_ids,
+            None => Vec::new(),
+        };
+        let waits = |id: Box<str>| {
+            let call = self.calls.get(&id).filter(|call| !call.answered)?;
+            let (name, arguments) = (call.name.clone(), call.arguments.clone());
+            Some(PendingCall { id, name, arguments })
+        };
+        let pending: Vec<PendingCall> = pending.into_iter().filter_map(waits).collect();
+        if !pending.is_empty() {
+            return End::Pending(pending);
+        }
+        self.close(batch);
+        let reason = metadata_text(e.metadata.as_ref(), "finishReason");
+        batch.stop(stop(reason.as_deref()), usage(&e.usage));
+        End::Finished { result: e.result }
+    }
+
+    fn names(&self) -> usize {
+        self.open.len() + self.calls.len() + self.agents.len() + self.said.len()
+    }
+
+    fn unanswered(&self) -> impl Iterator<Item = &Box<str>> {
+        self.calls.iter().filter(|(_, call)| !call.answered).map(|(id, _)| id)
+    }
+
+    fn close_messages(&mut self, batch: &mut Batch) {
+        for (_, open) in std::mem::take(&mut self.open) {
+            if let Some(part) = open.part {
+                batch.event_of(open.agent, Fact::PartFinished { part: PartId(part.0) });
+            }
+        }
+        for call in self.calls.values_mut().filter(|call| call.open) {
+            call.open = false;
+            batch.event_of(call.agent, Fact::PartFinished { part: PartId(call.part.0) });
+        }
+        self.chunk = None;
+    }
+
+    /// The agent with this tag. A tag that was not announced is announced now.
+    fn agent(&mut self, tag: Option<Box<str>>, batch: &mut Batch) -> AgentNo {
+        let Some(tag) = tag else { return AgentNo::ROOT };
+        match self.agents.get(&tag) {
+            // What comes after a sub-agent's end is its caller's affair.
+            Some(agent) if !self.active.contains(agent) => AgentNo::ROOT,
+            Some(agent) => *agent,
+            None => self.start_agent(tag.clone(), AgentNo::ROOT, None, tag, batch),
+        }
+    }
+
+    fn start_agent(
+        &mut self,
+        tag: Box<str>,
+        parent: AgentNo,
+        call: Option<PartId>,
+        name: Box<str>,
+        batch: &mut Batch,
+    ) -> AgentNo {
+        if let Some(agent) = self.agents.get(&tag) {
+            return *agent;
+        }
+        let agent = AgentNo(u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).next();
+        self.agents.insert(tag, agent);
+        self.active.insert(agent);
+        batch.event_of(agent, Fact::AgentStarted { parent, call, name, input: Vec::new() });
+        agent
+    }
+
+    /// Ends a sub-agent, after all that it left open.
+    fn finish_agent(&mut self, tag: &str, outcome: Outcome, batch: &mut Batch) {
+        let agent = self.agents.get(tag).copied().filter(|agent| self.active.remove(agent));
+        let Some(agent) = agent else { return };
+        let theirs = self.open.iter().filter(|(_, open)| open.agent == agent);
+        let theirs: Vec<_> = theirs.map(|(name, _)| name.clone()).collect();
+        for name in theirs {
+            if let Some(part) = self.open.remove(&name).and_then(|open| open.part) {
+                batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+            }
+        }
+        let calls = self.calls.iter().filter(|(_, call)| call.agent == agent && !call.answered);
+        let calls: Vec<Box<str>> = calls.map(|(id, _)| id.clone()).collect();
+        for id in calls {
+            let result = ToolResult::new("the sub-agent ended without a result");
+            self.finish_call(&id, ToolOutcome::Interrupted, result, batch);
+        }
+        batch.event_of(agent, Fact::AgentFinished { outcome: Box::new(outcome) });
+    }
+
+    fn start_message(
+        &mut self,
+        kind: Kind,
+        id: Box<str>,
+        agent: AgentNo,
+        part: Option<PartKind>,
+        batch: &mut Batch,
+        event: &'static str,
+    ) -> Result<(), ReadError> {
+        if self.open.contains_key(&(kind, id.clone())) {
+            return Err(ReadError::StillOpen { event, id });
+        }
+        let part = part.map(|part| batch.start_of(agent, part));
+        self.said.insert(id.clone());
+        self.open.insert((kind, id), Open { agent, part });
+        Ok(())
+    }
+
+    fn grow_message(
+        &mut self,
+        kind: Kind,
+        id: &str,
+        text: &str,
+        batch: &mut Batch,
+        event: &'static str,
+    ) -> Result<(), ReadError> {
+        let open = self.open.get(&(kind, Box::from(id)));
+        let open = open.ok_or_else(|| ReadError::NotOpen { event, id: id.into() })?;
+        if let Some(part) = open.part {
+            batch.delta_of(open.agent, part, text);
+        }
+        Ok(())
+    }
+
+    fn end_message(
+        &mut self,
+        kind: Kind,
+        id: Box<str>,
+        batch: &mut Batch,
+        event: &'static str,
+    ) -> Result<(), ReadError> {
+        let open = self.open.remove(&(kind, id.clone()));
+        let open = open.ok_or(ReadError::NotOpen { event, id })?;
+        if let Some(part) = open.part {
+            batch.event_of(open.agent, Fact::PartFinished { part: PartId(part.0) });
+        }
+        Ok(())
+    }
+
+    fn start_call(
+        &mut self,
+        id: Box<str>,
+        agent: AgentNo,
+        tool: ToolCall,
+        batch: &mut Batch,
+        event: &'static str,
+    ) -> Result<(), ReadError> {
+        match self.calls.get(&id) {
+            Some(call) if call.open => return Err(ReadError::StillOpen { event, id }),
+            // A call is told once; whoever opens it again adds nothing.
+            Some(_) => return Ok(()),
+            None => {}
+        }
+        let name = tool.name.clone();
+        let part = batch.start_of(agent, PartKind::ToolCall(Box::new(tool)));
+        let arguments = String::new();
+        self.calls.insert(id, Call { agent, part, name, arguments, open: true, answered: false });
+        Ok(())
+    }
+
+    fn grow_call(
+        &mut self,
+        id: &str,
+        text: &str,
+        batch: &mut Batch,
+        event: &'static str,
+    ) -> Result<(), ReadError> {
+        let call = self.calls.get_mut(id);
+        let call = call.ok_or_else(|| ReadError::NotOpen { event, id: id.into() })?;
+        if call.open {
+            if call.arguments.len() + text.len() > ARGUMENTS_BYTES_MAX {
+                let (what, max) = ("bytes of a call's arguments", ARGUMENTS_BYTES_MAX);
+                return Err(ReadError::TooMany { what, max });
+            }
+            call.arguments.push_str(text);
+            batch.delta_of(call.agent, call.part, text);
+        }
+        Ok(())
+    }
+
+    fn end_call(
+        &mut self,
+        id: &str,
+        batch: &mut Batch,
+        event: &'static str,
+    ) -> Result<(), ReadError> {
+        let call = self.calls.get_mut(id);
+        let call = call.ok_or_else(|| ReadError::NotOpen { event, id: id.into() })?;
+        if std::mem::take(&mut call.open) {
+            batch.event_of(call.agent, Fact::PartFinished { part: PartId(call.part.0) });
+        }
+        Ok(())
+    }
+
+    /// What a chunk continues or opens; what the chunk before it opened is closed when this one
+    /// names something else.
+    fn chunk(
+        &mut self,
+        kind: Kind,
+        id: Option<Box<str>>,
+        batch: &mut Batch,
+        event: &'static str,
+    ) -> Result<Box<str>, ReadError> {
+        let current = self.chunk.as_ref().filter(|(current, _)| *current == kind);
+        let id = match (id, current) {
+            (Some(id), _) => id,
+            (None, Some((_, id))) => id.clone(),
+            (None, None) => return Err(ReadError::Chunk { event }),
+        };
+        if self.chunk.as_ref().is_some_and(|current| *current != (kind, id.clone())) {
+            self.end_chunk(batch);
+        }
+        self.chunk = Some((kind, id.clone()));
+        Ok(id)
+    }
+
+    fn end_chunk(&mut self, batch: &mut Batch) {
+        let Some((kind, id)) = self.chunk.take() else { return };
+        // It was opened by a chunk, so it is open unless its agent ended.
+        let _ = match kind {
+            Kind::Text | Kind::Reasoning => self.end_message(kind, id, batch, "a chunk"),
+            Kind::Call => self.end_call(&id, batch, "a chunk"),
+        };
+    }
+
+    /// Says what the agent said since the user's last word and did not stream.
+    fn snapshot(&mut self, messages: &[Message], batch: &mut Batch) {
+        let is_user = |message: &Message| matches!(message, Message::User(_));
+        let news = messages.iter().rposition(is_user).map_or(0, |user| user + 1);
+        for message in &messages[news..] {
+            match message {
+                Message::Assistant(message) => {
+                    let agent = self.agent(message.subagent_run_id.clone(), batch);
+                    let text = message.content.as_deref().unwrap_or_default();
+                    if self.said.insert(message.id.clone()) && !text.is_empty() {
+                        whole(PartKind::TEXT, agent, text, batch);
+                    }
+                    for call in &message.tool_calls {
+                        if !self.calls.contains_key(&call.id) {
+                            let tool = ToolCall {
+                                name: call.function.name.clone(),
+                                runs_on: RunsOn::Agent,
+                                ..ToolCall::default()
+                            };
+                            let arguments = call.function.arguments.clone();
+                            let (name, kind) =
+                                (tool.name.clone(), PartKind::ToolCall(Box::new(tool)));
+                            let part = whole(kind, agent, &arguments, batch);
+                            let (open, answered) = (false, false);
+                            let call_id = call.id.clone();
+                            let call = Call { agent, part, name, arguments, open, answered };
+                            self.calls.insert(call_id, call);
+                        }
+                    }
+                }
+                Message::Reasoning(message) => {
+                    let agent = self.agent(message.subagent_run_id.clone(), batch);
+                    if self.said.insert(message.id.clone()) && !message.content.is_empty() {
+                        whole(PartKind::Thought, agent, &message.content, batch);
+                    }
+                }
+                Message::Tool(message) => {
+                    let (outcome, result) = match &message.error {
+                        Some(error) => (ToolOutcome::Error, ToolResult::new(&**error)),
+                        None => (ToolOutcome::Ok, ToolResult::new(words(&message.content))),
+                    };
+                    self.finish_call(&message.tool_call_id, outcome, result, batch);
+                }
+                Message::Developer(_)
+                | Message::System(_)
+                | Message::User(_)
+                | Message::Activity(_) => {}
+            }
+        }
+    }
+}
+
+fn whole(kind: PartKind, agent: AgentNo, text: &str, batch: &mut Batch) -> LocalPart {
+    let part = batch.start_of(agent, kind);
+    batch.delta_of(agent, part, text);
+    batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+    part
+}
+
+/// What a streamed message is to us: instructions to a model are nothing that was said.
+fn text_kind(role: TextRole) -> Option<PartKind> {
+    match role {
+        TextRole::Assistant => Some(PartKind::TEXT),
+        TextRole::User => Some(PartKind::Text { role: Role::User }),
+        TextRole::Developer | TextRole::System => None,
+    }
+}
+
+fn custom(name: Box<str>, value: Value) -> Fact {
+    let known = match &*name {
+        "source" => serde_json::from_value(value.clone()).ok().map(Fact::SourceCited),
+        "file" => serde_json::from_value(value.clone()).ok().map(Fact::FileProduced),
+        _ => None,
+    };
+    known.unwrap_or_else(|| {
+        Fact::Extended(Box::new(Extended { origin: ORIGIN.into(), name, value }))
+    })
+}
+
+/// Keeps an event whole.
+fn keep(batch: &mut Batch, agent: AgentNo, event: &Event) {
+    let name = name_of(event).into();
+    // Our own types have a JSON form.
+    let value = serde_json::to_value(event).unwrap_or_default();
+    let extended = Extended { origin: ORIGIN.into(), name, value };
+    batch.event_of(agent, Fact::Extended(Box::new(extended)));
+}
+
+/// Whether what a chunk opened ends before this event.
+fn ends_chunk(event: &Event) -> bool {
+    !matches!(
+        event,
+        Event::TextMessageChunk(_)
+            | Event::ToolCallChunk(_)
+            | Event::ReasoningMessageChunk(_)
+            | Event::StateSnapshot(_)
+            | Event::StateDelta(_)
+            | Event::ActivitySnapshot(_)
+            | Event::ActivityDelta(_)
+            | Event::Raw(_)
+            | Event::Custom(_)
+    )
+}
+
+fn words(content: &MessageContent) -> String {
+    match content {
+        MessageContent::Text(text) => text.clone(),
+        MessageContent::Parts(parts) => {
+            let texts = parts.iter().filter_map(|part| match part {
+                MessagePart::Text { text, .. } => Some(text.as_str()),
+                MessagePart::Image(_)
+                | MessagePart::Audio(_)
+                | MessagePart::Video(_)
+                | MessagePart::Document(_)
+                | MessagePart::Binary { .. } => None,
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        }
+    }
+}
+
+fn metadata_text(metadata: Option<&super::super::types::Metadata>, name: &str) -> Option<Box<str>> {
+    metadata?.get(name)?.as_str().map(Into::into)
+}
+
+fn metadata_kind(metadata: Option<&super::super::types::Metadata>) -> wellspring_core::ToolKind {
+    let kind = metadata.and_then(|metadata| metadata.get("kind"));
+    kind.and_then(|kind| serde_json::from_value(kind.clone()).ok()).unwrap_or_default()
+}
+
+fn stop(reason: Option<&str>) -> Stop {
+    match reason {
+        None | Some("end_turn" | "stop") => Stop::EndTurn,
+        Some("max_tokens" | "length") => Stop::MaxTokens,
+        Some("refusal") => Stop::Refusal,
+        Some("content_filter" | "content-filter") => Stop::ContentFilter,
+        Some("stop_sequence") => Stop::StopSequence,
+        Some("turn_limit") => Stop::TurnLimit,
+        Some(other) => Stop::Other(other.into()),
+    }
+}
+
+/// All models together, as one run has one stop.
+fn usage(entries: &[TokenUsage]) -> Option<Usage> {
+    let first = entries.first()?;
+    let mut total = Usage {
+        scope: UsageScope::Run,
+        provider: first.provider.clone(),
+        model: first.model.clone(),
+        ..Usage::default()
+    };
+    for entry in entries {
+        total.add(&Usage {
+            input: entry.input_tokens.unwrap_or(0),
+            output: entry.output_tokens.unwrap_or(0),
+            reasoning: entry.reasoning_tokens,
+            cached_input: entry.cached_input_tokens,
+            cache_write: entry.cache_write_input_tokens,
+            ..Usage::default()
+        });
+    }
+    Some(total)
+}
+
+const fn name_of(event: &Event) -> &'static str {
+    match event {
+        Event::TextMessageStart(_) => "TEXT_MESSAGE_START",
+        Event::TextMessageContent(_) => "TEXT_MESSAGE_CONTENT",
+        Event::TextMessageEnd(_) => "TEXT_MESSAGE_END",
+        Event::TextMessageChunk(_) => "TEXT_MESSAGE_CHUNK",
+        Event::ToolCallStart(_) => "TOOL_CALL_START",
+        Event::ToolCallArgs(_) => "TOOL_CALL_ARGS",
+        Event::ToolCallEnd(_) => "TOOL_CALL_END",
+        Event::ToolCallChunk(_) => "TOOL_CALL_CHUNK",
+        Event::ToolCallResult(_) => "TOOL_CALL_RESULT",
+        Event::StateSnapshot(_) => "STATE_SNAPSHOT",
+        Event::StateDelta(_) => "STATE_DELTA",
+        Event::MessagesSnapshot(_) => "MESSAGES_SNAPSHOT",
+        Event::ActivitySnapshot(_) => "ACTIVITY_SNAPSHOT",
+        Event::ActivityDelta(_) => "ACTIVITY_DELTA",
+        Event::Raw(_) => "RAW",
+        Event::Custom(_) => "CUSTOM",
+        Event::RunStarted(_) => "RUN_STARTED",
+        Event::RunFinished(_) => "RUN_FINISHED",
+        Event::RunError(_) => "RUN_ERROR",
+        Event::StepStarted(_) => "STEP_STARTED",
+        Event::StepFinished(_) => "STEP_FINISHED",
+        Event::ReasoningStart(_) => "REASONING_START",
+        Event::ReasoningMessageStart(_) => "REASONING_MESSAGE_START",
+        Event::ReasoningMessageContent(_) => "REASONING_MESSAGE_CONTENT",
+        Event::ReasoningMessageEnd(_) => "REASONING_MESSAGE_END",
+        Event::ReasoningMessageChunk(_) => "REASONING_MESSAGE_CHUNK",
+        Event::ReasoningEnd(_) => "REASONING_END",
+        Event::ReasoningEncryptedValue(_) => "REASONING_ENCRYPTED_VALUE",
+        Event::SubagentStarted(_) => "SUBAGENT_STARTED",
+        Event::SubagentFinished(_) => "SUBAGENT_FINISHED",
+        Event::SubagentError(_) => "SUBAGENT_ERROR",
+    }
+}

@@ -1,0 +1,190 @@
+mod client;
+mod remote;
+mod requests;
+mod rules;
+
+use std::fmt::Write as _;
+
+use ag_ui::server::EventVerifier;
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::Value;
+use wellspring_core::{Event, Record, Transcript, VoidReason};
+use wellspring_testkit::arbitrary::{arb_records, arb_run, arb_small_run};
+use wellspring_testkit::{RUN, THREAD, samples};
+
+use self::client::{Client, Settled};
+use self::rules::Rules;
+use super::{AgUi, join, messages};
+use crate::testing::{typed, written};
+use crate::{Conversation, DialectName, Encoder, Out, WirePosition};
+
+/// Reads records frame by frame as a server does: it recalls the conversation when it must.
+fn read(mut encoder: Encoder, records: &[Record], past: &[Record], frame: usize) -> Out {
+    let mut out = Out::default();
+    let mut transcript = Transcript::fold(past);
+    for frame in records.chunks(frame) {
+        if encoder.needs(frame) {
+            encoder.recall(Conversation::of(transcript.clone()));
+        }
+        encoder.frame(frame, &mut out);
+        transcript.extend(frame);
+    }
+    out
+}
+
+fn values(out: &Out) -> Vec<Value> {
+    out.events().map(|(_, json)| serde_json::from_slice(json).unwrap()).collect()
+}
+
+fn whole(records: &[Record]) -> Vec<Value> {
+    values(&read(Encoder::new(DialectName::AgUi), records, &[], 1))
+}
+
+/// What a client is told that attaches after `cut` records.
+fn joined(records: &[Record], cut: usize, frame: usize) -> Vec<Value> {
+    let (past, rest) = records.split_at(cut);
+    let transcript = Transcript::fold(past);
+    let events = join(&Conversation::of(transcript.clone()));
+    let mut events: Vec<Value> =
+        events.iter().map(|event| serde_json::to_value(event).unwrap()).collect();
+    let dialect = Box::new(AgUi::after(&transcript));
+    let head = transcript.outline.head;
+    let encoder = Encoder::of(dialect, transcript.outline, WirePosition::after(head));
+    events.extend(values(&read(encoder, rest, past, frame)));
+    events
+}
+
+/// What a client ends with that asked for the run, and so has the question already.
+fn asker(records: &[Record], events: &[Value]) -> Settled {
+    let asked = messages(&Transcript::fold(&records[..1]));
+    let asked = asked.iter().map(|message| serde_json::to_value(message).unwrap()).collect();
+    settled(records, Client::with(asked).fold(events))
+}
+
+/// What somebody ends with who was not there from the start.
+fn joiner(records: &[Record], events: &[Value]) -> Settled {
+    settled(records, Client::default().fold(events))
+}
+
+/// A client's conversation, without what joining may order in another way. A call whose text
+/// was taken back from before it gets a message of its own, which clients put last: after such
+/// a void the order says nothing.
+fn settled(records: &[Record], client: Client) -> Settled {
+    let parts_stay = |record: &Record| {
+        let why = |why| matches!(record.event, Event::PartsVoided { why: said, .. } if said == why);
+        why(VoidReason::Replaced) || why(VoidReason::Abandoned)
+    };
+    let mut settled = client.settled();
+    if records.iter().any(parts_stay) {
+        settled.0.sort_by_key(|message| message["id"].to_string());
+    }
+    settled
+}
+
+/// The verifier of the `ag-ui` crate, which knows one run: each further one on the stream gets
+/// a verifier of its own, which is told the messages that the client has by then.
+fn verify(events: &[Value]) -> Result<(), String> {
+    let mut verifier = EventVerifier::new();
+    let mut client = Client::default();
+    for (index, event) in events.iter().enumerate() {
+        let mut shown = event.clone();
+        if event["type"] == "RUN_STARTED" {
+            verifier = EventVerifier::new();
+            shown["input"] = serde_json::json!({
+                "threadId": "t", "runId": "r", "messages": client.messages,
+            });
+        }
+        let typed: ag_ui::Event =
+            serde_json::from_value(shown).map_err(|error| format!("{error}: {event}"))?;
+        verifier.observe(&typed).map_err(|error| format!("event {index}, {error}: {event}"))?;
+        client.apply(event);
+    }
+    Ok(())
+}
+
+#[test]
+fn samples() {
+    let mut text = String::new();
+    for sample in samples::all() {
+        let _ = writeln!(text, "# {}", sample.name);
+        let out = read(Encoder::new(DialectName::AgUi), &sample.records, &[], 1);
+        for (position, json) in out.events() {
+            let json = std::str::from_utf8(json).unwrap();
+            let json = json.replace(&RUN.to_string(), "run").replace(&THREAD.to_string(), "thread");
+            let _ = writeln!(text, "{:<6}{json}", position.to_string());
+        }
+        text.push('\n');
+    }
+    insta::assert_snapshot!(text);
+}
+
+/// The bytes written by hand say what the types say.
+fn agrees(records: &[Record]) {
+    let mut dialect = AgUi::default();
+    let typed = typed(records, |before, record| dialect.events(before, record));
+    assert_eq!(written(DialectName::AgUi, records), typed);
+    let read: Vec<super::types::Event> =
+        typed.iter().map(|event| serde_json::from_value(event.clone()).unwrap()).collect();
+    let again: Vec<Value> = read.iter().map(|event| serde_json::to_value(event).unwrap()).collect();
+    assert_eq!(again, typed);
+}
+
+proptest! {
+    #[test]
+    fn typed_and_json_agree(run in arb_run(), nonsense in arb_records()) {
+        agrees(&run);
+        agrees(&nonsense);
+    }
+
+    /// All of the official client's rules hold for any legal run, and so says the verifier of
+    /// the `ag-ui` crate; also for a reader that cannot recall.
+    #[test]
+    fn any_run_is_legal(run in arb_run()) {
+        for events in [whole(&run), written(DialectName::AgUi, &run)] {
+            let rules = Rules::check(&events);
+            prop_assert!(rules.as_ref().is_ok_and(|rules| !rules.is_running()), "{rules:?}");
+            prop_assert_eq!(verify(&events), Ok(()));
+        }
+    }
+
+    /// Whoever attaches at any point is told a legal run, and ends with what those have who
+    /// were there from the start.
+    #[test]
+    fn joining_anywhere_reaches_the_same(run in arb_run(), cut: Index, frame in 1usize..9) {
+        let cut = 1 + cut.index(run.len());
+        let events = joined(&run, cut, frame);
+        let rules = Rules::check(&events);
+        prop_assert!(rules.as_ref().is_ok_and(|rules| !rules.is_running()), "{rules:?}");
+        prop_assert_eq!(verify(&events), Ok(()));
+        prop_assert_eq!(joiner(&run, &events), asker(&run, &whole(&run)));
+    }
+
+    #[test]
+    fn joining_a_small_run_everywhere(run in arb_small_run()) {
+        let all = whole(&run);
+        for cut in 1..=run.len() {
+            let events = joined(&run, cut, 1);
+            prop_assert_eq!(verify(&events), Ok(()));
+            prop_assert_eq!(joiner(&run, &events), asker(&run, &all));
+        }
+    }
+}
+
+#[test]
+fn samples_join_everywhere() {
+    for sample in samples::all().into_iter().filter(|sample| sample.name != "client_tool") {
+        let all = whole(&sample.records);
+        assert_eq!(verify(&all), Ok(()), "{}", sample.name);
+        for cut in 1..=sample.records.len() {
+            let events = joined(&sample.records, cut, 1);
+            assert_eq!(verify(&events), Ok(()), "{} at {cut}", sample.name);
+            assert_eq!(
+                joiner(&sample.records, &events),
+                asker(&sample.records, &all),
+                "{} at {cut}",
+                sample.name
+            );
+        }
+    }
+}

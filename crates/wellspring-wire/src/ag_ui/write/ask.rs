@@ -1,0 +1,154 @@
+//! What a run waits for, as interrupts and pending calls.
+
+use serde_json::{Map, Value, json};
+use wellspring_core::{Form, Millis, Question, QuestionId, QuestionOutline, Record, RunsOn, Wait};
+
+use super::super::ids;
+use super::super::types::{Event, Interrupt, Metadata, RunFinished, RunOutcome};
+use super::Scene;
+
+/// A question that was just asked, as the outline will have it.
+pub(super) fn outline(record: &Record, question: &Question) -> QuestionOutline {
+    QuestionOutline {
+        agent: record.agent,
+        call: question.call,
+        prompt: question.prompt.clone(),
+        form: question.form.clone(),
+        expires_at: question.expires_at,
+    }
+}
+
+impl Scene<'_> {
+    /// How a pause ends the wire's run. What it cost is told once, at the end of ours.
+    pub(in super::super) fn paused(&self, waits: &[Wait], interrupts: Vec<Interrupt>) -> Event {
+        let outcome = if interrupts.is_empty() {
+            RunOutcome::Success { pending_tool_call_ids: self.pending(waits) }
+        } else {
+            RunOutcome::Interrupt { interrupts }
+        };
+        let finished = RunFinished {
+            thread_id: ids::thread(self.head),
+            run_id: ids::run(self.head),
+            outcome: Some(outcome),
+            ..RunFinished::default()
+        };
+        finished.into()
+    }
+
+    /// The questions that a pause waits for. When there are any, the calls it waits for as
+    /// well: the protocol has no outcome for both.
+    pub(in super::super) fn interrupts(&self, waits: &[Wait]) -> Vec<Interrupt> {
+        let mut questions = waits.iter().filter_map(|wait| match wait {
+            Wait::Question(question) => {
+                let outline = self.outline.questions.get(question)?;
+                Some(self.interrupt(*question, outline))
+            }
+            Wait::Call(_) => None,
+        });
+        let Some(first) = questions.next() else { return Vec::new() };
+        let calls = self.pending(waits).into_iter().map(|call| Interrupt {
+            id: call.clone(),
+            reason: "tool_call".into(),
+            tool_call_id: Some(call),
+            ..Interrupt::default()
+        });
+        [first].into_iter().chain(questions).chain(calls).collect()
+    }
+
+    /// The calls that the client has to answer.
+    fn pending(&self, waits: &[Wait]) -> Vec<Box<str>> {
+        let calls = waits.iter().filter_map(|wait| match wait {
+            Wait::Call(call) => Some(*call),
+            Wait::Question(_) => None,
+        });
+        let ours = |call: &_| {
+            self.call(*call).is_some_and(|outline| outline.tool.runs_on == RunsOn::Client)
+        };
+        calls.filter(ours).map(|call| self.id(call)).collect()
+    }
+
+    /// A question as an interrupt.
+    pub(in super::super) fn interrupt(
+        &self,
+        question: QuestionId,
+        outline: &QuestionOutline,
+    ) -> Interrupt {
+        let call = outline.call.filter(|call| self.call(*call).is_some());
+        let reason = match (&outline.form, call) {
+            (Form::Approve, Some(_)) => "tool_call",
+            (Form::Approve, None) => "confirmation",
+            (Form::Choose { .. } | Form::Schema(_), _) => "input_required",
+        };
+        Interrupt {
+            id: ids::question(self.head.run, question),
+            reason: reason.into(),
+            message: Some(outline.prompt.clone()).filter(|prompt| !prompt.is_empty()),
+            tool_call_id: call.map(|call| self.id(call)),
+            response_schema: response_schema(&outline.form, call.is_some()),
+            expires_at: outline.expires_at.and_then(iso_8601),
+            metadata: choices(&outline.form),
+            subagent_run_id: self.tag(outline.agent),
+        }
+    }
+}
+
+/// What an answer looks like. A yes may come with other arguments, which take the place of
+/// the model's; that the schema has them is what lets a client offer it.
+fn response_schema(form: &Form, has_call: bool) -> Option<Map<String, Value>> {
+    let schema = match form {
+        Form::Approve => {
+            let mut properties = json!({
+                "approved": {"type": "boolean"},
+                "reason": {"type": "string"},
+                "scope": {"enum": ["once", "thread", "always"]},
+            });
+            if let (true, Value::Object(properties)) = (has_call, &mut properties) {
+                properties.insert("editedArgs".into(), json!({"type": "object"}));
+            }
+            json!({"type": "object", "properties": properties, "required": ["approved"]})
+        }
+        Form::Choose { choices, multiple } => {
+            let ids: Vec<&str> = choices.iter().map(|choice| &*choice.id).collect();
+            let one = json!({"type": "string", "enum": ids});
+            if *multiple { json!({"type": "array", "items": one}) } else { one }
+        }
+        Form::Schema(schema) => schema.clone(),
+    };
+    match schema {
+        Value::Object(schema) => Some(schema),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            None
+        }
+    }
+}
+
+fn choices(form: &Form) -> Option<Metadata> {
+    match form {
+        Form::Choose { choices, .. } => {
+            Some(Map::from_iter([("choices".to_owned(), json!(choices))]))
+        }
+        Form::Approve | Form::Schema(_) => None,
+    }
+}
+
+/// A moment in ISO 8601; none beyond the year 9999, which it cannot write.
+pub(in super::super) fn iso_8601(at: Millis) -> Option<Box<str>> {
+    const DAY_MS: u64 = 86_400_000;
+    let (days, ms) = (at.0 / DAY_MS, at.0 % DAY_MS);
+    // Days to a date, by eras of 400 years that begin in March: Howard Hinnant's
+    // `civil_from_days`, for days since 1970.
+    let shifted = days.checked_add(719_468)?;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
+    let (second, milli) = (ms / 1_000 % 60, ms % 1_000);
+    let text =
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z");
+    (year <= 9999).then(|| text.into())
+}
