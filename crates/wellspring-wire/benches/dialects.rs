@@ -27,7 +27,6 @@ fn main() {
     compare("run", samples / 10, &[], &samples::one_of_each());
 }
 
-<<<<<<< HEAD
 /// One figure per dialect, each beside the native form.
 fn compare(what: &str, samples: usize, prefix: &[Record], frame: &[Record]) {
     let baseline = format!("dialect/{what}/{}", DialectName::Record);
@@ -38,41 +37,6 @@ fn compare(what: &str, samples: usize, prefix: &[Record], frame: &[Record]) {
             let began = Instant::now();
             encoder.frame(frame, &mut out);
             began.elapsed()
-=======
-/// The same without the fold: what encoding alone costs.
-#[divan::bench(args = [
-    DialectName::Record,
-    DialectName::ThoughtEvent,
-    DialectName::AgentEvent,
-    DialectName::AgUi,
-])]
-fn delta_without_fold(bencher: Bencher<'_, '_>, dialect: DialectName) {
-    let mut run = RunBuilder::new("demo", "Hello?");
-    run.turn();
-    let part = run.open(PartKind::TEXT);
-    let frame = deltas(part, run.head());
-    let mut dialect = dialect.dialect();
-    let mut out = Out::default();
-    bencher.counter(ItemsCount::new(FRAME)).bench_local(|| {
-        out.clear();
-        for record in &frame {
-            dialect.encode(run.outline(), record, &mut out);
-        }
-        out.bytes_len()
-    });
-}
-
-#[divan::bench(args = DialectName::ALL)]
-fn run(bencher: Bencher<'_, '_>, dialect: DialectName) {
-    let records = samples::one_of_each();
-    says_something(dialect, &[], &records);
-    bencher
-        .counter(ItemsCount::new(records.len()))
-        .with_inputs(|| encoder(dialect, &[]))
-        .bench_values(|(mut encoder, mut out)| {
-            encoder.frame(&records, &mut out);
-            (encoder, out)
->>>>>>> agui
         });
         let beside = (dialect != DialectName::Record).then_some(baseline.as_str());
         figure(format!("dialect/{what}/{dialect}"), cost, "ns/record", beside);

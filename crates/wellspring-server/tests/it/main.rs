@@ -2,6 +2,7 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test, in its helpers too")]
 
 mod access;
+mod ag_ui;
 mod api;
 mod cuts;
 mod kit;

@@ -20,7 +20,7 @@ use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
 use crate::auth::{Principal, SIGNED_FOR, SIGNED_FOR_MAX, TokenScope};
 use crate::error::ApiError;
 use crate::kind::KINDS;
-use crate::stream::{Wanted, page};
+use crate::stream::{Form, Until, Wanted, page};
 
 /// The longest that a page waits for something to be on it: less than proxies do.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -54,7 +54,8 @@ pub(super) async fn read(
     let dialect = dialect(query.dialect.as_deref())?;
     let kinds = kinds(query.kinds.as_deref(), dialect)?;
     let after = position(&headers, query.after.as_deref(), &info)?;
-    let wanted = Wanted { run: info.run, dialect, after, kinds };
+    let (until, form) = (Until::End, Form::Sse);
+    let wanted = Wanted { run: info.run, dialect, after, kinds, until, form };
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
         return json_page(&app, &info, &wanted, query.wait).await;
     }
@@ -62,7 +63,7 @@ pub(super) async fn read(
         // This is how an `EventSource` is told not to come back.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(app.stream(&who, wanted, None).await?.into_response())
+    Ok(app.stream(&who, wanted, None, None).await?.into_response())
 }
 
 /// Who reads: a token's holder, or whoever has an address that one signed.

@@ -24,7 +24,7 @@ use super::{events, idempotency_key, run_json, waits};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId};
 use crate::auth::Principal;
 use crate::error::ApiError;
-use crate::stream::Wanted;
+use crate::stream::{Form, Until, Wanted};
 
 /// Under which name idempotency keys are kept.
 const SURFACE: &str = "idempotency";
@@ -137,8 +137,15 @@ pub(super) async fn start(
     let Started { info, replayed } = started;
     let mut response = if wants(&headers, "text/event-stream") {
         let after = WirePosition::START;
-        let wanted = Wanted { run: info.run, dialect, after, kinds: None };
-        app.stream(&who, wanted, Some(asked_at)).await?.into_response()
+        let wanted = Wanted {
+            run: info.run,
+            dialect,
+            after,
+            kinds: None,
+            until: Until::End,
+            form: Form::Sse,
+        };
+        app.stream(&who, wanted, None, Some(asked_at)).await?.into_response()
     } else {
         let mut body = run_json(&info);
         body["events"] = json!(format!("/v1/runs/{}/events", info.run));
@@ -386,7 +393,7 @@ pub(super) async fn export(
 }
 
 /// Whether the caller would rather have this kind of answer.
-pub(super) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
+pub(in crate::surfaces) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
     headers
         .get_all(header::ACCEPT)
         .iter()
