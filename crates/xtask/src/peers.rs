@@ -42,6 +42,20 @@ pub const PEERS: &[Peer] = &[
         variable: "WELLSPRING_PEER_MCP",
     },
     Peer {
+        name: "AG-UI's client",
+        probe: &["npm", "--version"],
+        install: "https://nodejs.org, version 20 or newer",
+        setup: &[
+            "npm",
+            "ci",
+            "--no-audit",
+            "--no-fund",
+            "--prefix",
+            "crates/wellspring-server/tests/peer",
+        ],
+        variable: "WELLSPRING_PEER_AG_UI",
+    },
+    Peer {
         name: "schemathesis",
         probe: &["python3", "-m", "venv", "--help"],
         install: "apt install python3-venv",

@@ -1,9 +1,12 @@
 //! Others' programs against our server.
 
 use std::path::Path;
+use std::time::Duration;
 
+use serde_json::json;
 use tokio::process::Command;
-use wellspring_engine::Runtime;
+use wellspring_core::Approval;
+use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::Log;
 use wellspring_models::Say;
 use wellspring_server::{ServerConfig, ServerLimits, TokenScope};
@@ -41,4 +44,43 @@ async fn schemathesis() {
         .await
         .unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The official AG-UI client: text, reasoning, a tool in the page, an interrupt, an abort, a
+/// re-attach and a cancellation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ag_ui_client() {
+    if std::env::var_os("WELLSPRING_PEER_AG_UI").is_none() {
+        println!("skipped: WELLSPRING_PEER_AG_UI is not set; `cargo xtask test` sets it");
+        return;
+    }
+    let kit = Kit::new(agent([], [])).await;
+    let register = |name: &str, def: AgentDef| {
+        kit.runtime.register(AgentDef { name: name.into(), ..def });
+    };
+    register("talk", agent([Say::new().thought("Hm, what now?").text("Hello there.")], []));
+    let paint = Say::new().call("paint", json!({"colour": "blue"}));
+    register("paint", agent([paint, Say::new().text("Painted.")], []));
+    let echo = Say::new().call("echo", json!({"say": "x"}));
+    let mut ask = agent([echo, Say::new().text("Done.")], [crate::kit::echo()]);
+    ask.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    register("ask", ask);
+    let pause = Duration::from_millis(100);
+    register(
+        "slow",
+        agent([Say::new().text("one two ").unfinished().wait(pause).more(0, "three four")], []),
+    );
+    register("stuck", agent([Say::new().text("one ").hang()], []));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer/ag_ui.mjs");
+    let output = Command::new("node").arg(script).arg(kit.url("")).output().await.unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    insta::assert_snapshot!(out, @"
+    text and reasoning, twice in one thread
+    a tool in the page, and on with its result
+    an interrupt, and on after an approval
+    aborting detaches, and the same run id attaches again
+    cancelled, and told so
+    ");
 }
