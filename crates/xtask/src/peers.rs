@@ -56,6 +56,13 @@ pub const PEERS: &[Peer] = &[
         variable: "WELLSPRING_PEER_AG_UI",
     },
     Peer {
+        name: "Chromium",
+        probe: &["chromium", "--version"],
+        install: "apt install chromium",
+        setup: &[],
+        variable: "WELLSPRING_PEER_CHROMIUM",
+    },
+    Peer {
         name: "schemathesis",
         probe: &["python3", "-m", "venv", "--help"],
         install: "apt install python3-venv",
