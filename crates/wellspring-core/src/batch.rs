@@ -97,6 +97,12 @@ impl Batch {
         self.items.is_empty() && self.stop.is_none()
     }
 
+    /// Whether the source has stopped properly, by what is in it.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_some()
+    }
+
     /// Bytes of text in it.
     #[must_use]
     pub fn text_bytes(&self) -> usize {

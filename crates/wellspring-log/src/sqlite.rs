@@ -36,7 +36,7 @@ use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
 
-use self::alive::{Alive, Dead};
+use self::alive::Alive;
 use self::checkpoint::{Checkpointer, WalSize};
 use self::writer::{AppendJob, Call, Db, Job, Message};
 use crate::lock;
@@ -154,8 +154,7 @@ impl SqliteStore {
         schema::configure_writer(&connection, &options).map_err(|error| failed(error.into()))?;
 
         let alive = Alive::announce(&path).map_err(|error| failed(error.into()))?;
-        write::free_leases_of_the_dead(&connection, Dead::find(&path))
-            .map_err(|error| failed(error.into()))?;
+        write::free_leases_of_the_dead(&connection, &path).map_err(|error| failed(error.into()))?;
 
         let mut threads = Vec::new();
         let mut spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
@@ -294,14 +293,9 @@ impl Store for SqliteStore {
         async move {
             let doing = "reading leases";
             let path = self.path.clone();
-            let mut dead = self.query(doing, move |_| Ok(Ok(Dead::find(&path)))).await?;
-            if !dead.is_empty() {
-                let free = move |db: &mut Db| {
-                    write::free_leases_of_the_dead(&db.connection, std::mem::take(&mut dead))
-                        .map(Ok)
-                };
-                self.write(doing, free).await?;
-            }
+            let free =
+                move |db: &mut Db| write::free_leases_of_the_dead(&db.connection, &path).map(Ok);
+            self.write(doing, free).await?;
             self.query(doing, move |connection| read::expired(connection, now, limit).map(Ok)).await
         }
         .boxed()

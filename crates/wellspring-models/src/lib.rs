@@ -7,6 +7,27 @@
 //! Protocols: reading and writing a provider's wire is pure code that lives elsewhere; a
 //! client here is the plumbing around it. The turn loop, retries and tools: the engine's.
 
+pub mod anthropic;
+pub mod breaker;
+mod error;
+mod fallback;
+pub mod gemini;
+pub mod http;
+mod listing;
+pub mod ollama;
+pub mod openai_chat;
+pub mod openai_responses;
 pub mod scripted;
+mod secret;
 
+pub use anthropic::Anthropic;
+pub use breaker::{Breaker, Circuit};
+pub use error::SetupError;
+pub use fallback::Fallback;
+pub use gemini::Gemini;
+pub use listing::{ListedModel, PAGES_MAX};
+pub use ollama::Ollama;
+pub use openai_chat::OpenAiChat;
+pub use openai_responses::OpenAiResponses;
 pub use scripted::{Attempts, Failure, Gate, Say, Scripted};
+pub use secret::Secret;

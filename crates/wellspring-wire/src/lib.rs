@@ -27,20 +27,29 @@
 
 pub mod ag_ui;
 pub mod agent_event;
+pub mod anthropic;
 mod dialect;
 mod encoder;
+mod framer;
+pub mod gemini;
 mod name;
+pub mod ollama;
+pub mod openai_chat;
+pub mod openai_responses;
 mod out;
 mod position;
 mod project;
+pub mod provider;
 pub mod record;
 pub mod stream_delta;
 pub mod streaming_event;
+mod text;
 pub mod thought_event;
 pub mod turn_event;
 
 pub use dialect::{Conversation, Dialect};
 pub use encoder::Encoder;
+pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
 pub use name::{DialectName, UnknownDialect};
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};

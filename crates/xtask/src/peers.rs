@@ -26,55 +26,93 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[
-    Peer {
-        name: "MCP example server and TypeScript SDK",
-        probe: &["npm", "--version"],
-        install: "https://nodejs.org, version 20 or newer",
-        setup: &[
-            "npm",
-            "ci",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-            "crates/wellspring-mcp/tests/peer",
-        ],
-        variable: "WELLSPRING_PEER_MCP",
-    },
-    Peer {
-        name: "AG-UI's client",
-        probe: &["npm", "--version"],
-        install: "https://nodejs.org, version 20 or newer",
-        setup: &[
-            "npm",
-            "ci",
-            "--no-audit",
-            "--no-fund",
-            "--prefix",
-            "crates/wellspring-server/tests/peer",
-        ],
-        variable: "WELLSPRING_PEER_AG_UI",
-    },
-    Peer {
-        name: "Chromium",
-        probe: &["chromium", "--version"],
-        install: "apt install chromium",
-        setup: &[],
-        variable: "WELLSPRING_PEER_CHROMIUM",
-    },
-    Peer {
-        name: "schemathesis",
-        probe: &["python3", "-m", "venv", "--help"],
-        install: "apt install python3-venv",
-        setup: &[
-            "sh",
-            "-c",
-            "python3 -m venv target/peers/schemathesis && \
+pub const PEERS: &[Peer] = &[MCP, AIMOCK, LLAMA, AG_UI, CHROMIUM, SCHEMATHESIS];
+
+const MCP: Peer = Peer {
+    name: "MCP example server and TypeScript SDK",
+    probe: &["npm", "--version"],
+    install: "https://nodejs.org, version 20 or newer",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-mcp/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_MCP",
+};
+
+const AIMOCK: Peer = Peer {
+    name: "aimock, which answers as five providers do",
+    probe: &["npm", "--version"],
+    install: "https://nodejs.org, version 20 or newer",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-models/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_AIMOCK",
+};
+
+const LLAMA: Peer = Peer {
+    name: "llama.cpp's server",
+    probe: &["python3", "-m", "pip", "--version"],
+    install: "Python 3.10 or newer, with pip",
+    setup: &[
+        "python3",
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--upgrade",
+        "--disable-pip-version-check",
+        "--target",
+        "target/peers/llama",
+        "--requirement",
+        "crates/wellspring-models/tests/peer/requirements.txt",
+    ],
+    variable: "WELLSPRING_PEER_LLAMA",
+};
+
+const AG_UI: Peer = Peer {
+    name: "AG-UI's client",
+    probe: &["npm", "--version"],
+    install: "https://nodejs.org, version 20 or newer",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-server/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_AG_UI",
+};
+
+const CHROMIUM: Peer = Peer {
+    name: "Chromium",
+    probe: &["chromium", "--version"],
+    install: "apt install chromium",
+    setup: &[],
+    variable: "WELLSPRING_PEER_CHROMIUM",
+};
+
+const SCHEMATHESIS: Peer = Peer {
+    name: "schemathesis",
+    probe: &["python3", "-m", "venv", "--help"],
+    install: "apt install python3-venv",
+    setup: &[
+        "sh",
+        "-c",
+        "python3 -m venv target/peers/schemathesis && \
          target/peers/schemathesis/bin/pip install --quiet schemathesis==4.32.5",
-        ],
-        variable: "WELLSPRING_PEER_SCHEMATHESIS",
-    },
-];
+    ],
+    variable: "WELLSPRING_PEER_SCHEMATHESIS",
+};
 
 /// What is done about a peer.
 #[derive(Debug, Eq, PartialEq)]

@@ -12,6 +12,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::schema::{make_private, new_private_file};
 
+/// How the names of our processes begin: nothing is said about others.
+const PREFIX: &str = "node-";
+
 /// Tells the stores of one process apart.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
@@ -24,20 +27,13 @@ pub(super) struct Alive {
     _lock: File,
 }
 
-/// A process that is gone. While this is held, nobody else finds it.
-#[derive(Debug)]
-pub(super) struct Dead {
-    pub(super) name: String,
-    path: PathBuf,
-    _lock: File,
-}
-
 impl Alive {
     /// Makes this process known beside a database.
     pub(super) fn announce(database: &Path) -> io::Result<Self> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opened = OPENED.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{}-{:x}-{opened}", std::process::id(), since_epoch.as_millis());
+        let moment = since_epoch.as_millis();
+        let name = format!("{PREFIX}{}-{moment:x}-{opened}", std::process::id());
         let path = directory(database).join(&name);
         // Locked under another name first: whoever finds the final name finds it locked.
         let unborn = path.with_extension("new");
@@ -52,35 +48,27 @@ impl Alive {
 
 impl Drop for Alive {
     fn drop(&mut self) {
-        // A file that stays behind is found dead by the next one.
+        // A file that stays behind is swept away by the next one.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-impl Dead {
-    /// The processes that were known beside a database and are gone.
-    pub(super) fn find(database: &Path) -> Vec<Self> {
-        let Ok(entries) = fs::read_dir(directory(database)) else { return Vec::new() };
-        entries.filter_map(|entry| Self::at(entry.ok()?.path())).collect()
+/// Whether a node was one of our processes and is gone: no file of its name is locked.
+pub(super) fn is_gone(database: &Path, node: &str) -> bool {
+    if !node.starts_with(PREFIX) || node.contains(['/', '\\', '.']) {
+        return false;
     }
-
-    fn at(path: PathBuf) -> Option<Self> {
-        if path.extension().is_some() {
-            return None; // Not yet born, or somebody else's file.
+    let path = directory(database).join(node);
+    let file = match File::options().read(true).write(true).open(&path) {
+        Ok(file) => file,
+        Err(error) => return error.kind() == io::ErrorKind::NotFound,
+    };
+    match file.try_lock() {
+        Ok(()) => {
+            let _ = fs::remove_file(&path);
+            true
         }
-        let lock = File::options().read(true).write(true).open(&path).ok()?;
-        match lock.try_lock() {
-            Ok(()) => {
-                let name = path.file_name()?.to_str()?.to_owned();
-                Some(Self { name, path, _lock: lock })
-            }
-            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
-        }
-    }
-
-    /// Forgets it, once its leases are free.
-    pub(super) fn bury(self) {
-        let _ = fs::remove_file(&self.path);
+        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
     }
 }
 

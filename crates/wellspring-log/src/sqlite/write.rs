@@ -1,9 +1,11 @@
 //! What the writer does inside its transaction.
 
+use std::path::Path;
+
 use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
 
-use super::alive::Dead;
+use super::alive::is_gone;
 use super::read::{self, state_code};
 use super::writer::{Db, Head};
 use super::{int, uint};
@@ -177,14 +179,17 @@ pub(super) fn renew(
 /// Lets the leases of processes that are gone end now.
 pub(super) fn free_leases_of_the_dead(
     connection: &Connection,
-    dead: Vec<Dead>,
+    database: &Path,
 ) -> rusqlite::Result<()> {
-    for node in &dead {
+    let nodes: Vec<String> = connection
+        .prepare_cached("SELECT DISTINCT node FROM runs WHERE state = 0 AND lease_until > 0")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for node in nodes.iter().filter(|node| is_gone(database, node)) {
         connection
-            .prepare_cached("UPDATE runs SET lease_until = 0 WHERE node = ?1 AND lease_until > 0")?
-            .execute([&node.name])?;
+            .prepare_cached("UPDATE runs SET lease_until = 0 WHERE state = 0 AND node = ?1")?
+            .execute([node])?;
     }
-    dead.into_iter().for_each(Dead::bury);
     Ok(())
 }
 

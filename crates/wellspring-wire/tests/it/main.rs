@@ -1,7 +1,8 @@
-//! What holds for every dialect.
+//! What holds for every dialect, and for every provider.
 
 #![expect(clippy::unwrap_used, reason = "the functions that tests share fail by panicking too")]
 
+mod crossing;
 mod docs;
 mod resume;
 mod total;

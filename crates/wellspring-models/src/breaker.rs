@@ -1,0 +1,236 @@
+//! A circuit breaker: a provider that keeps failing is left alone for a while.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::StreamExt as _;
+use tokio::time::Instant;
+use wellspring_core::{AttemptStream, FailureKind, Model, ModelError, TurnRequest};
+
+/// Failures in a row that open a breaker unless told otherwise: more than the attempts of one
+/// turn, so that one unlucky run does not stop all others.
+pub const FAILURES_DEFAULT: u32 = 5;
+
+/// How long an open breaker stays so unless told otherwise.
+pub const REST_DEFAULT: Duration = Duration::from_secs(30);
+
+/// Stops asking a model that keeps failing, and lets one attempt through now and then to see
+/// whether it is back.
+///
+/// Failures are those of the provider: unavailable, limited, broken off, silent. What is wrong
+/// with the request is not. One breaker is shared by all models of a provider: clone its
+/// [`Circuit`].
+///
+/// ```
+/// use wellspring_models::{Breaker, Circuit, Say, Scripted};
+///
+/// let circuit = Circuit::new("acme");
+/// let small = Breaker::new(Scripted::new([Say::new().text("Hi")]), circuit.clone());
+/// let large = Breaker::new(Scripted::new([Say::new().text("Hello")]), circuit);
+/// # let _ = (small, large);
+/// ```
+#[derive(Clone)]
+pub struct Breaker {
+    model: Arc<dyn Model>,
+    circuit: Circuit,
+}
+
+impl std::fmt::Debug for Breaker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Breaker").field(&self.model.name()).field(&self.circuit).finish()
+    }
+}
+
+/// What several breakers know of one provider.
+#[derive(Clone, Debug)]
+pub struct Circuit {
+    provider: Box<str>,
+    failures_max: u32,
+    rest: Duration,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// In a row.
+    failures: u32,
+    /// Until when nobody is let through.
+    open_until: Option<Instant>,
+}
+
+impl Circuit {
+    /// Of a provider that errors call by this name.
+    #[must_use]
+    pub fn new(provider: impl Into<Box<str>>) -> Self {
+        Self {
+            provider: provider.into(),
+            failures_max: FAILURES_DEFAULT,
+            rest: REST_DEFAULT,
+            state: Arc::default(),
+        }
+    }
+
+    /// Opens after so many failures in a row.
+    #[must_use]
+    pub fn failures(mut self, max: u32) -> Self {
+        self.failures_max = max.max(1);
+        self
+    }
+
+    /// Stays open for so long.
+    #[must_use]
+    pub fn rest(mut self, rest: Duration) -> Self {
+        self.rest = rest;
+        self
+    }
+
+    /// Whether an attempt may be made now. Of many that ask when the time is over, one may:
+    /// the rest waits for how that goes.
+    fn admit(&self) -> Result<(), ModelError> {
+        let now = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match state.open_until {
+            Some(until) if until > now => {
+                let failures = state.failures;
+                let message = format!("is left alone after {failures} failures in a row");
+                Err(ModelError::new(&*self.provider, FailureKind::Unavailable, message)
+                    .retry_after(until - now))
+            }
+            Some(_) => {
+                state.open_until = Some(now + self.rest);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn note(&self, error: Option<&ModelError>) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match error {
+            None => *state = State::default(),
+            Some(error) if error.is_retryable() => {
+                state.failures = state.failures.saturating_add(1);
+                if state.failures >= self.failures_max {
+                    // Where the provider says how long, it knows best.
+                    let rest = error.wait().unwrap_or_default().max(self.rest);
+                    state.open_until = Some(Instant::now() + rest);
+                }
+            }
+            // It answered: it only did not like the question.
+            Some(_) => *state = State::default(),
+        }
+    }
+}
+
+impl Breaker {
+    /// Around a model.
+    #[must_use]
+    pub fn new(model: impl Model + 'static, circuit: Circuit) -> Self {
+        Self { model: Arc::new(model), circuit }
+    }
+}
+
+impl Model for Breaker {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+        async move {
+            self.circuit.admit()?;
+            let attempt = self.model.attempt(request).await;
+            let attempt = attempt.inspect_err(|error| self.circuit.note(Some(error)))?;
+            let circuit = self.circuit.clone();
+            let watched = attempt.inspect(move |said| match said {
+                Err(error) => circuit.note(Some(error)),
+                Ok(batch) if batch.is_stopped() => circuit.note(None),
+                Ok(_) => {}
+            });
+            Ok(watched.boxed())
+        }
+        .boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::TryStreamExt as _;
+    use wellspring_core::{Batch, Message, ModelSettings, Stop};
+
+    use super::*;
+
+    /// Fails as often as its list says, then answers.
+    struct Unlucky(Mutex<Vec<FailureKind>>);
+
+    impl Model for Unlucky {
+        fn name(&self) -> &str {
+            "unlucky"
+        }
+
+        fn attempt(&self, _: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+            let failure = self.0.lock().unwrap().pop();
+            let said = match failure {
+                Some(kind) => Err(ModelError::new("unlucky", kind, "failed")),
+                None => {
+                    let mut batch = Batch::default();
+                    batch.stop(Stop::EndTurn, None);
+                    Ok(batch)
+                }
+            };
+            futures::future::ready(Ok(futures::stream::iter([said]).boxed())).boxed()
+        }
+    }
+
+    async fn ask(model: &dyn Model) -> Result<(), String> {
+        let request = TurnRequest {
+            model: None,
+            instructions: "".into(),
+            messages: [Message::user("Hi")].into(),
+            tools: [].into(),
+            streaming: true,
+            settings: ModelSettings::default(),
+        };
+        let asked = async { model.attempt(request).await?.try_collect::<Vec<_>>().await };
+        asked.await.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn opens_rests_and_tries_again() {
+        use FailureKind::{BadRequest, Unavailable};
+        let unlucky = Unlucky(Mutex::new(vec![
+            Unavailable,
+            Unavailable,
+            Unavailable,
+            BadRequest,
+            Unavailable,
+        ]));
+        let circuit = Circuit::new("acme").failures(2).rest(Duration::from_secs(10));
+        let model = Breaker::new(unlucky, circuit.clone());
+        let failed = || Err("unlucky: failed".to_owned());
+        let open = |count: u32| Err(format!("acme: is left alone after {count} failures in a row"));
+
+        assert_eq!(ask(&model).await, failed());
+        assert_eq!(ask(&model).await, failed(), "a bad request is no failure of the provider");
+        assert_eq!(ask(&model).await, failed());
+        assert_eq!(ask(&model).await, failed());
+        assert_eq!(ask(&model).await, open(2));
+        // One attempt is let through, and fails.
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(ask(&model).await, failed());
+        assert_eq!(ask(&model).await, open(3));
+        // The next one is well, and all others with it.
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!(ask(&model).await, Ok(()));
+        assert_eq!(ask(&model).await, Ok(()));
+    }
+
+    /// When its time is over, an open circuit lets one through, not everyone who waits.
+    #[tokio::test(start_paused = true)]
+    async fn one_at_a_time() {
+        let circuit = Circuit::new("acme").failures(1).rest(Duration::from_secs(10));
+        circuit.note(Some(&ModelError::new("acme", FailureKind::TimedOut, "silent")));
+        tokio::time::advance(Duration::from_secs(10)).await;
+        assert_eq!((circuit.admit().is_ok(), circuit.admit().is_ok()), (true, false));
+    }
+}

@@ -1,0 +1,98 @@
+//! Several models as one: the next answers when one cannot.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{self, StreamExt as _};
+use wellspring_core::{AttemptStream, Batch, Model, ModelError, TurnRequest};
+
+/// Asks one model after the other until one answers.
+///
+/// It goes on to the next as long as nothing was said: what a model has begun to say is an
+/// attempt, and how that ends is for the engine to judge. Whether a model may be asked at all
+/// is for a [`Breaker`](crate::Breaker) around it. The last model's error is the chain's.
+///
+/// ```
+/// use futures::TryStreamExt as _;
+/// use wellspring_core::{FailureKind, Message, Model as _, ModelSettings, TurnRequest};
+/// use wellspring_models::{Failure, Fallback, Say, Scripted};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+/// let broken = Scripted::new([Say::new().fail(Failure::new(FailureKind::Unavailable, "down"))]);
+/// let model = Fallback::new(broken).or(Scripted::new([Say::new().text("Here I am.")]));
+/// let request = TurnRequest {
+///     model: None,
+///     instructions: "".into(),
+///     messages: [Message::user("Hello?")].into(),
+///     tools: [].into(),
+///     streaming: true,
+///     settings: ModelSettings::default(),
+/// };
+/// let said: Vec<_> = model.attempt(request).await?.try_collect().await?;
+/// assert!(!said.is_empty());
+/// # Ok::<(), wellspring_core::ModelError>(()) }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Fallback {
+    first: Arc<dyn Model>,
+    others: Vec<Arc<dyn Model>>,
+}
+
+impl std::fmt::Debug for Fallback {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(self.models().map(|model| model.name())).finish()
+    }
+}
+
+impl Fallback {
+    /// A chain that begins here.
+    #[must_use]
+    pub fn new(first: impl Model + 'static) -> Self {
+        Self { first: Arc::new(first), others: Vec::new() }
+    }
+
+    /// Or else this one.
+    #[must_use]
+    pub fn or(mut self, model: impl Model + 'static) -> Self {
+        self.others.push(Arc::new(model));
+        self
+    }
+
+    fn models(&self) -> impl Iterator<Item = &Arc<dyn Model>> {
+        std::iter::once(&self.first).chain(&self.others)
+    }
+}
+
+impl Model for Fallback {
+    fn name(&self) -> &str {
+        self.first.name()
+    }
+
+    fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+        async move {
+            let mut result = begin(&*self.first, request.clone()).await;
+            for model in &self.others {
+                let Err(error) = &result else { break };
+                tracing::warn!(%error, next = model.name(), "another model is asked");
+                // The name of a model is its provider's; the others answer with their own.
+                let request = TurnRequest { model: None, ..request.clone() };
+                result = begin(&**model, request).await;
+            }
+            result
+        }
+        .boxed()
+    }
+}
+
+/// Starts an attempt and waits until it says something: before that another can take over.
+async fn begin(model: &dyn Model, request: TurnRequest) -> Result<AttemptStream, ModelError> {
+    let mut attempt = model.attempt(request).await?;
+    let first: Option<Batch> = loop {
+        match attempt.next().await {
+            Some(Ok(batch)) if batch.is_empty() => {}
+            Some(first) => break Some(first?),
+            None => break None,
+        }
+    };
+    Ok(stream::iter(first.map(Ok)).chain(attempt).boxed())
+}

@@ -1,0 +1,468 @@
+//! The plumbing between a provider's wire and the engine, once for all providers.
+//!
+//! An [`Endpoint`] knows where a provider is and what to say to be let in; an [`Exchange`] is
+//! one request in the provider's words and the reader of its answer. Dropping the attempt's
+//! stream drops the response, and with it the connection.
+//!
+//! # What is deliberately absent
+//!
+//! Trying again, and time limits beyond that of connecting: both are the engine's, which knows
+//! what an attempt has done so far. Redirects: a key is for the server it was given to.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures::StreamExt as _;
+use futures::stream;
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
+};
+use reqwest::{Response, Url};
+use serde_json::Value;
+use wellspring_core::{AttemptStream, Batch, FailureKind, ModelError};
+use wellspring_wire::Framer;
+use wellspring_wire::provider::{AnswerReader, Failure, ReadError, Written};
+
+use crate::error::SetupError;
+use crate::secret::Secret;
+
+/// How long a connection may take to be there, with TLS. Beyond that the server is down, and
+/// another attempt helps more than waiting.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Bytes of an error's body that are read: the rest would not be shown anyway.
+pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of an answer, whole or streamed. The longest answers, of a million tokens one by one
+/// with their frames, stay below; a server that never ends must not fill the memory.
+pub const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
+
+/// How long the end of the body may take once the model has stopped. Usually it is there
+/// already; waiting for it lets the connection be used again.
+pub const LINGER: Duration = Duration::from_millis(100);
+
+/// How long something small, such as a list of models, may take: nobody waits longer for it.
+pub const GET_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Bytes of something small. The longest lists of models, of gateways with everyone's, have a
+/// few megabytes.
+pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// Connections that are kept for the next request, per provider. More are opened as needed.
+const IDLE_CONNECTIONS_MAX: usize = 64;
+
+/// Where a provider is, and what lets us in.
+#[derive(Clone)]
+pub(crate) struct Endpoint {
+    provider: Box<str>,
+    base_url: Box<str>,
+    headers: HeaderMap,
+    client: reqwest::Client,
+}
+
+/// Neither keys nor other headers are shown.
+impl std::fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Endpoint")
+            .field("provider", &self.provider)
+            .field("base_url", &self.base_url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One request and the reader of its answer.
+pub(crate) struct Exchange {
+    /// Behind the base URL, with its leading slash.
+    pub(crate) path: String,
+    pub(crate) written: Written,
+    pub(crate) framer: Framer,
+    pub(crate) reader: Box<dyn AnswerReader>,
+    pub(crate) streaming: bool,
+}
+
+impl Endpoint {
+    /// A provider by its name, at an address.
+    pub(crate) fn new(provider: impl Into<Box<str>>, base_url: &str) -> Result<Self, SetupError> {
+        let (base_url, client) = connect_to(base_url)?;
+        Ok(Self { provider: provider.into(), base_url, headers: HeaderMap::new(), client })
+    }
+
+    /// At another address.
+    pub(crate) fn base_url(mut self, url: &str) -> Result<Self, SetupError> {
+        (self.base_url, self.client) = connect_to(url)?;
+        Ok(self)
+    }
+
+    /// The address.
+    #[cfg(test)]
+    pub(crate) fn url(&self) -> &str {
+        &self.base_url
+    }
+
+    /// What errors call the provider.
+    pub(crate) fn provider(&self) -> &str {
+        &self.provider
+    }
+
+    /// Under another name.
+    pub(crate) fn named(mut self, provider: impl Into<Box<str>>) -> Self {
+        self.provider = provider.into();
+        self
+    }
+
+    /// With a header; it replaces one of the same name.
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Result<Self, SetupError> {
+        let bad = || SetupError::BadHeader { name: name.into() };
+        let known: HeaderName = name.parse().map_err(|_| bad())?;
+        let mut value = HeaderValue::from_str(value).map_err(|_| bad())?;
+        value.set_sensitive(true);
+        self.headers.insert(known, value);
+        Ok(self)
+    }
+
+    /// With a key as `authorization: Bearer`.
+    pub(crate) fn bearer(self, key: &Secret) -> Result<Self, SetupError> {
+        self.header("authorization", &format!("Bearer {}", key.expose()))
+    }
+
+    /// Plays one attempt. With streaming off the request is made when the stream is polled,
+    /// as such an answer begins when it is complete.
+    pub(crate) async fn attempt(self, exchange: Exchange) -> Result<AttemptStream, ModelError> {
+        for (what, count) in &exchange.written.left_out {
+            tracing::info!(provider = %self.provider, count, "the model is not told {what}");
+        }
+        let Exchange { path, written, framer, reader, streaming } = exchange;
+        if streaming {
+            let response = self.send(&path, written.body, "text/event-stream").await?;
+            return Ok(if is_json(&response) {
+                // Some answer in one piece all the same, above all with an error.
+                stream::once(whole(self.provider, response, reader)).boxed()
+            } else {
+                Answer::stream(self.provider, response, framer, reader)
+            });
+        }
+        let answer = async move {
+            let response = self.send(&path, written.body, "application/json").await?;
+            whole(self.provider, response, reader).await
+        };
+        Ok(stream::once(answer).boxed())
+    }
+
+    async fn send(
+        &self,
+        path: &str,
+        body: Vec<u8>,
+        accept: &'static str,
+    ) -> Result<Response, ModelError> {
+        let request = self
+            .client
+            .post(format!("{}{path}", self.base_url))
+            .header(CONTENT_TYPE, "application/json")
+            .header(ACCEPT, accept)
+            .body(body);
+        self.ask(request).await
+    }
+
+    /// Asks for something small that there is, within a time.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value, ModelError> {
+        let request = self
+            .client
+            .get(format!("{}{path}", self.base_url))
+            .header(ACCEPT, "application/json")
+            .timeout(GET_TIMEOUT);
+        let (body, ended) = read_at_most(self.ask(request).await?, GET_BYTES_MAX).await;
+        ended.map_err(|error| match error {
+            Some(error) => broken(&self.provider, "broke off", error),
+            None => too_long(&self.provider, GET_BYTES_MAX),
+        })?;
+        serde_json::from_slice(&body)
+            .map_err(|error| failed(&self.provider, ReadError::NotJson(error)))
+    }
+
+    async fn ask(&self, request: reqwest::RequestBuilder) -> Result<Response, ModelError> {
+        let response = request
+            .headers(self.headers.clone())
+            .send()
+            .await
+            .map_err(|error| broken(&self.provider, "could not be reached", error))?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status().as_u16();
+        let wait = retry_after(response.headers(), SystemTime::now());
+        // A body that breaks off says less; the status says enough.
+        let (body, _) = read_at_most(response, ERROR_BODY_BYTES_MAX).await;
+        let mut failure = Failure::of_status(status, &body);
+        failure.retry_after = wait.or(failure.retry_after);
+        Err(failed(&self.provider, ReadError::Failed(failure)))
+    }
+}
+
+fn connect_to(url: &str) -> Result<(Box<str>, reqwest::Client), SetupError> {
+    let parsed = Url::parse(url).ok().filter(|url| {
+        matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none()
+    });
+    let Some(parsed) = parsed else { return Err(SetupError::BadUrl { url: url.into() }) };
+    let mut client = reqwest::Client::builder()
+        .connect_timeout(CONNECT_TIMEOUT)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .redirect(reqwest::redirect::Policy::none())
+        .tcp_nodelay(true);
+    if is_here(&parsed) {
+        client = client.no_proxy();
+    }
+    let client = client.build().map_err(|error| SetupError::NoHttp(error.into()))?;
+    Ok((url.trim_end_matches('/').into(), client))
+}
+
+/// Reads an answer in one piece.
+async fn whole(
+    provider: Box<str>,
+    response: Response,
+    mut reader: Box<dyn AnswerReader>,
+) -> Result<Batch, ModelError> {
+    let (body, ended) = read_at_most(response, ANSWER_BYTES_MAX).await;
+    ended.map_err(|error| match error {
+        Some(error) => broken(&provider, "broke off", error),
+        None => too_long(&provider, ANSWER_BYTES_MAX),
+    })?;
+    let mut batch = Batch::default();
+    reader.whole(&body, &mut batch).map_err(|error| failed(&provider, error))?;
+    Ok(batch)
+}
+
+/// A streamed answer on its way.
+struct Answer {
+    provider: Box<str>,
+    response: Response,
+    framer: Framer,
+    reader: Box<dyn AnswerReader>,
+    batch: Batch,
+    bytes: usize,
+}
+
+impl Answer {
+    fn stream(
+        provider: Box<str>,
+        response: Response,
+        framer: Framer,
+        reader: Box<dyn AnswerReader>,
+    ) -> AttemptStream {
+        let answer = Self { provider, response, framer, reader, batch: Batch::default(), bytes: 0 };
+        stream::unfold(Some(answer), |answer| async move {
+            let mut answer = answer?;
+            match answer.next().await {
+                // The connection closes with the answer: nothing after an error counts.
+                Err(error) => Some((Err(error), None)),
+                Ok(Next::More(batch)) => Some((Ok(batch), Some(answer))),
+                Ok(Next::Last(batch)) => Some((Ok(batch), None)),
+            }
+        })
+        .boxed()
+    }
+
+    /// Reads until there is something to tell.
+    async fn next(&mut self) -> Result<Next, ModelError> {
+        loop {
+            let chunk = self.response.chunk().await;
+            let chunk = chunk.map_err(|error| broken(&self.provider, "broke off", error))?;
+            let Some(chunk) = chunk else { return self.end().map(Next::Last) };
+            self.read(&chunk)?;
+            if self.batch.is_stopped() {
+                self.linger().await;
+                return Ok(Next::Last(self.batch.take()));
+            }
+            if !self.batch.is_empty() {
+                return Ok(Next::More(self.batch.take()));
+            }
+        }
+    }
+
+    fn read(&mut self, chunk: &Bytes) -> Result<(), ModelError> {
+        self.bytes += chunk.len();
+        if self.bytes > ANSWER_BYTES_MAX {
+            return Err(too_long(&self.provider, ANSWER_BYTES_MAX));
+        }
+        let mut rest = &chunk[..];
+        loop {
+            let frame = self.framer.next(&mut rest).map_err(|error| {
+                ModelError::new(&*self.provider, FailureKind::Protocol, "sent an endless event")
+                    .because(error)
+            })?;
+            let Some(frame) = frame else { return Ok(()) };
+            let read = self.reader.push(frame, &mut self.batch);
+            read.map_err(|error| failed(&self.provider, error))?;
+        }
+    }
+
+    fn end(&mut self) -> Result<Batch, ModelError> {
+        let last = match self.framer.end() {
+            Some(frame) => self.reader.push(frame, &mut self.batch),
+            None => Ok(()),
+        };
+        let end = last.and_then(|()| self.reader.end(&mut self.batch));
+        end.map_err(|error| failed(&self.provider, error))?;
+        Ok(self.batch.take())
+    }
+
+    /// Waits a little for the end of the body.
+    async fn linger(&mut self) {
+        let rest = async { while let Ok(Some(_)) = self.response.chunk().await {} };
+        let _ = tokio::time::timeout(LINGER, rest).await;
+    }
+}
+
+enum Next {
+    More(Batch),
+    Last(Batch),
+}
+
+/// The body up to a limit, and whether that was all of it: an error of the connection, or
+/// nothing when the limit was reached.
+async fn read_at_most(
+    mut response: Response,
+    max: usize,
+) -> (Vec<u8>, Result<(), Option<reqwest::Error>>) {
+    let mut body = Vec::new();
+    loop {
+        match response.chunk().await {
+            Ok(None) => return (body, Ok(())),
+            Ok(Some(chunk)) if body.len() + chunk.len() > max => {
+                body.extend_from_slice(&chunk[..max - body.len()]);
+                return (body, Err(None));
+            }
+            Ok(Some(chunk)) => body.extend_from_slice(&chunk),
+            Err(error) => return (body, Err(Some(error))),
+        }
+    }
+}
+
+fn is_json(response: &Response) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    kind.is_some_and(|kind| kind.trim_start().starts_with("application/json"))
+}
+
+/// Whether a server is on this machine: no proxy stands between.
+fn is_here(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
+    let loopback = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
+    loopback || host == "localhost" || host.ends_with(".localhost")
+}
+
+/// When a provider wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or
+/// as a date, which counts from the server's own clock.
+fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
+    let number = |text: &str| text.parse::<f64>().ok();
+    if let Some(millis) = text("retry-after-ms").and_then(number) {
+        return Duration::try_from_secs_f64(millis / 1000.0).ok();
+    }
+    let after = text(RETRY_AFTER.as_str())?;
+    if let Some(seconds) = number(after) {
+        return Duration::try_from_secs_f64(seconds).ok();
+    }
+    let date =
+        |text| jiff::fmt::rfc2822::parse(text).ok().map(|date| SystemTime::from(date.timestamp()));
+    let now = text(DATE.as_str()).and_then(date).unwrap_or(now);
+    Some(date(after)?.duration_since(now).unwrap_or_default())
+}
+
+fn failed(provider: &str, error: ReadError) -> ModelError {
+    let wait = error.retry_after();
+    let kind = error.kind();
+    let model_error = ModelError::new(provider, kind, error.to_string());
+    let model_error = if let ReadError::NotJson(cause) = error {
+        model_error.because(cause)
+    } else {
+        model_error
+    };
+    match wait {
+        Some(wait) => model_error.retry_after(wait),
+        None => model_error,
+    }
+}
+
+fn broken(provider: &str, what: &str, error: reqwest::Error) -> ModelError {
+    let kind = if error.is_builder() {
+        FailureKind::BadRequest
+    } else if error.is_timeout() {
+        FailureKind::TimedOut
+    } else if error.is_connect() || error.is_request() {
+        FailureKind::Unavailable
+    } else {
+        FailureKind::Protocol
+    };
+    // An address may hold a key.
+    ModelError::new(provider, kind, what).because(error.without_url())
+}
+
+fn too_long(provider: &str, max: usize) -> ModelError {
+    let what = format!("sent more than {max} bytes");
+    ModelError::new(provider, FailureKind::Protocol, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn when_to_ask_again() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        for (headers, want) in [
+            (&[("retry-after-ms", "1500.5")][..], Some(1500.5)),
+            (&[("retry-after", "20"), ("retry-after-ms", "7")], Some(7.0)),
+            (&[("retry-after", " 20 ")], Some(20_000.0)),
+            (&[("retry-after", "0.25")], Some(250.0)),
+            (&[("retry-after", "Sun, 06 Nov 1994 08:49:40 GMT")], Some(3000.0)),
+            (&[("retry-after", "Sun, 06 Nov 1994 08:00:00 GMT")], Some(0.0)),
+            (
+                &[
+                    ("retry-after", "Sun, 06 Nov 1994 08:49:40 GMT"),
+                    ("date", "Sun, 06 Nov 1994 08:49:30 GMT"),
+                ],
+                Some(10_000.0),
+            ),
+            (&[("retry-after", "soon")], None),
+            (&[("retry-after", "-1")], None),
+            (&[("retry-after", "NaN")], None),
+            (&[], None),
+        ] {
+            let mut map = HeaderMap::new();
+            for (name, value) in headers {
+                map.insert(*name, HeaderValue::from_static(value));
+            }
+            let got = retry_after(&map, now).map(|wait| wait.as_secs_f64() * 1000.0);
+            assert_eq!(got, want, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_secret_is_shown() {
+        let endpoint = Endpoint::new("acme", "https://api.example.com/").unwrap();
+        let endpoint = endpoint.bearer(&Secret::new("sk-secret")).unwrap();
+        let shown = format!("{endpoint:?} {:?}", endpoint.headers);
+        assert_eq!(
+            shown,
+            "Endpoint { provider: \"acme\", base_url: \"https://api.example.com\", .. } \
+             {\"authorization\": Sensitive}"
+        );
+        let bad = endpoint.header("x-key", "sk\nsecret").unwrap_err();
+        assert_eq!(bad.to_string(), "the header \"x-key\" is not one that HTTP allows");
+    }
+
+    #[test]
+    fn addresses() {
+        for url in ["", "api.example.com", "ftp://x", "https://x?key=1", "unix:/x"] {
+            assert!(matches!(Endpoint::new("acme", url), Err(SetupError::BadUrl { .. })), "{url}");
+        }
+        for (url, here) in [
+            ("http://localhost:1", true),
+            ("http://127.0.0.1", true),
+            ("http://[::1]:8", true),
+            ("https://api.example.com", false),
+            ("https://localhost.example.com", false),
+        ] {
+            assert_eq!(is_here(&Url::parse(url).unwrap()), here, "{url}");
+        }
+    }
+}

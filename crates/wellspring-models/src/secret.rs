@@ -1,0 +1,114 @@
+//! Keys, which nobody may read by accident.
+
+use std::fmt;
+use std::path::Path;
+
+use crate::error::SetupError;
+
+/// A key. It is never printed: only [`expose`](Secret::expose) gives it away.
+///
+/// ```
+/// use wellspring_models::Secret;
+///
+/// let key = Secret::new("sk-very-secret");
+/// assert_eq!(format!("{key:?}"), "Secret(…)");
+/// ```
+#[derive(Clone, Eq, PartialEq)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// A key that is at hand.
+    #[must_use]
+    pub fn new(key: impl Into<Box<str>>) -> Self {
+        Self(key.into())
+    }
+
+    /// From the environment: from `variable`, or from the file that `variable` with `_FILE`
+    /// behind it names.
+    ///
+    /// # Errors
+    ///
+    /// When neither is set, or the file cannot be read.
+    pub fn from_env(variable: &str) -> Result<Self, SetupError> {
+        Self::from_env_with(variable, |name| std::env::var(name).ok())
+    }
+
+    pub(crate) fn from_env_with(
+        variable: &str,
+        environment: impl Fn(&str) -> Option<String>,
+    ) -> Result<Self, SetupError> {
+        let set = |name: &str| environment(name).filter(|value| !value.trim().is_empty());
+        if let Some(key) = set(variable) {
+            return Ok(Self::new(key.trim()));
+        }
+        match set(&format!("{variable}_FILE")) {
+            Some(path) => Self::from_file(path),
+            None => Err(SetupError::NoKey { variable: variable.into() }),
+        }
+    }
+
+    /// From a file that holds nothing else.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or is empty.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self, SetupError> {
+        let path = path.as_ref();
+        let key = std::fs::read_to_string(path)
+            .map_err(|source| SetupError::KeyFile { path: path.into(), source })?;
+        match key.trim() {
+            "" => Err(SetupError::EmptyKeyFile { path: path.into() }),
+            key => Ok(Self::new(key)),
+        }
+    }
+
+    /// The key itself.
+    #[must_use]
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn from_a_variable_or_the_file_it_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, empty) = (folder.path().join("key"), folder.path().join("empty"));
+        std::fs::write(&file, "from-file\n").unwrap();
+        std::fs::write(&empty, " \n").unwrap();
+        let read = |variables: &[(&str, &str)]| {
+            let environment = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| (*value).to_owned())
+            };
+            let key = Secret::from_env_with("ACME_KEY", environment);
+            key.map(|key| key.expose().to_owned()).map_err(|error| error.to_string())
+        };
+        let path = file.to_str().unwrap();
+        assert_eq!(read(&[("ACME_KEY", " k ")]).as_deref(), Ok("k"));
+        assert_eq!(read(&[("ACME_KEY", ""), ("ACME_KEY_FILE", path)]).as_deref(), Ok("from-file"));
+        assert_eq!(
+            read(&[]),
+            Err("no key: set ACME_KEY, or ACME_KEY_FILE to a file with it".into())
+        );
+        let empty = empty.to_str().unwrap();
+        assert_eq!(
+            read(&[("ACME_KEY_FILE", empty)]),
+            Err(format!("the key file {empty} is empty"))
+        );
+        let gone = format!("{path}.gone");
+        assert_eq!(
+            read(&[("ACME_KEY_FILE", &gone)]),
+            Err(format!("the key file {gone} cannot be read"))
+        );
+    }
+}

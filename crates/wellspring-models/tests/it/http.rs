@@ -1,0 +1,100 @@
+//! The plumbing: what is sent, and when a connection closes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::StreamExt as _;
+use wellspring_models::{Anthropic, OpenAiChat, Secret};
+use wellspring_testkit::{Answer, FakeProvider};
+
+use crate::kit::{agent, hello, outcome, play, providers};
+
+/// Dropping the stream closes the connection at once; so does giving up on the answer's head.
+#[tokio::test]
+async fn dropping_closes_the_connection() {
+    for provider in providers() {
+        let begun = provider.streams(&*provider.begun).stall();
+        let server = FakeProvider::start([begun, Answer::silence()]).await.unwrap();
+        let model = (provider.model)(&server.url());
+        let mut stream = model.attempt(hello()).await.unwrap();
+        assert!(stream.next().await.unwrap().is_ok());
+        drop(stream);
+        server.left(1).await;
+
+        let mut asking = model.attempt(hello());
+        tokio::select! {
+            biased;
+            _ = &mut asking => panic!("it never answers"),
+            () = async { while server.asked().len() < 2 { tokio::task::yield_now().await } } => {}
+        }
+        drop(asking);
+        server.left(2).await;
+    }
+}
+
+/// Once the model has stopped, the answer is over, even if the server keeps the connection.
+#[tokio::test]
+async fn the_models_stop_is_the_end() {
+    for provider in providers() {
+        let server =
+            FakeProvider::start([provider.streams(&*provider.whole).stall()]).await.unwrap();
+        let (def, _) = agent((provider.model)(&server.url()), true);
+        assert_eq!(
+            outcome(&play(def, "go").await).to_string(),
+            "completed end_turn",
+            "{}",
+            provider.name
+        );
+        server.left(1).await;
+    }
+}
+
+/// Without streaming, the same comes of it.
+#[tokio::test]
+async fn answers_in_one_piece() {
+    for provider in providers() {
+        let json = |body: &str| Answer::ok("application/json", body);
+        let answers = [json(&provider.call_at_once), json("{}")];
+        let server = FakeProvider::start(answers).await.unwrap();
+        let (mut def, touched) = agent((provider.model)(&server.url()), false);
+        def.limits.attempts = 1;
+        let records = play(def, "go").await;
+        assert_eq!(touched.load(Ordering::SeqCst), 1, "{}", provider.name);
+        let spent = wellspring_core::Transcript::fold(&records).usage;
+        assert_eq!((spent.input, spent.output), (3, 7));
+        let said = outcome(&records).to_string();
+        assert!(said.ends_with("the answer ended before the model had stopped"), "{said}");
+        // Ollama streams unless told not to.
+        let streams = server.asked()[0].body.get("stream").cloned();
+        assert!(streams.is_none_or(|streams| streams == false), "{}", provider.name);
+    }
+}
+
+#[tokio::test]
+async fn what_lets_us_in_is_sent() {
+    let server = FakeProvider::start([Answer::status(401, "")]).await.unwrap();
+    let url = server.url();
+    let key = Secret::new("sk-1");
+    let models: [Arc<dyn wellspring_core::Model>; 2] = [
+        Arc::new(
+            Anthropic::new(key.clone())
+                .and_then(|it| it.base_url(&format!("{url}/v1/")))
+                .and_then(|it| it.header("anthropic-beta", "b"))
+                .unwrap(),
+        ),
+        Arc::new(OpenAiChat::keyless(&format!("{url}/v1")).and_then(|it| it.key(&key)).unwrap()),
+    ];
+    for model in models {
+        let Err(error) = model.attempt(hello()).await else { panic!("401 is no answer") };
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("sk-1"), "{shown}");
+    }
+    let asked = server.asked();
+    let sent = |at: usize, name: &str| asked[at].header(name).unwrap_or_default().to_owned();
+    assert_eq!(asked[0].path, "/v1/messages");
+    assert_eq!(sent(0, "x-api-key"), "sk-1");
+    assert_eq!(sent(0, "anthropic-version"), "2023-06-01");
+    assert_eq!(sent(0, "anthropic-beta"), "b");
+    assert_eq!(asked[1].path, "/v1/chat/completions");
+    assert_eq!(sent(1, "authorization"), "Bearer sk-1");
+}

@@ -1,0 +1,226 @@
+//! A server that answers as a test says, and fails in every way a server can.
+//!
+//! It speaks just enough HTTP/1.1 over plain TCP for that, and nothing of any provider's
+//! protocol: a test gives it bytes.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// Bytes of a request that are read: tests ask small things.
+const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// What the server does with one request.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    status: u16,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+    ending: Ending,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Ending {
+    /// The body is whole.
+    Whole,
+    /// The connection closes within the body.
+    Cut,
+    /// Nothing more comes, and the connection stays.
+    Stall,
+    /// Not even the status comes.
+    NoHead,
+}
+
+impl Answer {
+    /// A success with a body of this type.
+    #[must_use]
+    pub fn ok(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        Self::status(200, body).header("content-type", content_type)
+    }
+
+    /// Any status.
+    #[must_use]
+    pub fn status(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self { status, headers: Vec::new(), body: body.into(), ending: Ending::Whole }
+    }
+
+    /// Nothing at all, until the client leaves.
+    #[must_use]
+    pub fn silence() -> Self {
+        Self { ending: Ending::NoHead, ..Self::status(200, "") }
+    }
+
+    /// With a header.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// The connection breaks where the body ends.
+    #[must_use]
+    pub fn cut(mut self) -> Self {
+        self.ending = Ending::Cut;
+        self
+    }
+
+    /// Nothing follows the body, not even its end, until the client leaves.
+    #[must_use]
+    pub fn stall(mut self) -> Self {
+        self.ending = Ending::Stall;
+        self
+    }
+}
+
+/// A request as it came.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Asked {
+    /// What it asked for.
+    pub path: String,
+    /// Its headers, names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Its body, if that is JSON.
+    pub body: Value,
+}
+
+impl Asked {
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+}
+
+/// A server on a port of its own. It ends when dropped.
+#[derive(Debug)]
+pub struct FakeProvider {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    answers: Mutex<VecDeque<Answer>>,
+    asked: Mutex<Vec<Asked>>,
+    /// Clients that left before their answer was complete.
+    left: watch::Sender<usize>,
+}
+
+impl FakeProvider {
+    /// Gives these answers, one per request; the last one again and again.
+    ///
+    /// # Errors
+    ///
+    /// When no port is free.
+    pub async fn start(answers: impl IntoIterator<Item = Answer>) -> io::Result<Self> {
+        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            answers: Mutex::new(answers.into_iter().collect()),
+            asked: Mutex::default(),
+            left: watch::Sender::new(0),
+        });
+        let serving = Arc::clone(&shared);
+        let accepting = tokio::spawn(async move {
+            let mut clients = tokio::task::JoinSet::new();
+            while let Ok((client, _)) = listener.accept().await {
+                let shared = Arc::clone(&serving);
+                // A client that breaks off is what some tests are about.
+                clients.spawn(async move { shared.serve(client).await.ok() });
+            }
+        });
+        Ok(Self { address, shared, accepting })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// What was asked so far.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until so many clients have left an answer that was not complete.
+    pub async fn left(&self, count: usize) {
+        let mut left = self.shared.left.subscribe();
+        // The sender lives as long as this does.
+        let _ = left.wait_for(|left| *left >= count).await;
+    }
+}
+
+impl Drop for FakeProvider {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    async fn serve(&self, client: TcpStream) -> io::Result<()> {
+        let mut client = BufReader::new(client);
+        let asked = read_request(&mut client).await?;
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
+        let answer = {
+            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+            if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
+        };
+        let answer = answer.unwrap_or_else(|| Answer::status(500, "no answer was given"));
+        if answer.ending != Ending::NoHead {
+            let mut head = format!("HTTP/1.1 {} Whatever\r\n", answer.status);
+            for (name, value) in &answer.headers {
+                head += &format!("{name}: {value}\r\n");
+            }
+            head += "transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
+            client.write_all(head.as_bytes()).await?;
+            if !answer.body.is_empty() {
+                let size = format!("{:x}\r\n", answer.body.len());
+                client.write_all(size.as_bytes()).await?;
+                client.write_all(&answer.body).await?;
+                client.write_all(b"\r\n").await?;
+            }
+            client.flush().await?;
+        }
+        match answer.ending {
+            Ending::Whole => client.write_all(b"0\r\n\r\n").await?,
+            Ending::Cut => {}
+            Ending::Stall | Ending::NoHead => {
+                // Whatever a client still says, it has left when that ends.
+                let mut rest = Vec::new();
+                let _ = client.read_to_end(&mut rest).await;
+                self.left.send_modify(|left| *left += 1);
+            }
+        }
+        client.shutdown().await
+    }
+}
+
+async fn read_request(client: &mut BufReader<TcpStream>) -> io::Result<Asked> {
+    let mut client = client.take(REQUEST_BYTES_MAX);
+    let mut asked = Asked::default();
+    let mut line = String::new();
+    client.read_line(&mut line).await?;
+    asked.path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    loop {
+        line.clear();
+        client.read_line(&mut line).await?;
+        let Some((name, value)) = line.trim_end().split_once(':') else { break };
+        asked.headers.push((name.to_lowercase(), value.trim().to_owned()));
+    }
+    let length = asked.header("content-length").and_then(|length| length.parse().ok());
+    let mut body = vec![0; length.unwrap_or(0)];
+    client.read_exact(&mut body).await?;
+    asked.body = serde_json::from_slice(&body).unwrap_or_default();
+    Ok(asked)
+}

@@ -1,0 +1,499 @@
+//! Reading: chunks of the stream, or a whole response, into a batch.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+use wellspring_core::{
+    Annotation, Batch, Event, FailureKind, FileProduced, LocalPart, MediaSource, Opaque, PartId,
+    PartKind, RunsOn, Source, Stop, ToolCall, ToolKind, ToolMode, ToolOutcome, ToolResult,
+    TurnRequest, Usage,
+};
+
+use super::arguments::Arguments;
+use super::types::{Candidate, Chunk, FunctionCall, Part, PartialArg, UsageMetadata};
+use super::write::NAMES;
+use super::{ORIGIN, PART, REPEATS, SIGNATURE};
+use crate::Frame;
+use crate::provider::scan::{Quoted, Scan};
+use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
+use crate::text::member;
+
+/// Sources that are told once and then remembered, so that the next chunk, which repeats them,
+/// does not tell them again. A search gives a few dozen at most.
+const SOURCES_MAX: usize = 1024;
+
+/// Reads one response.
+#[derive(Debug, Default)]
+pub struct Reader {
+    names: ToolNames,
+    /// The text, or thought, that the next chunk may extend.
+    open: Option<OpenText>,
+    /// A call whose arguments are still coming.
+    call: Option<(LocalPart, Arguments)>,
+    /// A program whose result has not come.
+    program: Option<LocalPart>,
+    /// The last words for the user: what sources are about.
+    answer: Option<LocalPart>,
+    sources: BTreeSet<Box<str>>,
+    /// Whether the model wants a tool that runs here.
+    called: bool,
+    model: Option<Box<str>>,
+    usage: Option<UsageMetadata>,
+    stop: Option<Stop>,
+    stopped: bool,
+    scratch: String,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenText {
+    part: LocalPart,
+    thought: bool,
+    bytes: usize,
+}
+
+impl Reader {
+    /// For the answer to this request.
+    #[must_use]
+    pub fn new(request: &TurnRequest) -> Self {
+        Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
+    }
+
+    /// The chunk that comes by the thousand, one piece of text and nothing new about it, read
+    /// without a parser; `None` leaves it to one.
+    fn text_chunk(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
+        let mut text = None;
+        let mut thought = false;
+        let mut scan = Scan::new(data);
+        scan.object(|key, scan| match key {
+            b"candidates" => scan.array(|scan| {
+                scan.object(|key, scan| match key {
+                    b"content" => scan.object(|key, scan| match key {
+                        b"parts" => scan.array(|scan| text_part(scan, &mut text, &mut thought)),
+                        b"role" => scan.skip(),
+                        _ => None,
+                    }),
+                    b"index" | b"safetyRatings" => scan.skip(),
+                    // A reason to stop, a source: not the common chunk.
+                    _ => None,
+                })
+            }),
+            // The last chunk, which has a reason and is read in full, has the totals.
+            b"usageMetadata" | b"modelVersion" | b"responseId" | b"createTime" => scan.skip(),
+            _ => None,
+        })?;
+        scan.end()?;
+        let open = self.open.as_mut().filter(|open| open.thought == thought)?;
+        let text = text?.text(&mut self.scratch)?;
+        open.bytes += text.len();
+        batch.delta(open.part, text);
+        Some(())
+    }
+
+    fn candidate(&mut self, candidate: Candidate<'_>, batch: &mut Batch) -> Result<(), ReadError> {
+        for raw in candidate.content.unwrap_or_default().parts.iter() {
+            self.part(raw, batch)?;
+        }
+        if let Some(grounding) = candidate.grounding_metadata {
+            self.ground(&grounding, batch);
+            batch.extended(ORIGIN, "groundingMetadata", grounding);
+        }
+        if let Some(citations) = candidate.citation_metadata {
+            let list = citations.get("citationSources").or(citations.get("citations"));
+            for citation in list.and_then(Value::as_array).into_iter().flatten() {
+                self.cite(member(citation, "uri"), member(citation, "title"), batch);
+                self.annotate_answer(Annotation::Citation(citation.clone()), batch);
+            }
+        }
+        if let Some(fetched) = candidate.url_context_metadata {
+            batch.extended(ORIGIN, "urlContextMetadata", fetched);
+        }
+        match candidate.finish_reason.given() {
+            Some(reason) => self.finish(reason, &candidate.finish_message, batch),
+            None => Ok(()),
+        }
+    }
+
+    fn part(&mut self, raw: &str, batch: &mut Batch) -> Result<(), ReadError> {
+        let Ok(part) = serde_json::from_str::<Part<'_>>(raw) else {
+            self.keep(raw, batch);
+            return Ok(());
+        };
+        let thought = part.thought == Some(true);
+        if let Some(text) = &part.text {
+            self.text(text, thought, part.thought_signature.given(), raw, batch);
+        } else if let Some(call) = part.function_call {
+            self.close_text(batch);
+            self.function_call(call, part.thought_signature.given(), batch)?;
+        } else if let Some(code) = part.executable_code {
+            self.close_text(batch);
+            self.end_program(batch);
+            let call = batch.start(PartKind::ToolCall(Box::new(ToolCall {
+                name: "code_execution".into(),
+                title: None,
+                kind: ToolKind::Execute,
+                runs_on: RunsOn::Provider,
+            })));
+            batch.delta(call, code.get());
+            batch.annotate(call, mark(ORIGIN, PART, json_of(raw)));
+            batch.finish(call);
+            let start = Event::ToolStarted {
+                call: PartId(call.0),
+                mode: ToolMode::Parallel,
+                arguments: None,
+            };
+            batch.event(start);
+            self.program = Some(call);
+        } else if let Some(result) = part.code_execution_result {
+            self.keep(raw, batch);
+            if let Some(call) = self.program.take() {
+                let outcome = match &*result.outcome {
+                    "OUTCOME_OK" | "" => ToolOutcome::Ok,
+                    "OUTCOME_DEADLINE_EXCEEDED" => ToolOutcome::TimedOut,
+                    _ => ToolOutcome::Error,
+                };
+                let result = Box::new(ToolResult::new(&*result.output));
+                batch.event(Event::ToolFinished { call: PartId(call.0), outcome, result });
+            }
+        } else {
+            // A draft of a picture is a thought; only the last one is a file.
+            let file = if thought { None } else { file(&part) };
+            self.keep(raw, batch);
+            if let Some(file) = file {
+                batch.event(Event::FileProduced(Box::new(file)));
+            }
+        }
+        Ok(())
+    }
+
+    fn text(
+        &mut self,
+        text: &str,
+        thought: bool,
+        signature: Option<&str>,
+        raw: &str,
+        batch: &mut Batch,
+    ) {
+        if self.open.is_some_and(|open| open.thought != thought) {
+            self.close_text(batch);
+        }
+        if text.is_empty() && self.open.is_none() {
+            // A signature may come with no words; its place is all it has.
+            if signature.is_some() {
+                self.keep(raw, batch);
+            }
+            return;
+        }
+        let open = self.open.get_or_insert_with(|| {
+            let part = batch.start(if thought { PartKind::Thought } else { PartKind::TEXT });
+            if thought {
+                batch.annotate(part, mark(ORIGIN, PART, json!({ "thought": true })));
+            } else {
+                self.answer = Some(part);
+            }
+            OpenText { part, thought, bytes: 0 }
+        });
+        let from = open.bytes;
+        open.bytes += text.len();
+        batch.delta(open.part, text);
+        if let Some(signature) = signature {
+            let span = json!({ SIGNATURE: signature, "from": from, "to": open.bytes });
+            batch.annotate(open.part, mark(ORIGIN, SIGNATURE, span));
+        }
+    }
+
+    fn function_call(
+        &mut self,
+        call: FunctionCall<'_>,
+        signature: Option<&str>,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let continues = call.will_continue == Some(true);
+        if call.name.given().is_some() {
+            if self.call.is_some() {
+                return Err(cut_call());
+            }
+            self.called = true;
+            let part = batch.start(PartKind::call(self.names.ours(&call.name)));
+            if let Some(id) = call.id.given() {
+                batch.annotate(part, Annotation::ProviderId(id.into()));
+            }
+            if let Some(args) = call.args
+                && !continues
+                && call.partial_args.is_empty()
+            {
+                batch.delta(part, args.get());
+                sign(part, signature, batch);
+                batch.finish(part);
+                return Ok(());
+            }
+            if call.partial_args.is_empty() && !continues {
+                sign(part, signature, batch);
+                batch.finish(part);
+                return Ok(());
+            }
+            self.call = Some((part, Arguments::default()));
+        }
+        let Some((part, arguments)) = &mut self.call else {
+            return Err(ReadError::Order(
+                "arguments came for a call that was not announced".into(),
+            ));
+        };
+        let part = *part;
+        sign(part, signature, batch);
+        let mut text = String::new();
+        for piece in call.partial_args {
+            let continues = piece.will_continue == Some(true);
+            arguments.push(&piece.json_path, value(&piece), continues, &mut text)?;
+        }
+        batch.delta(part, &text);
+        if !continues && let Some((part, arguments)) = self.call.take() {
+            let mut rest = String::new();
+            let repeats = arguments.end(&mut rest);
+            batch.delta(part, &rest);
+            if repeats {
+                batch.annotate(part, mark(ORIGIN, REPEATS, Value::Bool(true)));
+            }
+            batch.finish(part);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, reason: &str, message: &str, batch: &mut Batch) -> Result<(), ReadError> {
+        if let Some((part, arguments)) = self.call.take() {
+            if reason != "MAX_TOKENS" {
+                return Err(cut_call());
+            }
+            // Half of an object is no JSON, so nobody runs it; the model is told.
+            if arguments.is_empty() {
+                batch.delta(part, CUT_ARGUMENTS);
+            }
+            batch.finish(part);
+        }
+        self.end_program(batch);
+        let stop = match reason {
+            "STOP" if self.called => Stop::ToolCalls,
+            "STOP" => Stop::EndTurn,
+            "MAX_TOKENS" => Stop::MaxTokens,
+            "SAFETY"
+            | "RECITATION"
+            | "BLOCKLIST"
+            | "PROHIBITED_CONTENT"
+            | "SPII"
+            | "MODEL_ARMOR"
+            | "IMAGE_SAFETY"
+            | "IMAGE_PROHIBITED_CONTENT"
+            | "IMAGE_RECITATION" => Stop::ContentFilter,
+            // The model meant a call and could not write it: the next attempt may.
+            "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" | "UNEXPECTED_TOOL_CALL" => {
+                let colon = if message.is_empty() { "" } else { ": " };
+                let what = format!("the model stopped with {reason}{colon}{message}");
+                return Err(ReadError::Order(what.into()));
+            }
+            "MISSING_THOUGHT_SIGNATURE" => {
+                return Err(ReadError::Failed(Failure {
+                    kind: FailureKind::BadRequest,
+                    message: "the conversation lacks a thought signature".into(),
+                    retry_after: None,
+                }));
+            }
+            // FINISH_REASON_UNSPECIFIED, LANGUAGE, OTHER, TOO_MANY_TOOL_CALLS, IMAGE_OTHER,
+            // NO_IMAGE, and what comes after them.
+            other => Stop::Other(other.into()),
+        };
+        self.stop = Some(stop);
+        Ok(())
+    }
+
+    fn ground(&mut self, grounding: &Value, batch: &mut Batch) {
+        let list = |name: &str| grounding.get(name).and_then(Value::as_array).into_iter().flatten();
+        for chunk in list("groundingChunks") {
+            let found = ["web", "retrievedContext", "maps"].iter().find_map(|kind| chunk.get(kind));
+            if let Some(found) = found {
+                self.cite(member(found, "uri"), member(found, "title"), batch);
+            }
+        }
+        for support in list("groundingSupports") {
+            self.annotate_answer(Annotation::Citation(support.clone()), batch);
+        }
+    }
+
+    fn cite(&mut self, url: Option<&str>, title: Option<&str>, batch: &mut Batch) {
+        let Some(key) = url.or(title) else { return };
+        if self.sources.len() < SOURCES_MAX && self.sources.insert(key.into()) {
+            let (url, title) = (url.map(Into::into), title.map(Into::into));
+            batch.event(Event::SourceCited(Box::new(Source { url, title, ..Source::default() })));
+        }
+    }
+
+    fn annotate_answer(&self, annotation: Annotation, batch: &mut Batch) {
+        if let Some(part) = self.answer {
+            batch.annotate(part, annotation);
+        }
+    }
+
+    /// A part that goes back as it came.
+    fn keep(&mut self, raw: &str, batch: &mut Batch) {
+        self.close_text(batch);
+        let opaque = Opaque { origin: ORIGIN.into(), raw: json_of(raw) };
+        let part = batch.start(PartKind::Opaque(Box::new(opaque)));
+        batch.finish(part);
+    }
+
+    fn close_text(&mut self, batch: &mut Batch) {
+        if let Some(open) = self.open.take() {
+            batch.finish(open.part);
+        }
+    }
+
+    fn end_program(&mut self, batch: &mut Batch) {
+        if let Some(call) = self.program.take() {
+            let outcome = ToolOutcome::Interrupted;
+            let result = Box::new(ToolResult::default());
+            batch.event(Event::ToolFinished { call: PartId(call.0), outcome, result });
+        }
+    }
+
+    fn usage(&self, usage: &UsageMetadata) -> Usage {
+        let some = |count: Option<u64>| count.unwrap_or(0);
+        Usage {
+            provider: Some(ORIGIN.into()),
+            model: self.model.clone(),
+            input: some(usage.prompt_token_count)
+                .saturating_add(some(usage.tool_use_prompt_token_count)),
+            output: some(usage.candidates_token_count)
+                .saturating_add(some(usage.thoughts_token_count)),
+            reasoning: usage.thoughts_token_count,
+            cached_input: usage.cached_content_token_count,
+            ..Usage::default()
+        }
+    }
+}
+
+impl AnswerReader for Reader {
+    fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
+        let data = frame.data;
+        // Nothing counts after the end.
+        if self.stopped {
+            return Ok(());
+        }
+        if self.text_chunk(data, batch).is_some() {
+            return Ok(());
+        }
+        let chunk: Chunk<'_> = match serde_json::from_slice(data) {
+            Ok(chunk) => chunk,
+            Err(_) if data.trim_ascii() == b"[DONE]" => return Ok(()),
+            Err(error) => {
+                let Ok(value) = serde_json::from_slice(data) else {
+                    return Err(ReadError::NotJson(error));
+                };
+                batch.extended(ORIGIN, "chunk", value);
+                return Ok(());
+            }
+        };
+        if let Some(error) = chunk.error {
+            return Err(ReadError::Failed(Failure::of_error(&error)));
+        }
+        if let Some(model) = chunk.model_version.given()
+            && self.model.as_deref() != Some(model)
+        {
+            self.model = Some(model.into());
+        }
+        let is_counted = chunk.usage_metadata.is_some();
+        self.usage = chunk.usage_metadata.or(self.usage.take());
+        if let Some(candidate) = chunk.candidates.0 {
+            self.candidate(candidate, batch)?;
+        }
+        if let Some(feedback) = chunk.prompt_feedback {
+            if member(&feedback, "blockReason").is_some() {
+                self.stop = Some(Stop::ContentFilter);
+            }
+            batch.extended(ORIGIN, "promptFeedback", feedback);
+        }
+        // The last chunk has both; without the usage something may follow the reason.
+        if is_counted && self.stop.is_some() { self.end(batch) } else { Ok(()) }
+    }
+
+    fn end(&mut self, batch: &mut Batch) -> Result<(), ReadError> {
+        if self.stopped {
+            return Ok(());
+        }
+        let stop = self.stop.take().ok_or(ReadError::Truncated)?;
+        if self.call.is_some() {
+            return Err(cut_call());
+        }
+        self.close_text(batch);
+        self.end_program(batch);
+        let usage = self.usage.take().map(|usage| self.usage(&usage));
+        self.stopped = true;
+        batch.stop(stop, usage);
+        Ok(())
+    }
+
+    fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
+        self.push(Frame::data(body), batch)?;
+        self.end(batch)
+    }
+}
+
+/// One part of nothing but text.
+fn text_part<'a>(
+    scan: &mut Scan<'a>,
+    text: &mut Option<Quoted<'a>>,
+    thought: &mut bool,
+) -> Option<()> {
+    if text.is_some() {
+        return None;
+    }
+    scan.object(|key, scan| match key {
+        b"text" => {
+            *text = Some(scan.string()?);
+            Some(())
+        }
+        b"thought" => {
+            *thought = scan.boolean()?;
+            Some(())
+        }
+        _ => None,
+    })
+}
+
+fn sign(part: LocalPart, signature: Option<&str>, batch: &mut Batch) {
+    if let Some(signature) = signature {
+        batch.annotate(part, mark(ORIGIN, SIGNATURE, json!({ SIGNATURE: signature })));
+    }
+}
+
+fn value(piece: &PartialArg<'_>) -> Value {
+    if let Some(text) = &piece.string_value {
+        Value::from(&**text)
+    } else if let Some(number) = &piece.number_value {
+        Value::Number(number.clone())
+    } else {
+        piece.bool_value.map_or(Value::Null, Value::Bool)
+    }
+}
+
+fn file(part: &Part<'_>) -> Option<FileProduced> {
+    let name = |name: &str| (!name.is_empty()).then(|| name.into());
+    if let Some(blob) = &part.inline_data {
+        return Some(FileProduced {
+            media_type: (*blob.mime_type).into(),
+            source: MediaSource::Data((*blob.data).into()),
+            name: name(&blob.display_name),
+        });
+    }
+    part.file_data.as_ref().map(|file| FileProduced {
+        media_type: (*file.mime_type).into(),
+        source: MediaSource::Url((*file.file_uri).into()),
+        name: name(&file.display_name),
+    })
+}
+
+/// What serde has read once as raw JSON, it can read.
+fn json_of(raw: &str) -> Value {
+    serde_json::from_str(raw).unwrap_or_else(|_| Value::from(raw))
+}
+
+fn cut_call() -> ReadError {
+    ReadError::Order("the answer ended inside a call".into())
+}

@@ -1,0 +1,194 @@
+//! JSON schemas in the subset that function declarations take.
+//!
+//! The provider refuses a whole request for one word it does not know. So what it knows is
+//! kept, what it says otherwise is translated, references are put in place, and the rest is
+//! left out: a schema that says less still lets every right call through, and what the model
+//! gets wrong the engine's own validation, by the full schema, tells it.
+
+use serde_json::{Map, Value, json};
+
+/// Schemas that one schema may hold once its references are in place; what comes after them
+/// may be anything. Definitions that refer to each other double with each step, and no tool
+/// that a model understands has as many.
+const SCHEMAS_MAX: usize = 4096;
+
+/// A schema for a function's parameters; `None` where it says nothing, as the provider wants
+/// no parameters rather than an object without properties.
+pub(super) fn declared(schema: &Value) -> Option<Value> {
+    let translated = Translation { root: schema, inside: Vec::new(), count: 0 }.of(schema);
+    let properties = translated.get("properties").and_then(Value::as_object);
+    properties.is_some_and(|properties| !properties.is_empty()).then_some(translated)
+}
+
+struct Translation<'a> {
+    root: &'a Value,
+    /// The references that lead here: one that leads back has no end.
+    inside: Vec<&'a str>,
+    count: usize,
+}
+
+impl<'a> Translation<'a> {
+    fn of(&mut self, schema: &'a Value) -> Value {
+        self.count += 1;
+        match schema.as_object().filter(|_| self.count <= SCHEMAS_MAX) {
+            Some(members) => self.object(members),
+            // `true`, or something that is no schema: anything goes.
+            None => json!({}),
+        }
+    }
+
+    fn object(&mut self, members: &'a Map<String, Value>) -> Value {
+        if let Some(target) = members.get("$ref").and_then(Value::as_str) {
+            let mut put = self.reference(target);
+            if let (Some(description), Value::Object(put)) = (members.get("description"), &mut put)
+            {
+                put.insert("description".into(), description.clone());
+            }
+            return put;
+        }
+        let mut out = Map::new();
+        for (name, value) in members {
+            match (name.as_str(), value) {
+                ("type", Value::Array(types)) => many_types(types, &mut out),
+                (
+                    "type" | "title" | "description" | "required" | "minItems" | "maxItems"
+                    | "minimum" | "maximum" | "minLength" | "maxLength" | "minProperties"
+                    | "maxProperties" | "pattern" | "nullable" | "default" | "propertyOrdering",
+                    _,
+                ) => {
+                    out.insert(name.clone(), value.clone());
+                }
+                ("properties", Value::Object(properties)) => {
+                    let translated =
+                        properties.iter().map(|(name, schema)| (name.clone(), self.of(schema)));
+                    out.insert(name.clone(), Value::Object(translated.collect()));
+                }
+                ("items", _) => {
+                    out.insert(name.clone(), self.of(value));
+                }
+                ("anyOf" | "oneOf", Value::Array(choices)) => {
+                    self.alternatives(choices, &mut out);
+                }
+                ("allOf", Value::Array(all)) => {
+                    for part in all {
+                        if let Value::Object(part) = self.of(part) {
+                            join(&mut out, part);
+                        }
+                    }
+                }
+                ("enum", Value::Array(values)) => choices(values, &mut out),
+                ("const", value) => choices(std::slice::from_ref(value), &mut out),
+                ("format", Value::String(format))
+                    if matches!(
+                        format.as_str(),
+                        "int32" | "int64" | "float" | "double" | "date-time" | "enum"
+                    ) =>
+                {
+                    out.insert(name.clone(), value.clone());
+                }
+                _ => {}
+            }
+        }
+        if out.contains_key("properties") {
+            out.entry("type").or_insert_with(|| "object".into());
+            keep_required(&mut out);
+        }
+        if out.get("type") == Some(&json!("array")) {
+            out.entry("items").or_insert_with(|| json!({}));
+        }
+        Value::Object(out)
+    }
+
+    fn reference(&mut self, target: &'a str) -> Value {
+        if self.inside.contains(&target) {
+            return json!({ "type": "object" });
+        }
+        let Some(found) = target.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer))
+        else {
+            return json!({});
+        };
+        self.inside.push(target);
+        let put = self.of(found);
+        self.inside.pop();
+        put
+    }
+
+    /// A choice of one and null is that one, nullable.
+    fn alternatives(&mut self, choices: &'a [Value], out: &mut Map<String, Value>) {
+        let is_null = |choice: &&Value| choice.get("type") == Some(&json!("null"));
+        if choices.iter().any(|choice| is_null(&choice)) {
+            out.insert("nullable".into(), true.into());
+        }
+        let others = choices.iter().filter(|choice| !is_null(choice));
+        let mut others: Vec<Value> = others.map(|choice| self.of(choice)).collect();
+        match others.pop() {
+            Some(Value::Object(only)) if others.is_empty() => join(out, only),
+            Some(last) => {
+                others.push(last);
+                out.insert("anyOf".into(), others.into());
+            }
+            None => {}
+        }
+    }
+}
+
+/// `["string", "null"]` is a string that may be null; of several others one has to choose.
+fn many_types(types: &[Value], out: &mut Map<String, Value>) {
+    let mut others = types.iter().filter(|kind| **kind != "null");
+    let first = others.next().cloned();
+    if types.iter().any(|kind| *kind == "null") {
+        out.insert("nullable".into(), true.into());
+    }
+    let more: Vec<Value> = others.map(|kind| json!({ "type": kind })).collect();
+    match first {
+        Some(first) if more.is_empty() => {
+            out.insert("type".into(), first);
+        }
+        Some(first) => {
+            let mut all = vec![json!({ "type": first })];
+            all.extend(more);
+            out.insert("anyOf".into(), all.into());
+        }
+        None => {}
+    }
+}
+
+/// Choices are of strings; of other values they stay unsaid, but for their type.
+fn choices(values: &[Value], out: &mut Map<String, Value>) {
+    if values.contains(&Value::Null) {
+        out.insert("nullable".into(), true.into());
+    }
+    let strings: Vec<Value> = values.iter().filter(|value| value.is_string()).cloned().collect();
+    let others = values.iter().filter(|value| !value.is_string() && !value.is_null()).count();
+    if others == 0 && !strings.is_empty() {
+        out.entry("type").or_insert_with(|| "string".into());
+        out.insert("enum".into(), strings.into());
+    }
+}
+
+fn join(out: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (name, value) in more {
+        match (out.get_mut(&name), value) {
+            (Some(Value::Object(known)), Value::Object(value)) => join(known, value),
+            (Some(Value::Array(known)), Value::Array(value)) if name == "required" => {
+                known.extend(value);
+            }
+            (Some(_), _) => {}
+            (None, value) => {
+                out.insert(name, value);
+            }
+        }
+    }
+}
+
+/// A required property that is not described is an error there.
+fn keep_required(out: &mut Map<String, Value>) {
+    let Some(Value::Object(properties)) = out.get("properties") else { return };
+    let known: Vec<String> = properties.keys().cloned().collect();
+    if let Some(Value::Array(required)) = out.get_mut("required") {
+        required.retain(|name| known.iter().any(|known| name == known));
+        if required.is_empty() {
+            out.remove("required");
+        }
+    }
+}

@@ -1,0 +1,390 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wellspring_core::{
+    CallResult, Content, MediaSource, Message, ModelSettings, RunsOn, Thinking, ToolChoice,
+    ToolOutcome, ToolSpec, TurnRequest,
+};
+
+use super::arguments::{Arguments, Step, parse};
+use super::*;
+use crate::Framer;
+use crate::provider::testing::{Heard, request, stream, stream_cut_anywhere, whole};
+
+fn read(body: &[u8]) -> Heard {
+    let heard = stream(Reader::default(), Framer::sse(), [body]);
+    heard.check();
+    heard
+}
+
+macro_rules! fixture {
+    ($name:literal) => {
+        include_bytes!(concat!("../../fixtures/gemini/", $name)).as_slice()
+    };
+}
+
+const STREAMS: &[(&str, &[u8])] = &[
+    ("text", fixture!("text.sse")),
+    ("thought_signed", fixture!("thought_signed.sse")),
+    ("tool_calls", fixture!("tool_calls.sse")),
+    ("partial_args", fixture!("partial_args.sse")),
+    ("partial_args_cut", fixture!("partial_args_cut.sse")),
+    ("code_and_files", fixture!("code_and_files.sse")),
+    ("grounded", fixture!("grounded.sse")),
+    ("blocked", fixture!("blocked.sse")),
+    ("error", fixture!("error.sse")),
+];
+
+fn text(body: &[u8]) -> &str {
+    std::str::from_utf8(body).unwrap()
+}
+
+#[test]
+fn streams() {
+    for (name, body) in STREAMS {
+        insta::assert_snapshot!(*name, read(body).lines());
+    }
+}
+
+#[test]
+fn whole_answer() {
+    insta::assert_snapshot!(
+        "whole",
+        whole(Reader::default(), text(fixture!("whole.json"))).lines()
+    );
+}
+
+#[test]
+fn cut_at_every_byte() {
+    for body in [fixture!("thought_signed.sse"), fixture!("error.sse"), fixture!("blocked.sse")] {
+        stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
+    }
+}
+
+/// Every reason to finish that the API knows.
+#[test]
+fn reasons() {
+    let mut table = String::new();
+    for reason in [
+        "FINISH_REASON_UNSPECIFIED",
+        "STOP",
+        "MAX_TOKENS",
+        "SAFETY",
+        "RECITATION",
+        "LANGUAGE",
+        "OTHER",
+        "BLOCKLIST",
+        "PROHIBITED_CONTENT",
+        "SPII",
+        "MALFORMED_FUNCTION_CALL",
+        "MODEL_ARMOR",
+        "IMAGE_SAFETY",
+        "IMAGE_PROHIBITED_CONTENT",
+        "IMAGE_RECITATION",
+        "IMAGE_OTHER",
+        "NO_IMAGE",
+        "UNEXPECTED_TOOL_CALL",
+        "TOO_MANY_TOOL_CALLS",
+        "MISSING_THOUGHT_SIGNATURE",
+        "MALFORMED_RESPONSE",
+        "",
+    ] {
+        let chunk = json!({ "candidates": [{ "finishReason": reason, "finishMessage": "so" }] });
+        let heard = read(format!("data: {chunk}\n\n").as_bytes());
+        table.push_str(&format!("{reason:26} {}", heard.lines()));
+    }
+    insta::assert_snapshot!(table);
+}
+
+fn body(model: &str, request: &TurnRequest) -> Value {
+    serde_json::from_slice(&write(model, request).body).unwrap()
+}
+
+/// All parts of an answer, the texts of one voice joined unless one is signed.
+fn parts_of(body: &[u8]) -> Vec<Value> {
+    let mut parts: Vec<Value> = Vec::new();
+    for line in text(body).lines().filter_map(|line| line.strip_prefix("data: ")) {
+        let chunk: Value = serde_json::from_str(line).unwrap();
+        let new = chunk["candidates"][0]["content"]["parts"].as_array().cloned();
+        for part in new.unwrap_or_default() {
+            let plain =
+                |part: &Value| part.get("text").is_some() && part.get("thoughtSignature").is_none();
+            match parts.last_mut() {
+                _ if part == json!({ "text": "" }) => {}
+                Some(last)
+                    if plain(last)
+                        && plain(&part)
+                        && last.get("thought") == part.get("thought") =>
+                {
+                    let joined = format!(
+                        "{}{}",
+                        last["text"].as_str().unwrap(),
+                        part["text"].as_str().unwrap()
+                    );
+                    last["text"] = joined.into();
+                }
+                _ => parts.push(part),
+            }
+        }
+    }
+    parts
+}
+
+/// What the model said is the next request's history, signatures in their places.
+#[test]
+fn parts_go_back_as_they_came() {
+    for (name, stream) in STREAMS {
+        if ["partial_args", "partial_args_cut", "blocked", "error"].contains(name) {
+            continue;
+        }
+        let request = request(read(stream).conversation("Well?"));
+        let body = body("gemini-3-flash", &request);
+        assert_eq!(body["contents"][1]["parts"], Value::Array(parts_of(stream)), "{name}");
+        assert!(write("gemini-3-flash", &request).left_out.is_empty(), "{name}");
+    }
+    let request = request(read(fixture!("partial_args.sse")).conversation("Well?"));
+    insta::assert_snapshot!(body("gemini-3-flash", &request)["contents"][1], @r#"{"parts":[{"functionCall":{"args":{"city":"Paris \"🌊\"","guests":[{"first class":true,"name":"Ann"},{"name":"Bo"}],"nights":3,"note":null},"id":"fc-8","name":"book"},"thoughtSignature":"c2lnLXA="}],"role":"model"}"#);
+}
+
+#[test]
+fn settings() {
+    let media = |media_type: &str, source| Content::Media {
+        media_type: media_type.into(),
+        source,
+        name: None,
+    };
+    let mut request = request(vec![Message::User {
+        content: vec![
+            Content::text("Look:"),
+            media("image/png", MediaSource::Data("aW0=".into())),
+            media("video/mp4", MediaSource::Url("https://example.com/v.mp4".into())),
+            Content::Resource { uri: "file:///a".into(), text: "A".into(), media_type: None },
+        ],
+    }]);
+    let hosted = ToolSpec {
+        runs_on: RunsOn::Provider,
+        parameters: json!({ "googleSearch": {} }),
+        ..ToolSpec::new("search", "")
+    };
+    let mut typed = ToolSpec::new("7/read", "Reads.");
+    typed.parameters = json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": false,
+        "$defs": {
+            "Mode": { "oneOf": [{ "const": "fast", "description": "Quick" }, { "type": "null" }] },
+            "Tree": { "type": "object", "properties": { "left": { "$ref": "#/$defs/Tree" } } },
+        },
+        "properties": {
+            "path": { "type": ["string", "null"], "format": "uri", "examples": ["a"] },
+            "mode": { "$ref": "#/$defs/Mode", "description": "How" },
+            "lines": { "type": "array", "prefixItems": [], "exclusiveMinimum": 0 },
+            "level": { "enum": [1, 2] },
+            "kind": { "allOf": [{ "type": "string" }, { "enum": ["a", "b"] }] },
+            "either": { "type": ["string", "integer"] },
+            "any": true,
+        },
+        "required": ["path", "gone"],
+    });
+    request.tools = [typed, ToolSpec::new("plain", "Takes nothing."), hosted].into();
+    request.instructions = "Be brief.".into();
+    request.settings = ModelSettings {
+        max_output_tokens: 99,
+        temperature: Some(0.5),
+        stop_sequences: vec!["END".into()],
+        thinking: Some(Thinking::Effort("high".into())),
+        tool_choice: ToolChoice::Tool("7/read".into()),
+        extra: Some(json!({
+            "generationConfig": { "responseMimeType": "application/json", "temperature": null },
+            "safetySettings": [{ "category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "OFF" }],
+        })),
+    };
+    insta::assert_json_snapshot!("settings", body("gemini-3-flash", &request));
+    assert!(write("gemini-3-flash", &request).left_out.is_empty());
+}
+
+/// Schemas that refer to themselves, to nothing, or to more than anyone can hold.
+#[test]
+fn endless_schemas() {
+    let tree = json!({
+        "type": "object",
+        "properties": { "left": { "$ref": "#" }, "right": { "$ref": "#/nowhere" } },
+    });
+    insta::assert_snapshot!(super::schema::declared(&tree).unwrap(), @r#"{"properties":{"left":{"properties":{"left":{"type":"object"},"right":{}},"type":"object"},"right":{}},"type":"object"}"#);
+
+    let mut definitions = serde_json::Map::new();
+    for level in 0..40 {
+        let next = json!({ "$ref": format!("#/$defs/{}", level + 1) });
+        let pair = json!({ "type": "object", "properties": { "a": next, "b": next } });
+        definitions.insert(level.to_string(), pair);
+    }
+    let wide = json!({ "$defs": definitions, "properties": { "all": { "$ref": "#/$defs/0" } } });
+    let declared = super::schema::declared(&wide).unwrap().to_string();
+    assert!(declared.len() < 400_000, "{} bytes", declared.len());
+}
+
+#[test]
+fn thinking() {
+    let asked = |model, thinking| {
+        let mut request = request([Message::user("Hello?")]);
+        request.settings.thinking = Some(thinking);
+        body(model, &request)["generationConfig"]["thinkingConfig"].to_string()
+    };
+    let all = [Thinking::Off, Thinking::Effort("low".into()), Thinking::Budget(7)];
+    assert_eq!(
+        all.clone().map(|thinking| asked("models/gemini-2.5-flash", thinking)),
+        [
+            r#"{"thinkingBudget":0}"#,
+            r#"{"includeThoughts":true,"thinkingBudget":1024}"#,
+            r#"{"includeThoughts":true,"thinkingBudget":7}"#,
+        ]
+    );
+    assert_eq!(
+        all.map(|thinking| asked("gemini-3-pro", thinking)),
+        [
+            r#"{"thinkingLevel":"minimal"}"#,
+            r#"{"includeThoughts":true,"thinkingLevel":"low"}"#,
+            r#"{"includeThoughts":true,"thinkingBudget":7}"#,
+        ]
+    );
+}
+
+/// A call without a signature is given a stand-in, where signatures are checked.
+#[test]
+fn unsigned_calls() {
+    let chunk = json!({ "candidates": [{ "finishReason": "STOP", "content": { "parts": [
+        { "functionCall": { "name": "a", "args": {} } }, { "functionCall": { "name": "b" } },
+    ] } }] });
+    let mut messages = read(format!("data: {chunk}\n\n").as_bytes()).conversation("Well?");
+    if let Some(Message::Results { results }) = messages.last_mut() {
+        let denied = CallResult { outcome: ToolOutcome::Denied, ..results[1].clone() };
+        results[1] = denied;
+    }
+    let request = request(messages);
+    let sent = |model| {
+        let contents = &body(model, &request)["contents"];
+        format!("{}\n{}", contents[1]["parts"], contents[2]["parts"])
+    };
+    insta::assert_snapshot!(sent("gemini-2.5-pro"), @r#"
+        [{"functionCall":{"args":{},"name":"a"}},{"functionCall":{"name":"b"}}]
+        [{"functionResponse":{"name":"a","response":{"output":"done"}}},{"functionResponse":{"name":"b","response":{"error":"done"}}}]
+        "#);
+    insta::assert_snapshot!(sent("gemini-3-pro"), @r#"
+    [{"functionCall":{"args":{},"name":"a"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"name":"b"}}]
+    [{"functionResponse":{"name":"a","response":{"output":"done"}}},{"functionResponse":{"name":"b","response":{"error":"done"}}}]
+    "#);
+}
+
+#[test]
+fn paths() {
+    let key = |key: &str| Step::Key(key.into());
+    for (path, steps) in [
+        ("$.a.b_c", Some(vec![key("a"), key("b_c")])),
+        ("$.a[0][12].ä", Some(vec![key("a"), Step::Index(0), Step::Index(12), key("ä")])),
+        (r#"$['a.b']["c'd"]['e\'"f']"#, Some(vec![key("a.b"), key("c'd"), key("e'\"f")])),
+        ("$['a\\u00e4']", Some(vec![key("aä")])),
+        ("$", None),
+        ("a", None),
+        ("$.", None),
+        ("$[*]", None),
+        ("$[-1]", None),
+        ("$['a'", None),
+        ("$..a", None),
+    ] {
+        assert_eq!(parse(path), steps, "{path}");
+    }
+}
+
+/// A value into a tree of values, by a path.
+fn put(tree: &mut Value, path: &[Step], value: &Value) {
+    match path {
+        [] => match (tree, value) {
+            (Value::String(text), Value::String(more)) => text.push_str(more),
+            (tree, value) => *tree = value.clone(),
+        },
+        [Step::Key(key), rest @ ..] => {
+            if !tree.is_object() {
+                *tree = json!({});
+            }
+            put(&mut tree[key.as_str()], rest, value);
+        }
+        [Step::Index(index), rest @ ..] => {
+            if !tree.is_array() {
+                *tree = json!([]);
+            }
+            let list = tree.as_array_mut().unwrap();
+            if list.len() == *index {
+                list.push(Value::Null);
+            }
+            put(&mut list[*index], rest, value);
+        }
+    }
+}
+
+proptest! {
+    /// Whatever values come in whatever order: the text is JSON and means what they mean.
+    #[test]
+    fn arguments_are_json(
+        pieces in prop::collection::vec((
+            prop_oneof![
+                Just("$.a"), Just("$.b"), Just("$.c.d"), Just("$.c.e"), Just("$.c.f.g"),
+                Just("$.l[0]"), Just("$.l[1]"), Just("$.m[0].x"), Just("$.m[0].y"), Just("$.m[1].x"),
+            ],
+            prop_oneof![Just(json!("x\"\\\n🌊")), Just(json!("")), Just(json!(1.5)), Just(json!(null)), Just(json!(true))],
+            any::<bool>(),
+        ), 0..24),
+    ) {
+        let mut arguments = Arguments::default();
+        let mut text = String::new();
+        let mut tree = json!({});
+        for (path, value, continues) in pieces {
+            if arguments.push(path, value.clone(), continues, &mut text).is_err() {
+                return Ok(());
+            }
+            put(&mut tree, &parse(path).unwrap(), &value);
+            prop_assert!(serde_json::from_str::<Value>(&text).is_err(), "{} is whole too early", text);
+        }
+        arguments.end(&mut text);
+        prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), tree, "{}", text);
+    }
+
+    #[test]
+    fn any_path(path: String) {
+        let _ = parse(&path);
+        let _ = parse(&format!("$['{path}']"));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn cut_at_random(at in 0..STREAMS.len(), cuts: [prop::sample::Index; 12]) {
+        let body = STREAMS[at].1;
+        let mut cuts = cuts.map(|cut| cut.index(body.len()));
+        cuts.sort_unstable();
+        let mut chunks = Vec::new();
+        let mut start = 0;
+        for end in cuts.into_iter().chain([body.len()]) {
+            chunks.push(&body[start..end]);
+            start = end;
+        }
+        prop_assert_eq!(stream(Reader::default(), Framer::sse(), chunks), read(body));
+    }
+
+    /// Chunks in any order, and with anything missing, are read or refused.
+    #[test]
+    fn any_order(order in prop::collection::vec((0..STREAMS.len(), any::<prop::sample::Index>()), 0..40)) {
+        let mut body = String::new();
+        for (at, index) in order {
+            let chunks: Vec<&str> = text(STREAMS[at].1).split_inclusive("\r\n\r\n").collect();
+            body.push_str(chunks[index.index(chunks.len())]);
+        }
+        read(body.as_bytes());
+    }
+
+    #[test]
+    fn any_bytes(bytes: Vec<u8>) {
+        read(&[b"data: ".as_slice(), &bytes, b"\n\n"].concat());
+        whole(Reader::default(), &String::from_utf8_lossy(&bytes));
+    }
+}

@@ -1,0 +1,168 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wellspring_core::{
+    Content, MediaSource, Message, ModelSettings, Thinking, ToolChoice, ToolSpec, TurnRequest,
+};
+
+use super::*;
+use crate::Framer;
+use crate::provider::testing::{Heard, request, stream, stream_cut_anywhere, whole};
+
+fn read(body: &[u8]) -> Heard {
+    let heard = stream(Reader::default(), Framer::ndjson(), [body]);
+    heard.check();
+    heard
+}
+
+macro_rules! fixture {
+    ($name:literal) => {
+        include_str!(concat!("../../fixtures/ollama/", $name))
+    };
+}
+
+#[test]
+fn streams() {
+    for (name, body) in [
+        ("text", fixture!("text.ndjson")),
+        ("thinking_tool_calls", fixture!("thinking_tool_calls.ndjson")),
+        ("length", fixture!("length.ndjson")),
+        ("error", fixture!("error.ndjson")),
+    ] {
+        let heard = stream_cut_anywhere(Reader::default, &Framer::ndjson(), body);
+        heard.check();
+        insta::assert_snapshot!(name, heard.lines());
+    }
+}
+
+#[test]
+fn whole_answer() {
+    insta::assert_snapshot!("whole", whole(Reader::default(), fixture!("whole.json")).lines());
+    let lines = fixture!("text.ndjson");
+    assert_eq!(whole(Reader::default(), lines), read(lines.as_bytes()));
+}
+
+/// Servers that imitate it.
+#[test]
+fn imitations() {
+    let lines = |lines: &[&str]| read(lines.join("\n").as_bytes()).lines();
+    insta::assert_snapshot!(lines(&[
+        r#"{"message":{"tool_calls":[{"function":{"name":"clock","arguments":"{\"tz\":\"UTC\"}"}}]}}"#,
+        r#"{"message":{"content":7}}"#,
+        r#"{"message":{"content":null,"images":["aW0="]},"done":true,"done_reason":"unload"}"#,
+        r#"{"done":true}"#,
+    ]), @r#"
+    part 0 started call clock
+    part 0 delta "{\"tz\":\"UTC\"}"
+    part 0 finished
+    extended ollama line {"message":{"content":7}}
+    file image/png
+    stop [{"other":"unload"},null]
+    "#);
+    insta::assert_snapshot!(lines(&[r#"{"error":{"message":"no","type":"invalid_request_error"}}"#]), @"error BadRequest: no");
+    insta::assert_snapshot!(lines(&[r#"{"message":{"content":"a"}}"#, "{"]), @r#"
+    part 0 started text
+    part 0 delta "a"
+    error Protocol: an event is not the JSON it should be
+    "#);
+    insta::assert_snapshot!(lines(&[r#"{"message":{"content":"a"}}"#]), @r#"
+    part 0 started text
+    part 0 delta "a"
+    error Protocol: the answer ended before the model had stopped
+    "#);
+}
+
+fn body(model: &str, request: &TurnRequest) -> Value {
+    serde_json::from_slice(&write(model, request).body).unwrap()
+}
+
+#[test]
+fn a_turn_goes_back_as_one_message() {
+    let request =
+        request(read(fixture!("thinking_tool_calls.ndjson").as_bytes()).conversation("Well?"));
+    insta::assert_snapshot!(text(&write("qwen3", &request).body), @r#"{"model":"qwen3","messages":[{"role":"user","content":"Well?"},{"role":"assistant","content":"Let me look.","thinking":"Hm. Paris.","tool_calls":[{"id":"call_1","function":{"name":"get_weather","arguments":{"unit":"c","city":"Paris"}}},{"id":"01920000-0000-7000-8000-000000000001-3","function":{"name":"clock","arguments":{}}}]},{"role":"tool","content":"done","tool_name":"get_weather","tool_call_id":"call_1"},{"role":"tool","content":"done","tool_name":"clock","tool_call_id":"01920000-0000-7000-8000-000000000001-3"}],"options":{"num_predict":4096},"stream":true}"#);
+    assert!(write("qwen3", &request).left_out.is_empty());
+}
+
+fn text(body: &[u8]) -> &str {
+    std::str::from_utf8(body).unwrap()
+}
+
+#[test]
+fn settings() {
+    let media = |media_type: &str, source| Content::Media {
+        media_type: media_type.into(),
+        source,
+        name: None,
+    };
+    let mut request = request(vec![Message::User {
+        content: vec![
+            Content::text("Look:"),
+            media("image/png", MediaSource::Data("aW0=".into())),
+            media("image/png", MediaSource::Url("https://example.com/i.png".into())),
+            media("application/pdf", MediaSource::Data("cGRm".into())),
+            Content::Link {
+                uri: "https://example.com".into(),
+                name: Some("it".into()),
+                media_type: None,
+            },
+        ],
+    }]);
+    request.tools = [ToolSpec::new("files/read", "Reads."), ToolSpec::default()].into();
+    request.streaming = false;
+    request.settings = ModelSettings {
+        max_output_tokens: 99,
+        temperature: Some(0.5),
+        stop_sequences: vec!["END".into()],
+        thinking: Some(Thinking::Effort("high".into())),
+        tool_choice: ToolChoice::Required,
+        extra: Some(json!({
+            "options": { "num_ctx": 8192, "temperature": null },
+            "format": { "type": "object" },
+            "keep_alive": "5m",
+        })),
+    };
+    insta::assert_json_snapshot!("settings", body("qwen3", &request));
+    let left_out: Vec<_> = write("qwen3", &request).left_out.into_iter().collect();
+    assert_eq!(
+        left_out,
+        [
+            ("images that are elsewhere", 1),
+            ("media that are no images", 1),
+            ("the wish that a tool be used", 1)
+        ]
+    );
+    request.settings.tool_choice = ToolChoice::None;
+    assert_eq!(body("qwen3", &request)["tools"], Value::Null);
+}
+
+#[test]
+fn thinking() {
+    let asked = |model, thinking| {
+        let mut request = request([Message::user("Hello?")]);
+        request.settings.thinking = Some(thinking);
+        body(model, &request)["think"].to_string()
+    };
+    let all = [
+        Thinking::Off,
+        Thinking::Effort("low".into()),
+        Thinking::Budget(7),
+        Thinking::Budget(9000),
+        Thinking::Budget(90_000),
+    ];
+    assert_eq!(
+        all.clone().map(|thinking| asked("qwen3", thinking)),
+        ["false", "true", "true", "true", "true"]
+    );
+    assert_eq!(
+        all.map(|thinking| asked("library/gpt-oss:20b", thinking)),
+        ["false", "\"low\"", "\"low\"", "true", "\"high\""]
+    );
+}
+
+proptest! {
+    #[test]
+    fn any_bytes(bytes: Vec<u8>) {
+        read(&bytes);
+        whole(Reader::default(), &String::from_utf8_lossy(&bytes));
+    }
+}

@@ -1,0 +1,57 @@
+//! A line of the stream, which is also the whole response.
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use crate::text::Text;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Line<'a> {
+    #[serde(borrow)]
+    pub(super) model: Text<'a>,
+    #[serde(borrow)]
+    pub(super) message: Option<Message<'a>>,
+    pub(super) done: Option<bool>,
+    #[serde(borrow)]
+    pub(super) done_reason: Text<'a>,
+    pub(super) prompt_eval_count: Option<u64>,
+    pub(super) eval_count: Option<u64>,
+    /// A string here; an object with servers that imitate it.
+    pub(super) error: Option<Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Message<'a> {
+    #[serde(borrow)]
+    pub(super) content: Text<'a>,
+    #[serde(borrow)]
+    pub(super) thinking: Text<'a>,
+    /// What a server that imitates it may call the same.
+    #[serde(borrow)]
+    pub(super) reasoning_content: Text<'a>,
+    #[serde(borrow)]
+    pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
+    #[serde(borrow)]
+    pub(super) images: Option<Vec<Text<'a>>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct ToolCall<'a> {
+    #[serde(borrow)]
+    pub(super) id: Text<'a>,
+    #[serde(borrow)]
+    pub(super) function: Function<'a>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Function<'a> {
+    #[serde(borrow)]
+    pub(super) name: Text<'a>,
+    #[serde(borrow)]
+    pub(super) arguments: Option<&'a RawValue>,
+}

@@ -1,0 +1,601 @@
+//! Answers into events.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+use wellspring_core::{
+    Annotation, Batch, Cost, Event, FileProduced, LocalPart, MediaSource, PartKind, Source, Stop,
+    TurnRequest, Usage,
+};
+
+use super::{ORIGIN, write};
+use crate::framer::Frame;
+use crate::provider::scan::{Quoted, Scan};
+use crate::provider::{
+    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark, media_of_data_url,
+};
+
+/// Calls that one answer may ask for; a peer that opens call after call must not fill the
+/// memory.
+const CALLS_MAX: usize = 1024;
+
+/// Bytes of arguments that are held while a call's name has not come.
+const EARLY_BYTES_MAX: usize = 64 * 1024;
+
+/// Sources that one answer names to people; the citations themselves are all kept.
+const SOURCES_MAX: usize = 1024;
+
+/// Reads one answer.
+#[derive(Debug)]
+pub struct Reader {
+    names: ToolNames,
+    provider: Box<str>,
+    model: Option<Box<str>>,
+    /// The text or thought that grows now; calls may be open beside each other, words not.
+    open: Option<(Words, LocalPart)>,
+    calls: Vec<Call>,
+    refused: bool,
+    usage: Option<Usage>,
+    stop: Option<Stop>,
+    cited: BTreeSet<Box<str>>,
+    scratch: String,
+    begun: bool,
+    done: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Words {
+    Text,
+    Thought,
+    Refusal,
+}
+
+#[derive(Debug)]
+struct Call {
+    index: Option<u64>,
+    id: Option<Box<str>>,
+    /// There once its name has come.
+    part: Option<LocalPart>,
+    /// Arguments that came before the name.
+    early: String,
+    /// Whether its arguments could be complete: where their braces balance.
+    depth: Depth,
+}
+
+/// Counts braces outside strings: whether JSON that comes in pieces is whole.
+#[derive(Debug, Default)]
+struct Depth {
+    open: u32,
+    in_string: bool,
+    escaped: bool,
+    any: bool,
+}
+
+impl Depth {
+    fn push(&mut self, text: &str) {
+        for byte in text.bytes() {
+            match byte {
+                _ if self.escaped => self.escaped = false,
+                b'\\' if self.in_string => self.escaped = true,
+                b'"' => self.in_string = !self.in_string,
+                _ if self.in_string => {}
+                b'{' | b'[' => self.open += 1,
+                b'}' | b']' => self.open = self.open.saturating_sub(1),
+                _ => continue,
+            }
+            self.any = true;
+        }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.any && self.open == 0 && !self.in_string
+    }
+}
+
+impl Default for Reader {
+    fn default() -> Self {
+        Self {
+            names: ToolNames::default(),
+            provider: super::Vendor::COMPATIBLE.name.into(),
+            model: None,
+            open: None,
+            calls: Vec::new(),
+            refused: false,
+            usage: None,
+            stop: None,
+            cited: BTreeSet::new(),
+            scratch: String::new(),
+            begun: false,
+            done: false,
+        }
+    }
+}
+
+impl Reader {
+    /// For the answer to this request by this vendor.
+    #[must_use]
+    pub fn new(request: &TurnRequest, vendor: &super::Vendor) -> Self {
+        Self {
+            names: ToolNames::new(write::NAMES, &request.tools),
+            provider: vendor.name.into(),
+            ..Self::default()
+        }
+    }
+
+    fn slow(&mut self, data: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
+        let mut chunk: Value = serde_json::from_slice(data).map_err(ReadError::NotJson)?;
+        self.envelope(&chunk)?;
+        let Some(choice) = chunk.get_mut("choices").and_then(|choices| choices.get_mut(0)) else {
+            return Ok(());
+        };
+        // Further choices were not asked for.
+        if choice.get("index").and_then(Value::as_u64).unwrap_or(0) != 0 {
+            return Ok(());
+        }
+        let choice = choice.take();
+        if let Some(Value::Object(delta)) = choice.get("delta").or(choice.get("message")) {
+            self.delta(delta, batch)?;
+        }
+        self.finish_reason(&choice, batch)
+    }
+
+    /// What surrounds the choices.
+    fn envelope(&mut self, chunk: &Value) -> Result<(), ReadError> {
+        let error = chunk.get("error").filter(|error| !error.is_null());
+        if let Some(error) = error {
+            return Err(ReadError::Failed(Failure::of_error(error)));
+        }
+        if let Some(model) = chunk.get("model").and_then(Value::as_str)
+            && self.model.is_none()
+        {
+            self.model = Some(model.into());
+        }
+        let groq = || chunk.get("x_groq").and_then(|groq| groq.get("usage"));
+        let usage = chunk.get("usage").filter(|usage| usage.is_object()).or_else(groq);
+        if let Some(usage) = usage {
+            self.usage = Some(self.spent(usage));
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, delta: &Map<String, Value>, batch: &mut Batch) -> Result<(), ReadError> {
+        let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
+        let reasoning = [text("reasoning_content"), text("reasoning"), text("thinking")];
+        let reasoning = reasoning.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        self.say(Words::Thought, reasoning, batch);
+        if let Some(details @ Value::Array(_)) = delta.get("reasoning_details") {
+            let part = self.words(Words::Thought, batch);
+            batch.annotate(part, mark(ORIGIN, "reasoning_details", details.clone()));
+        }
+        match delta.get("content") {
+            Some(Value::Array(blocks)) => self.blocks(blocks, batch),
+            _ => self.say(Words::Text, text("content"), batch),
+        }
+        self.say(Words::Refusal, text("refusal"), batch);
+        if let Some(Value::Array(annotations)) = delta.get("annotations") {
+            for annotation in annotations {
+                self.cite(annotation, batch);
+            }
+        }
+        for image in delta.get("images").and_then(Value::as_array).into_iter().flatten() {
+            file(image, batch);
+        }
+        for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
+            self.call_delta(call, batch)?;
+        }
+        // The form that tool calls had at first; there was only ever one.
+        if let Some(function @ Value::Object(_)) = delta.get("function_call") {
+            self.call_delta(&serde_json::json!({"index": 0, "function": function}), batch)?;
+        }
+        if let Some(extra) = delta.get("extra_content").filter(|extra| !extra.is_null()) {
+            batch.extended(ORIGIN, "extra_content", extra.clone());
+        }
+        Ok(())
+    }
+
+    /// Content in blocks, as Mistral's reasoning models send it.
+    fn blocks(&mut self, blocks: &[Value], batch: &mut Batch) {
+        for block in blocks {
+            let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
+            if let Some(Value::Array(thoughts)) = block.get("thinking") {
+                for thought in thoughts.iter().filter_map(text) {
+                    self.say(Words::Thought, &thought, batch);
+                }
+            } else if let Some(words) = text(block) {
+                self.say(Words::Text, &words, batch);
+            } else {
+                batch.extended(ORIGIN, "content", block.clone());
+            }
+        }
+    }
+
+    /// The part for these words, which may have to begin.
+    fn words(&mut self, words: Words, batch: &mut Batch) -> LocalPart {
+        match self.open {
+            Some((open, part)) if open == words => part,
+            _ => {
+                self.close_words(batch);
+                let part = batch.start(match words {
+                    Words::Text | Words::Refusal => PartKind::TEXT,
+                    Words::Thought => PartKind::Thought,
+                });
+                match words {
+                    Words::Text => {}
+                    Words::Thought => {
+                        batch.annotate(part, mark(ORIGIN, "vendor", (&*self.provider).into()));
+                    }
+                    Words::Refusal => {
+                        self.refused = true;
+                        batch.annotate(part, mark(ORIGIN, "refusal", Value::Null));
+                    }
+                }
+                self.open = Some((words, part));
+                part
+            }
+        }
+    }
+
+    fn say(&mut self, words: Words, text: &str, batch: &mut Batch) {
+        if !text.is_empty() {
+            let part = self.words(words, batch);
+            batch.delta(part, text);
+        }
+    }
+
+    fn close_words(&mut self, batch: &mut Batch) {
+        if let Some((_, part)) = self.open.take() {
+            batch.finish(part);
+        }
+    }
+
+    fn call_delta(&mut self, delta: &Value, batch: &mut Batch) -> Result<(), ReadError> {
+        let function = delta.get("function").unwrap_or(&Value::Null);
+        let text =
+            |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+        let id = delta.get("id").and_then(text);
+        let name = function.get("name").and_then(text);
+        let index = delta.get("index").and_then(Value::as_u64);
+        let arguments = match function.get("arguments") {
+            Some(Value::String(arguments)) => arguments.clone(),
+            // Some write the arguments themselves rather than their JSON.
+            Some(object @ Value::Object(_)) => object.to_string(),
+            _ => String::new(),
+        };
+        let at = match self.find(index, id.as_deref(), name.is_some()) {
+            Some(at) => at,
+            None => self.open_call(index, id.as_deref())?,
+        };
+        if self.calls[at].part.is_none()
+            && let Some(name) = name
+        {
+            self.close_words(batch);
+            let part = batch.start(PartKind::call(self.names.ours(&name)));
+            let call = &mut self.calls[at];
+            call.part = Some(part);
+            if let Some(id) = &call.id {
+                batch.annotate(part, Annotation::ProviderId(id.clone()));
+            }
+            batch.delta(part, &std::mem::take(&mut call.early));
+        }
+        self.keep_rest(at, delta, batch);
+        self.argue(at, &arguments, batch)
+    }
+
+    /// Which call a delta is of; `None` when it opens one.
+    ///
+    /// By the book an index says it. In the wild it is missing or always 0: then a delta with
+    /// an id of its own opens a call, and so does one with a name when the call before it is
+    /// whole.
+    fn find(&self, index: Option<u64>, id: Option<&str>, named: bool) -> Option<usize> {
+        let same_index = |call: &Call| match index {
+            Some(index) => call.index == Some(index),
+            None => true,
+        };
+        let at = match (index, id) {
+            (None, Some(id)) => {
+                return self.calls.iter().rposition(|call| call.id.as_deref() == Some(id));
+            }
+            _ => self.calls.iter().rposition(same_index)?,
+        };
+        let call = &self.calls[at];
+        let another = id.is_some() && call.id.is_some() && id != call.id.as_deref();
+        let over = id.is_none() && call.part.is_some() && call.depth.is_whole();
+        (!(named && (another || over))).then_some(at)
+    }
+
+    fn open_call(&mut self, index: Option<u64>, id: Option<&str>) -> Result<usize, ReadError> {
+        if self.calls.len() >= CALLS_MAX {
+            let what = format!("the answer asks for more than {CALLS_MAX} calls");
+            return Err(ReadError::TooMuch(what.into()));
+        }
+        self.calls.push(Call {
+            index,
+            id: id.map(Into::into),
+            part: None,
+            early: String::new(),
+            depth: Depth::default(),
+        });
+        Ok(self.calls.len() - 1)
+    }
+
+    fn argue(&mut self, at: usize, arguments: &str, batch: &mut Batch) -> Result<(), ReadError> {
+        let call = &mut self.calls[at];
+        call.depth.push(arguments);
+        match call.part {
+            Some(part) => batch.delta(part, arguments),
+            None if call.early.len() + arguments.len() > EARLY_BYTES_MAX => {
+                return Err(ReadError::TooMuch("a call has arguments and no name".into()));
+            }
+            None => call.early.push_str(arguments),
+        }
+        Ok(())
+    }
+
+    /// What a call has beyond what we know of calls: a signature of Gemini's, for one.
+    fn keep_rest(&self, at: usize, delta: &Value, batch: &mut Batch) {
+        let known = ["index", "id", "type", "function"];
+        let rest: Map<String, Value> = delta
+            .as_object()
+            .into_iter()
+            .flatten()
+            .filter(|(name, value)| !known.contains(&name.as_str()) && !value.is_null())
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        if let (Some(part), false) = (self.calls[at].part, rest.is_empty()) {
+            batch.annotate(part, mark(ORIGIN, "call", Value::Object(rest)));
+        }
+    }
+
+    fn cite(&mut self, annotation: &Value, batch: &mut Batch) {
+        let cited = annotation.get("url_citation").unwrap_or(annotation);
+        let text = |name: &str| cited.get(name).and_then(Value::as_str).map(Into::into);
+        let source = Source { url: text("url"), title: text("title"), ..Source::default() };
+        if let Some(url) = &source.url
+            && self.cited.len() < SOURCES_MAX
+            && self.cited.insert(url.clone())
+        {
+            batch.event(Event::SourceCited(Box::new(source)));
+        }
+        let part = self.words(Words::Text, batch);
+        batch.annotate(part, Annotation::Citation(annotation.clone()));
+    }
+
+    fn finish_reason(&mut self, choice: &Value, batch: &mut Batch) -> Result<(), ReadError> {
+        let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) else {
+            return Ok(());
+        };
+        let stop = match reason {
+            "stop" | "end_turn" | "eos" => Stop::EndTurn,
+            "tool_calls" | "function_call" | "tool_use" => Stop::ToolCalls,
+            "length" | "max_tokens" | "model_length" => Stop::MaxTokens,
+            "content_filter" => Stop::ContentFilter,
+            "error" => {
+                let error = choice.get("error").unwrap_or(&Value::Null);
+                return Err(ReadError::Failed(Failure::of_error(error)));
+            }
+            other => Stop::Other(other.into()),
+        };
+        self.close(Some(stop), batch)
+    }
+
+    /// The model has stopped: nothing that is open can grow any more.
+    fn close(&mut self, stop: Option<Stop>, batch: &mut Batch) -> Result<(), ReadError> {
+        self.close_words(batch);
+        for call in &mut self.calls {
+            let Some(part) = call.part else {
+                return Err(ReadError::Order("a call has no name".into()));
+            };
+            if !call.depth.any && stop == Some(Stop::MaxTokens) {
+                batch.delta(part, CUT_ARGUMENTS);
+            }
+            batch.finish(part);
+        }
+        let called = !std::mem::take(&mut self.calls).is_empty();
+        let stop = match stop {
+            // Not everyone has a word for it.
+            None | Some(Stop::EndTurn) if called => Stop::ToolCalls,
+            None | Some(Stop::EndTurn) if self.refused => Stop::Refusal,
+            None => Stop::EndTurn,
+            Some(stop) => stop,
+        };
+        // Some say it again in the chunk with the usage.
+        self.stop.get_or_insert(stop);
+        Ok(())
+    }
+
+    fn stop(&mut self, batch: &mut Batch) -> Result<(), ReadError> {
+        if self.stop.is_none() || self.open.is_some() || !self.calls.is_empty() {
+            self.close(None, batch)?;
+        }
+        batch.stop(self.stop.take().unwrap_or(Stop::EndTurn), self.usage.take());
+        self.done = true;
+        Ok(())
+    }
+
+    fn spent(&self, usage: &Value) -> Usage {
+        let count = |name: &str| usage.get(name).and_then(Value::as_u64);
+        let detail = |group: &str, name: &str| usage.get(group)?.get(name)?.as_u64();
+        let cached = detail("prompt_tokens_details", "cached_tokens");
+        let cost = usage.get("cost").and_then(Value::as_f64);
+        Usage {
+            provider: Some(self.provider.clone()),
+            model: self.model.clone(),
+            input: count("prompt_tokens").unwrap_or_default(),
+            output: count("completion_tokens").unwrap_or_default(),
+            reasoning: detail("completion_tokens_details", "reasoning_tokens"),
+            cached_input: cached.or_else(|| count("prompt_cache_hit_tokens")),
+            cost: cost.map(|amount| Cost { amount, currency: "USD".into() }),
+            ..Usage::default()
+        }
+    }
+
+    /// Whether it was a delta of the usual kinds, and was taken.
+    fn hot(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
+        let hot = hot_delta(data)?;
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let taken = self.take(hot, &mut scratch, batch);
+        self.scratch = scratch;
+        taken
+    }
+
+    fn take(&mut self, hot: Hot<'_>, scratch: &mut String, batch: &mut Batch) -> Option<()> {
+        match hot {
+            Hot::Nothing => {}
+            Hot::Words(words, text) => {
+                let text = text.text(scratch)?;
+                self.say(words, text, batch);
+            }
+            Hot::Arguments(index, arguments) => {
+                let at = self.find(index, None, false)?;
+                let arguments = arguments.text(scratch)?;
+                self.argue(at, arguments, batch).ok()?;
+            }
+        }
+        Some(())
+    }
+}
+
+impl AnswerReader for Reader {
+    fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
+        let data = frame.data.trim_ascii();
+        if self.done || data.is_empty() {
+            return Ok(());
+        }
+        if data == b"[DONE]" {
+            // Said by some after an error, or instead of an answer.
+            return if self.begun { self.stop(batch) } else { Err(ReadError::Truncated) };
+        }
+        if self.begun && self.hot(data, batch).is_some() {
+            return Ok(());
+        }
+        // The first one also says who answers.
+        self.slow(data, batch)?;
+        self.begun = true;
+        Ok(())
+    }
+
+    fn end(&mut self, batch: &mut Batch) -> Result<(), ReadError> {
+        match (self.done, &self.stop) {
+            (true, _) => Ok(()),
+            (false, Some(_)) => self.stop(batch),
+            (false, None) => Err(ReadError::Truncated),
+        }
+    }
+
+    fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
+        let body: Value = serde_json::from_slice(body).map_err(ReadError::NotJson)?;
+        self.envelope(&body)?;
+        let choice = body.get("choices").and_then(|choices| choices.get(0));
+        let Some(choice) = choice else { return Err(ReadError::Truncated) };
+        let Some(Value::Object(message)) = choice.get("message") else {
+            return Err(ReadError::Truncated);
+        };
+        self.delta(message, batch)?;
+        self.finish_reason(choice, batch)?;
+        self.stop(batch)
+    }
+}
+
+/// What a chunk has, if it has one thing only.
+#[derive(Clone, Copy)]
+enum Hot<'a> {
+    Nothing,
+    Words(Words, Quoted<'a>),
+    Arguments(Option<u64>, Quoted<'a>),
+}
+
+impl<'a> Hot<'a> {
+    /// Two things at once are rare.
+    fn set(&mut self, hot: Self) -> Option<()> {
+        match (*self, hot) {
+            (Hot::Nothing, hot) => *self = hot,
+            (_, Hot::Words(_, more)) if more == Quoted::default() => {}
+            (Hot::Words(_, less), hot) if less == Quoted::default() => *self = hot,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// The delta in a chunk, if it has nothing but more of a text, a thought or a call's
+/// arguments.
+fn hot_delta(data: &[u8]) -> Option<Hot<'_>> {
+    let mut hot = Hot::Nothing;
+    let mut choices = 0;
+    let mut scan = Scan::new(data);
+    scan.object(|key, scan| match key {
+        b"choices" => scan.array(|scan| {
+            choices += 1;
+            scan.object(|key, scan| match key {
+                b"index" => (scan.number()? == 0).then_some(()),
+                b"delta" => hot_members(scan, &mut hot),
+                b"finish_reason" => scan.null(),
+                b"logprobs" | b"native_finish_reason" | b"token_ids" => scan.skip(),
+                _ => None,
+            })
+        }),
+        b"id"
+        | b"object"
+        | b"created"
+        | b"model"
+        | b"system_fingerprint"
+        | b"service_tier"
+        | b"provider"
+        | b"obfuscation"
+        | b"timings" => scan.skip(),
+        b"usage" | b"error" | b"x_groq" => scan.null(),
+        _ => None,
+    })?;
+    scan.end()?;
+    (choices == 1).then_some(hot)
+}
+
+fn hot_members<'a>(scan: &mut Scan<'a>, hot: &mut Hot<'a>) -> Option<()> {
+    scan.object(|key, scan| match key {
+        b"role" => scan.skip(),
+        b"content" => hot_words(Words::Text, scan, hot),
+        b"reasoning_content" | b"reasoning" => hot_words(Words::Thought, scan, hot),
+        b"tool_calls" if scan.null().is_some() => Some(()),
+        b"tool_calls" => scan.array(|scan| {
+            let (mut index, mut arguments) = (None, None);
+            scan.object(|key, scan| match key {
+                b"index" => {
+                    index = Some(scan.number()?);
+                    Some(())
+                }
+                b"type" => scan.skip(),
+                b"id" => scan.null(),
+                b"function" => scan.object(|key, scan| match key {
+                    b"arguments" => {
+                        arguments = Some(scan.string()?);
+                        Some(())
+                    }
+                    b"name" => scan.null(),
+                    _ => None,
+                }),
+                _ => None,
+            })?;
+            hot.set(Hot::Arguments(index, arguments?))
+        }),
+        b"refusal" | b"annotations" | b"function_call" => scan.null(),
+        _ => None,
+    })
+}
+
+fn hot_words<'a>(words: Words, scan: &mut Scan<'a>, hot: &mut Hot<'a>) -> Option<()> {
+    match scan.null() {
+        Some(()) => Some(()),
+        None => {
+            let said = scan.string()?;
+            hot.set(Hot::Words(words, said))
+        }
+    }
+}
+
+fn file(image: &Value, batch: &mut Batch) {
+    let url = image.get("image_url").and_then(|image| image.get("url")).and_then(Value::as_str);
+    let Some(url) = url else { return };
+    let (media_type, source) =
+        media_of_data_url(url).unwrap_or_else(|| ("image/*".into(), MediaSource::Url(url.into())));
+    batch.event(Event::FileProduced(Box::new(FileProduced { media_type, source, name: None })));
+}

@@ -1,0 +1,389 @@
+//! Conversations into requests.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use wellspring_core::{
+    CallResult, Content, MediaSource, Message, MessagePart, PartKind, RunsOn, Thinking, ToolChoice,
+    ToolContent, ToolSpec, TurnRequest, WirePartId,
+};
+
+use super::ORIGIN;
+use super::vendor::{CallIdRule, Effort, LimitMember, ReasoningBack, SchemaForm, Vendor};
+use crate::provider::{Block, Body, LeftOut, NameRule, Written, decoded_text, marks};
+
+pub(super) const NAMES: NameRule = NameRule::COMMON;
+
+/// How a request is written, beyond what is asked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Options {
+    /// Who is asked.
+    pub vendor: Vendor,
+    /// The shape that every answer must have.
+    pub output: Option<OutputSchema>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { vendor: Vendor::COMPATIBLE, output: None }
+    }
+}
+
+/// The shape of an answer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OutputSchema {
+    /// What it is called.
+    pub name: Box<str>,
+    /// Its JSON schema.
+    pub schema: Value,
+}
+
+/// A request for one turn by `model`.
+#[must_use]
+pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
+    let Options { vendor, output } = options;
+    let settings = &request.settings;
+    let mut left_out = LeftOut::default();
+    let messages = messages(request, vendor, &mut left_out);
+    let tools: Vec<Block<'_>> = request.tools.iter().map(tool).collect();
+
+    let mut body = Body::new(settings.extra.as_ref());
+    body.member("model", model);
+    let limit = match vendor.limit {
+        LimitMember::MaxTokens => "max_tokens",
+        LimitMember::MaxCompletionTokens => "max_completion_tokens",
+    };
+    body.member(limit, &settings.max_output_tokens);
+    if request.streaming {
+        body.member("stream", &true);
+        if vendor.stream_usage {
+            body.member("stream_options", &json!({"include_usage": true}));
+        }
+    }
+    if let Some(thinking) = &settings.thinking {
+        match effort(thinking, vendor.effort) {
+            Some((name, value)) => body.member(name, &value),
+            None => left_out.note("how many tokens to think, which it has no word for"),
+        }
+    }
+    body.optional("temperature", settings.temperature);
+    if !settings.stop_sequences.is_empty() {
+        body.member("stop", &settings.stop_sequences);
+    }
+    if let Some(OutputSchema { name, schema }) = output {
+        body.member(
+            "response_format",
+            &match vendor.schema {
+                SchemaForm::JsonSchema => json!({"type": "json_schema",
+                "json_schema": {"name": name, "schema": schema, "strict": true}}),
+                SchemaForm::JsonObject => json!({"type": "json_object"}),
+            },
+        );
+    }
+    if !tools.is_empty() {
+        body.member("tools", &tools);
+        body.optional(
+            "tool_choice",
+            match &settings.tool_choice {
+                ToolChoice::Auto => None,
+                ToolChoice::None => Some(json!("none")),
+                ToolChoice::Required => Some(json!("required")),
+                ToolChoice::Tool(name) => {
+                    Some(json!({"type": "function", "function": {"name": NAMES.legal(name)}}))
+                }
+            },
+        );
+    }
+    body.member("messages", &messages);
+    left_out.written(body.finish())
+}
+
+fn effort(thinking: &Thinking, by: Effort) -> Option<(&'static str, Value)> {
+    Some(match (by, thinking) {
+        (Effort::Word, Thinking::Off) => ("reasoning_effort", json!("none")),
+        (Effort::Word, Thinking::Effort(word)) => ("reasoning_effort", json!(word)),
+        (Effort::Word, Thinking::Budget(_)) => return None,
+        (Effort::Object, Thinking::Off) => ("reasoning", json!({"enabled": false})),
+        (Effort::Object, Thinking::Effort(word)) => ("reasoning", json!({"effort": word})),
+        (Effort::Object, Thinking::Budget(tokens)) => ("reasoning", json!({"max_tokens": tokens})),
+        (Effort::Template, thinking) => {
+            let on = *thinking != Thinking::Off;
+            ("chat_template_kwargs", json!({"enable_thinking": on}))
+        }
+    })
+}
+
+fn messages<'a>(
+    request: &'a TurnRequest,
+    vendor: &Vendor,
+    left_out: &mut LeftOut,
+) -> Vec<Block<'a>> {
+    let mut out = Vec::new();
+    if !request.instructions.is_empty() {
+        let mut system = said_by(vendor.system_role);
+        system.text("content", &*request.instructions);
+        out.push(system);
+    }
+    let is_user = |message: &Message| matches!(message, Message::User { .. });
+    let since_user = request.messages.iter().rposition(is_user).unwrap_or(0);
+    let mut ids =
+        CallIds { rule: vendor.call_ids, by_part: BTreeMap::new(), used: BTreeSet::new() };
+    for (at, message) in request.messages.iter().enumerate() {
+        match message {
+            Message::User { content } => {
+                let parts = content.iter().map(|it| shown(it, vendor, left_out)).collect();
+                out.push(user(parts));
+            }
+            Message::Assistant { parts, .. } => {
+                let recent = at > since_user;
+                out.extend(assistant(parts, recent, vendor, &mut ids, left_out));
+            }
+            Message::Results { results } => {
+                let images =
+                    results.iter().flat_map(|it| images(it, vendor, left_out)).collect::<Vec<_>>();
+                out.extend(results.iter().filter_map(|it| result(it, &ids, left_out)));
+                if !images.is_empty() {
+                    out.push(user(images));
+                }
+            }
+        }
+    }
+    out
+}
+
+fn said_by(role: &'static str) -> Block<'static> {
+    let mut block = Block::bare();
+    block.text("role", role);
+    block
+}
+
+fn user(mut parts: Vec<Block<'_>>) -> Block<'_> {
+    let mut message = said_by("user");
+    // Not everyone takes blocks; plain words are plain words.
+    match &mut parts[..] {
+        [only] if only.is("text") => match only.take_text("text") {
+            Some(text) => message.text("content", text),
+            None => message.blocks("content", parts),
+        },
+        _ => message.blocks("content", parts),
+    }
+    message
+}
+
+/// The id by which each call goes: its own where the vendor takes that and it is new.
+struct CallIds<'a> {
+    rule: CallIdRule,
+    by_part: BTreeMap<WirePartId, String>,
+    used: BTreeSet<&'a str>,
+}
+
+impl<'a> CallIds<'a> {
+    fn name(&mut self, part: &'a MessagePart) -> String {
+        let rule = self.rule;
+        let legal = |id: &&str| match rule {
+            CallIdRule::AtMost(chars) => !id.is_empty() && id.len() <= chars,
+            CallIdRule::Exactly(chars) => {
+                id.len() == chars && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+            }
+        };
+        let own = part.provider_id().filter(legal).filter(|id| self.used.insert(id));
+        let id = own.map_or_else(|| made_up(part.id, rule), str::to_owned);
+        self.by_part.insert(part.id, id.clone());
+        id
+    }
+}
+
+/// The same for the same part every time.
+fn made_up(part: WirePartId, rule: CallIdRule) -> String {
+    let hash = part.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    });
+    let id = format!("call{hash:016x}");
+    match rule {
+        CallIdRule::AtMost(chars) => id.chars().take(chars).collect(),
+        CallIdRule::Exactly(chars) => id.chars().rev().take(chars).collect(),
+    }
+}
+
+fn assistant<'a>(
+    parts: &'a [MessagePart],
+    recent: bool,
+    vendor: &Vendor,
+    ids: &mut CallIds<'a>,
+    left_out: &mut LeftOut,
+) -> Option<Block<'a>> {
+    let (mut text, mut refusal, mut reasoning) = (String::new(), String::new(), String::new());
+    let mut details: Vec<Value> = Vec::new();
+    let mut calls: Vec<Block<'a>> = Vec::new();
+    for part in parts {
+        match &part.kind {
+            PartKind::Text { .. } if marks(part, ORIGIN).any(|(name, _)| name == "refusal") => {
+                refusal.push_str(&part.text);
+            }
+            PartKind::Text { .. } => text.push_str(&part.text),
+            PartKind::Thought => {
+                let own = marks(part, ORIGIN).any(|it| it == ("vendor", &json!(vendor.name)));
+                match vendor.reasoning_back {
+                    ReasoningBack::SinceTheUser if own && recent => reasoning.push_str(&part.text),
+                    ReasoningBack::Details if own => {
+                        let all = marks(part, ORIGIN).filter(|it| it.0 == "reasoning_details");
+                        let all = all.filter_map(|(_, details)| details.as_array());
+                        details.extend(all.flatten().cloned());
+                    }
+                    ReasoningBack::Never | ReasoningBack::SinceTheUser | ReasoningBack::Details => {
+                        left_out.note("thoughts that it does not want back");
+                    }
+                }
+            }
+            PartKind::ToolCall(call) if call.runs_on.is_ours() => {
+                let mut function = Block::bare();
+                function.text("name", NAMES.legal(&call.name));
+                let none = part.text.trim().is_empty();
+                function.text("arguments", if none { "{}" } else { &part.text });
+                let mut block = Block::bare();
+                block.text("id", ids.name(part));
+                block.text("type", "function");
+                block.block("function", function);
+                for (_, rest) in marks(part, ORIGIN).filter(|it| it.0 == "call") {
+                    block.amend(rest);
+                }
+                calls.push(block);
+            }
+            PartKind::ToolCall(_) => left_out.note("calls that ran elsewhere"),
+            PartKind::Opaque(_) => left_out.note("what only another provider can read"),
+            PartKind::Output { .. } => {}
+        }
+    }
+    let mut message = said_by("assistant");
+    match (text.is_empty(), calls.is_empty(), refusal.is_empty()) {
+        (true, true, true) => return None,
+        (true, ..) => message.json("content", Value::Null),
+        (false, ..) => message.text("content", text),
+    }
+    if !refusal.is_empty() {
+        message.text("refusal", refusal);
+    }
+    if !reasoning.is_empty() {
+        message.text("reasoning_content", reasoning);
+    }
+    if !details.is_empty() {
+        message.json("reasoning_details", Value::Array(details));
+    }
+    if !calls.is_empty() {
+        message.blocks("tool_calls", calls);
+    }
+    Some(message)
+}
+
+fn result<'a>(
+    result: &'a CallResult,
+    ids: &CallIds<'_>,
+    left_out: &mut LeftOut,
+) -> Option<Block<'a>> {
+    let Some(id) = ids.by_part.get(&result.call) else {
+        left_out.note("results of calls that are not in the conversation");
+        return None;
+    };
+    let mut message = said_by("tool");
+    message.text("tool_call_id", id.clone());
+    message.text("content", result.result.output_text());
+    Some(message)
+}
+
+fn images<'a>(result: &'a CallResult, vendor: &Vendor, left_out: &mut LeftOut) -> Vec<Block<'a>> {
+    let mut images = Vec::new();
+    for content in &result.result.content {
+        if let ToolContent::Content(content @ Content::Media { media_type, .. }) = content
+            && media_type.starts_with("image/")
+        {
+            images.push(words(format!("What {} shows:", result.name)));
+            images.push(shown(content, vendor, left_out));
+        }
+    }
+    images
+}
+
+fn words(text: String) -> Block<'static> {
+    let mut block = Block::new("text");
+    block.text("text", text);
+    block
+}
+
+/// What the model is shown.
+fn shown<'a>(content: &'a Content, vendor: &Vendor, left_out: &mut LeftOut) -> Block<'a> {
+    match content {
+        Content::Text(text) => {
+            let mut block = Block::new("text");
+            block.text("text", &**text);
+            block
+        }
+        Content::Link { uri, name, .. } => words(match name {
+            Some(name) => format!("{name}: {uri}"),
+            None => uri.to_string(),
+        }),
+        Content::Resource { uri, text, .. } => words(format!("{uri}:\n{text}")),
+        Content::Media { media_type, source, name } => {
+            let file_name = name.as_deref().unwrap_or("file");
+            let audio = media_type.strip_prefix("audio/");
+            match source {
+                _ if media_type.starts_with("image/") => {
+                    let mut block = Block::new("image_url");
+                    block.json("image_url", json!({"url": url_of(media_type, source)}));
+                    block
+                }
+                MediaSource::Data(data) if media_type.starts_with("text/") => {
+                    words(format!("{file_name}:\n{}", decoded_text(data)))
+                }
+                MediaSource::Data(_) if vendor.files && &**media_type == "application/pdf" => {
+                    let mut block = Block::new("file");
+                    let data = url_of(media_type, source);
+                    block.json("file", json!({"filename": file_name, "file_data": data}));
+                    block
+                }
+                MediaSource::Data(data) if audio.is_some() => {
+                    let format = match audio {
+                        Some("mpeg" | "mp3") => "mp3",
+                        _ => "wav",
+                    };
+                    let mut block = Block::new("input_audio");
+                    block.json("input_audio", json!({"data": data, "format": format}));
+                    block
+                }
+                MediaSource::Data(_) | MediaSource::Url(_) => {
+                    left_out.note("media that it does not take");
+                    words(format!("[{file_name} ({media_type}) cannot be shown here]"))
+                }
+            }
+        }
+    }
+}
+
+fn url_of(media_type: &str, source: &MediaSource) -> String {
+    match source {
+        MediaSource::Data(data) => format!("data:{media_type};base64,{data}"),
+        MediaSource::Url(url) => url.to_string(),
+    }
+}
+
+fn tool(spec: &ToolSpec) -> Block<'_> {
+    // A tool of the provider's own is described in its own words.
+    if spec.runs_on == RunsOn::Provider
+        && let Value::Object(own) = &spec.parameters
+    {
+        return Block::whole(own.clone());
+    }
+    let mut function = Block::bare();
+    function.text("name", NAMES.legal(&spec.name));
+    if !spec.description.is_empty() {
+        function.text("description", &*spec.description);
+    }
+    let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
+    schema.entry("type").or_insert_with(|| Value::from("object"));
+    if !schema.contains_key("properties") {
+        schema.insert("properties".to_owned(), json!({}));
+    }
+    function.json("parameters", Value::Object(schema));
+    let mut block = Block::new("function");
+    block.block("function", function);
+    block
+}

@@ -1,0 +1,347 @@
+//! Writing: a turn's request in the provider's words.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use wellspring_core::{
+    Annotation, CallResult, Content, MediaSource, Message, MessagePart, PartKind, Role, RunsOn,
+    Thinking, ToolChoice, ToolSpec, TurnRequest, WirePartId,
+};
+
+use super::{ITEM, ORIGIN, PIECE};
+use crate::provider::{Body, LeftOut, NameRule, Written, marks};
+use crate::text::{CallIds, member, object, pictures, words};
+
+pub(super) const NAMES: NameRule = NameRule::COMMON;
+
+/// A request for one turn by `model`.
+///
+/// A tool that runs at the provider is described by its parameters, in the provider's own
+/// words: `{"type": "web_search"}`.
+///
+/// ```
+/// use wellspring_core::{Message, ModelSettings, TurnRequest};
+/// use wellspring_wire::openai_responses;
+///
+/// let request = TurnRequest {
+///     model: None,
+///     instructions: "Be brief.".into(),
+///     messages: [Message::user("Hello?")].into(),
+///     tools: [].into(),
+///     streaming: true,
+///     settings: ModelSettings::default(),
+/// };
+/// let written = openai_responses::write("gpt-4.1", &request);
+/// let body: serde_json::Value = serde_json::from_slice(&written.body)?;
+/// assert_eq!(body["input"][0]["content"][0]["text"], "Hello?");
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[must_use]
+pub fn write(model: &str, request: &TurnRequest) -> Written {
+    let settings = &request.settings;
+    let mut left_out = LeftOut::default();
+    let mut input = Input::default();
+    for message in &*request.messages {
+        input.message(message, &mut left_out);
+    }
+    let tools: Vec<Value> = request.tools.iter().map(tool).collect();
+    let reasoning = reasoning(settings.thinking.as_ref());
+    if !settings.stop_sequences.is_empty() {
+        left_out.note("stop sequences");
+    }
+
+    let mut body = Body::new(settings.extra.as_ref());
+    body.member("model", model);
+    body.optional("instructions", some(&request.instructions));
+    body.member("input", &input.items);
+    if !tools.is_empty() {
+        body.member("tools", &tools);
+        body.optional("tool_choice", tool_choice(&settings.tool_choice));
+    }
+    // Models that do not reason refuse to be asked for it.
+    if reasoning.is_some() || reasons(model) {
+        body.member("include", &["reasoning.encrypted_content"]);
+    }
+    body.optional("reasoning", reasoning);
+    // The conversation is ours; nothing is left at the provider that would have to be found.
+    body.member("store", &false);
+    body.member("max_output_tokens", &settings.max_output_tokens);
+    body.optional("temperature", settings.temperature);
+    if request.streaming {
+        body.member("stream", &true);
+    }
+    left_out.written(body.finish())
+}
+
+/// The member of a request that gives every answer a shape.
+#[must_use]
+pub fn output_format(name: &str, schema: &Value) -> (&'static str, Value) {
+    let name = NAMES.legal(name);
+    ("text", json!({ "format": { "type": "json_schema", "name": name, "schema": schema } }))
+}
+
+fn some(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
+}
+
+fn tool(tool: &ToolSpec) -> Value {
+    if tool.runs_on == RunsOn::Provider {
+        return tool.parameters.clone();
+    }
+    let given = tool.parameters.as_object().is_some_and(|schema| !schema.is_empty());
+    let parameters = if given { tool.parameters.clone() } else { json!({ "type": "object" }) };
+    json!({
+        "type": "function",
+        "name": NAMES.legal(&tool.name),
+        "description": tool.description,
+        "parameters": parameters,
+        "strict": false,
+    })
+}
+
+fn tool_choice(choice: &ToolChoice) -> Option<Value> {
+    match choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some("none".into()),
+        ToolChoice::Required => Some("required".into()),
+        ToolChoice::Tool(name) => Some(json!({ "type": "function", "name": NAMES.legal(name) })),
+    }
+}
+
+fn reasoning(thinking: Option<&Thinking>) -> Option<Value> {
+    let effort = match thinking? {
+        Thinking::Off => return Some(json!({ "effort": "none" })),
+        Thinking::Effort(effort) => effort,
+        // There is no budget on this wire; these are the steps between its words.
+        Thinking::Budget(0..=2048) => "low",
+        Thinking::Budget(2049..=16_384) => "medium",
+        Thinking::Budget(16_385..) => "high",
+    };
+    Some(json!({ "effort": effort, "summary": "auto" }))
+}
+
+/// Whether a model reasons without being told to: `o3`, `gpt-5`, and what follows them.
+fn reasons(model: &str) -> bool {
+    let model = model.rsplit('/').next().unwrap_or(model);
+    let digit = |rest: &str| rest.bytes().next().is_some_and(|byte| byte.is_ascii_digit());
+    match (model.strip_prefix('o'), model.strip_prefix("gpt-")) {
+        (Some(rest), _) => digit(rest),
+        (None, Some(rest)) => digit(rest) && !rest.starts_with(['3', '4']),
+        (None, None) => model.starts_with("codex"),
+    }
+}
+
+/// The list of items that the conversation is.
+#[derive(Default)]
+struct Input {
+    items: Vec<Value>,
+    ids: CallIds,
+    /// The type of each call that is not a plain function's: its output has a type to match.
+    calls: BTreeMap<WirePartId, Box<str>>,
+}
+
+impl Input {
+    fn message(&mut self, message: &Message, left_out: &mut LeftOut) {
+        match message {
+            Message::User { content } => {
+                let content: Vec<Value> =
+                    content.iter().filter_map(|content| input_part(content, left_out)).collect();
+                if !content.is_empty() {
+                    self.items.push(json!({
+                        "type": "message", "role": "user", "content": content,
+                    }));
+                }
+            }
+            Message::Assistant { parts, .. } => self.turn(parts, left_out),
+            Message::Results { results } => {
+                for result in results {
+                    self.result(result, left_out);
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, parts: &[MessagePart], left_out: &mut LeftOut) {
+        let mut items: Vec<(Value, Whose)> = Vec::new();
+        for part in parts {
+            let mark = marks(part, ORIGIN).next();
+            match (mark, &part.kind) {
+                (Some((ITEM, item)), _) => {
+                    let kind = member(item, "type").unwrap_or_default();
+                    self.calls.insert(part.id, kind.into());
+                    self.ids.name(part);
+                    items.push((whole(item, part, parts), Whose::Ours));
+                }
+                // It went with its item.
+                (Some((PIECE, _)), _) => {}
+                (_, PartKind::Opaque(opaque)) if &*opaque.origin == ORIGIN => {
+                    items.push((opaque.raw.clone(), Whose::Ours));
+                }
+                (_, PartKind::Text { role }) => {
+                    let role = match role {
+                        Role::Assistant => "assistant",
+                        Role::User => "user",
+                    };
+                    if !part.text.is_empty() {
+                        let item = json!({ "role": role, "content": part.text });
+                        items.push((item, Whose::Foreign));
+                    }
+                }
+                (_, PartKind::ToolCall(call)) => match call.runs_on {
+                    RunsOn::Here | RunsOn::Client => {
+                        let arguments = object(&part.text);
+                        if arguments.is_none() && !part.text.is_empty() {
+                            left_out.note("arguments that are no JSON object");
+                        }
+                        let item = json!({
+                            "type": "function_call",
+                            "call_id": self.ids.name(part),
+                            "name": NAMES.legal(&call.name),
+                            "arguments": arguments.as_ref().map_or("{}", |it| it.get()),
+                        });
+                        items.push((item, Whose::Foreign));
+                    }
+                    RunsOn::Provider | RunsOn::Agent => left_out.note("calls that ran elsewhere"),
+                },
+                (_, PartKind::Thought) => left_out.note("thoughts that the provider did not sign"),
+                (_, PartKind::Opaque(_)) => left_out.note("what only another provider can read"),
+                (_, PartKind::Output { .. }) => {}
+            }
+        }
+        self.items.extend(followed(items, left_out));
+    }
+
+    fn result(&mut self, result: &CallResult, left_out: &mut LeftOut) {
+        let Some(call_id) = self.ids.of(result) else {
+            left_out.note("results of calls that are not in the conversation");
+            return;
+        };
+        let output = match self.calls.get(&result.call).map(|kind| &**kind) {
+            // The one call that is answered by a picture.
+            Some("computer_call") => {
+                let picture = pictures(result).next().map(|(kind, source)| url(kind, source));
+                json!({ "type": "computer_screenshot", "image_url": picture })
+            }
+            _ => output(result),
+        };
+        let kind = self.calls.get(&result.call).map_or("function_call", |kind| kind);
+        self.items.push(json!({
+            "type": format!("{kind}_output"), "call_id": call_id, "output": output,
+        }));
+    }
+}
+
+/// What the model is told of a call: words, or words and pictures.
+fn output(result: &CallResult) -> Value {
+    let text = result.result.output_text();
+    let mut parts: Vec<Value> = pictures(result)
+        .map(|(kind, source)| json!({ "type": "input_image", "image_url": url(kind, source) }))
+        .collect();
+    if parts.is_empty() {
+        return Value::from(&*text);
+    }
+    if !text.is_empty() {
+        parts.insert(0, json!({ "type": "input_text", "text": text }));
+    }
+    Value::Array(parts)
+}
+
+fn url(media_type: &str, source: &MediaSource) -> String {
+    match source {
+        MediaSource::Data(data) => format!("data:{media_type};base64,{data}"),
+        MediaSource::Url(url) => url.to_string(),
+    }
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Whose {
+    Ours,
+    Foreign,
+}
+
+/// Leaves out reasoning that nothing follows: the provider refuses it without the item that
+/// it led to, which an abort may have taken.
+fn followed(items: Vec<(Value, Whose)>, left_out: &mut LeftOut) -> Vec<Value> {
+    let mut kept = Vec::new();
+    let mut next = Whose::Foreign;
+    for (item, whose) in items.into_iter().rev() {
+        if member(&item, "type") == Some("reasoning") && next == Whose::Foreign {
+            left_out.note("reasoning without what it led to");
+        } else {
+            kept.push(item);
+            next = whose;
+        }
+    }
+    kept.reverse();
+    kept
+}
+
+/// An item as it came, its words put back where they were.
+fn whole(item: &Value, first: &MessagePart, parts: &[MessagePart]) -> Value {
+    let mut item = item.clone();
+    let id = member(&item, "id").unwrap_or_default().to_owned();
+    let is_piece = |part: &&MessagePart| {
+        marks(part, ORIGIN).any(|(name, of)| name == PIECE && of.as_str() == Some(&id))
+    };
+    let pieces: Vec<&MessagePart> =
+        std::iter::once(first).chain(parts.iter().filter(is_piece)).collect();
+    let Value::Object(members) = &mut item else { return item };
+    match members.get("type").and_then(Value::as_str) {
+        Some("function_call") => {
+            members.insert("arguments".into(), first.text.clone().into());
+        }
+        Some("custom_tool_call") => {
+            let input = serde_json::from_str(&first.text).unwrap_or_default();
+            members.insert("input".into(), input);
+        }
+        _ => {
+            for list in ["summary", "content"] {
+                let Some(Value::Array(list)) = members.get_mut(list) else { continue };
+                list.iter_mut().filter_map(Value::as_object_mut).for_each(|part| {
+                    put_back(part, &pieces);
+                });
+            }
+        }
+    }
+    item
+}
+
+fn put_back(part: &mut Map<String, Value>, pieces: &[&MessagePart]) {
+    for words in ["text", "refusal"] {
+        let piece = part.get(words).and_then(Value::as_u64);
+        let piece = piece.and_then(|piece| pieces.get(usize::try_from(piece).ok()?));
+        let Some(piece) = piece else { continue };
+        part.insert(words.into(), piece.text.clone().into());
+        if part.contains_key("annotations") {
+            let citations = piece.annotations.iter().filter_map(|annotation| match annotation {
+                Annotation::Citation(citation) => Some(citation.clone()),
+                Annotation::Signature(_)
+                | Annotation::Encrypted(_)
+                | Annotation::ProviderId(_)
+                | Annotation::Preamble
+                | Annotation::Other(_) => None,
+            });
+            part.insert("annotations".into(), citations.collect());
+        }
+    }
+}
+
+fn input_part(content: &Content, left_out: &mut LeftOut) -> Option<Value> {
+    if let Some(text) = words(content) {
+        return Some(json!({ "type": "input_text", "text": text }));
+    }
+    let Content::Media { media_type, source, name } = content else { return None };
+    let is_image = media_type.starts_with("image/");
+    if media_type.starts_with("audio/") || media_type.starts_with("video/") {
+        left_out.note("media that are neither images nor documents");
+        return None;
+    }
+    let name = name.as_deref().unwrap_or("file");
+    Some(match source {
+        _ if is_image => json!({ "type": "input_image", "image_url": url(media_type, source) }),
+        MediaSource::Data(_) => json!({
+            "type": "input_file", "filename": name, "file_data": url(media_type, source),
+        }),
+        MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
+    })
+}

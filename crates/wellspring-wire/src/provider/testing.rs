@@ -1,0 +1,215 @@
+//! What the tests of the providers share.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use wellspring_core::{
+    Batch, CallResult, Event, Message, MessagePart, ModelSettings, PartId, PartKind, Stop,
+    ToolOutcome, ToolResult, TurnRequest, Usage, WirePartId,
+};
+
+use super::{AnswerReader, ReadError};
+use crate::framer::Framer;
+
+/// What a reader made of an answer.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Heard {
+    pub(crate) events: Vec<Event>,
+    pub(crate) stop: Option<(Stop, Option<Usage>)>,
+    pub(crate) error: Option<String>,
+}
+
+impl Heard {
+    fn take(&mut self, mut batch: Batch) {
+        let stop = batch.take_stop();
+        assert!(stop.is_none() || self.stop.is_none(), "it stopped twice");
+        self.stop = stop.or(self.stop.take());
+        self.events.extend(batch.into_events().map(|(_, event)| event));
+    }
+
+    fn failed(mut self, error: &ReadError) -> Self {
+        self.error = Some(format!("{:?}: {error}", error.kind()));
+        self
+    }
+
+    /// One line per event, and how it ended.
+    pub(crate) fn lines(&self) -> String {
+        let mut lines = String::new();
+        for event in &self.events {
+            let _ = writeln!(lines, "{event}");
+        }
+        if let Some((stop, usage)) = &self.stop {
+            let ended = serde_json::to_string(&(stop, usage)).unwrap();
+            let _ = writeln!(lines, "stop {ended}");
+        }
+        if let Some(error) = &self.error {
+            let _ = writeln!(lines, "error {error}");
+        }
+        lines
+    }
+
+    /// What the conversation holds of it.
+    pub(crate) fn message(&self) -> Message {
+        let run = wellspring_testkit::RUN;
+        let mut parts: Vec<MessagePart> = Vec::new();
+        for event in &self.events {
+            if let Event::PartStarted { part, kind } = event {
+                parts.push(MessagePart {
+                    id: WirePartId { run, part: *part },
+                    kind: kind.clone(),
+                    text: String::new(),
+                    annotations: Vec::new(),
+                });
+            } else if let Event::PartDelta { part, chunk } = event {
+                at(&mut parts, *part).text.push_str(chunk);
+            } else if let Event::PartAnnotated { part, annotation } = event {
+                at(&mut parts, *part).annotations.push((**annotation).clone());
+            }
+        }
+        Message::Assistant { model: "test".into(), parts }
+    }
+}
+
+fn at(parts: &mut [MessagePart], part: PartId) -> &mut MessagePart {
+    &mut parts[part.0 as usize]
+}
+
+/// A request that asks nothing in particular.
+pub(crate) fn request(messages: impl Into<Arc<[Message]>>) -> TurnRequest {
+    TurnRequest {
+        model: None,
+        instructions: "".into(),
+        messages: messages.into(),
+        tools: Arc::from([]),
+        streaming: true,
+        settings: ModelSettings::default(),
+    }
+}
+
+/// Reads chunks to the end of the stream.
+pub(crate) fn stream<'c>(
+    mut reader: impl AnswerReader,
+    mut framer: Framer,
+    chunks: impl IntoIterator<Item = &'c [u8]>,
+) -> Heard {
+    let mut heard = Heard::default();
+    let mut batch = Batch::default();
+    for mut chunk in chunks {
+        while let Some(frame) = framer.next(&mut chunk).unwrap() {
+            let read = reader.push(frame, &mut batch);
+            if let Err(error) = read {
+                heard.take(batch.take());
+                return heard.failed(&error);
+            }
+        }
+        heard.take(batch.take());
+    }
+    let read = match framer.end() {
+        Some(frame) => reader.push(frame, &mut batch),
+        None => Ok(()),
+    };
+    let read = read.and_then(|()| reader.end(&mut batch));
+    heard.take(batch.take());
+    match read {
+        Ok(()) => heard,
+        Err(error) => heard.failed(&error),
+    }
+}
+
+/// Reads a body that came in one piece.
+pub(crate) fn whole(mut reader: impl AnswerReader, body: &str) -> Heard {
+    let mut heard = Heard::default();
+    let mut batch = Batch::default();
+    let read = reader.whole(body.as_bytes(), &mut batch);
+    heard.take(batch.take());
+    match read {
+        Ok(()) => heard,
+        Err(error) => heard.failed(&error),
+    }
+}
+
+/// Reads a stream whole and cut in two at every byte, and holds that nothing differs; and
+/// that no prefix of it is taken for an answer.
+pub(crate) fn stream_cut_anywhere<R: AnswerReader>(
+    reader: impl Fn() -> R,
+    framer: &Framer,
+    body: &str,
+) -> Heard {
+    let body = body.as_bytes();
+    let all = stream(reader(), framer.clone(), [body]);
+    for cut in 0..=body.len() {
+        let (head, tail) = body.split_at(cut);
+        assert_eq!(stream(reader(), framer.clone(), [head, tail]), all, "cut at {cut}");
+        let prefix = stream(reader(), framer.clone(), [head]);
+        // The usage may come after the terminal.
+        let reason = |heard: &Heard| heard.stop.as_ref().map(|(stop, _)| stop.clone());
+        assert!(prefix.stop.is_none() || reason(&prefix) == reason(&all), "cut off at {cut}");
+        assert!(prefix.stop.is_some() || prefix.error.is_some(), "silent at {cut}");
+    }
+    assert_eq!(stream(reader(), framer.clone(), body.chunks(1)), all, "byte by byte");
+    all
+}
+
+impl Heard {
+    /// The conversation that goes on after this answer to a question: every call that is ours
+    /// has the result `done`.
+    pub(crate) fn conversation(&self, question: &str) -> Vec<Message> {
+        let said = self.message();
+        let mut results = Vec::new();
+        if let Message::Assistant { parts, .. } = &said {
+            for part in parts {
+                if let PartKind::ToolCall(call) = &part.kind
+                    && call.runs_on.is_ours()
+                {
+                    results.push(CallResult {
+                        call: part.id,
+                        provider_id: part.provider_id().map(Into::into),
+                        name: call.name.clone(),
+                        outcome: ToolOutcome::Ok,
+                        result: ToolResult::new("done"),
+                    });
+                }
+            }
+        }
+        let mut messages = vec![Message::user(question), said];
+        if !results.is_empty() {
+            messages.push(Message::Results { results });
+        }
+        messages
+    }
+
+    /// Holds it to the rules by which the engine takes a model's events.
+    pub(crate) fn check(&self) {
+        let mut open = Vec::new();
+        for event in &self.events {
+            let about = |part: &PartId| part.0 as usize;
+            if let Event::PartStarted { part, .. } = event {
+                assert_eq!(about(part), open.len(), "parts count from 0");
+                open.push(true);
+            } else if let Event::PartDelta { part, chunk } = event {
+                assert!(open[about(part)], "{event} names a closed part");
+                assert!(!chunk.is_empty(), "a delta is empty");
+            } else if let Event::PartFinished { part } = event {
+                assert!(std::mem::take(&mut open[about(part)]), "{event} twice");
+            } else if let Event::ToolStarted { call, .. }
+            | Event::ToolUpdated { call, .. }
+            | Event::ToolFinished { call, .. } = event
+            {
+                assert!(!open[about(call)], "{event} before its arguments are whole");
+            } else if let Event::PartAnnotated { part, .. } = event {
+                assert!(about(part) < open.len(), "{event} names no part");
+            } else {
+                let fits = matches!(
+                    event,
+                    Event::SourceCited(_)
+                        | Event::FileProduced(_)
+                        | Event::UsageReported(_)
+                        | Event::Extended(_)
+                );
+                assert!(fits, "{event} is not a model's to say");
+            }
+        }
+        assert!(self.stop.is_none() || !open.contains(&true), "a part is open at the end");
+        assert!(self.stop.is_some() || self.error.is_some(), "it fell silent");
+    }
+}

@@ -1,0 +1,119 @@
+//! Words that go over a provider's wire: borrowed where the wire allows it, put into the
+//! form that it knows.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::ops::Deref;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+use serde_json::value::RawValue;
+use wellspring_core::{CallResult, Content, MediaSource, MessagePart, ToolContent, WirePartId};
+
+/// A string that is borrowed from the input unless an escape in it forced a copy; absent and
+/// `null` are empty.
+///
+/// `Option<Cow<str>>` would do, but serde always copies into it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
+
+impl Text<'_> {
+    /// The string, if it is there and not empty.
+    pub(crate) fn given(&self) -> Option<&str> {
+        (!self.0.is_empty()).then_some(&*self.0)
+    }
+}
+
+impl Deref for Text<'_> {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Borrow;
+
+        impl<'de> Visitor<'de> for Borrow {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a string or null")
+            }
+
+            fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Text(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Text<'de>, E> {
+                Ok(Text::default())
+            }
+        }
+
+        deserializer.deserialize_any(Borrow)
+    }
+}
+
+/// A member that is a string.
+pub(crate) fn member<'v>(value: &'v serde_json::Value, name: &str) -> Option<&'v str> {
+    value.get(name)?.as_str()
+}
+
+/// Content that is words, or has to become some, as words.
+pub(crate) fn words(content: &Content) -> Option<Cow<'_, str>> {
+    match content {
+        Content::Text(text) => Some(Cow::Borrowed(text)),
+        Content::Resource { uri, text, .. } => {
+            Some(Cow::Owned(format!("<resource uri=\"{uri}\">\n{text}\n</resource>")))
+        }
+        Content::Link { uri, name: Some(name), .. } => Some(Cow::Owned(format!("{name}: {uri}"))),
+        Content::Link { uri, name: None, .. } => Some(Cow::Borrowed(uri)),
+        Content::Media { .. } => None,
+    }
+}
+
+/// The pictures that a call shows.
+pub(crate) fn pictures(result: &CallResult) -> impl Iterator<Item = (&str, &MediaSource)> {
+    result.result.content.iter().filter_map(|content| match content {
+        ToolContent::Content(Content::Media { media_type, source, .. })
+            if media_type.starts_with("image/") =>
+        {
+            Some((&**media_type, source))
+        }
+        ToolContent::Content(_) | ToolContent::Diff { .. } | ToolContent::Terminal { .. } => None,
+    })
+}
+
+/// A call's arguments as they are, if they are an object.
+pub(crate) fn object(text: &str) -> Option<Box<RawValue>> {
+    let text = text.trim();
+    let object = text.starts_with('{').then(|| RawValue::from_string(text.to_owned()));
+    object.and_then(Result::ok)
+}
+
+/// The id by which each call goes: its own where that is new, as some servers count from 0
+/// in every answer, and others give none.
+#[derive(Debug, Default)]
+pub(crate) struct CallIds {
+    by_part: BTreeMap<WirePartId, Box<str>>,
+    used: BTreeSet<Box<str>>,
+}
+
+impl CallIds {
+    pub(crate) fn name(&mut self, part: &MessagePart) -> &str {
+        let id = part.provider_id().filter(|id| self.used.insert((*id).into()));
+        let id = id.map_or_else(|| part.id.to_string().into(), Into::into);
+        self.by_part.entry(part.id).insert_entry(id).into_mut()
+    }
+
+    /// The id of the call that a result is of, if it is in the conversation.
+    pub(crate) fn of(&self, result: &CallResult) -> Option<&str> {
+        self.by_part.get(&result.call).map(|id| &**id)
+    }
+}
