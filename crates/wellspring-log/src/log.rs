@@ -180,6 +180,18 @@ impl Log {
         fold(&*self.shared.store, run, None, self.shared.options.page_bytes).await
     }
 
+    /// The run up to and including a record, folded.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such run, the record is not there yet, or the store fails.
+    pub async fn transcript_before(&self, run: RunId, seq: Seq) -> Result<Transcript, ReadError> {
+        let page_bytes = self.shared.options.page_bytes;
+        let transcript: Transcript = fold(&*self.shared.store, run, Some(seq), page_bytes).await?;
+        let head = transcript.outline.head;
+        if head < seq { Err(ReadError::Future { run, after: seq, head }) } else { Ok(transcript) }
+    }
+
     /// What is open after a record: what a dialect needs to go on from there.
     ///
     /// # Errors

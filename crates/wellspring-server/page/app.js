@@ -55,9 +55,10 @@ function el(tag, name, ...children) {
 
 function inline(text) {
   const nodes = [];
-  for (const piece of text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*)/)) {
+  for (const piece of text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*|\*[^*\s][^*\n]*\*)/)) {
     if (/^`[^`]+`$/.test(piece)) nodes.push(el("code", "", piece.slice(1, -1)));
     else if (/^\*\*[^*]+\*\*$/.test(piece)) nodes.push(el("strong", "", piece.slice(2, -2)));
+    else if (/^\*[^*]+\*$/.test(piece)) nodes.push(el("em", "", piece.slice(1, -1)));
     else if (piece) nodes.push(piece);
   }
   return nodes;
@@ -137,6 +138,7 @@ function drawBlock(node, block, finished) {
     details.querySelector("summary").onclick = () => (details.dataset.touched = "yes");
   } else {
     node.className = "block";
+    node.hidden = block.name === "update_plan" && !block.isError; // The plan itself is shown.
     const state = !block.done ? "busy" : block.isError ? "wrong" : "ok";
     const details = node.firstChild ?? node.appendChild(el("details", "", el("summary"), el("div", "inside")));
     details.className = `card ${state}`;
@@ -253,7 +255,11 @@ async function showRun(run, input, signal) {
           asked.set(question_asked.question, card);
           questions.append(card);
         }
-        if (question_answered) asked.get(question_answered.question)?.remove();
+        if (question_answered) {
+          asked.get(question_answered.question)?.remove();
+          asked.delete(question_answered.question);
+        }
+        end.hidden = asked.size > 0;
       });
     }
   })().catch(() => {});
@@ -271,7 +277,7 @@ async function showRun(run, input, signal) {
         if (drawn[at].version !== version) drawBlock(drawn[at].node, block, finished);
         drawn[at].version = version;
       });
-      end.hidden = view.done || view.blocks.at(-1)?.kind === "text";
+      end.hidden = view.done || asked.size > 0 || view.blocks.at(-1)?.kind === "text";
     });
   };
   const onConnection = (state) => ($("connection").hidden = state === "open");

@@ -1,6 +1,7 @@
 //! What every request shares, and who may make which.
 
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -9,18 +10,23 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wellspring_core::RunId;
 use wellspring_engine::Runtime;
-use wellspring_log::RunInfo;
+use wellspring_log::{ExternalId, RunInfo};
 
 use crate::auth::{Principal, Signer, TokenError, TokenScope, Tokens};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::limits::Gates;
 use crate::metrics::Metrics;
-use crate::stream::{EventStream, Folds, Surroundings, Wanted};
+use crate::stream::{EventStream, Folds, Joined, Surroundings, Wanted};
+
+/// Through how many doors requests go that must not overtake each other: enough that two
+/// which have nothing to do with each other seldom meet.
+const DOORS: usize = 64;
 
 /// What every request shares. Cheap to clone.
 #[derive(Clone)]
@@ -34,6 +40,8 @@ pub(crate) struct Shared {
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
     folds: Arc<Folds>,
+    doors: Box<[Mutex<()>; DOORS]>,
+    hasher: RandomState,
     /// Nothing new is begun.
     pub(crate) draining: CancellationToken,
     /// Streams end.
@@ -65,6 +73,8 @@ impl App {
             gates,
             metrics,
             folds: Arc::default(),
+            hasher: RandomState::new(),
+            doors: Box::new(std::array::from_fn(|_| Mutex::const_new(()))),
             draining: CancellationToken::new(),
             closing: CancellationToken::new(),
         }))
@@ -82,6 +92,7 @@ impl App {
         &self,
         who: &Principal,
         wanted: Wanted,
+        joined: Option<Joined>,
         asked_at: Option<Instant>,
     ) -> Result<EventStream, ApiError> {
         let around = Surroundings {
@@ -93,7 +104,13 @@ impl App {
             _pass: self.gates.stream(who)?,
             asked_at,
         };
-        EventStream::open(wanted, around).await
+        EventStream::open(wanted, joined, around).await
+    }
+
+    /// Alone with an outside id: two requests that name the same do not start two runs.
+    pub(crate) async fn alone(&self, id: &ExternalId) -> MutexGuard<'_, ()> {
+        let door = self.hasher.hash_one(id) as usize % DOORS;
+        self.doors[door].lock().await
     }
 
     /// Whether one more run may start.

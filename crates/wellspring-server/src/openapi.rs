@@ -196,7 +196,7 @@ fn describe(method: &Method, path: &str) -> Described {
             responses: vec![
                 ("200", "Events.", {
                     let mut content = json_content(schema("EventPage"));
-                    content["text/event-stream"] = json!({ "schema": { "type": "string" } });
+                    content["text/event-stream"] = json!({ "schema": {} });
                     content
                 }),
                 ("204", "The run is over and all of it was seen.", Value::Null),
@@ -310,6 +310,38 @@ fn describe(method: &Method, path: &str) -> Described {
                 "A page of decisions.",
                 object(&[("entries", list(schema("Decision"))), ("next", optional(uuid()))]),
             )],
+            errors: &["404"],
+            ..Described::default()
+        },
+        ("POST", "/ag-ui/{agent}") => Described {
+            id: "runAgUi",
+            summary: "AG-UI 1.0: runs an agent, answers a run that waits, or attaches to a run \
+                whose `runId` is known. The answer is the protocol's events, as SSE or protobuf.",
+            body: Some(json!({
+                "type": "object",
+                "properties": {
+                    "threadId": { "type": "string" },
+                    "runId": { "type": "string" },
+                    "messages": list(json!({ "type": "object" })),
+                },
+                "required": ["threadId", "runId", "messages"],
+            })),
+            body_required: true,
+            responses: vec![("200", "The run's events.", ag_ui_events())],
+            errors: &["404", "409", "413"],
+            ..Described::default()
+        },
+        ("GET", "/ag-ui/{agent}/runs/{run}") => Described {
+            id: "attachAgUi",
+            summary: "AG-UI 1.0: attaches to a run, by the client's name of it or by ours.",
+            responses: vec![("200", "The run's events.", ag_ui_events())],
+            errors: &["404"],
+            ..Described::default()
+        },
+        ("POST", "/ag-ui/{agent}/runs/{run}/cancel") => Described {
+            id: "cancelAgUi",
+            summary: "Stops a run, by the client's name of it or by ours.",
+            responses: vec![("202", "It will stop.", json_content(json!({ "type": "object" })))],
             errors: &["404"],
             ..Described::default()
         },
@@ -499,8 +531,15 @@ fn run_or_events() -> Value {
         ],
     });
     let mut content = json_content(started);
-    content["text/event-stream"] = json!({ "schema": { "type": "string" } });
+    content["text/event-stream"] = json!({ "schema": {} });
     content
+}
+
+fn ag_ui_events() -> Value {
+    json!({
+        "text/event-stream": { "schema": {} },
+        "application/vnd.ag-ui.event+proto": { "schema": {} },
+    })
 }
 
 /// An object with exactly these members, all of them there.

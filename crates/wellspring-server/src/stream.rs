@@ -26,12 +26,13 @@ use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
 use bytes::{BufMut as _, Bytes, BytesMut};
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use wellspring_core::{Event, Outline, RunId, Seq};
+use wellspring_engine::HISTORY_RUNS_MAX;
 use wellspring_log::{Cursor, FrameSlice, Log, ReadError};
-use wellspring_wire::{DialectName, Encoder, Out, WirePosition};
+use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition, ag_ui};
 
 use crate::error::ApiError;
 use crate::kind::kind;
@@ -44,6 +45,9 @@ const JOIN_BELOW_BYTES: usize = 4 * 1024;
 
 /// How long a client waits before it reconnects, in milliseconds: it is told so at the start.
 const RETRY_MILLIS: u32 = 1000;
+
+/// AG-UI's binary encoding.
+pub(crate) const AG_UI_PROTO: &str = "application/vnd.ag-ui.event+proto";
 
 /// The folds that readers of the same run and dialect share.
 #[derive(Default)]
@@ -90,6 +94,34 @@ pub(crate) struct Wanted {
     pub(crate) after: WirePosition,
     /// Of the records, only these; all when absent.
     pub(crate) kinds: Option<BTreeSet<&'static str>>,
+    pub(crate) until: Until,
+    pub(crate) form: Form,
+}
+
+/// Where a stream ends.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Until {
+    /// With the run.
+    End,
+    /// When the run waits for somebody, too: the answer is another request then.
+    Pause,
+}
+
+/// How events are put on the wire.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Form {
+    /// Server-sent events.
+    Sse,
+    /// As the dialect writes them, one after the other.
+    Bare,
+}
+
+/// What a reader that joins in mid-run is told first, and how it goes on.
+pub(crate) struct Joined {
+    pub(crate) bytes: Bytes,
+    pub(crate) encoder: Encoder,
+    /// Nothing follows: the run waits, or is over.
+    pub(crate) ends: bool,
 }
 
 /// What a stream needs from the server besides the log.
@@ -120,16 +152,29 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) async fn open(wanted: Wanted, mut around: Surroundings) -> Result<Self, ApiError> {
-        let reader = Reader::open(&around.log, &around.folds, wanted).await?;
+    pub(crate) async fn open(
+        wanted: Wanted,
+        joined: Option<Joined>,
+        mut around: Surroundings,
+    ) -> Result<Self, ApiError> {
+        let mut ready = VecDeque::new();
+        if wanted.form == Form::Sse {
+            ready.push_back(Bytes::from(format!("retry: {RETRY_MILLIS}\n\n")));
+        }
+        let mut reader = Reader::open(&around.log, &around.folds, wanted).await?;
+        let mut ended = false;
+        if let Some(joined) = joined {
+            ready.push_back(joined.bytes);
+            reader.own = Some(Box::new(joined.encoder));
+            ended = joined.ends;
+        }
         let never = tokio_util::sync::CancellationToken::new().cancelled_owned();
         let closing = Box::pin(std::mem::replace(&mut around.closing, never));
-        let hello = Bytes::from(format!("retry: {RETRY_MILLIS}\n\n"));
         let now = Instant::now();
         Ok(Self {
             reader,
-            ready: VecDeque::from([hello]),
-            ended: false,
+            ready,
+            ended,
             alive: Box::pin(tokio::time::sleep_until(now + around.keep_alive)),
             spoke_at: now,
             _open: around.metrics.stream_opened(),
@@ -140,11 +185,16 @@ impl EventStream {
 
     /// An event stream that nothing on the way may keep back or change.
     pub(crate) fn into_response(self) -> Response {
+        let media_type = match self.reader.wanted.form {
+            Form::Sse => "text/event-stream",
+            Form::Bare => AG_UI_PROTO,
+        };
         let events = stream::unfold(self, |mut events| async move {
             let bytes = events.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), events))
         });
-        event_stream(Body::from_stream(events))
+        // A body may be asked once more after its end.
+        event_stream(Body::from_stream(events.fuse()), media_type)
     }
 
     /// The next bytes; all that is there is given before anything is waited for.
@@ -168,11 +218,11 @@ impl EventStream {
                 () = &mut self.alive => {
                     let due = self.spoke_at + self.around.keep_alive;
                     let now = Instant::now();
-                    if due <= now {
+                    if due <= now && self.reader.wanted.form == Form::Sse {
                         self.ready.push_back(Bytes::from_static(b": keep-alive\n\n"));
                         self.spoke_at = now;
                     }
-                    let next = self.spoke_at + self.around.keep_alive;
+                    let next = now.max(self.spoke_at) + self.around.keep_alive;
                     self.alive.as_mut().reset(next);
                 }
             }
@@ -186,6 +236,15 @@ impl EventStream {
                 Ok(bytes) if bytes.is_empty() => {}
                 Ok(bytes) => self.push(bytes),
                 Err(error) => return self.fail(&error.into()),
+            }
+            // Nothing follows it in its frame: its owner has let go of the run.
+            let paused = matches!(
+                slice.records().last().map(|record| &record.event),
+                Some(Event::RunPaused { .. })
+            );
+            if paused && self.reader.wanted.until == Until::Pause {
+                self.ended = true;
+                break;
             }
         }
         self.spoke_at = Instant::now();
@@ -219,7 +278,7 @@ impl EventStream {
 
     fn fail(&mut self, error: &ApiError) {
         self.around.metrics.error(error.code);
-        self.ready.push_back(closed(self.reader.wanted.dialect, error));
+        self.ready.push_back(closed(self.reader.wanted.dialect, self.reader.wanted.form, error));
         self.ended = true;
     }
 }
@@ -250,15 +309,24 @@ impl Reader {
         Ok(Self { cursor, wanted, shared, own })
     }
 
-    /// A frame's events, as server-sent events.
+    /// A frame's events, as the wire has them.
     async fn encode(&mut self, log: &Log, slice: &FrameSlice) -> Result<Bytes, ReadError> {
         if let Some(kinds) = &self.wanted.kinds {
             return Ok(some_records(kinds, slice));
         }
-        if let Some(bytes) = self.encode_shared(slice) {
-            return Ok(bytes);
-        }
         let before = Seq(slice.first().map_or(0, |record| record.seq.0 - 1));
+        let mut recalled = None;
+        if self.may_share(slice, before) {
+            loop {
+                match self.encode_shared(slice, before, &mut recalled) {
+                    Shares::Made(bytes) => return Ok(bytes),
+                    Shares::Needs => {
+                        recalled = Some(recall(log, self.wanted.run, before).await?);
+                    }
+                    Shares::Not => break,
+                }
+            }
+        }
         let mut encoder = match self.own.take() {
             Some(own) if own.outline().head == before => own,
             _ => {
@@ -266,29 +334,41 @@ impl Reader {
                 own(log, self.wanted.run, self.wanted.dialect, after).await?
             }
         };
-        let mut shared = lock(&self.shared.encoder);
-        if slice.skip() == 0
-            && encoder.outline().head > shared.outline().head
-            && !partial(&self.wanted, before)
-        {
-            // This reader is the foremost: its fold serves those who come after it.
-            *shared = *encoder;
-            return Ok(slice
-                .frame()
-                .encoded(slot(self.wanted.dialect), || encode(&mut shared, slice)));
+        if encoder.needs(slice) {
+            let conversation = match recalled {
+                Some(conversation) => conversation,
+                None => recall(log, self.wanted.run, before).await?,
+            };
+            encoder.recall(conversation);
         }
-        drop(shared);
-        let bytes = encode(&mut encoder, slice);
+        if self.may_share(slice, before) {
+            let mut shared = lock(&self.shared.encoder);
+            if encoder.outline().head > shared.outline().head {
+                // This reader is the foremost: its fold serves those who come after it.
+                *shared = *encoder;
+                return Ok(slice
+                    .frame()
+                    .encoded(slot(self.wanted.dialect), || encode(&mut shared, slice, Form::Sse)));
+            }
+        }
+        let bytes = encode(&mut encoder, slice, self.wanted.form);
         self.own = Some(encoder);
         Ok(bytes)
     }
 
+    /// Whether others see the same bytes of this frame.
+    fn may_share(&self, slice: &FrameSlice, before: Seq) -> bool {
+        let partial = self.wanted.after.k.is_some() && self.wanted.after.whole() >= before;
+        slice.skip() == 0 && !partial && self.wanted.form == Form::Sse
+    }
+
     /// What the frame looks like, if somebody has made that, or the shared fold can.
-    fn encode_shared(&mut self, slice: &FrameSlice) -> Option<Bytes> {
-        let before = Seq(slice.frame().first.0.saturating_sub(1));
-        if slice.skip() > 0 || partial(&self.wanted, before) {
-            return None;
-        }
+    fn encode_shared(
+        &mut self,
+        slice: &FrameSlice,
+        before: Seq,
+        recalled: &mut Option<Conversation>,
+    ) -> Shares {
         let slot = slot(self.wanted.dialect);
         let mut made = slice.frame().encoded_already(slot);
         if made.is_none() {
@@ -296,19 +376,48 @@ impl Reader {
             // Somebody may have made it just before the lock.
             made = slice.frame().encoded_already(slot);
             if made.is_none() && shared.outline().head == before {
-                made = Some(slice.frame().encoded(slot, || encode(&mut shared, slice)));
+                if shared.needs(slice) {
+                    match recalled.take() {
+                        Some(conversation) => shared.recall(conversation),
+                        None => return Shares::Needs,
+                    }
+                }
+                let make = || encode(&mut shared, slice, Form::Sse);
+                made = Some(slice.frame().encoded(slot, make));
             }
         }
-        if made.is_some() {
-            self.own = None;
+        match made {
+            Some(bytes) => {
+                self.own = None;
+                Shares::Made(bytes)
+            }
+            None => Shares::Not,
         }
-        made
     }
 }
 
-/// Whether the reader has seen some of the next record's events already.
-fn partial(wanted: &Wanted, before: Seq) -> bool {
-    wanted.after.k.is_some() && wanted.after.whole() >= before
+/// What the shared fold can do for a reader.
+enum Shares {
+    Made(Bytes),
+    /// It could, if it were told the conversation so far.
+    Needs,
+    /// The reader is behind it, or ahead.
+    Not,
+}
+
+/// A thread up to a record of its run: for what can only be said with all of it at hand.
+pub(crate) async fn recall(log: &Log, run: RunId, head: Seq) -> Result<Conversation, ReadError> {
+    let current = log.transcript_before(run, head).await?;
+    let mut earlier = Vec::new();
+    let mut next = current.started.as_ref().and_then(|started| started.after);
+    while let Some(run) = next.filter(|_| earlier.len() < HISTORY_RUNS_MAX) {
+        // A run that was deleted ends what is known.
+        let Ok(transcript) = log.transcript(run).await else { break };
+        next = transcript.started.as_ref().and_then(|started| started.after);
+        earlier.push(transcript);
+    }
+    earlier.reverse();
+    Ok(Conversation { earlier, current })
 }
 
 /// An encoder that goes on after a place.
@@ -348,12 +457,23 @@ thread_local! {
     static SCRATCH: RefCell<Out> = RefCell::default();
 }
 
-fn encode(encoder: &mut Encoder, slice: &FrameSlice) -> Bytes {
+fn encode(encoder: &mut Encoder, slice: &FrameSlice, form: Form) -> Bytes {
     SCRATCH.with_borrow_mut(|out| {
         out.clear();
         encoder.frame(slice, out);
-        sse(out)
+        match form {
+            Form::Sse => sse(out),
+            Form::Bare => bare(out),
+        }
     })
+}
+
+fn bare(out: &Out) -> Bytes {
+    let mut bytes = BytesMut::with_capacity(out.bytes_len());
+    for (_, event) in out.events() {
+        bytes.put_slice(event);
+    }
+    bytes.freeze()
 }
 
 /// Server-sent events; JSON has no line breaks of its own.
@@ -407,8 +527,18 @@ fn some_records(kinds: &BTreeSet<&'static str>, slice: &FrameSlice) -> Bytes {
 }
 
 /// A wire that closes before its run has ended says so in its own words, and without an id.
-fn closed(dialect: DialectName, error: &ApiError) -> Bytes {
+fn closed(dialect: DialectName, form: Form, error: &ApiError) -> Bytes {
     let message = format!("{}; {}", error.message, error.remedy);
+    if form == Form::Bare {
+        let error = ag_ui::types::RunError {
+            message: message.into(),
+            code: Some(error.code.into()),
+            ..ag_ui::types::RunError::default()
+        };
+        let mut bytes = Vec::new();
+        ag_ui::proto::frame(&error.into(), &mut bytes);
+        return bytes.into();
+    }
     let json = match dialect {
         DialectName::AgentEvent => serde_json::json!({"type": "error", "error": message}),
         DialectName::TurnEvent => {
@@ -463,7 +593,13 @@ pub(crate) async fn page(
         };
         for slice in &frames {
             match &wanted.kinds {
-                None => encoder.frame(slice, &mut out),
+                None => {
+                    if encoder.needs(slice) {
+                        let head = encoder.outline().head;
+                        encoder.recall(recall(log, wanted.run, head).await?);
+                    }
+                    encoder.frame(slice, &mut out);
+                }
                 Some(kinds) => {
                     for record in slice.iter().filter(|it| kinds.contains(kind(&it.event))) {
                         out.begin(record.seq);
@@ -489,10 +625,10 @@ pub(crate) async fn page(
 }
 
 /// An event stream that nothing on the way may keep back or change.
-pub(crate) fn event_stream(body: Body) -> Response {
+fn event_stream(body: Body, media_type: &'static str) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response

@@ -11,6 +11,7 @@ use crate::auth::TokenScope;
 use crate::error::ApiError;
 use crate::guard::guard;
 
+mod ag_ui;
 mod native;
 mod operate;
 mod page;
@@ -26,7 +27,12 @@ pub(crate) struct Route {
 
 /// Everything that is served. The router, the description and the tests are made of it.
 pub(crate) fn routes() -> Vec<Route> {
-    native::routes().into_iter().chain(operate::routes()).chain(page::routes()).collect()
+    native::routes()
+        .into_iter()
+        .chain(ag_ui::routes())
+        .chain(operate::routes())
+        .chain(page::routes())
+        .collect()
 }
 
 pub(crate) fn router(app: App) -> Router {

@@ -26,7 +26,7 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[AG_UI, MCP, AIMOCK, LLAMA];
+pub const PEERS: &[Peer] = &[MCP, AIMOCK, LLAMA, AG_UI, AG_UI_CLIENT, CHROMIUM, SCHEMATHESIS];
 
 const MCP: Peer = Peer {
     name: "MCP example server and TypeScript SDK",
@@ -79,7 +79,7 @@ const LLAMA: Peer = Peer {
 };
 
 const AG_UI: Peer = Peer {
-    name: "AG-UI's own client, schemas and binary decoder",
+    name: "AG-UI's schemas and binary decoder",
     probe: &["npm", "--version"],
     install: "https://nodejs.org, version 20 or newer",
     setup: &[
@@ -91,6 +91,45 @@ const AG_UI: Peer = Peer {
         "crates/wellspring-wire/tests/peer",
     ],
     variable: "WELLSPRING_PEER_AG_UI",
+};
+
+const AG_UI_CLIENT: Peer = Peer {
+    name: "AG-UI's client",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-server/tests/peer",
+    ],
+    ..AG_UI
+};
+
+const CHROMIUM: Peer = Peer {
+    name: "Chromium",
+    probe: &["sh", "-c", "command -v chromium || { test $(id -u) = 0 && command -v apt-get; }"],
+    install: "apt install chromium",
+    setup: &[
+        "sh",
+        "-c",
+        "command -v chromium >/dev/null || \
+         { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }",
+    ],
+    variable: "WELLSPRING_PEER_CHROMIUM",
+};
+
+const SCHEMATHESIS: Peer = Peer {
+    name: "schemathesis",
+    probe: &["python3", "-m", "venv", "--help"],
+    install: "apt install python3-venv",
+    setup: &[
+        "sh",
+        "-c",
+        "python3 -m venv target/peers/schemathesis && \
+         target/peers/schemathesis/bin/pip install --quiet schemathesis==4.32.5",
+    ],
+    variable: "WELLSPRING_PEER_SCHEMATHESIS",
 };
 
 /// What is done about a peer.

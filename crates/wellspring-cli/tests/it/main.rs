@@ -6,5 +6,6 @@ mod crash;
 mod kit;
 mod pipes;
 mod runs;
+mod serve;
 mod signals;
 mod terminal;

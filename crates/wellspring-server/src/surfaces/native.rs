@@ -23,6 +23,8 @@ mod inbox;
 mod runs;
 mod threads;
 
+pub(super) use runs::wants;
+
 pub(super) fn routes() -> Vec<Route> {
     use TokenScope::{Admin, Approve, Read, Run};
     let route = |method, path, scope, handler: MethodRouter<App>| Route {

@@ -25,3 +25,175 @@ async fn a_run_is_started_watched_and_read() {
     assert_eq!(body["answer"], json!("Hello there."));
     assert_eq!(body["state"], json!("completed"));
 }
+
+/// However often a request is sent with the same key, there is one run.
+#[tokio::test]
+async fn a_key_starts_one_run() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let body = json!({ "agent": "agent", "input": "go" });
+    let ask = async |body: &serde_json::Value| {
+        let request = kit.post("/v1/runs", body).header("idempotency-key", "k");
+        let (status, headers, body) = parts(request.send().await.unwrap()).await;
+        let replayed = headers.contains_key("idempotent-replayed");
+        (status, replayed, body["run"].as_str().unwrap_or_default().to_owned())
+    };
+    let answers = futures::future::join_all((0..8).map(|_| ask(&body))).await;
+    let started: Vec<_> = answers.iter().filter(|(status, ..)| *status == 201).collect();
+    assert_eq!(started.len(), 1);
+    assert!(
+        answers.iter().all(|(status, replayed, run)| {
+            *run == started[0].2 && *replayed == (*status == 200)
+        })
+    );
+    let (_, _, runs) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
+    let other = json!({ "agent": "agent", "input": "go away" });
+    assert_eq!(ask(&other).await, (422, false, String::new()));
+    // A request that failed leaves no trace.
+    let wrong = json!({ "agent": "nobody", "input": "go" });
+    let request = kit.post("/v1/runs", &wrong).header("idempotency-key", "l");
+    let (status, _, body) = parts(request.send().await.unwrap()).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (404, Some("no_agent")));
+}
+
+/// Bodies and queries that make no sense are told why.
+#[tokio::test]
+async fn requests_that_make_no_sense() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    kit.runtime.wait(run).await.unwrap();
+    let mut said = Vec::new();
+    for (path, body) in [
+        ("/v1/runs", json!({})),
+        ("/v1/runs", json!({ "agent": "agent" })),
+        ("/v1/runs", json!({ "agent": "agent", "input": 1 })),
+        ("/v1/runs", json!({ "agent": "agent", "input": [] })),
+        ("/v1/runs", json!({ "agent": "agent", "input": "x", "more": 1 })),
+        ("/v1/runs", json!({ "agent": "agent", "input": "x", "thread": "t" })),
+        ("/v1/runs", json!({ "agent": "agent", "input": "x", "model": "m" })),
+        ("/v1/runs?dialect=x", json!({ "agent": "agent", "input": "x" })),
+        ("/v1/runs?x=y", json!({ "agent": "agent", "input": "x" })),
+        ("{run}/answers", json!({ "question": 0, "answer": "expired" })),
+        ("{run}/answers", json!({ "question": 0, "answer": { "approve": {} } })),
+        ("{run}/tool-results", json!({ "call": 0, "output": 1 })),
+        ("{run}/input", json!({ "content": "more" })),
+        ("{run}/stream-url", json!({ "seconds": 0 })),
+    ] {
+        let path = path.replace("{run}", &format!("/v1/runs/{run}"));
+        let (status, _, body) = parts(kit.post(&path, &body).send().await.unwrap()).await;
+        let error = &body["error"];
+        let message = error["message"].as_str().unwrap().replace(&run.to_string(), "RUN");
+        // Which dialects there are is not said here again.
+        let message = message.split(": known are").next().unwrap();
+        said.push(format!("{status} {} {message}", error["code"].as_str().unwrap()));
+    }
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    400 bad_json the body: missing field `agent` at line 1 column 2
+    400 bad_json the body: missing field `input` at line 1 column 17
+    400 bad_json the body: invalid type: integer `1`, expected a text, or a list of content blocks at line 1 column 26
+    400 no_input `input` is empty
+    400 bad_json the body: unknown field `more`, expected one of `agent`, `input`, `thread`, `after`, `model`, `streaming`, `result_schema`, `client_tools`, `context`, `state` at line 1 column 35
+    404 no_thread there is no thread t
+    400 model_not_allowed the agent agent has one model
+    400 unknown_dialect "x" is not a dialect
+    400 bad_query Failed to deserialize query string: x: unknown field `x`, expected `dialect`
+    400 bad_answer only the run itself can say that
+    409 finished run RUN is over already
+    409 finished run RUN is over already
+    409 finished run RUN is over already
+    400 bad_seconds `seconds` is 1 to 3600
+    "#);
+    let nothing = kit.get("/nothing").send().await.unwrap();
+    assert_eq!(parts(nothing).await.2["error"]["code"], json!("no_route"));
+    let wrong = kit.request(reqwest::Method::PUT, "/v1/runs").send().await.unwrap();
+    assert_eq!(parts(wrong).await.2["error"]["code"], json!("wrong_method"));
+}
+
+/// Threads go on with their runs, and lists come in pages.
+#[tokio::test]
+async fn threads_and_pages() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        let run = kit.start().await;
+        kit.runtime.wait(run).await.unwrap();
+        runs.push(run.to_string());
+    }
+    let info = kit.runtime.log().store().info(runs[0].parse().unwrap()).await.unwrap().unwrap();
+    let body = json!({ "agent": "agent", "input": "more", "thread": info.thread });
+    let (_, _, second) = parts(kit.post("/v1/runs", &body).send().await.unwrap()).await;
+    assert_eq!(second["after"], json!(runs[0]));
+    kit.runtime.wait(second["run"].as_str().unwrap().parse().unwrap()).await.unwrap();
+    let (_, _, thread) =
+        parts(kit.get(&format!("/v1/threads/{}", info.thread)).send().await.unwrap()).await;
+    let of_thread: Vec<_> =
+        thread["runs"].as_array().unwrap().iter().map(|it| &it["run"]).collect();
+    assert_eq!(of_thread, [&json!(runs[0]), &second["run"]]);
+    for (path, field, id, all) in
+        [("/v1/runs", "runs", "run", 4), ("/v1/threads", "threads", "thread", 3)]
+    {
+        let (_, _, whole) = parts(kit.get(path).send().await.unwrap()).await;
+        let ids = |page: &serde_json::Value| -> Vec<serde_json::Value> {
+            page[field].as_array().unwrap().iter().map(|it| it[id].clone()).collect()
+        };
+        let (mut paged, mut next) = (Vec::new(), String::new());
+        loop {
+            let path = format!("{path}?limit=1{next}");
+            let (_, _, page) = parts(kit.get(&path).send().await.unwrap()).await;
+            paged.extend(ids(&page));
+            match page["next"].as_str() {
+                Some(run) => next = format!("&after={run}"),
+                None => break,
+            }
+        }
+        assert_eq!(paged.len(), all, "{path}");
+        assert_eq!(paged, ids(&whole), "{path}");
+    }
+}
+
+/// What is exported is the log; what is deleted is gone.
+#[tokio::test]
+async fn exported_and_deleted() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    kit.runtime.wait(run).await.unwrap();
+    let text =
+        kit.get(&format!("/v1/runs/{run}/export")).send().await.unwrap().text().await.unwrap();
+    let lines: Vec<_> = text.lines().collect();
+    let records = kit.events(run, "record").await;
+    assert_eq!(lines, records.iter().map(|it| it.data.as_str()).collect::<Vec<_>>());
+    let path = format!("/v1/runs/{run}");
+    let gone = kit.request(reqwest::Method::DELETE, &path).send().await.unwrap();
+    assert_eq!(gone.status(), 204);
+    assert_eq!(kit.get(&path).send().await.unwrap().status(), 404);
+}
+
+/// A request and its answer over HTTP/2, which a client may speak at once.
+#[tokio::test]
+async fn http2_is_spoken() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    let client = reqwest::Client::builder().http2_prior_knowledge().no_proxy().build().unwrap();
+    let url = kit.url(&format!("/v1/runs/{run}/events"));
+    let response = client.get(url).send().await.unwrap();
+    assert_eq!(response.version(), reqwest::Version::HTTP_2);
+    assert_eq!(
+        crate::kit::parse_sse(&response.text().await.unwrap()),
+        kit.events(run, "record").await
+    );
+}
+
+/// Streams are never compressed; the rest is, for those who can read it.
+#[tokio::test]
+async fn only_streams_are_not_compressed() {
+    let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    let encoding = async |path: &str| {
+        let client = reqwest::Client::builder().no_proxy().no_gzip().build().unwrap();
+        let request = client.get(kit.url(path)).header("accept-encoding", "gzip");
+        let response = request.send().await.unwrap();
+        response.headers().get("content-encoding").map(|it| it.to_str().unwrap().to_owned())
+    };
+    assert_eq!(encoding("/openapi.json").await.as_deref(), Some("gzip"));
+    assert_eq!(encoding(&format!("/v1/runs/{run}/events")).await, None);
+}

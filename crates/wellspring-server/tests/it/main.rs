@@ -2,7 +2,9 @@
 #![expect(clippy::panic, clippy::unwrap_used, reason = "a test, in its helpers too")]
 
 mod access;
+mod ag_ui;
 mod api;
 mod cuts;
 mod kit;
+mod peer;
 mod streams;

@@ -20,7 +20,7 @@ use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
 use crate::auth::{Principal, SIGNED_FOR, SIGNED_FOR_MAX, TokenScope};
 use crate::error::ApiError;
 use crate::kind::KINDS;
-use crate::stream::{Wanted, page};
+use crate::stream::{Form, Until, Wanted, page};
 
 /// The longest that a page waits for something to be on it: less than proxies do.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -54,15 +54,17 @@ pub(super) async fn read(
     let dialect = dialect(query.dialect.as_deref())?;
     let kinds = kinds(query.kinds.as_deref(), dialect)?;
     let after = position(&headers, query.after.as_deref(), &info)?;
-    let wanted = Wanted { run: info.run, dialect, after, kinds };
+    let (until, form) = (Until::End, Form::Sse);
+    let wanted = Wanted { run: info.run, dialect, after, kinds, until, form };
+    let wait = wait(query.wait)?;
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
-        return json_page(&app, &info, &wanted, query.wait).await;
+        return json_page(&app, &info, &wanted, wait).await;
     }
     if info.state.is_final() && after == WirePosition::after(info.head) {
         // This is how an `EventSource` is told not to come back.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(app.stream(&who, wanted, None).await?.into_response())
+    Ok(app.stream(&who, wanted, None, None).await?.into_response())
 }
 
 /// Who reads: a token's holder, or whoever has an address that one signed.
@@ -142,6 +144,18 @@ fn position(
     Ok(position)
 }
 
+/// How long a page may wait.
+fn wait(seconds: Option<f64>) -> Result<Option<Duration>, ApiError> {
+    let Some(seconds) = seconds else { return Ok(None) };
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(wait) if wait <= WAIT_MAX => Ok(Some(wait)),
+        _ => {
+            let message = format!("`wait` is 0 to {} seconds", WAIT_MAX.as_secs());
+            Err(ApiError::bad("bad_wait", message))
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct PageJson {
     events: Vec<EventJson>,
@@ -159,20 +173,11 @@ async fn json_page(
     app: &App,
     info: &RunInfo,
     wanted: &Wanted,
-    wait: Option<f64>,
+    wait: Option<Duration>,
 ) -> Result<Response, ApiError> {
-    let wait = match wait {
-        None => None,
-        Some(seconds) => match Duration::try_from_secs_f64(seconds) {
-            Ok(wait) if wait <= WAIT_MAX => Some(Instant::now() + wait),
-            _ => {
-                let message = format!("`wait` is 0 to {} seconds", WAIT_MAX.as_secs());
-                return Err(ApiError::bad("bad_wait", message));
-            }
-        },
-    };
+    let until = wait.map(|wait| Instant::now() + wait);
     let page = tokio::select! {
-        page = page(app.runtime.log(), wanted, info.head, wait) => page?,
+        page = page(app.runtime.log(), wanted, info.head, until) => page?,
         () = app.closing.cancelled() => return Err(ApiError::draining()),
     };
     let events = page.events.into_iter().map(|(id, data)| EventJson { id: id.to_string(), data });

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
-use futures::stream;
+use futures::{StreamExt as _, stream};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use wellspring_core::{
     AgentNo, Content, ContextNote, Millis, RunId, RunRequest, Seq, ThreadId, ToolSpec,
 };
-use wellspring_engine::{StartError, StartRun};
+use wellspring_engine::StartRun;
 use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
@@ -24,7 +24,7 @@ use super::{events, idempotency_key, run_json, waits};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId};
 use crate::auth::Principal;
 use crate::error::ApiError;
-use crate::stream::Wanted;
+use crate::stream::{Form, Until, Wanted};
 
 /// Under which name idempotency keys are kept.
 const SURFACE: &str = "idempotency";
@@ -137,8 +137,15 @@ pub(super) async fn start(
     let Started { info, replayed } = started;
     let mut response = if wants(&headers, "text/event-stream") {
         let after = WirePosition::START;
-        let wanted = Wanted { run: info.run, dialect, after, kinds: None };
-        app.stream(&who, wanted, Some(asked_at)).await?.into_response()
+        let wanted = Wanted {
+            run: info.run,
+            dialect,
+            after,
+            kinds: None,
+            until: Until::End,
+            form: Form::Sse,
+        };
+        app.stream(&who, wanted, None, Some(asked_at)).await?.into_response()
     } else {
         let mut body = run_json(&info);
         body["events"] = json!(format!("/v1/runs/{}/events", info.run));
@@ -200,8 +207,10 @@ async fn begin(app: &App, who: &Principal, new: StartRun) -> Result<Started, Api
     Ok(Started { info, replayed: false })
 }
 
-/// Starts a run unless its key has one. The key is bound to an id before the run begins, so
-/// that after a crash in between the same id is used, and never two.
+/// Starts a run unless its key has one.
+///
+/// A key can be bound only to a run that is there. So the id is kept before the run begins:
+/// after a crash in between, the same request finds it and never makes two.
 async fn begin_once(
     app: &App,
     who: &Principal,
@@ -211,41 +220,47 @@ async fn begin_once(
     let store = app.runtime.log().store();
     let external =
         ExternalId { tenant: (*who.tenant).into(), surface: SURFACE.into(), id: key.into() };
-    let run = match store.resolve(external.clone()).await? {
+    let _alone = app.alone(&external).await;
+    if let Some(run) = store.resolve(external.clone()).await? {
+        return replay(app, run, &new.request, key).await;
+    }
+    let intent: Box<str> = format!("server.intent/{}/{key}", who.tenant).into();
+    let kept = store.setting(intent.clone()).await?.and_then(|kept| kept.parse().ok());
+    let run = match kept {
         Some(run) => run,
         None => {
             app.may_start(who)?;
-            store.bind(external, RunId::new(Uuid::now_v7())).await?
+            let run = RunId::new(Uuid::now_v7());
+            store.put_setting(intent.clone(), Some(run.to_string().into())).await?;
+            run
         }
     };
-    let there = store.info(run).await?;
+    new.run = Some(run);
     let request = new.request.clone();
-    let info = match there {
-        Some(info) => info,
-        None => {
-            new.run = Some(run);
-            app.may_start(who)?;
-            match app.runtime.start(new).await {
-                Ok(run) => {
-                    app.gates.run_started(who, run);
-                    app.metrics.run_started();
-                    let info = store.info(run).await?.ok_or_else(|| ApiError::no_run(run))?;
-                    return Ok(Started { info, replayed: false });
-                }
-                Err(StartError::Exists(info)) => *info,
-                Err(error) => match store.info(run).await? {
-                    // Another request with the same key was faster.
-                    Some(info) => info,
-                    None => return Err(error.into()),
-                },
-            }
-        }
+    let started = match begin(app, who, new).await {
+        Err(error) if error.code == "run_exists" => replay(app, run, &request, key).await,
+        started => started,
     };
-    let transcript = app.runtime.log().transcript(run).await?;
+    if let Ok(started) = &started {
+        store.bind(external, started.info.run).await?;
+    }
+    store.put_setting(intent, None).await?;
+    started
+}
+
+/// The run that a key has, if it was for the same request.
+async fn replay(
+    app: &App,
+    run: RunId,
+    request: &RunRequest,
+    key: &str,
+) -> Result<Started, ApiError> {
+    let log = app.runtime.log();
+    let transcript = log.transcript(run).await?;
     let same = transcript.started.is_some_and(|mut started| {
         // Each request is a trace of its own.
         started.request.trace_id.clone_from(&request.trace_id);
-        started.request == request
+        started.request == *request
     });
     if !same {
         let message = format!("the idempotency key {key:?} was used for another request");
@@ -253,6 +268,7 @@ async fn begin_once(
         let status = StatusCode::UNPROCESSABLE_ENTITY;
         return Err(ApiError::new(status, "idempotency_key_reused", message, remedy));
     }
+    let info = log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?;
     Ok(Started { info, replayed: true })
 }
 
@@ -373,11 +389,11 @@ pub(super) async fn export(
             HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("attachment")),
         ),
     ];
-    Ok((headers, Body::from_stream(lines)).into_response())
+    Ok((headers, Body::from_stream(lines.fuse())).into_response())
 }
 
 /// Whether the caller would rather have this kind of answer.
-pub(super) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
+pub(in crate::surfaces) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
     headers
         .get_all(header::ACCEPT)
         .iter()

@@ -1,0 +1,122 @@
+//! `kill -9` of a server under many runs with a client each: whoever comes back gets the rest.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::Child;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+use wellspring_core::{Checker, Record};
+use wellspring_testkit::soak;
+
+use crate::kit::Home;
+
+/// Runs that go on when the server is killed.
+const RUNS: usize = 50;
+
+/// The server, at an address that stays the same.
+fn serve(home: &Home, address: SocketAddr) -> Child {
+    let mut child = home.paced(4, &["serve", "--listen", &address.to_string()]).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, format!("Wellspring is at http://{address}\n"));
+    child
+}
+
+fn ask(address: SocketAddr, request: &str) -> std::io::Result<TcpStream> {
+    let mut socket = TcpStream::connect(address)?;
+    socket.write_all(request.as_bytes())?;
+    Ok(socket)
+}
+
+fn start(address: SocketAddr) -> String {
+    let body = r#"{"agent":"demo","input":"long"}"#;
+    let request = format!(
+        "POST /v1/runs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut answer = String::new();
+    ask(address, &request).unwrap().read_to_string(&mut answer).unwrap();
+    let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+    let body: Value = serde_json::from_str(body).unwrap_or_else(|_| panic!("{answer}"));
+    body["run"].as_str().unwrap().to_owned()
+}
+
+/// Reads a run's records to its end, coming back after its last id whenever it is cut off.
+fn watch(address: SocketAddr, run: &str, seen: &AtomicUsize, gone: &AtomicBool) -> Vec<Record> {
+    let mut records: Vec<Record> = Vec::new();
+    loop {
+        let last = records.last().map_or(0, |record| record.seq.0);
+        let request = format!(
+            "GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             last-event-id: {last}\r\n\r\n"
+        );
+        let Ok(socket) = ask(address, &request) else {
+            assert!(gone.load(Ordering::SeqCst), "the server is away only when it was killed");
+            std::thread::yield_now();
+            continue;
+        };
+        // A line that is cut off has no line break, so it is no record yet.
+        let mut lines = BufReader::new(socket);
+        let mut line = String::new();
+        while lines.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
+            if let Some(json) = line.strip_prefix("data: ") {
+                records.push(serde_json::from_str(json).unwrap());
+                seen.fetch_add(1, Ordering::SeqCst);
+                let over = "run_finished";
+                if json.contains(over) {
+                    return records;
+                }
+            }
+            line.clear();
+        }
+    }
+}
+
+#[test]
+fn clients_of_a_killed_server_get_the_rest() {
+    for round in 0..soak(3, 100) {
+        let home = Home::new();
+        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut server = serve(&home, address);
+        let (seen, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let results = Arc::new(Mutex::new(Vec::new()));
+        let runs: Vec<_> = (0..RUNS).map(|_| start(address)).collect();
+        let watching: Vec<_> = runs
+            .iter()
+            .map(|run| {
+                let (run, seen) = (run.clone(), Arc::clone(&seen));
+                let (gone, results) = (Arc::clone(&gone), Arc::clone(&results));
+                std::thread::spawn(move || {
+                    let records = watch(address, &run, &seen, &gone);
+                    results.lock().unwrap().push((run, records));
+                })
+            })
+            .collect();
+        // Somewhere in the middle, each time somewhere else.
+        while seen.load(Ordering::SeqCst) < RUNS * (20 + 90 * (round as usize % 7)) {
+            std::thread::yield_now();
+        }
+        gone.store(true, Ordering::SeqCst);
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let mut server = serve(&home, address);
+        for thread in watching {
+            thread.join().unwrap();
+        }
+        server.kill().unwrap();
+        server.wait().unwrap();
+        let results = std::mem::take(&mut *results.lock().unwrap());
+        assert_eq!(results.len(), RUNS);
+        let adopted = |records: &[Record]| {
+            records.iter().any(|it| matches!(it.event, wellspring_core::Event::RunAdopted { .. }))
+        };
+        assert!(results.iter().any(|(_, records)| adopted(records)), "runs went on elsewhere");
+        for (run, records) in results {
+            // Dense, in order, nothing twice, and a proper end.
+            Checker::check(&records).unwrap_or_else(|error| panic!("{run}: {error}"));
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! What serving costs, over real sockets: `cargo bench -p wellspring-server --bench serve`.
+//!
+//! Server and clients are one process, so each figure holds both sides. `viewers` is one run
+//! watched by many, and again with one among them that does not read; `held` is many runs at
+//! one delta per 200 ms; `stream` is a whole run of 200 deltas, started and read over HTTP.
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use wellspring_core::RunId;
+use wellspring_engine::{AgentDef, Runtime, StartRun};
+use wellspring_log::{Log, LogOptions, SqliteOptions, SqliteStore};
+use wellspring_models::{Gate, Say, Scripted};
+use wellspring_server::{Server, ServerConfig};
+
+/// How much to do.
+struct Scale {
+    viewers: usize,
+    deltas: usize,
+    held: usize,
+    held_for: Duration,
+    runs: usize,
+}
+
+fn scale() -> Scale {
+    let measures = std::env::args().any(|arg| arg == "--bench");
+    let quick = std::env::var_os("WELLSPRING_QUICK").is_some();
+    match (measures, quick) {
+        (false, _) => Scale { viewers: 3, deltas: 3, held: 2, held_for: Duration::ZERO, runs: 1 },
+        (true, true) => Scale {
+            viewers: 200,
+            deltas: 50,
+            held: 200,
+            held_for: Duration::from_secs(2),
+            runs: 200,
+        },
+        (true, false) => Scale {
+            viewers: 1000,
+            deltas: 200,
+            held: 2000,
+            held_for: Duration::from_secs(10),
+            runs: 2000,
+        },
+    }
+}
+
+fn figure(name: &str, value: f64, unit: &str, baseline: Option<&str>) {
+    let baseline = baseline.map_or(String::new(), |it| format!(r#","baseline":"{it}""#));
+    println!(r#"{{"figure":"{name}","value":{value:.3},"unit":"{unit}"{baseline}}}"#);
+}
+
+fn main() {
+    let scale = scale();
+    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let alone = viewers(&scale, None).await;
+        figure("serve/viewers/all-read", alone, "us/delta/viewer", None);
+        let beside = viewers(&scale, Some(1)).await;
+        let baseline = Some("serve/viewers/all-read");
+        figure("serve/viewers/one-does-not", beside, "us/delta/viewer", baseline);
+        let memory = streams(&scale, Log::in_memory()).await;
+        figure("serve/stream/memory", memory, "us/delta", None);
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(folder.path().join("runs.db"), SqliteOptions::default());
+        let log = Log::new(Arc::new(store.unwrap()), LogOptions::default());
+        let sqlite = streams(&scale, log).await;
+        figure("serve/stream/sqlite", sqlite, "us/delta", Some("serve/stream/memory"));
+        held(&scale).await;
+    });
+}
+
+async fn serve(log: Log, say: Say) -> (Runtime, Server) {
+    let runtime = Runtime::new(log);
+    runtime.register(AgentDef::model("agent", Arc::new(Scripted::new([say]))));
+    let config = ServerConfig {
+        listen: "127.0.0.1:0".parse().unwrap(),
+        drain: Duration::ZERO,
+        ..ServerConfig::default()
+    };
+    let server = Server::builder(runtime.clone()).config(config).start().await.unwrap();
+    (runtime, server)
+}
+
+async fn ask(address: SocketAddr, request: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    socket.write_all(request.as_bytes()).await.unwrap();
+    socket
+}
+
+async fn watch(address: SocketAddr, run: RunId) -> TcpStream {
+    let path = format!("/v1/runs/{run}/events?dialect=agent_event");
+    ask(address, &format!("GET {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"))
+        .await
+}
+
+/// Reads to the end and counts the words: a store that is behind joins deltas, but loses none.
+async fn words(mut socket: TcpStream) -> usize {
+    let (mut buffer, mut count, mut tail) = (vec![0; 16 * 1024], 0, Vec::new());
+    loop {
+        let read = socket.read(&mut buffer).await.unwrap();
+        if read == 0 {
+            return count;
+        }
+        tail.extend_from_slice(&buffer[..read]);
+        count += tail.windows(5).filter(|it| it == b" word").count();
+        tail.drain(..tail.len().saturating_sub(4));
+    }
+}
+
+/// One run, many viewers; some of them do not read. What an event costs per viewer.
+async fn viewers(scale: &Scale, idle: Option<usize>) -> f64 {
+    let gate = Gate::new();
+    let say = Say::new().gate(&gate).chunks((0..scale.deltas).map(|n| format!(" word{n}")));
+    let (runtime, server) = serve(Log::in_memory(), say).await;
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let mut idlers = Vec::new();
+    for _ in 0..idle.unwrap_or(0) {
+        idlers.push(watch(server.address(), run).await);
+    }
+    let mut readers = Vec::new();
+    for _ in 0..scale.viewers {
+        let mut socket = watch(server.address(), run).await;
+        let mut head = [0; 64];
+        socket.read_exact(&mut head).await.unwrap();
+        readers.push(tokio::spawn(words(socket)));
+    }
+    let began = Instant::now();
+    gate.open();
+    let mut seen = 0;
+    for reader in readers {
+        seen += reader.await.unwrap();
+    }
+    let elapsed = began.elapsed();
+    assert_eq!(seen, scale.viewers * scale.deltas, "every viewer saw every word");
+    for idler in idlers {
+        assert_eq!(words(idler).await, scale.deltas);
+    }
+    server.stop().await;
+    elapsed.as_secs_f64() * 1e6 / seen as f64
+}
+
+/// Whole runs, 32 at a time: what a delta costs from the model to the client.
+async fn streams(scale: &Scale, log: Log) -> f64 {
+    const DELTAS: usize = 200;
+    let say = Say::new().burst().chunks((0..DELTAS).map(|n| format!(" word{n}")));
+    let (_, server) = serve(log, say).await;
+    let address = server.address();
+    let body = r#"{"agent":"agent","input":"go"}"#;
+    let request = format!(
+        "POST /v1/runs?dialect=agent_event HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         accept: text/event-stream\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let began = Instant::now();
+    let mut left = scale.runs;
+    while left > 0 {
+        let now = left.min(32);
+        left -= now;
+        let runs = (0..now).map(|_| {
+            let request = request.clone();
+            tokio::spawn(async move { words(ask(address, &request).await).await })
+        });
+        for run in runs.collect::<Vec<_>>() {
+            assert_eq!(run.await.unwrap(), DELTAS);
+        }
+    }
+    let elapsed = began.elapsed();
+    server.stop().await;
+    elapsed.as_secs_f64() * 1e6 / (scale.runs * DELTAS) as f64
+}
+
+/// Many runs at one delta per 200 ms, each with a viewer: memory, and whether the rate holds.
+async fn held(scale: &Scale) {
+    const PACE: Duration = Duration::from_millis(200);
+    let deltas = (scale.held_for.as_millis() / PACE.as_millis()).max(1) as usize;
+    let say = Say::new().pace(PACE).chunks((0..deltas).map(|n| format!(" word{n}")));
+    let (runtime, server) = serve(Log::in_memory(), say).await;
+    let before = resident_kib();
+    let began = Instant::now();
+    let mut readers = Vec::new();
+    for _ in 0..scale.held {
+        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        readers.push(tokio::spawn(words(watch(server.address(), run).await)));
+    }
+    let opened = began.elapsed();
+    tokio::time::sleep(scale.held_for / 2).await;
+    let kib = (resident_kib() - before) / scale.held as f64;
+    for reader in readers {
+        assert_eq!(reader.await.unwrap(), deltas, "no stream lost a word");
+    }
+    let ideal = opened + PACE * deltas as u32;
+    figure("serve/held/streams", scale.held as f64, "streams", None);
+    figure("serve/held/both-sides", kib, "KiB/stream", None);
+    let late = began.elapsed().as_secs_f64() / ideal.as_secs_f64();
+    figure("serve/held/time-taken", late * 100.0, "% of the script's", None);
+    server.stop().await;
+}
+
+fn resident_kib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok());
+    kib.unwrap_or(f64::NAN)
+}

@@ -1,0 +1,295 @@
+//! AG-UI 1.0 at `/ag-ui/{agent}`: what its stock clients speak, as SSE or protobuf.
+//!
+//! A client names its threads and runs itself; its names mean our runs, per tenant. The
+//! protocol has no resumption, so a request that names a run we know attaches to it: the
+//! client is told a run that begins now and has already got this far. A run that waits for
+//! the client ends on this wire and goes on, under the client's next id, with its answer.
+//!
+//! # What is deliberately absent
+//!
+//! The client's history: the log is the history, and of a request only what the user says
+//! anew and answers to what a run waits for count.
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::{get, post};
+use axum::{Extension, Json};
+use bytes::Bytes;
+use serde_json::json;
+use tokio::time::Instant;
+use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq};
+use wellspring_engine::{SendError, StartRun};
+use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
+use wellspring_wire::ag_ui::types::RunAgentInput;
+use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, join, proto};
+use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
+
+use super::Route;
+use super::native::wants;
+use crate::app::{App, JsonBody, MayRead, MayRun, TraceId, allow};
+use crate::auth::{Principal, TokenScope};
+use crate::error::ApiError;
+use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
+
+/// Under which name the clients' run ids are kept.
+const RUNS: &str = "ag-ui";
+
+/// Under which name the clients' thread ids are kept; they name a run of the thread.
+const THREADS: &str = "ag-ui.thread";
+
+/// How many runs of a thread are asked which message was their input: a client repeats its
+/// last messages, not its first.
+const KNOWN_RUNS_MAX: usize = 16;
+
+pub(super) fn routes() -> Vec<Route> {
+    let route = |method, path, scope, handler| Route { method, path, scope: Some(scope), handler };
+    vec![
+        route(Method::POST, "/ag-ui/{agent}", TokenScope::Run, post(run)),
+        route(Method::GET, "/ag-ui/{agent}/runs/{run}", TokenScope::Read, get(attach)),
+        route(Method::POST, "/ag-ui/{agent}/runs/{run}/cancel", TokenScope::Run, post(cancel)),
+    ]
+}
+
+/// Runs an agent, answers a run that waits, or attaches to one that is known.
+async fn run(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Path(agent): Path<String>,
+    Extension(TraceId(trace)): Extension<TraceId>,
+    headers: HeaderMap,
+    JsonBody(input): JsonBody<RunAgentInput>,
+) -> Result<Response, ApiError> {
+    let asked_at = Instant::now();
+    let form = form(&headers);
+    let Some(def) = app.runtime.agent(&agent) else {
+        return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
+    };
+    let log = app.runtime.log();
+    let thread_name = external(&who, THREADS, &input.thread_id);
+    let run_name = external(&who, RUNS, &input.run_id);
+    let alone = app.alone(&thread_name).await;
+    if let Some(run) = log.store().resolve(run_name.clone()).await? {
+        drop(alone);
+        return joined(&app, &who, run, form).await;
+    }
+    let first = log.store().resolve(thread_name.clone()).await?;
+    let runs = match first {
+        None => Vec::new(),
+        Some(first) => thread_of(&app, &who, first).await?,
+    };
+    let latest = runs.first();
+    let paused = match latest {
+        Some(info) if info.state == RunState::Paused => {
+            Some(log.transcript(info.run).await?.outline)
+        }
+        _ => None,
+    };
+    let known = known_inputs(&app, &runs).await?;
+    let asked = Asked::read(
+        &input,
+        paused.as_ref(),
+        |id| known.iter().any(|known| &**known == id),
+        Trust::User,
+    )?;
+    let (run, after) = match asked {
+        Asked::Start(mut request) => {
+            if request.input.is_empty() {
+                return Err(ApiError::bad("no_input", "no message of a user is new"));
+            }
+            if !def.allow_model {
+                request.model = None;
+            }
+            let request =
+                RunRequest { by: Some((*who.id).into()), trace_id: Some(trace), ..*request };
+            let mut start = StartRun::new(&*agent, request);
+            start.tenant = (*who.tenant).into();
+            start.thread = latest.map(|info| info.thread);
+            app.may_start(&who)?;
+            let run = app.runtime.start(start).await?;
+            app.gates.run_started(&who, run);
+            app.metrics.run_started();
+            log.store().bind(thread_name, run).await?;
+            (run, Seq(0))
+        }
+        Asked::Answer { commands } => {
+            let info = latest.ok_or_else(|| ApiError::no_run(&*input.run_id))?;
+            let after = paused.map_or(info.head, |outline| outline.head);
+            answer(&app, &who, info, &input.run_id, commands).await?;
+            (info.run, after)
+        }
+    };
+    log.store().bind(run_name, run).await?;
+    drop(alone);
+    let wanted = Wanted {
+        run,
+        dialect: DialectName::AgUi,
+        after: WirePosition::after(after),
+        kinds: None,
+        until: Until::Pause,
+        form,
+    };
+    let first = match form {
+        Form::Sse => None,
+        Form::Bare => Some(binary_from(&app, run, after).await?),
+    };
+    Ok(app.stream(&who, wanted, first, Some(asked_at)).await?.into_response())
+}
+
+/// Attaches to a run, by the client's name of it or by ours.
+async fn attach(
+    State(app): State<App>,
+    MayRead(who): MayRead,
+    Path((_, run)): Path<(String, String)>,
+    headers: HeaderMap,
+) -> Result<Response, ApiError> {
+    let run = named(&app, &who, &run).await?;
+    joined(&app, &who, run, form(&headers)).await
+}
+
+/// Stops a run: closing a connection does not.
+async fn cancel(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Path((_, run)): Path<(String, String)>,
+) -> Result<Response, ApiError> {
+    let run = named(&app, &who, &run).await?;
+    match app.runtime.cancel(run, CancelWhen::Now, Some(&who.id), None).await {
+        Ok(_) | Err(SendError::Finished(_)) => {
+            Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn named(app: &App, who: &Principal, name: &str) -> Result<RunId, ApiError> {
+    match app.runtime.log().store().resolve(external(who, RUNS, name)).await? {
+        Some(run) => Ok(run),
+        None => Ok(app.run_of(who, name).await?.run),
+    }
+}
+
+/// A run as it stands, and then what comes.
+async fn joined(app: &App, who: &Principal, run: RunId, form: Form) -> Result<Response, ApiError> {
+    let log = app.runtime.log();
+    let info = log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?;
+    let conversation = recall(log, run, info.head).await?;
+    let events = join(&conversation);
+    let transcript = &conversation.current;
+    let dialect: Box<dyn Dialect> = match form {
+        Form::Sse => Box::new(AgUi::after(transcript)),
+        Form::Bare => Box::new(AgUiBinary::after(transcript)),
+    };
+    let after = WirePosition::after(info.head);
+    let first = Joined {
+        bytes: written(&events, form),
+        encoder: Encoder::of(dialect, transcript.outline.clone(), after),
+        ends: transcript.outline.finished || transcript.outline.paused.is_some(),
+    };
+    let wanted =
+        Wanted { run, dialect: DialectName::AgUi, after, kinds: None, until: Until::Pause, form };
+    Ok(app.stream(who, wanted, Some(first), None).await?.into_response())
+}
+
+fn written(events: &[wellspring_wire::ag_ui::types::Event], form: Form) -> Bytes {
+    let mut bytes = Vec::new();
+    for event in events {
+        match form {
+            Form::Bare => proto::frame(event, &mut bytes),
+            Form::Sse => {
+                bytes.extend_from_slice(b"data: ");
+                if serde_json::to_writer(&mut bytes, event).is_ok() {
+                    bytes.extend_from_slice(b"\n\n");
+                }
+            }
+        }
+    }
+    bytes.into()
+}
+
+/// The binary encoding is not one that readers share.
+async fn binary_from(app: &App, run: RunId, after: Seq) -> Result<Joined, ApiError> {
+    let (dialect, outline) = if after == Seq(0) {
+        (AgUiBinary::default(), wellspring_core::Outline::default())
+    } else {
+        let transcript = app.runtime.log().transcript_before(run, after).await?;
+        (AgUiBinary::after(&transcript), transcript.outline)
+    };
+    let encoder = Encoder::of(Box::new(dialect), outline, WirePosition::after(after));
+    Ok(Joined { bytes: Bytes::new(), encoder, ends: false })
+}
+
+/// Puts all answers into the run's inbox before anybody wakes it: it goes on once, with all.
+async fn answer(
+    app: &App,
+    who: &Principal,
+    info: &RunInfo,
+    wire_run: &str,
+    commands: Vec<Command>,
+) -> Result<(), ApiError> {
+    let count = commands.len();
+    for (index, mut command) in commands.into_iter().enumerate() {
+        let key = match &mut command {
+            Command::Answer { question, by, .. } => {
+                allow(who, TokenScope::Approve)?;
+                *by = Some((*who.id).into());
+                tracing::info!(
+                    target: "wellspring::audit",
+                    by = &*who.id, tenant = &*who.tenant, run = %info.run, question = question.0,
+                    said = "answer",
+                );
+                format!("answer-{question}-{}", who.id)
+            }
+            Command::FinishCall { call, .. } => format!("result-{call}"),
+            Command::AddInput { .. } | Command::Cancel { .. } => format!("{wire_run}-{index}"),
+        };
+        if index + 1 < count {
+            app.runtime.log().send(info.run, key, command).await?;
+        } else {
+            app.runtime.send(info.run, &key, command).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A thread's runs, newest first, by one of them.
+async fn thread_of(app: &App, who: &Principal, run: RunId) -> Result<Vec<RunInfo>, ApiError> {
+    let store = app.runtime.log().store();
+    let Some(info) = store.info(run).await? else { return Ok(Vec::new()) };
+    let filter = RunFilter {
+        tenant: Some((*who.tenant).into()),
+        thread: Some(info.thread),
+        limit: KNOWN_RUNS_MAX,
+        ..RunFilter::default()
+    };
+    Ok(store.list(filter).await?)
+}
+
+/// What the client called the messages that these runs were asked with.
+async fn known_inputs(app: &App, runs: &[RunInfo]) -> Result<Vec<Box<str>>, ApiError> {
+    let mut known = Vec::new();
+    for info in runs {
+        let mut cursor = app.runtime.log().cursor(info.run, Seq(0)).await?;
+        let Some(frames) = cursor.next().await? else { continue };
+        let first = frames.first().and_then(|frame| frame.first());
+        if let Some(Event::RunStarted(started)) = first.map(|record| &record.event) {
+            known.extend(started.request.wire.as_ref().and_then(|wire| wire.input.clone()));
+        }
+    }
+    Ok(known)
+}
+
+fn external(who: &Principal, surface: &str, id: &str) -> ExternalId {
+    ExternalId { tenant: (*who.tenant).into(), surface: surface.into(), id: id.into() }
+}
+
+fn form(headers: &HeaderMap) -> Form {
+    let binary = wants(headers, AG_UI_PROTO) && !wants(headers, "text/event-stream");
+    if binary { Form::Bare } else { Form::Sse }
+}
+
+impl From<InputError> for ApiError {
+    fn from(error: InputError) -> Self {
+        Self::bad("bad_request", error.to_string())
+    }
+}

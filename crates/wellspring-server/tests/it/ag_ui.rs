@@ -1,0 +1,221 @@
+//! AG-UI over HTTP, with another implementation's verifier over every stream.
+
+use ::ag_ui::server::EventVerifier;
+use reqwest::Response;
+use serde_json::{Value, json};
+use wellspring_core::{Approval, ToolSpec};
+use wellspring_engine::tools::from_function;
+use wellspring_engine::{Policy, Rule, Runtime};
+use wellspring_log::Log;
+use wellspring_models::{Gate, Say};
+use wellspring_server::TokenScope;
+
+use crate::kit::{Kit, agent, config, parse_sse, parts};
+
+/// A request as a client makes it.
+fn input(thread: &str, run: &str, messages: Value) -> Value {
+    json!({ "threadId": thread, "runId": run, "messages": messages })
+}
+
+fn user(id: &str, text: &str) -> Value {
+    json!({ "id": id, "role": "user", "content": text })
+}
+
+/// The events of an answer, which the verifier has nothing against.
+async fn events(response: Response) -> Vec<Value> {
+    events_after(response, &json!([])).await
+}
+
+/// The same for a client that has some messages already.
+async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
+    assert_eq!(response.status(), 200);
+    let text = response.text().await.unwrap();
+    let events: Vec<Value> =
+        parse_sse(&text).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    let mut verifier = EventVerifier::new();
+    for event in &events {
+        let mut shown = event.clone();
+        if event["type"] == "RUN_STARTED" {
+            shown["input"] = input("t", "r", messages.clone());
+        }
+        let typed: ::ag_ui::Event = serde_json::from_value(shown).unwrap();
+        verifier.observe(&typed).unwrap_or_else(|error| panic!("{event}: {error}"));
+    }
+    events
+}
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().map(|event| event["type"].as_str().unwrap()).collect()
+}
+
+/// The words of a kind of message, as a client folds them.
+fn text(events: &[Value], kind: &str) -> String {
+    let deltas = events.iter().filter(|event| event["type"] == kind);
+    deltas.map(|event| event["delta"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn a_run_and_the_next_one_of_its_thread() {
+    let kit = Kit::new(agent([Say::new().thought("Hm.").text("Hello there.")], [])).await;
+    let body = input("t", "r1", json!([user("m1", "Hi")]));
+    let first = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    assert_eq!(first[0]["runId"], json!("r1"));
+    assert_eq!(text(&first, "TEXT_MESSAGE_CONTENT"), "Hello there.");
+    assert_eq!(text(&first, "REASONING_MESSAGE_CONTENT"), "Hm.");
+    let last = first.last().unwrap();
+    assert_eq!((&last["type"], &last["threadId"]), (&json!("RUN_FINISHED"), &json!("t")));
+    assert_eq!(last["result"], json!("Hello there."));
+    // The client sends everything again; only the last message is new.
+    let messages = json!([
+        user("m1", "Hi"),
+        { "id": "a", "role": "assistant", "content": "Hello there." },
+        user("m2", "And now?"),
+    ]);
+    let body = input("t", "r2", messages);
+    events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    let (_, _, runs) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
+    let runs = runs["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 2);
+    assert_eq!(runs[0]["after"], runs[1]["run"]);
+    assert_eq!(runs[0]["title"], json!("And now?"));
+}
+
+/// A client that comes back names the same run, or asks for it.
+#[tokio::test]
+async fn a_dropped_client_attaches_again() {
+    let gate = Gate::new();
+    let kit = Kit::new(agent([Say::new().text("one two ").gate(&gate).text("three")], [])).await;
+    let body = input("t", "r", json!([user("m", "Hi")]));
+    drop(kit.post("/ag-ui/agent", &body).send().await.unwrap());
+    gate.reached(1).await;
+    let again = kit.post("/ag-ui/agent", &body).send().await.unwrap();
+    let asked = kit.get("/ag-ui/agent/runs/r").send().await.unwrap();
+    gate.open();
+    let (again, asked) = (events(again).await, events(asked).await);
+    assert_eq!(again, asked);
+    assert_eq!(kinds(&again)[..2], ["RUN_STARTED", "MESSAGES_SNAPSHOT"]);
+    assert!(text(&again, "TEXT_MESSAGE_CONTENT").ends_with("three"));
+    let over = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    assert_eq!(kinds(&over), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
+    assert_eq!(over[2]["result"], json!("one two three"));
+    let (_, _, runs) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1);
+}
+
+/// A tool that runs in the page: the run ends on this wire and goes on with its result.
+#[tokio::test]
+async fn a_tool_of_the_client() {
+    let turns = [Say::new().call("paint", json!({"colour": "blue"})), Say::new().text("Done.")];
+    let kit = Kit::new(agent(turns, [])).await;
+    let mut body = input("t", "r1", json!([user("m", "Paint it")]));
+    body["tools"] = json!([{ "name": "paint", "description": "paints", "parameters": {} }]);
+    let first = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    let last = first.last().unwrap();
+    let pending = last["outcome"]["pendingToolCallIds"].as_array().unwrap();
+    assert_eq!(text(&first, "TOOL_CALL_ARGS"), r#"{"colour":"blue"}"#);
+    let mut body = input(
+        "t",
+        "r2",
+        json!([
+            user("m", "Paint it"),
+            { "id": "x", "role": "tool", "toolCallId": pending[0], "content": "painted" },
+        ]),
+    );
+    body["tools"] = json!([{ "name": "paint", "description": "paints", "parameters": {} }]);
+    let second = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    assert_eq!(second[0]["runId"], json!("r2"));
+    assert_eq!(second.last().unwrap()["result"], json!("Done."));
+    let (_, _, runs) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "it is one run");
+}
+
+/// A question is an interrupt, and resuming answers it.
+#[tokio::test]
+async fn an_interrupt_is_resumed() {
+    let tool =
+        from_function(ToolSpec::new("echo", "says it back"), |arguments: Value, _| async move {
+            Ok(wellspring_core::ToolResult::new(arguments["say"].clone()))
+        });
+    let turns = [Say::new().call("echo", json!({"say": "x"})), Say::new().text("Done.")];
+    let mut def = agent(turns, [tool]);
+    def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    let kit = Kit::new(def).await;
+    let messages = json!([user("m", "Go")]);
+    let first =
+        events(kit.post("/ag-ui/agent", &input("t", "r1", messages.clone())).send().await.unwrap())
+            .await;
+    let outcome = &first.last().unwrap()["outcome"];
+    assert_eq!(outcome["type"], json!("interrupt"));
+    let interrupt = outcome["interrupts"][0]["id"].clone();
+    let start = first.iter().find(|event| event["type"] == "TOOL_CALL_START").unwrap();
+    let function = json!({ "name": "echo", "arguments": text(&first, "TOOL_CALL_ARGS") });
+    let call = json!({ "id": start["toolCallId"], "type": "function", "function": function });
+    let messages =
+        json!([user("m", "Go"), { "id": "a", "role": "assistant", "toolCalls": [call] }]);
+    let mut body = input("t", "r2", messages.clone());
+    body["resume"] = json!([{ "interruptId": interrupt, "status": "resolved", "payload": { "approved": true } }]);
+    let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
+    let second = events_after(response, &messages).await;
+    assert_eq!(second[0]["runId"], json!("r2"));
+    assert_eq!(second.last().unwrap()["result"], json!("Done."));
+    // What is not open cannot be resumed.
+    body["runId"] = json!("r3");
+    let (status, _, said) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    assert_eq!((status, said["error"]["code"].as_str()), (400, Some("bad_request")));
+}
+
+#[tokio::test]
+async fn a_cancelled_run_says_so() {
+    let gate = Gate::new();
+    let kit = Kit::new(agent([Say::new().text("one ").gate(&gate).text("two")], [])).await;
+    let body = input("t", "r", json!([user("m", "Hi")]));
+    let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
+    gate.reached(1).await;
+    let cancelled = kit.post("/ag-ui/agent/runs/r/cancel", &json!({})).send().await.unwrap();
+    assert_eq!(cancelled.status(), 202);
+    let events = events(response).await;
+    assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "cancelled" }));
+}
+
+/// The binary encoding has as many events as the other.
+#[tokio::test]
+async fn protobuf_where_it_is_asked_for() {
+    let kit = Kit::new(agent([Say::new().thought("Hm.").text("Hello there.")], [])).await;
+    let ask = async |run: &str, accept: &str| {
+        let body = input(run, run, json!([user("m", "Hi")]));
+        let request = kit.post("/ag-ui/agent", &body).header("accept", accept);
+        request.send().await.unwrap()
+    };
+    let as_sse = events(ask("a", "text/event-stream").await).await;
+    let response = ask("b", "application/vnd.ag-ui.event+proto").await;
+    assert_eq!(response.headers()["content-type"], "application/vnd.ag-ui.event+proto");
+    let bytes = response.bytes().await.unwrap();
+    let (mut rest, mut count) = (&bytes[..], 0);
+    while let Some((length, after)) = rest.split_first_chunk::<4>() {
+        rest = &after[u32::from_be_bytes(*length) as usize..];
+        count += 1;
+    }
+    assert_eq!((count, rest.len()), (as_sse.len(), 0));
+}
+
+/// Two tenants may use the same names: they mean different runs.
+#[tokio::test]
+async fn names_are_the_tenants_own() {
+    let runtime = Runtime::new(Log::in_memory());
+    let def = agent([Say::new().text("Hello.")], []);
+    let mut kit = Kit::with(config(), runtime, def).await;
+    let mut runs = Vec::new();
+    for tenant in ["one", "two"] {
+        let scopes = [TokenScope::Run, TokenScope::Read];
+        kit.token = Some(kit.server.tokens().create(tenant, tenant, &scopes).await.unwrap());
+        let body = input("t", "r", json!([user("m", "Hi")]));
+        let events = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+        assert_eq!(events.last().unwrap()["result"], json!("Hello."));
+        let (_, _, body) = parts(kit.get("/v1/runs").send().await.unwrap()).await;
+        assert_eq!(body["runs"].as_array().unwrap().len(), 1);
+        runs.push(body["runs"][0]["run"].clone());
+    }
+    assert_ne!(runs[0], runs[1]);
+    let theirs = format!("/ag-ui/agent/runs/{}", runs[0].as_str().unwrap());
+    assert_eq!(kit.get(&theirs).send().await.unwrap().status(), 404);
+}

@@ -1,0 +1,165 @@
+//! Others' programs against our server.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::process::Command;
+use wellspring_core::Approval;
+use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
+use wellspring_log::Log;
+use wellspring_models::Say;
+use wellspring_server::{ServerConfig, ServerLimits, TokenScope};
+use wellspring_testkit::soak;
+
+use crate::kit::{Kit, agent, config};
+
+/// Requests of all kinds, made from the description alone: nothing fails, and every answer is
+/// one that the description promises.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn schemathesis() {
+    if std::env::var_os("WELLSPRING_PEER_SCHEMATHESIS").is_none() {
+        println!("skipped: WELLSPRING_PEER_SCHEMATHESIS is not set; `cargo xtask test` sets it");
+        return;
+    }
+    let limits = ServerLimits { requests_per_token: 1_000_000, ..ServerLimits::default() };
+    let config = ServerConfig { limits, ..config() };
+    let def = agent([Say::new().text("Hello there.")], []);
+    let mut kit = Kit::with(config, Runtime::new(Log::in_memory()), def).await;
+    kit.token = Some(kit.server.tokens().create("st", "one", &[TokenScope::Admin]).await.unwrap());
+    for _ in 0..3 {
+        kit.start().await;
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let output = Command::new(root.join("target/peers/schemathesis/bin/schemathesis"))
+        .arg("run")
+        .arg(kit.url("/openapi.json"))
+        .args(["--header", &format!("Authorization: Bearer {}", kit.token.as_ref().unwrap())])
+        .args(["--max-examples", &soak(20, 500).to_string()])
+        // What a schema cannot say may still be refused: an agent's only model, a cursor ahead.
+        .args(["--exclude-checks", "positive_data_acceptance"])
+        .args(["--seed", "7", "--request-timeout", "10", "--no-color"])
+        .current_dir(tempfile::tempdir().unwrap().path())
+        .output()
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+}
+
+/// The official AG-UI client: text, reasoning, a tool in the page, an interrupt, an abort, a
+/// re-attach and a cancellation.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ag_ui_client() {
+    if std::env::var_os("WELLSPRING_PEER_AG_UI").is_none() {
+        println!("skipped: WELLSPRING_PEER_AG_UI is not set; `cargo xtask test` sets it");
+        return;
+    }
+    let kit = Kit::new(agent([], [])).await;
+    let register = |name: &str, def: AgentDef| {
+        kit.runtime.register(AgentDef { name: name.into(), ..def });
+    };
+    register("talk", agent([Say::new().thought("Hm, what now?").text("Hello there.")], []));
+    let paint = Say::new().call("paint", json!({"colour": "blue"}));
+    register("paint", agent([paint, Say::new().text("Painted.")], []));
+    let echo = Say::new().call("echo", json!({"say": "x"}));
+    let mut ask = agent([echo, Say::new().text("Done.")], [crate::kit::echo()]);
+    ask.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    register("ask", ask);
+    let pause = Duration::from_millis(100);
+    register(
+        "slow",
+        agent([Say::new().text("one two ").unfinished().wait(pause).more(0, "three four")], []),
+    );
+    register("stuck", agent([Say::new().text("one ").hang()], []));
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer/ag_ui.mjs");
+    let output = Command::new("node").arg(script).arg(kit.url("")).output().await.unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}\n{err}");
+    insta::assert_snapshot!(out, @"
+    text and reasoning, twice in one thread
+    a tool in the page, and on with its result
+    an interrupt, and on after an approval
+    aborting detaches, and the same run id attaches again
+    cancelled, and told so
+    ");
+}
+
+/// A browser's own `EventSource`, through a proxy that cuts it off again and again: it
+/// reconnects with its last id, misses nothing, and stops when told that nothing follows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn chromium_event_source() {
+    if std::env::var_os("WELLSPRING_PEER_CHROMIUM").is_none() {
+        println!("skipped: WELLSPRING_PEER_CHROMIUM is not set; `cargo xtask test` sets it");
+        return;
+    }
+    let words = "These are a few words that come in pieces, each one on its own.";
+    let mut kit = Kit::new(agent([Say::new().text(words)], [])).await;
+    kit.token = Some(kit.server.tokens().create("t", "one", &[TokenScope::Admin]).await.unwrap());
+    let run = kit.start().await;
+    kit.runtime.wait(run).await.unwrap();
+    let sign = kit.post(&format!("/v1/runs/{run}/stream-url"), &json!({}));
+    let signed: serde_json::Value = sign.send().await.unwrap().json().await.unwrap();
+    let url = format!("{}&dialect=agent_event", signed["url"].as_str().unwrap());
+    let page = format!(
+        "<pre id=out></pre><script>
+        const source = new EventSource('{url}');
+        source.onmessage = (it) => {{ out.textContent += it.lastEventId + ' ' + it.data + '\\n'; }};
+        </script>"
+    );
+    let (proxy, connections) = cutting_proxy(kit.server.address(), page).await;
+    let profile = tempfile::tempdir().unwrap();
+    let output = Command::new("chromium")
+        .args(["--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=60000"])
+        .arg(format!("--user-data-dir={}", profile.path().display()))
+        .args(["--dump-dom", &format!("http://localhost:{}/page", proxy.port())])
+        .output()
+        .await
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let start = dom.find("<pre id=\"out\">").unwrap() + "<pre id=\"out\">".len();
+    let seen = &dom[start..dom[start..].find("</pre>").unwrap() + start];
+    let events = kit.events(run, "agent_event").await;
+    let want: String =
+        events.iter().map(|it| format!("{} {}\n", it.id.as_deref().unwrap(), it.data)).collect();
+    assert_eq!(seen, want);
+    assert!(connections.load(Ordering::Relaxed) > 3, "it was cut off");
+}
+
+/// Serves one page, and of everything else only so many bytes of the answer.
+async fn cutting_proxy(server: SocketAddr, page: String) -> (SocketAddr, Arc<AtomicU32>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let connections = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = listener.accept().await.unwrap();
+            let (page, counted) = (page.clone(), Arc::clone(&counted));
+            tokio::spawn(async move {
+                let mut request = vec![0; 16 * 1024];
+                let read = client.read(&mut request).await.unwrap();
+                if request.starts_with(b"GET /page ") {
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close";
+                    let answer = format!("{head}\r\n\r\n{page}");
+                    client.write_all(answer.as_bytes()).await.unwrap();
+                    return;
+                }
+                let round = counted.fetch_add(1, Ordering::Relaxed);
+                let upstream = TcpStream::connect(server).await.unwrap();
+                let (answer, mut question) = upstream.into_split();
+                question.write_all(&request[..read]).await.unwrap();
+                // The answer's head takes about 300 of them.
+                let mut some = answer.take(500 + u64::from(round) * 37);
+                // Whoever is gone is gone.
+                let _ = tokio::io::copy(&mut some, &mut client).await;
+            });
+        }
+    });
+    (address, connections)
+}
