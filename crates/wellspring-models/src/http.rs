@@ -48,6 +48,10 @@ pub const GET_TIMEOUT: Duration = Duration::from_secs(20);
 /// few megabytes.
 pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// How long an unused connection is kept: shorter than the five seconds after which many
+/// servers close theirs, so that no request meets a connection that is just being closed.
+const IDLE_CONNECTION_TIME: Duration = Duration::from_secs(4);
+
 /// Connections that are kept for the next request, per provider. More are opened as needed.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
@@ -206,6 +210,7 @@ fn connect_to(url: &str) -> Result<(Box<str>, reqwest::Client), SetupError> {
     let mut client = reqwest::Client::builder()
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .pool_idle_timeout(IDLE_CONNECTION_TIME)
         .redirect(reqwest::redirect::Policy::none())
         .tcp_nodelay(true);
     if is_here(&parsed) {
