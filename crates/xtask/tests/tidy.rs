@@ -23,6 +23,18 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["wellspring-engine", "wellspring-log"],
     ),
     ("wellspring-mcp", &["wellspring-core"], &[]),
+    // It drives agents for the engine, and gives the engine's agents to others.
+    (
+        "wellspring-acp",
+        &[
+            "wellspring-core",
+            "wellspring-wire",
+            "wellspring-log",
+            "wellspring-engine",
+            "wellspring-mcp",
+        ],
+        &["wellspring-models"],
+    ),
     (
         "wellspring",
         &[
@@ -31,6 +43,8 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
             "wellspring-log",
             "wellspring-engine",
             "wellspring-models",
+            "wellspring-mcp",
+            "wellspring-acp",
         ],
         &[],
     ),
@@ -38,6 +52,8 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         "wellspring-cli",
         &[
             "wellspring",
+            "wellspring-mcp",
+            "wellspring-acp",
             "wellspring-core",
             "wellspring-wire",
             "wellspring-log",

@@ -1,0 +1,1 @@
+//! The Agent Client Protocol, both ways: drive any agent that speaks it, and be one.
