@@ -7,7 +7,9 @@
 //! # What is deliberately absent
 //!
 //! Trying again, and time limits beyond that of connecting: both are the engine's, which knows
-//! what an attempt has done so far. Redirects: a key is for the server it was given to.
+//! what an attempt has done so far. (A request that met a connection as it was being closed is
+//! sent once more: no server has begun to answer it.) Redirects: a key is for the server it was
+//! given to.
 
 use std::time::{Duration, SystemTime};
 
@@ -48,8 +50,12 @@ pub const GET_TIMEOUT: Duration = Duration::from_secs(20);
 /// few megabytes.
 pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
 
+/// How often a request is sent again that met a connection as it was being closed. Some servers
+/// (llama.cpp's, for one) close theirs after each streamed answer without having said so.
+const RESENDS_MAX: usize = 1;
+
 /// How long an unused connection is kept: shorter than the five seconds after which many
-/// servers close theirs, so that no request meets a connection that is just being closed.
+/// servers close theirs, so that few requests meet a connection that is just being closed.
 const IDLE_CONNECTION_TIME: Duration = Duration::from_secs(4);
 
 /// Connections that are kept for the next request, per provider. More are opened as needed.
@@ -184,9 +190,8 @@ impl Endpoint {
     }
 
     async fn ask(&self, request: reqwest::RequestBuilder) -> Result<Response, ModelError> {
-        let response = request
-            .headers(self.headers.clone())
-            .send()
+        let request = request.headers(self.headers.clone());
+        let response = send(request)
             .await
             .map_err(|error| broken(&self.provider, "could not be reached", error))?;
         if response.status().is_success() {
@@ -200,6 +205,25 @@ impl Endpoint {
         failure.retry_after = wait.or(failure.retry_after);
         Err(failed(&self.provider, ReadError::Failed(failure)))
     }
+}
+
+async fn send(request: reqwest::RequestBuilder) -> Result<Response, reqwest::Error> {
+    for _ in 0..RESENDS_MAX {
+        // A body that is all there can be sent twice, and ours are.
+        let Some(first) = request.try_clone() else { break };
+        match first.send().await {
+            Err(error) if hung_up(&error) => {}
+            sent => return sent,
+        }
+    }
+    request.send().await
+}
+
+/// Whether the connection was closed before anything of an answer came.
+fn hung_up(error: &reqwest::Error) -> bool {
+    let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
+    let mut causes = causes.filter_map(|cause| cause.downcast_ref::<hyper::Error>());
+    causes.any(|cause| cause.is_incomplete_message() || cause.is_closed() || cause.is_canceled())
 }
 
 fn connect_to(url: &str) -> Result<(Box<str>, reqwest::Client), SetupError> {

@@ -36,6 +36,8 @@ enum Ending {
     Stall,
     /// Not even the status comes.
     NoHead,
+    /// Not even the status comes: the connection closes.
+    HangUp,
 }
 
 impl Answer {
@@ -55,6 +57,12 @@ impl Answer {
     #[must_use]
     pub fn silence() -> Self {
         Self { ending: Ending::NoHead, ..Self::status(200, "") }
+    }
+
+    /// Nothing at all: the connection closes, as one does that was kept for too long.
+    #[must_use]
+    pub fn hang_up() -> Self {
+        Self { ending: Ending::HangUp, ..Self::status(200, "") }
     }
 
     /// With a header.
@@ -177,7 +185,7 @@ impl Shared {
             if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
         };
         let answer = answer.unwrap_or_else(|| Answer::status(500, "no answer was given"));
-        if answer.ending != Ending::NoHead {
+        if !matches!(answer.ending, Ending::NoHead | Ending::HangUp) {
             let mut head = format!("HTTP/1.1 {} Whatever\r\n", answer.status);
             for (name, value) in &answer.headers {
                 head += &format!("{name}: {value}\r\n");
@@ -194,7 +202,7 @@ impl Shared {
         }
         match answer.ending {
             Ending::Whole => client.write_all(b"0\r\n\r\n").await?,
-            Ending::Cut => {}
+            Ending::Cut | Ending::HangUp => {}
             Ending::Stall | Ending::NoHead => {
                 // Whatever a client still says, it has left when that ends.
                 let mut rest = Vec::new();

@@ -68,7 +68,7 @@ async fn line(provider: &Provider, fault: &str, answers: Vec<Answer>) -> String 
     let asked = server.asked().len();
     assert_eq!(
         attempts, asked,
-        "{fault}: each attempt is one request, and none is made behind its back"
+        "{fault}: each attempt that is answered is one request, and none is made behind its back"
     );
     // Silence is the engine's to notice: it drops the attempt.
     let first = errors.lock().unwrap().first().cloned().unwrap_or_else(|| "-".to_owned());

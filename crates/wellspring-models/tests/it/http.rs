@@ -49,6 +49,20 @@ async fn the_models_stop_is_the_end() {
     }
 }
 
+/// A connection that the server was just closing is nobody's failure, once.
+#[tokio::test]
+async fn a_request_that_met_a_closing_connection_is_sent_again() {
+    for provider in providers() {
+        let whole = || provider.streams(&*provider.whole);
+        let (hung_up, again) = (Answer::hang_up(), Answer::hang_up());
+        let server = FakeProvider::start([hung_up.clone(), whole(), hung_up, again, whole()]);
+        let server = server.await.unwrap();
+        let model = (provider.model)(&server.url());
+        let answered = [model.attempt(hello()).await.is_ok(), model.attempt(hello()).await.is_ok()];
+        assert_eq!((answered, server.asked().len()), ([true, false], 4), "{}", provider.name);
+    }
+}
+
 /// Without streaming, the same comes of it.
 #[tokio::test]
 async fn answers_in_one_piece() {
