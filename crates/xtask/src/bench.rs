@@ -9,9 +9,6 @@ use crate::figures::{Figure, table};
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// Seconds that divan may spend on one function when it should be quick.
-const QUICK_SECONDS: &str = "0.2";
-
 /// What `cargo xtask bench` can be told.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
@@ -67,7 +64,7 @@ fn step(workspace: &Workspace, options: &Options) -> anyhow::Result<Step> {
     // Of all targets only the benches: `--benches` would run every unit test again.
     let mut step = Step::cargo("bench", &format!("bench {selected} --all-features --bench *"));
     if options.quick {
-        step = step.env("WELLSPRING_QUICK", "1").env("DIVAN_MAX_TIME", QUICK_SECONDS);
+        step = step.env("WELLSPRING_QUICK", "1");
     }
     Ok(step)
 }
@@ -97,7 +94,7 @@ mod tests {
             (
                 Some("wellspring-log"),
                 true,
-                "WELLSPRING_QUICK=1 DIVAN_MAX_TIME=0.2 \
+                "WELLSPRING_QUICK=1 \
                  cargo bench --package wellspring-log --all-features --bench '*'",
             ),
         ] {

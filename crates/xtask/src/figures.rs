@@ -13,10 +13,9 @@
 //!   same unit; the table shows `value / baseline`. Digits differ between machines and days,
 //!   ratios of one run hardly do, so a claim rests on a ratio.
 //!
-//! Everything else that a bench prints is passed on unread, so a divan bench needs nothing
-//! and a bench may print both. A bench of its own (`harness = false`) measures when it is
-//! called with `--bench`, as `cargo bench` does, and otherwise makes the smallest round that
-//! still runs every line, as divan does: that is how the tests run it. With
+//! Everything else that a bench prints is passed on unread. A bench (`harness = false`)
+//! measures when it is called with `--bench`, as `cargo bench` does, and otherwise makes the
+//! smallest round that still runs every line: that is how the tests run it. With
 //! `WELLSPRING_QUICK` set it measures briefly.
 
 use std::collections::BTreeMap;
