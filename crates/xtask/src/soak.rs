@@ -3,7 +3,8 @@
 //! A test whose rounds can be many asks `wellspring_testkit::soak(ci, long)` how many, at
 //! run time; that looks at `WELLSPRING_SOAK`, which is set here and nowhere else. Property
 //! tests take `PROPTEST_CASES`. So there is one source of each test, the same binary runs
-//! both versions, and a long one that fails can be repeated by hand with the variable set.
+//! both versions (with the checks that a release build leaves out), and a long one that fails
+//! can be repeated by hand with the variable set.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -16,8 +17,11 @@ use crate::workspace::Workspace;
 pub const PROPERTY_CASES: u32 = 4096;
 
 /// What `cargo xtask soak` can be told.
-#[derive(Clone, Copy, Debug, Default, clap::Args)]
+#[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
+    /// Only the tests of this crate.
+    #[arg(long = "crate", value_name = "NAME")]
+    pub package: Option<String>,
     /// Begin new rounds until so many minutes have passed; one round when absent.
     #[arg(long)]
     pub minutes: Option<u64>,
@@ -35,7 +39,7 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let mut round = 0;
     loop {
         round += 1;
-        if !runner.step(&step(round).folder(&workspace.root))? {
+        if !runner.step(&step(round, options).folder(&workspace.root))? {
             return Ok(runner.finish(false));
         }
         if Instant::now() >= deadline {
@@ -44,10 +48,14 @@ pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn step(round: u32) -> Step {
-    let test = "test --workspace --all-features --release --lib --bins --tests";
+fn step(round: u32, options: &Options) -> Step {
+    let selected = match &options.package {
+        Some(package) => format!("--package {package}"),
+        None => "--workspace".to_owned(),
+    };
+    let test = format!("test {selected} --all-features --lib --bins --tests");
     let cases = std::env::var("PROPTEST_CASES").unwrap_or_else(|_| PROPERTY_CASES.to_string());
-    Step::cargo(format!("soak round {round}"), test)
+    Step::cargo(format!("soak round {round}"), &test)
         .env("WELLSPRING_SOAK", "1")
         .env("PROPTEST_CASES", cases)
 }
