@@ -25,6 +25,7 @@ mod run;
 mod runs;
 mod screen;
 mod serve;
+mod telemetry;
 mod text;
 mod tools;
 mod view;
@@ -34,19 +35,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
-use tracing_subscriber::EnvFilter;
 
 use args::{Cli, Command, ServeArgs};
+use config::Config;
 use place::Place;
+use telemetry::Telemetry;
 
 /// How long tasks have to end after the command is done: enough to kill what they started.
 const SHUTDOWN: Duration = Duration::from_millis(500);
-
-/// Says what is logged to standard error, as in `info` or `wellspring::access=info`.
-const LOG_VARIABLE: &str = "WELLSPRING_LOG";
-
-/// What the SDK of MCP logs where nobody speaks of it: below that it tells every message.
-const LOG_MCP: &str = "rmcp=warn";
 
 /// How the command ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,7 +66,10 @@ impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    tracing_subscriber::fmt().with_env_filter(log_filter()).with_writer(std::io::stderr).init();
+    let telemetry = match telemetry(&cli) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return complain(&error),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error.into()),
@@ -78,6 +77,7 @@ fn main() -> ExitCode {
     let done = runtime.block_on(command(cli));
     // Tasks that are dropped kill what they started; `exit` alone would leave it behind.
     runtime.shutdown_timeout(SHUTDOWN);
+    telemetry.finish();
     match done {
         Ok(Exit::Completed) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::from(1),
@@ -86,14 +86,15 @@ fn main() -> ExitCode {
     }
 }
 
-/// Nothing is logged unless somebody asks: a terminal is for the run.
-fn log_filter() -> EnvFilter {
-    let asked = std::env::var(LOG_VARIABLE).ok().filter(|asked| !asked.trim().is_empty());
-    match asked {
-        None => EnvFilter::new("off"),
-        Some(asked) if asked.contains("rmcp") => EnvFilter::new(asked),
-        Some(asked) => EnvFilter::new(format!("{LOG_MCP},{asked}")),
-    }
+/// Begins to log. Where spans go is in the configuration; what is wrong with that is told by
+/// the command itself.
+fn telemetry(cli: &Cli) -> Result<Telemetry> {
+    let runs_agents = matches!(
+        cli.command,
+        None | Some(Command::Run(_) | Command::Chat(_) | Command::Serve(_) | Command::Runs(_))
+    );
+    let config = if runs_agents { Config::load(cli.place.config.as_deref()).ok() } else { None };
+    telemetry::init(&config.map(|config| config.telemetry).unwrap_or_default())
 }
 
 async fn command(cli: Cli) -> Result<Exit> {

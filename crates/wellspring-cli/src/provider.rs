@@ -145,6 +145,10 @@ impl Model for Client {
         each!(self, it => it.name())
     }
 
+    fn provider(&self) -> Option<&str> {
+        each!(self, it => Model::provider(it))
+    }
+
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         each!(self, it => it.attempt(request))
     }

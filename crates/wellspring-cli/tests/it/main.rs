@@ -11,4 +11,5 @@ mod providers;
 mod runs;
 mod serve;
 mod signals;
+mod telemetry;
 mod terminal;
