@@ -11,37 +11,45 @@ use wellspring_wire::DialectName;
 #[command(name = "wellspring", version, about, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) place: PlaceArgs,
+    /// For `wellspring` alone, which serves.
+    #[command(flatten)]
+    pub(crate) serve: ServeArgs,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
 }
 
 const EXAMPLES: &str = "Examples:\n  \
-    wellspring                              play the demonstration\n  \
-    wellspring run \"what is here?\"          ask the demonstration agent something\n  \
+    wellspring                              serve the agents: a page, and an API\n  \
+    wellspring run \"what is here?\"          ask an agent something, here\n  \
+    wellspring run --agent demo \"hello\"     the demonstration, which needs no key\n  \
     wellspring run --json --yes \"hello\"     only the result, for a script\n  \
-    wellspring serve                        the same in a browser, and an API\n  \
+    wellspring chat                         a conversation in the terminal\n  \
+    wellspring init                         write a configuration to begin with\n  \
+    wellspring doctor                       look whether everything works\n  \
     wellspring runs list                    what ran so far\n  \
     wellspring runs replay last --speed 3   see it again, faster";
 
-/// Where runs are kept.
+/// What is configured, and where runs are kept.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct StoreArgs {
+pub(crate) struct PlaceArgs {
+    /// The configuration: `wellspring.toml` here or in the user's own folder unless told.
+    #[arg(long, global = true, env = "WELLSPRING_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// The directory that runs are kept in.
     #[arg(long, global = true, env = "WELLSPRING_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// What a record that was shown survives.
-    #[arg(long, global = true, value_enum, default_value_t)]
-    pub(crate) durability: DurabilityArg,
+    #[arg(long, global = true, value_enum)]
+    pub(crate) durability: Option<DurabilityArg>,
     /// Keep nothing: runs are gone with the process.
     #[arg(long, global = true)]
     pub(crate) ephemeral: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum DurabilityArg {
     /// The death of the process.
-    #[default]
     ProcessCrash,
     /// The loss of power too; every append waits for the disk.
     PowerLoss,
@@ -51,6 +59,8 @@ pub(crate) enum DurabilityArg {
 pub(crate) enum Command {
     /// Ask an agent something and watch it work.
     Run(RunArgs),
+    /// Talk with an agent: one conversation, line by line. Ctrl-D leaves.
+    Chat(ChatArgs),
     /// Look at runs, also while they go on.
     #[command(subcommand)]
     Runs(Runs),
@@ -59,6 +69,22 @@ pub(crate) enum Command {
     /// Make, list and revoke the tokens that let others use the server.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Write a configuration to begin with: wellspring.toml and an agent.
+    Init(InitArgs),
+    /// Look whether everything works, and say what to do where it does not.
+    Doctor {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List the models that providers have.
+    Models {
+        /// Only those of this provider.
+        provider: Option<String>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Copy all runs to a new file, while they go on.
     Backup {
         /// The new file.
@@ -71,20 +97,42 @@ pub(crate) enum Command {
     },
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServeArgs {
-    /// Where to listen. Elsewhere than on this machine it needs a token.
-    #[arg(long, env = "WELLSPRING_LISTEN", default_value_t = wellspring_server::DEFAULT_LISTEN)]
-    pub(crate) listen: std::net::SocketAddr,
+    /// Where to listen, 127.0.0.1:7600 unless told. Elsewhere than on this machine it needs a
+    /// token. [env: WELLSPRING_LISTEN=]
+    #[arg(long)]
+    pub(crate) listen: Option<std::net::SocketAddr>,
     /// A name by which others reach it, such as `agents.example.com`.
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<Box<str>>,
     /// An origin whose pages may talk to it, such as `https://app.example.com`.
     #[arg(long = "cors", value_name = "ORIGIN")]
     pub(crate) cors: Vec<Box<str>>,
-    /// Seconds that runs may go on once it is told to stop.
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    pub(crate) drain: u64,
+    /// Seconds that runs may go on once it is told to stop, 20 unless told.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) drain: Option<u64>,
+}
+
+impl ServeArgs {
+    /// What was said before the command and after it.
+    pub(crate) fn and(mut self, more: Self) -> Self {
+        self.listen = more.listen.or(self.listen);
+        self.hosts.extend(more.hosts);
+        self.cors.extend(more.cors);
+        self.drain = more.drain.or(self.drain);
+        self
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct InitArgs {
+    /// Where to write it.
+    #[arg(default_value = ".")]
+    pub(crate) directory: PathBuf,
+    /// Overwrite what is there.
+    #[arg(long)]
+    pub(crate) force: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -113,19 +161,37 @@ pub(crate) enum TokenCommand {
 pub(crate) struct RunArgs {
     /// What to ask.
     pub(crate) input: String,
-    /// Whom to ask.
-    #[arg(long, default_value = wellspring::demo::NAME)]
-    pub(crate) agent: String,
+    #[command(flatten)]
+    pub(crate) whom: WhomArgs,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ChatArgs {
+    #[command(flatten)]
+    pub(crate) whom: WhomArgs,
+    #[command(flatten)]
+    pub(crate) answers: AnswerArgs,
+}
+
+/// Who is asked, and how.
+#[derive(Args, Debug)]
+pub(crate) struct WhomArgs {
+    /// Whom to ask: the default agent unless told.
+    #[arg(long)]
+    pub(crate) agent: Option<String>,
+    /// Another model of the agent's provider, where the agent allows it.
+    #[arg(long)]
+    pub(crate) model: Option<Box<str>>,
     /// The conversation to go on with: an id, its beginning or end, or `last`.
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
     /// Let the model answer whole instead of word by word.
     #[arg(long)]
     pub(crate) no_stream: bool,
-    #[command(flatten)]
-    pub(crate) output: OutputArgs,
-    #[command(flatten)]
-    pub(crate) answers: AnswerArgs,
 }
 
 #[derive(Args, Debug)]

@@ -8,7 +8,6 @@ use anyhow::Result;
 use crossterm::event::{Event as TerminalEvent, EventStream};
 use crossterm::terminal::{disable_raw_mode, enable_raw_mode};
 use futures::StreamExt as _;
-use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use wellspring_core::{
     Answer, CancelWhen, Event, Form, Outcome, Outline, Question, QuestionId, Record, RunId, Scope,
@@ -17,6 +16,7 @@ use wellspring_core::{
 use wellspring_engine::{Runtime, SendError};
 
 use crate::interrupt::Interrupts;
+use crate::lines::Lines;
 use crate::prompt::{Pressed, Prompt};
 use crate::text::clean_line;
 use crate::view::View;
@@ -26,9 +26,6 @@ const PICTURE: Duration = Duration::from_millis(40);
 
 /// What a person can do once the run was told to stop.
 const STOPPING: &str = "stopping; Ctrl-C again leaves at once";
-
-/// Lines of input that wait to be read: a person types one.
-const LINES_WAITING: usize = 4;
 
 /// Who answers a run's questions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -60,12 +57,14 @@ pub(crate) async fn follow(
     run: RunId,
     view: View,
     answers: Answers,
+    lines: &Lines,
 ) -> Result<Followed> {
     let mut follower = Follower {
         runtime,
         run,
         view,
         answers,
+        lines,
         outline: Outline::default(),
         asked: VecDeque::new(),
         outcome: None,
@@ -81,6 +80,7 @@ struct Follower<'a> {
     run: RunId,
     view: View,
     answers: Answers,
+    lines: &'a Lines,
     outline: Outline,
     /// The questions that wait for the person here, oldest first.
     asked: VecDeque<Prompt>,
@@ -245,7 +245,7 @@ impl Follower<'_> {
         let mut keyboard = match keyboard {
             Some(keyboard) => keyboard,
             None if self.view.is_live() => Keyboard::keys()?,
-            None => Keyboard::lines()?,
+            None => Keyboard::Lines { lines: self.lines.clone(), asked: None },
         };
         if let Keyboard::Lines { asked, .. } = &mut keyboard
             && *asked != Some(prompt.question.question)
@@ -274,26 +274,13 @@ enum Input {
 /// Where answers come from: keys of a terminal that is painted on, or else whole lines.
 enum Keyboard {
     Keys(EventStream, RawMode),
-    Lines { lines: mpsc::Receiver<String>, asked: Option<QuestionId> },
+    Lines { lines: Lines, asked: Option<QuestionId> },
 }
 
 impl Keyboard {
     fn keys() -> Result<Self> {
         let raw = RawMode::enter()?;
         Ok(Self::Keys(EventStream::new(), raw))
-    }
-
-    fn lines() -> Result<Self> {
-        let (sender, lines) = mpsc::channel(LINES_WAITING);
-        // A thread of its own, not one that the runtime waits for: nothing ends a read but a line.
-        std::thread::Builder::new().name("keyboard".into()).spawn(move || {
-            for line in std::io::stdin().lines() {
-                if line.ok().and_then(|line| sender.blocking_send(line).ok()).is_none() {
-                    return;
-                }
-            }
-        })?;
-        Ok(Self::Lines { lines, asked: None })
     }
 }
 
@@ -318,7 +305,7 @@ async fn next_typed(keyboard: &mut Option<Keyboard>) -> Option<Input> {
                 return Some(Input::Key(key));
             }
         },
-        Some(Keyboard::Lines { lines, .. }) => lines.recv().await.map(Input::Line),
+        Some(Keyboard::Lines { lines, .. }) => lines.next().await.map(Input::Line),
         None => std::future::pending().await,
     }
 }

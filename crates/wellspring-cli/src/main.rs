@@ -6,18 +6,28 @@
 //!
 //! Exit codes: 0 completed, 1 failed, 2 usage, 130 cancelled.
 
+mod agents;
 mod args;
+mod chat;
+mod config;
+mod doctor;
 mod find;
 mod follow;
+mod init;
 mod interrupt;
+mod lines;
+mod models;
 mod paint;
 mod place;
 mod prompt;
+mod provider;
 mod run;
 mod runs;
 mod screen;
 mod serve;
+mod telemetry;
 mod text;
+mod tools;
 mod view;
 
 use std::process::ExitCode;
@@ -26,8 +36,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
 
-use args::{Cli, Command};
+use args::{Cli, Command, ServeArgs};
+use config::Config;
 use place::Place;
+use telemetry::Telemetry;
 
 /// How long tasks have to end after the command is done: enough to kill what they started.
 const SHUTDOWN: Duration = Duration::from_millis(500);
@@ -54,9 +66,10 @@ impl std::error::Error for Usage {}
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_env("WELLSPRING_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let telemetry = match telemetry(&cli) {
+        Ok(telemetry) => telemetry,
+        Err(error) => return complain(&error),
+    };
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error.into()),
@@ -64,6 +77,7 @@ fn main() -> ExitCode {
     let done = runtime.block_on(command(cli));
     // Tasks that are dropped kill what they started; `exit` alone would leave it behind.
     runtime.shutdown_timeout(SHUTDOWN);
+    telemetry.finish();
     match done {
         Ok(Exit::Completed) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::from(1),
@@ -72,24 +86,49 @@ fn main() -> ExitCode {
     }
 }
 
+/// Begins to log. Where spans go is in the configuration; what is wrong with that is told by
+/// the command itself.
+fn telemetry(cli: &Cli) -> Result<Telemetry> {
+    let runs_agents = matches!(
+        cli.command,
+        None | Some(Command::Run(_) | Command::Chat(_) | Command::Serve(_) | Command::Runs(_))
+    );
+    let config = if runs_agents { Config::load(cli.place.config.as_deref()).ok() } else { None };
+    telemetry::init(&config.map(|config| config.telemetry).unwrap_or_default())
+}
+
 async fn command(cli: Cli) -> Result<Exit> {
+    let alone = cli.serve;
+    if !matches!(cli.command, None | Some(Command::Serve(_))) && alone != ServeArgs::default() {
+        let what =
+            "--listen, --host, --cors and --drain are for `wellspring` alone and for `serve`";
+        anyhow::bail!(Usage(what.into()));
+    }
+    let open = || Place::open(&cli.place);
     match cli.command {
         Some(Command::Completions { shell }) => {
             let mut command = Cli::command();
             clap_complete::generate(shell, &mut command, "wellspring", &mut std::io::stdout());
             Ok(Exit::Completed)
         }
-        Some(Command::Run(args)) => run::run(&Place::open(&cli.store)?, args).await,
-        Some(Command::Runs(command)) => runs::runs(&Place::open(&cli.store)?, command).await,
-        Some(Command::Serve(args)) => serve::serve(&Place::open(&cli.store)?, args).await,
-        Some(Command::Token(command)) => serve::token(&Place::open(&cli.store)?, command).await,
-        Some(Command::Backup { file }) => serve::backup(&Place::open(&cli.store)?, file).await,
-        None => run::demo(&Place::open(&cli.store)?).await,
+        Some(Command::Run(args)) => run::run(&open()?, args).await,
+        Some(Command::Chat(args)) => chat::chat(&open()?, args).await,
+        Some(Command::Runs(command)) => runs::runs(&open()?, command).await,
+        Some(Command::Serve(args)) => serve::serve(&open()?, alone.and(args)).await,
+        Some(Command::Token(command)) => serve::token(&open()?, command).await,
+        Some(Command::Backup { file }) => serve::backup(&open()?, file).await,
+        Some(Command::Init(args)) => init::init(&args),
+        Some(Command::Doctor { json }) => doctor::doctor(&cli.place, json).await,
+        Some(Command::Models { provider, json }) => {
+            models::models(&cli.place, provider.as_deref(), json).await
+        }
+        None => serve::serve(&open()?, alone).await,
     }
 }
 
 #[expect(clippy::print_stderr, reason = "a command talks to people there")]
 fn complain(error: &anyhow::Error) -> ExitCode {
     eprintln!("wellspring: {error:#}");
-    ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+    let usage = error.is::<Usage>() || error.is::<config::problem::Problems>();
+    ExitCode::from(if usage { 2 } else { 1 })
 }

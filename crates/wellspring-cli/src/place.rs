@@ -1,8 +1,10 @@
-//! Where runs are kept, and how they stand.
+//! What all commands begin with: the configuration, a runtime over the runs that are kept,
+//! and the agents that a command needs.
 //!
 //! Several commands may work in one data directory. The store knows which of them are alive,
 //! so a run whose process was killed is known at once.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,14 +13,15 @@ use wellspring_engine::Runtime;
 use wellspring_log::{Durability, Log, LogOptions, RunInfo, RunState, SqliteOptions, SqliteStore};
 use wellspring_server::Metrics;
 
-use crate::args::{DurabilityArg, StoreArgs};
-
-/// Sets the demonstration's pace: people like to read along, tests do not.
-const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
+use crate::agents::{Agents, Wanted};
+use crate::args::{DurabilityArg, PlaceArgs};
+use crate::config::Config;
+use crate::config::settings::{StoreConfig, StoreKind};
 
 /// A runtime over the runs of a place.
 #[derive(Debug)]
 pub(crate) struct Place {
+    pub(crate) config: Config,
     pub(crate) runtime: Runtime,
     /// What a server counts; it times the store too.
     pub(crate) metrics: Metrics,
@@ -51,18 +54,24 @@ impl Standing {
 }
 
 impl Place {
-    /// Opens the data directory, or memory, with the agents that are built in.
-    pub(crate) fn open(store: &StoreArgs) -> Result<Self> {
+    /// Reads the configuration and opens the data directory, or memory. There are no agents
+    /// yet: looking at runs needs none.
+    pub(crate) fn open(args: &PlaceArgs) -> Result<Self> {
+        let config = Config::load(args.config.as_deref())?;
         let metrics = Metrics::default();
-        let log = if store.ephemeral {
+        let log = if args.ephemeral || config.store.kind == StoreKind::Memory {
             Log::in_memory()
         } else {
-            let directory = data_dir(store)?;
-            let durability = match store.durability {
-                DurabilityArg::ProcessCrash => Durability::ProcessCrash,
-                DurabilityArg::PowerLoss => Durability::PowerLoss,
+            let directory = data_dir(args, &config.store)?;
+            let durability = match args.durability {
+                Some(DurabilityArg::ProcessCrash) => Some(Durability::ProcessCrash),
+                Some(DurabilityArg::PowerLoss) => Some(Durability::PowerLoss),
+                None => config.store.durability,
             };
-            let options = SqliteOptions { durability, ..SqliteOptions::default() };
+            let options = SqliteOptions {
+                durability: durability.unwrap_or_default(),
+                bytes_max: config.store.bytes_max,
+            };
             let path = directory.join("runs.db");
             let store = SqliteStore::open(path, options).with_context(|| {
                 format!(
@@ -74,13 +83,24 @@ impl Place {
             let options = LogOptions { node: store.node().into(), ..LogOptions::default() };
             Log::new(metrics.metered(Arc::new(store)), options)
         };
-        let runtime = Runtime::new(log);
-        let pace = std::env::var(PACE_VARIABLE).ok().and_then(|pace| pace.parse().ok());
-        runtime.register(match pace {
-            Some(pace) => wellspring::demo::agent_at(std::time::Duration::from_millis(pace)),
-            None => wellspring::demo::agent(),
-        });
-        Ok(Self { runtime, metrics })
+        Ok(Self { config, runtime: Runtime::new(log), metrics })
+    }
+
+    /// Makes one agent, or the default one, with those that it may call; gives its name.
+    pub(crate) async fn agent(&self, named: Option<&str>) -> Result<Box<str>> {
+        let agents = Agents::find(&self.config).await;
+        let name: Box<str> = agents.choose(named)?.into();
+        agents.register(&self.runtime, Wanted::One(&name)).await?;
+        Ok(name)
+    }
+
+    /// Makes every agent, and says what they must do without.
+    pub(crate) async fn agents(&self) -> Result<()> {
+        let agents = Agents::find(&self.config).await;
+        for trouble in agents.register(&self.runtime, Wanted::All).await? {
+            writeln!(std::io::stderr(), "wellspring: {trouble:#}")?;
+        }
+        Ok(())
     }
 
     pub(crate) fn log(&self) -> &Log {
@@ -102,8 +122,9 @@ impl Place {
     }
 }
 
-fn data_dir(store: &StoreArgs) -> Result<PathBuf> {
-    if let Some(directory) = &store.data_dir {
+/// Where runs are kept: as the flag or the variable says, or the configuration, or the system.
+pub(crate) fn data_dir(args: &PlaceArgs, store: &StoreConfig) -> Result<PathBuf> {
+    if let Some(directory) = args.data_dir.as_ref().or(store.directory.as_ref()) {
         return Ok(directory.clone());
     }
     let project = directories::ProjectDirs::from("", "", "wellspring").context(

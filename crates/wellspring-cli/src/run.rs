@@ -1,44 +1,58 @@
-//! `wellspring run`, and `wellspring` alone.
+//! `wellspring run`.
 
 use std::io::Write as _;
 
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
-use wellspring_core::{AgentNo, Outcome, RunId, RunRequest, Transcript};
+use wellspring_core::{AgentNo, Outcome, RunId, RunRequest, ThreadId, Transcript};
 use wellspring_engine::{StartError, StartRun, WorkerResult};
 
-use crate::args::{AnswerArgs, OutputArgs, RunArgs};
+use crate::args::{AnswerArgs, OutputArgs, RunArgs, WhomArgs};
 use crate::follow::{Followed, answers, follow};
+use crate::lines::Lines;
 use crate::place::Place;
-use crate::text::{Line, Style, span};
-use crate::view::{Ink, View, is_rich, print_lines};
+use crate::view::View;
 use crate::{Exit, find};
 
-/// What the demonstration is asked.
-const DEMO_INPUT: &str = "Show me what a run looks like.";
-
 /// What a person can do while a run goes on.
-const HINT: &str = "Ctrl-C stops";
+pub(crate) const HINT: &str = "Ctrl-C stops";
 
 /// Asks an agent something.
 pub(crate) async fn run(place: &Place, args: RunArgs) -> Result<Exit> {
-    let thread = match &args.thread {
+    let agent = place.agent(args.whom.agent.as_deref()).await?;
+    let thread = match &args.whom.thread {
         Some(id) => Some(find::thread(place.log(), id).await?),
         None => None,
     };
-    let request =
-        RunRequest { streaming: args.no_stream.then_some(false), ..RunRequest::text(args.input) };
-    let start = StartRun { thread, ..StartRun::new(args.agent.as_str(), request) };
-    let run = match place.runtime.start(start).await {
-        Ok(run) => run,
-        Err(error @ StartError::UnknownAgent { .. }) => bail!(crate::Usage(error.to_string())),
+    let run = start(place, &agent, &args.whom, thread, args.input).await?;
+    present(place, run, &args.output, args.answers).await
+}
+
+/// Starts a run of an agent that was made.
+pub(crate) async fn start(
+    place: &Place,
+    agent: &str,
+    whom: &WhomArgs,
+    thread: Option<ThreadId>,
+    input: String,
+) -> Result<RunId> {
+    let request = RunRequest {
+        model: whom.model.clone(),
+        streaming: whom.no_stream.then_some(false),
+        ..RunRequest::text(input)
+    };
+    let start = StartRun { thread, ..StartRun::new(agent, request) };
+    match place.runtime.start(start).await {
+        Ok(run) => Ok(run),
+        Err(error @ (StartError::UnknownAgent { .. } | StartError::ModelNotAllowed { .. })) => {
+            bail!(crate::Usage(error.to_string()))
+        }
         Err(StartError::ThreadBusy(run)) => bail!(
             "the thread is busy with run {run}; follow it with `wellspring runs show --follow {run}`, \
              or stop it with `wellspring runs cancel {run}`"
         ),
-        Err(error) => return Err(error.into()),
-    };
-    present(place, run, &args.output, args.answers).await
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Shows a run that goes on here, as it was asked for.
@@ -54,7 +68,7 @@ pub(crate) async fn present(
         (None, false) => View::screen(HINT),
     };
     let answers = answers(answer_args.yes, answer_args.no);
-    let followed = follow(&place.runtime, run, view, answers).await?;
+    let followed = follow(&place.runtime, run, view, answers, &Lines::default()).await?;
     if output.json
         && let Followed::Over(_) = followed
     {
@@ -82,27 +96,4 @@ fn result(run: RunId, transcript: &Transcript) -> Value {
         "run": run,
         "thread": transcript.started.as_ref().map(|started| started.thread),
     })
-}
-
-/// Plays the demonstration, and says what else there is.
-pub(crate) async fn demo(place: &Place) -> Result<Exit> {
-    let start = StartRun::text(wellspring::demo::NAME, DEMO_INPUT);
-    let run = place.runtime.start(start).await?;
-    let output = OutputArgs { json: false, events: None };
-    let exit = present(place, run, &output, AnswerArgs { yes: false, no: false }).await?;
-    let ink = if is_rich() { Ink::Coloured } else { Ink::Plain };
-    let command = |command: &str, what: &str| {
-        Line::of([span(format!("  {command:<34}"), Style::CYAN), span(what, Style::DIM)])
-    };
-    let lines = [
-        Line::default(),
-        Line::of([span("Next:", Style::BOLD)]),
-        command("wellspring run \"your words\"", "ask the script something else"),
-        command("wellspring run help", "what it can show"),
-        command("wellspring runs replay last", "see this run again"),
-        command("wellspring runs list", "what ran so far"),
-        command("wellspring --help", "everything else"),
-    ];
-    print_lines(&lines, ink)?;
-    Ok(exit)
 }

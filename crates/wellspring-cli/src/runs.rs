@@ -15,6 +15,7 @@ use wellspring_log::{RunFilter, RunInfo, RunState};
 use crate::args::{Runs, Speed, StateArg};
 use crate::follow::{Answers, Followed, follow};
 use crate::interrupt::Interrupts;
+use crate::lines::Lines;
 use crate::place::{Place, Standing};
 use crate::run::present;
 use crate::screen::{Screen, ago, short_id};
@@ -56,11 +57,15 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
         Runs::Show { id, follow: true, .. } => {
             let info = find::run(log, &id).await?;
             let view = View::screen("Ctrl-C leaves it alone");
-            Ok(match follow(&place.runtime, info.run, view, Answers::Others).await? {
-                Followed::Over(Outcome::Completed { .. }) => Exit::Completed,
-                Followed::Over(Outcome::Failed { .. }) => Exit::Failed,
-                Followed::Over(Outcome::Cancelled { .. }) | Followed::Left => Exit::Cancelled,
-            })
+            Ok(
+                match follow(&place.runtime, info.run, view, Answers::Others, &Lines::default())
+                    .await?
+                {
+                    Followed::Over(Outcome::Completed { .. }) => Exit::Completed,
+                    Followed::Over(Outcome::Failed { .. }) => Exit::Failed,
+                    Followed::Over(Outcome::Cancelled { .. }) | Followed::Left => Exit::Cancelled,
+                },
+            )
         }
         Runs::Replay { id, speed, events } => {
             let info = find::run(log, &id).await?;
@@ -91,12 +96,14 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                     short_id(info.run.uuid())
                 ),
                 Standing::Interrupted => {
+                    place.agent(Some(&info.agent)).await?;
                     if !place.runtime.resume(info.run).await {
                         bail!("run {} could not be adopted; another process was faster", info.run);
                     }
                 }
                 // Its answer moves it on; until then it needs no owner, unless it waited too long.
                 Standing::Waiting => {
+                    place.agent(Some(&info.agent)).await?;
                     let outline = log.transcript(info.run).await?.outline;
                     let now = log.clock().now();
                     let mut open = outline.questions.values();

@@ -5,34 +5,75 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
-use wellspring_server::{Server, ServerConfig, Tokens};
+use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
-use crate::Exit;
 use crate::args::{ServeArgs, TokenCommand};
 use crate::interrupt::Interrupts;
 use crate::place::Place;
+use crate::{Exit, Usage};
+
+/// Where to listen, where neither a flag nor the configuration says it first.
+const LISTEN_VARIABLE: &str = "WELLSPRING_LISTEN";
 
 /// Serves until it is told to stop, then drains; told again, it stops at once.
 pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
-    let config = ServerConfig {
-        listen: args.listen,
-        hosts: args.hosts,
-        cors: args.cors,
-        drain: Duration::from_secs(args.drain),
-        ..ServerConfig::default()
-    };
+    let config = settings(&place.config.server, args)?;
+    place.agents().await?;
     let server = Server::builder(place.runtime.clone())
         .config(config)
         .metrics(place.metrics.clone())
         .start()
-        .await?;
-    writeln!(std::io::stdout(), "Wellspring is at http://{}", server.address())?;
+        .await
+        .map_err(taken)?;
+    let mut out = std::io::stdout();
+    writeln!(out, "Wellspring is at http://{}", server.address())?;
+    let agents: Vec<_> = place.runtime.agents().iter().map(|agent| agent.name.clone()).collect();
+    writeln!(out, "agents: {}", agents.join(", "))?;
+    if agents.iter().all(|name| &**name == wellspring::demo::NAME) {
+        writeln!(
+            out,
+            "for a real one set a provider's key, such as ANTHROPIC_API_KEY, or run `wellspring init`"
+        )?;
+    }
     interrupts.next().await;
     writeln!(std::io::stderr(), "letting runs end; once more to stop at once")?;
     tokio::select! {
         () = server.stop() => Ok(Exit::Completed),
         () = interrupts.next() => Ok(Exit::Cancelled),
+    }
+}
+
+/// What the flags say, or the environment, or the configuration.
+pub(crate) fn settings(config: &ServerConfig, args: ServeArgs) -> Result<ServerConfig> {
+    let mut config = config.clone();
+    let variable = std::env::var(LISTEN_VARIABLE).ok().filter(|listen| !listen.is_empty());
+    if let Some(listen) = args.listen {
+        config.listen = listen;
+    } else if let Some(listen) = variable {
+        config.listen = listen.parse().map_err(|_| {
+            Usage(format!(
+                "{LISTEN_VARIABLE} is {listen:?}; it takes an address like 127.0.0.1:7600"
+            ))
+        })?;
+    }
+    config.hosts.extend(args.hosts);
+    config.cors.extend(args.cors);
+    config.drain = args.drain.map_or(config.drain, Duration::from_secs);
+    Ok(config)
+}
+
+/// Says what to do about an address that somebody else has.
+fn taken(error: ServeError) -> anyhow::Error {
+    match &error {
+        ServeError::Listen { listen, cause } if cause.kind() == std::io::ErrorKind::AddrInUse => {
+            let what = format!(
+                "somebody listens on {listen} already; if that is Wellspring, open http://{listen}, \
+                 otherwise listen elsewhere with --listen"
+            );
+            anyhow::Error::new(error).context(what)
+        }
+        _ => error.into(),
     }
 }
 

@@ -28,6 +28,11 @@ pub trait Model: Send + Sync {
     /// What the log calls it.
     fn name(&self) -> &str;
 
+    /// Whose model it is, as OpenTelemetry's conventions call it; nothing where nobody's.
+    fn provider(&self) -> Option<&str> {
+        None
+    }
+
     /// Starts one attempt.
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>>;
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde_json::Value;
 use wellspring_core::{Model, ModelSettings, RemoteAgent, Tool, ToolMode};
 
 use crate::hooks::Hooks;
@@ -42,6 +43,8 @@ pub struct AgentDef {
     pub when_busy: WhenBusy,
     /// Whether a request may name another model of the same provider.
     pub allow_model: bool,
+    /// The schema of its result, where a request brings none.
+    pub result_schema: Option<Value>,
     /// Who is told besides the log.
     pub hooks: Option<Arc<dyn Hooks>>,
 }
@@ -97,6 +100,7 @@ impl AgentDef {
             timeouts: Timeouts::default(),
             when_busy: WhenBusy::default(),
             allow_model: false,
+            result_schema: None,
             hooks: None,
         }
     }

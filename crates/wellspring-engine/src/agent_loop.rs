@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
+use tracing::Span;
 use wellspring_core::{
     AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis,
     ModelError, Outcome, PartId, PartKind, QuestionId, RETURN_RESULT, RunsOn, Stop, ToolCall,
@@ -20,6 +22,7 @@ use crate::hooks::TurnReport;
 use crate::limits::REPETITIONS_MAX;
 use crate::result::ResultTool;
 use crate::run::Run;
+use crate::telemetry;
 use crate::turn::{Turn, TurnConfig};
 
 /// The longest wait between two attempts when the provider does not say.
@@ -35,6 +38,8 @@ pub(crate) struct AgentWork {
     pub(crate) agent: AgentNo,
     pub(crate) def: Arc<AgentDef>,
     pub(crate) depth: usize,
+    /// The agent at work, for whoever measures.
+    pub(crate) span: Span,
 }
 
 /// What the fold says must happen next.
@@ -50,18 +55,30 @@ enum Next {
 }
 
 impl AgentWork {
-    pub(crate) fn new(run: Arc<Run>, agent: AgentNo, def: Arc<AgentDef>, depth: usize) -> Self {
-        Self { run, agent, def, depth }
+    /// An agent that works within `parent`: a call, or nothing.
+    pub(crate) fn new(
+        run: Arc<Run>,
+        agent: AgentNo,
+        def: Arc<AgentDef>,
+        depth: usize,
+        parent: &Span,
+    ) -> Self {
+        let span = telemetry::agent(parent, &run, &def);
+        Self { run, agent, def, depth, span }
     }
 
     /// Works until the agent is done, and says how that went. What is still open then is
     /// for the caller to close.
     pub(crate) async fn work(&self) -> Outcome {
         let busy = self.run.activity.busy();
-        match &self.def.brain {
+        let outcome = match &self.def.brain {
             Brain::Model(model) => self.work_with(&Arc::clone(model), busy).await,
             Brain::Remote(remote) => self.work_elsewhere(&**remote, busy).await,
-        }
+        };
+        // What a run costs is counted for all its agents.
+        let usage = self.agent.is_root().then(|| self.run.folded(|it| it.usage.clone()));
+        telemetry::agent_ended(&self.span, &outcome, usage.as_ref());
+        outcome
     }
 
     async fn work_with(&self, model: &Arc<dyn wellspring_core::Model>, mut busy: Busy) -> Outcome {
@@ -226,8 +243,9 @@ impl AgentWork {
         if attempt > 1 {
             self.void_attempt();
         }
+        let mut config = self.turn_config(model, result_tool);
+        let span = telemetry::chat(&self.span, &self.run, &**model, &config);
         loop {
-            let config = self.turn_config(model, result_tool);
             self.run.push(
                 self.agent,
                 Event::TurnStarted(Box::new(TurnStarted {
@@ -240,8 +258,9 @@ impl AgentWork {
             self.run.commit().await;
             let mut turn = Turn::new(config);
             let mut running = Running::default();
-            let error = match self.attempt(&mut turn, &mut running, result_tool).await {
+            let error = match self.attempt(&mut turn, &mut running, result_tool, &span).await {
                 Ok(()) => {
+                    telemetry::chat_ended(&span, &turn, attempt);
                     self.finish_turn(&turn, turn_no, attempt);
                     return Ok(running);
                 }
@@ -257,6 +276,7 @@ impl AgentWork {
                 || attempt >= self.def.limits.attempts
                 || wait > RETRY_AFTER_MAX
             {
+                telemetry::chat_failed(&span, &error, attempt);
                 return Err(failed(&error));
             }
             tracing::warn!(run = %self.run.id(), turn = turn_no, attempt, %error, "the turn is tried again");
@@ -271,6 +291,7 @@ impl AgentWork {
                 return Err(outcome);
             }
             attempt += 1;
+            config = self.turn_config(model, result_tool);
         }
     }
 
@@ -280,9 +301,11 @@ impl AgentWork {
         turn: &mut Turn,
         running: &mut Running<'a>,
         result_tool: Option<&ResultTool>,
+        span: &Span,
     ) -> Result<(), ModelError> {
         let mut parts: Vec<PartId> = Vec::new();
         let mut calls_seen = 0;
+        let mut asked_at = Some(Instant::now());
         loop {
             let next = tokio::select! {
                 biased;
@@ -290,6 +313,10 @@ impl AgentWork {
                 Some(_) = running.next(), if !running.is_empty() => continue,
             };
             let Some(events) = next.transpose()? else { return Ok(()) };
+            if let Some(asked_at) = asked_at.take() {
+                let time = asked_at.elapsed().as_secs_f64();
+                span.record("gen_ai.response.time_to_first_chunk", time);
+            }
             for event in events {
                 let event = self.place(event, &mut parts);
                 if let Event::PartDelta { .. } = &event {

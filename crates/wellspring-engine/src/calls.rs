@@ -21,6 +21,7 @@ use crate::limits::TOOL_BYTES_MAX;
 use crate::queue::Queue;
 use crate::result::ResultTool;
 use crate::schema::Schema;
+use crate::telemetry;
 use crate::turn::{TurnCall, parse_arguments};
 
 /// The most characters of arguments that a question shows; the whole of them are in the call.
@@ -332,11 +333,12 @@ impl AgentWork {
         self.run.push(self.agent, Event::ToolStarted { call, mode, arguments: edited });
         self.run.commit().await;
 
+        let span = telemetry::tool(&self.span, &self.run, call, tool.spec(), &arguments);
         let timeouts = tool.spec().timeouts;
         let idle = timeouts.idle.unwrap_or(self.def.timeouts.tool_idle);
         let total = timeouts.total.unwrap_or(self.def.timeouts.tool_total);
         let started = Instant::now();
-        let host = RunHost::new(self.clone(), Some(call), is_repeatable(&*tool));
+        let host = RunHost::new(self.clone(), Some(call), is_repeatable(&*tool), span.clone());
         let signal = self.run.signal.child_token();
         let context = host.context(ContextFacts {
             trace_id: self.run.trace_id.clone(),
@@ -395,6 +397,7 @@ impl AgentWork {
                 (ToolOutcome::TimedOut, ToolResult::new(message))
             }
         };
+        telemetry::tool_ended(&span, outcome, &result);
         self.run.push(self.agent, finished(call, outcome, result));
         busy
     }

@@ -73,7 +73,13 @@ enum End {
 }
 
 async fn work(run: &Arc<Run>) -> End {
-    let root = AgentWork::new(Arc::clone(run), AgentNo::ROOT, Arc::clone(&run.def), 0);
+    let root = AgentWork::new(
+        Arc::clone(run),
+        AgentNo::ROOT,
+        Arc::clone(&run.def),
+        0,
+        &tracing::Span::none(),
+    );
     // A panic of ours, or of a model, fails the run instead of leaving it without an end.
     let mut work = Box::pin(AssertUnwindSafe(root.work()).catch_unwind());
     let mut listen = Box::pin(async {

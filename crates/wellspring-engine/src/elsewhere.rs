@@ -21,7 +21,7 @@ impl AgentWork {
             Ok(request) => request,
             Err(outcome) => return outcome,
         };
-        let host = RunHost::new(self.clone(), None, false);
+        let host = RunHost::new(self.clone(), None, false, self.span.clone());
         let context = host.context(ContextFacts {
             trace_id: self.run.trace_id.clone(),
             run: self.run.id(),

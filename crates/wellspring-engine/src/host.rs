@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::Instant;
+use tracing::Span;
 use wellspring_core::{
     AgentNo, Answer, Ask, Content, Context, ContextFacts, Event, Host, Outcome, PartId, Question,
     QuestionId, ToolError, ToolUpdate,
@@ -20,6 +21,8 @@ use crate::run::Run;
 pub(crate) struct RunHost {
     work: AgentWork,
     call: Option<PartId>,
+    /// The call at work: what it has others do belongs there.
+    span: Span,
     /// Whether the work can be done again from its start: then a pause may drop it.
     repeatable: bool,
     asked: AtomicUsize,
@@ -40,10 +43,16 @@ struct Patience {
 }
 
 impl RunHost {
-    pub(crate) fn new(work: AgentWork, call: Option<PartId>, repeatable: bool) -> Arc<Self> {
+    pub(crate) fn new(
+        work: AgentWork,
+        call: Option<PartId>,
+        repeatable: bool,
+        span: Span,
+    ) -> Arc<Self> {
         Arc::new(Self {
             work,
             call,
+            span,
             repeatable,
             asked: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
@@ -183,7 +192,7 @@ impl RunHost {
                 agent
             }
         };
-        let inner = AgentWork::new(Arc::clone(run), agent, def, self.work.depth + 1);
+        let inner = AgentWork::new(Arc::clone(run), agent, def, self.work.depth + 1, &self.span);
         // What the sub-agent does is counted by itself.
         let aside = self.repeatable.then(|| run.activity.step_aside());
         self.patience().delegating = true;

@@ -33,6 +33,7 @@ mod result;
 mod run;
 mod runtime;
 pub mod schema;
+pub mod telemetry;
 pub mod tools;
 mod turn;
 mod ui;

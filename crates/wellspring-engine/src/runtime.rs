@@ -151,6 +151,12 @@ pub enum StartError {
         /// What there is.
         known: String,
     },
+    /// The request names a model, and the agent has one of its own.
+    #[error("the agent {agent} lets nobody choose its model; leave the model out")]
+    ModelNotAllowed {
+        /// Who was asked.
+        agent: Box<str>,
+    },
     /// The thread has an unfinished run.
     #[error("the thread is busy with run {0}; wait for it, cancel it, or add input to it")]
     ThreadBusy(RunId),
@@ -269,9 +275,9 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// When there is no such agent, the thread is busy and the agent refuses then, or the
+    /// When there is no such agent, it has one model only, the thread is busy and the agent refuses then, or the
     /// log cannot take it.
-    pub async fn start(&self, start: StartRun) -> Result<RunId, StartError> {
+    pub async fn start(&self, mut start: StartRun) -> Result<RunId, StartError> {
         if self.inner.closing.is_cancelled() {
             return Err(StartError::ShuttingDown);
         }
@@ -281,6 +287,13 @@ impl Runtime {
                 self.agent(name).ok_or_else(|| self.unknown_agent(name.clone()))?
             }
         };
+        if start.request.model.is_some() && !def.allow_model {
+            return Err(StartError::ModelNotAllowed { agent: def.name.clone() });
+        }
+        // In the log, so that whoever adopts the run knows what its result has to be.
+        if start.request.result_schema.is_none() {
+            start.request.result_schema.clone_from(&def.result_schema);
+        }
         let run = start.run.unwrap_or_else(|| RunId::new(Uuid::now_v7()));
         let thread = start.thread.unwrap_or_else(|| ThreadId::new(Uuid::now_v7()));
         loop {

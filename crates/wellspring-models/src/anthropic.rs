@@ -155,6 +155,10 @@ impl Model for Anthropic {
         &self.model
     }
 
+    fn provider(&self) -> Option<&str> {
+        Some("anthropic")
+    }
+
     fn attempt(
         &self,
         mut request: TurnRequest,

@@ -136,6 +136,10 @@ impl Model for Breaker {
         self.model.name()
     }
 
+    fn provider(&self) -> Option<&str> {
+        self.model.provider()
+    }
+
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         async move {
             self.circuit.admit()?;

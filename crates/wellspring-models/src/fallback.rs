@@ -68,6 +68,10 @@ impl Model for Fallback {
         self.first.name()
     }
 
+    fn provider(&self) -> Option<&str> {
+        self.first.provider()
+    }
+
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         async move {
             let mut result = begin(&*self.first, request.clone()).await;

@@ -159,6 +159,10 @@ impl Model for Gemini {
         &self.model
     }
 
+    fn provider(&self) -> Option<&str> {
+        Some("gcp.gemini")
+    }
+
     fn attempt(
         &self,
         mut request: TurnRequest,

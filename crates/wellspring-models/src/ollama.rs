@@ -160,6 +160,10 @@ impl Model for Ollama {
         &self.model
     }
 
+    fn provider(&self) -> Option<&str> {
+        Some("ollama")
+    }
+
     fn attempt(
         &self,
         mut request: TurnRequest,

@@ -154,6 +154,13 @@ impl Model for OpenAiChat {
         &self.model
     }
 
+    fn provider(&self) -> Option<&str> {
+        Some(match self.endpoint.provider() {
+            "mistral" => "mistral_ai",
+            vendor => vendor,
+        })
+    }
+
     fn attempt(
         &self,
         mut request: TurnRequest,

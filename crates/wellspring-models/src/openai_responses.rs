@@ -148,6 +148,10 @@ impl Model for OpenAiResponses {
         &self.model
     }
 
+    fn provider(&self) -> Option<&str> {
+        Some("openai")
+    }
+
     fn attempt(
         &self,
         mut request: TurnRequest,

@@ -167,6 +167,7 @@ impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
         match error {
             StartError::UnknownAgent { .. } => Self::no_agent(error.to_string()),
+            StartError::ModelNotAllowed { .. } => Self::bad("model_not_allowed", error.to_string()),
             StartError::ThreadBusy(_) => Self::new(
                 StatusCode::CONFLICT,
                 "thread_busy",

@@ -116,7 +116,7 @@ fn describe(method: &Method, path: &str) -> Described {
             id: "startRun",
             summary: "Starts a run. The answer is the run, or its events straight away where \
                 `Accept: text/event-stream` asks for them.",
-            parameters: vec![dialect(), idempotency_key()],
+            parameters: vec![dialect(), model(), idempotency_key()],
             body: Some(schema("Start")),
             body_required: true,
             responses: vec![
@@ -317,6 +317,7 @@ fn describe(method: &Method, path: &str) -> Described {
             id: "runAgUi",
             summary: "AG-UI 1.0: runs an agent, answers a run that waits, or attaches to a run \
                 whose `runId` is known. The answer is the protocol's events, as SSE or protobuf.",
+            parameters: vec![model()],
             body: Some(json!({
                 "type": "object",
                 "properties": {
@@ -589,6 +590,11 @@ fn limit() -> Value {
 fn dialect() -> Value {
     let names = DialectName::ALL.map(DialectName::as_str);
     query("dialect", "In whose words.", json!({ "enum": names, "default": "record" }))
+}
+
+fn model() -> Value {
+    let about = "Another model of the agent's provider, where the agent allows it.";
+    query("model", about, json!({ "type": "string" }))
 }
 
 fn idempotency_key() -> Value {

@@ -13,6 +13,7 @@ pub mod bench;
 pub mod figures;
 pub mod peers;
 pub mod readme;
+pub mod serves;
 pub mod soak;
 pub mod step;
 pub mod test;

@@ -13,9 +13,15 @@
 //! ```
 //! ````
 //!
+//! A block that serves until it is stopped has `<!-- serves a page -->` before it: it must say
+//! where it is, answer there, and stop when told.
+//!
 //! Blocks of `rust` are not ours: rustdoc compiles them where the library includes the file.
 
 use anyhow::{bail, ensure};
+
+/// Says of a block that it serves.
+const SERVES: &str = "<!-- serves a page -->";
 
 /// A block of commands.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -26,6 +32,8 @@ pub struct Block {
     pub script: String,
     /// Why it is not run.
     pub not_run: Option<String>,
+    /// Whether it goes on until it is stopped, and serves a page meanwhile.
+    pub serves: bool,
 }
 
 /// Finds the blocks of commands.
@@ -73,7 +81,8 @@ pub fn blocks(markdown: &str) -> anyhow::Result<Vec<Block>> {
             .strip_prefix("<!-- not run:")
             .and_then(|comment| comment.strip_suffix("-->"))
             .map(|why| why.trim().to_owned());
-        blocks.push(Block { line: index + 1, script, not_run });
+        let serves = before == SERVES;
+        blocks.push(Block { line: index + 1, script, not_run, serves });
         before = "";
     }
     Ok(blocks)
@@ -121,19 +130,22 @@ one
 two # ``` three
 ````
 
+<!-- serves a page -->
 ```sh
 last
 ```
 ";
-        let block =
-            |line, script: &str, not_run| Block { line, script: script.to_owned(), not_run };
+        let block = |line, script: &str, not_run| {
+            let serves = line == 22;
+            Block { line, script: script.to_owned(), not_run, serves }
+        };
         let waits = Some("it waits for a person".to_owned());
         assert_eq!(
             blocks(markdown).unwrap(),
             [
                 block(3, "cargo run -- \\\n    --json\nand its output\n", None),
                 block(16, "one\ntwo # ``` three\n", waits),
-                block(21, "last\n", None),
+                block(22, "last\n", None),
             ]
         );
     }

@@ -9,10 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
+use crate::serves::serves;
 use crate::workspace::cargo;
 
 /// How often a command with a time limit is looked at.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
+
+/// How long a command that serves may take to say where it is, unless told: it may have to be
+/// built first.
+const SERVE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// One command and how it is announced.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -29,6 +34,8 @@ pub struct Step {
     pub folder: Option<PathBuf>,
     /// How long it may take; for ever, when absent.
     pub limit: Option<Duration>,
+    /// Whether it goes on until it is stopped: then it must serve a page.
+    pub serves: bool,
 }
 
 impl Step {
@@ -52,6 +59,7 @@ impl Step {
             env: Vec::new(),
             folder: None,
             limit: None,
+            serves: false,
         }
     }
 
@@ -76,6 +84,13 @@ impl Step {
         self
     }
 
+    /// It goes on until it is stopped, and serves a page meanwhile.
+    #[must_use]
+    pub fn serves(mut self) -> Self {
+        self.serves = true;
+        self
+    }
+
     /// The command, ready to start. It has no input: nothing here may wait for a person.
     #[must_use]
     pub fn command(&self) -> Command {
@@ -90,6 +105,13 @@ impl Step {
 
     /// Runs it to its end, or to its time limit.
     fn run(&self) -> anyhow::Result<Ended> {
+        if self.serves {
+            let deadline = Instant::now() + self.limit.unwrap_or(SERVE_LIMIT);
+            return Ok(match serves(self.command(), deadline) {
+                Ok(()) => Ended::Well,
+                Err(error) => Ended::Wrong(error),
+            });
+        }
         let mut child =
             self.command().spawn().with_context(|| format!("could not start {}", self.program))?;
         let status = match self.limit {
@@ -118,6 +140,7 @@ impl fmt::Display for Step {
 enum Ended {
     Well,
     Badly(ExitStatus),
+    Wrong(anyhow::Error),
     TooLate,
 }
 
@@ -187,6 +210,7 @@ impl Runner {
                 return Ok(true);
             }
             Ended::Badly(status) => status.to_string(),
+            Ended::Wrong(error) => format!("{error:#}"),
             Ended::TooLate => "it took too long and was killed".to_owned(),
         };
         eprintln!("    {} failed after {took}: {why}", step.name);

@@ -124,7 +124,10 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
             Some(why) => Planned::Skip { what, why },
             None => {
                 let run = Step::new(what, "bash", ["-euo", "pipefail", "-c", &block.script]);
-                Planned::Step(keeps_data_in(run.limit(README_LIMIT), &data))
+                let run = keeps_data_in(run.limit(README_LIMIT), &data);
+                // Wherever there is room: the usual address may be somebody's.
+                let listen = ("WELLSPRING_LISTEN", "127.0.0.1:0");
+                Planned::Step(if block.serves { run.serves().env(listen.0, listen.1) } else { run })
             }
         });
     }
@@ -172,7 +175,8 @@ mod tests {
 
     #[test]
     fn all_steps_in_order() {
-        let readme = "```console\n$ echo hi\n```\n<!-- not run: no key -->\n```sh\nx\n```\n";
+        let readme = "```console\n$ echo hi\n```\n<!-- not run: no key -->\n```sh\nx\n```\n\
+                      <!-- serves a page -->\n```sh\ny\n```\n";
         let all = shown(&workspace(&["lib", "bench", "example"]), Options::default(), readme);
         insta::assert_snapshot!(all, @"
         format: cargo fmt --all --check
@@ -185,6 +189,8 @@ mod tests {
         README line 1: XDG_DATA_HOME=/here/target/xtask/data bash -euo pipefail -c 'echo hi
         '
         README line 5: skipped, no key
+        README line 9: XDG_DATA_HOME=/here/target/xtask/data WELLSPRING_LISTEN=127.0.0.1:0 bash -euo pipefail -c 'y
+        '
         ");
     }
 

@@ -10,7 +10,26 @@ use wellspring_core::{Checker, Outline, Record};
 
 pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_wellspring");
 
-/// A data directory, and a small working directory for the demonstration to look at.
+/// What says that a provider is there; none of it may come from whoever runs the tests.
+const PROVIDERS: [&str; 14] = [
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_API_KEY_FILE",
+    "ANTHROPIC_AUTH_TOKEN",
+    "ANTHROPIC_BASE_URL",
+    "GEMINI_API_KEY",
+    "GEMINI_API_KEY_FILE",
+    "GOOGLE_API_KEY",
+    "OLLAMA_HOST",
+    "OPENAI_API_KEY",
+    "OPENAI_API_KEY_FILE",
+    "OPENAI_BASE_URL",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "WELLSPRING_LISTEN",
+];
+
+/// A data directory, and a small working directory for the demonstration to look at. Its
+/// configuration asks the demonstration, whatever else is on this machine.
 pub(crate) struct Home {
     directory: tempfile::TempDir,
 }
@@ -21,7 +40,24 @@ impl Home {
         let home = Self { directory };
         std::fs::create_dir_all(home.work().join("notes")).unwrap();
         std::fs::write(home.work().join("notes/one.txt"), "one").unwrap();
+        std::fs::write(home.config(), "default_agent = \"demo\"\n").unwrap();
         home
+    }
+
+    /// A home with a configuration of its own, in its working directory.
+    pub(crate) fn with_files(files: &[(&str, &str)]) -> Self {
+        let home = Self::new();
+        std::fs::remove_file(home.config()).unwrap();
+        for (name, text) in files {
+            let file = home.work().join(name);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, text).unwrap();
+        }
+        home
+    }
+
+    pub(crate) fn config(&self) -> PathBuf {
+        self.directory.path().join("demo.toml")
     }
 
     pub(crate) fn data(&self) -> PathBuf {
@@ -40,10 +76,18 @@ impl Home {
             .current_dir(self.work())
             .env("WELLSPRING_DATA_DIR", self.data())
             .env("WELLSPRING_DEMO_PACE_MS", pace_ms.to_string())
+            // A user's own configuration is none of ours.
+            .env("XDG_CONFIG_HOME", self.directory.path())
             .env_remove("NO_COLOR")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
+        for variable in PROVIDERS {
+            command.env_remove(variable);
+        }
+        if self.config().exists() {
+            command.env("WELLSPRING_CONFIG", self.config());
+        }
         command
     }
 

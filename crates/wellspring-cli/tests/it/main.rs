@@ -2,10 +2,14 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "tests, in their helpers too")]
 #![cfg(unix)]
 
+mod config;
 mod crash;
 mod kit;
+mod mcp_server;
 mod pipes;
+mod providers;
 mod runs;
 mod serve;
 mod signals;
+mod telemetry;
 mod terminal;

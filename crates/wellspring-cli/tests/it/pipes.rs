@@ -1,5 +1,7 @@
 //! Output that is not a terminal.
 
+use std::io::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::kit::{Home, json_lines};
@@ -71,7 +73,11 @@ fn exit_codes_say_how_it_ended() {
     home.print(&["run", "help"]);
     for (arguments, code, says) in [
         (&["run", "fail for good"][..], 1, ""),
-        (&["run", "--agent", "nobody", "x"], 2, "there is no agent \"nobody\"; there are: demo"),
+        (&["run", "--agent", "nobody", "x"], 2, "there is no agent \"nobody\"; there are: "),
+        (&["run", "--agent", "dem", "x"], 2, "did you mean demo?"),
+        (&["run", "--model", "m", "x"], 2, "the agent demo lets nobody choose its model"),
+        (&["--listen", "127.0.0.1:0", "run", "x"], 2, "are for `wellspring` alone and for `serve`"),
+        (&["--config", "gone.toml", "run", "x"], 2, "gone.toml: it cannot be read"),
         (&["run"], 2, "Usage"),
         (&["run", "--events", "agui", "x"], 2, "known are record, thought_event"),
         (&["runs", "show", "zz"], 2, "is not the id of a run"),
@@ -86,14 +92,26 @@ fn exit_codes_say_how_it_ended() {
 }
 
 #[test]
-fn the_demonstration_says_what_else_there_is() {
-    let home = Home::new();
-    let shown = home.print(&[]);
-    assert!(shown.contains("› Show me what a run looks like."), "{shown}");
-    assert!(shown.contains("wellspring runs replay last"), "{shown}");
+fn nothing_is_kept_when_nothing_should_be() {
     let home = Home::new();
     home.print(&["--ephemeral", "run", "help"]);
     assert!(!home.data().exists());
+}
+
+#[test]
+fn a_conversation_in_a_pipe() {
+    let home = Home::new();
+    let mut command = home.paced(0, &["chat"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"help\n\n  \nlong\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert!(shown.contains("› help") && shown.contains("› long"), "{shown}");
+    let listed: Value = serde_json::from_str(&home.print(&["runs", "list", "--json"])).unwrap();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    assert_eq!(listed[0]["run"]["after"], listed[1]["run"]["run"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use serde_json::Value;
 use wellspring_core::{Checker, Record};
 use wellspring_testkit::soak;
 
-use crate::kit::Home;
+use crate::kit::{Going, Home};
 
 /// Runs that go on when the server is killed.
 const RUNS: usize = 50;
@@ -119,4 +119,26 @@ fn clients_of_a_killed_server_get_the_rest() {
             Checker::check(&records).unwrap_or_else(|error| panic!("{run}: {error}"));
         }
     }
+}
+
+/// `wellspring` alone serves: it says where, who is there, answers, and stops when told.
+#[test]
+fn alone_it_serves_and_says_where() {
+    let home = Home::new();
+    let mut server = Going::start(home.paced(0, &["--listen", "127.0.0.1:0"]));
+    let line = server.line().unwrap().to_owned();
+    let address = line.strip_prefix("Wellspring is at http://").unwrap().parse().unwrap();
+    assert_eq!(server.line(), Some("agents: demo"));
+    let mut page = String::new();
+    let request = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    ask(address, request).unwrap().read_to_string(&mut page).unwrap();
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<title>"), "{page}");
+
+    let taken = home.output(&["serve", "--listen", &format!("{address}")]);
+    let said = String::from_utf8_lossy(&taken.stderr);
+    assert!(said.contains(&format!("somebody listens on {address} already")), "{said}");
+
+    server.signal(rustix::process::Signal::INT);
+    let (status, ..) = server.end();
+    assert_eq!(status.code(), Some(0));
 }

@@ -30,9 +30,10 @@ fn in_tmux(home: &Home, columns: u32, command: &str) -> String {
             .unwrap()
     };
     let script = format!(
-        "export WELLSPRING_DATA_DIR='{}' WELLSPRING_DEMO_PACE_MS=3; cd '{}'; {BINARY} {command}; \
+        "export WELLSPRING_DATA_DIR='{}' WELLSPRING_CONFIG='{}' WELLSPRING_DEMO_PACE_MS=3; cd '{}'; {BINARY} {command}; \
          echo \"exit $?\"; tmux -L {socket} wait-for -S done; exec cat",
         home.data().display(),
+        home.config().display(),
         home.work().display()
     );
     let width = columns.to_string();
@@ -83,13 +84,23 @@ fn an_answer_longer_than_the_screen_is_printed_once() {
 
 /// Runs the command in a pty. Each step waits until something is shown, then types.
 fn in_script(home: &Home, colour: bool, steps: &[(&str, &str)]) -> (Option<i32>, String) {
+    command_in_script(home, "run 'Good morning'", colour, steps)
+}
+
+fn command_in_script(
+    home: &Home,
+    what: &str,
+    colour: bool,
+    steps: &[(&str, &str)],
+) -> (Option<i32>, String) {
     let mut command = Command::new("script");
     command
         .args(["-q", "-e", "-f", "-c"])
-        .arg(format!("{BINARY} run 'Good morning'"))
+        .arg(format!("{BINARY} {what}"))
         .arg("/dev/null")
         .current_dir(home.work())
         .env("WELLSPRING_DATA_DIR", home.data())
+        .env("WELLSPRING_CONFIG", home.config())
         .env("WELLSPRING_DEMO_PACE_MS", "2")
         .env("TERM", "xterm-256color")
         .env_remove("NO_COLOR")
@@ -168,4 +179,33 @@ fn a_second_interrupt_leaves_at_once() {
     assert!(listed.contains("interrupted"), "{listed}");
     home.print(&["runs", "cancel", "last"]);
     assert!(home.records("last").1.finished);
+}
+
+/// A conversation: a question within it is answered, Ctrl-C stops an answer and not the chat,
+/// at the prompt it says how to leave, and Ctrl-D leaves.
+#[test]
+fn a_conversation_in_the_terminal() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    for colour in [true, false] {
+        let home = Home::new();
+        let steps = [
+            ("Ctrl-D leaves", "Good morning\r"),
+            ("[y]es", "y\r"),
+            ("\n› ", "long\r"),
+            ("A spring does", "\u{3}"),
+            ("\n› ", "\u{3}"),
+            ("Ctrl-D leaves", "help\r"),
+            ("\n› ", "\u{4}"),
+        ];
+        let (code, shown) = command_in_script(&home, "chat", colour, &steps);
+        assert_eq!(code, Some(0), "{shown}");
+        let listed: serde_json::Value =
+            serde_json::from_str(&home.print(&["runs", "list", "--json"])).unwrap();
+        let runs: Vec<_> = listed.as_array().unwrap().iter().rev().collect();
+        let standing: Vec<_> = runs.iter().map(|run| run["standing"].as_str().unwrap()).collect();
+        assert_eq!(standing, ["completed", "cancelled", "completed"], "{shown}");
+        assert!(runs.iter().all(|run| run["run"]["thread"] == runs[0]["run"]["thread"]));
+    }
 }

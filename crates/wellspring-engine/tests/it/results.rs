@@ -139,3 +139,22 @@ async fn a_result_that_is_not_an_object_may_contain_itself() {
     let result = lines.lines().find(|line| line.starts_with("result"));
     assert_eq!(result, Some(r#"result [1,[2,{"left":[3],"right":4}]]"#), "{lines}");
 }
+
+/// An agent may have a schema of its own; what a request brings counts instead.
+#[tokio::test(start_paused = true)]
+async fn an_agents_own_schema_is_the_requests_where_that_brings_none() {
+    let result = |n: u32| Say::new().call(RETURN_RESULT, json!({"n": n}));
+    let mut def = agent([result(7)], []);
+    def.result_schema = Some(number());
+    let runtime = runtime();
+    runtime.register(def);
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let transcript = runtime.wait(run).await.unwrap();
+    assert_eq!(transcript.result, Some(json!({"n": 7})));
+    assert_eq!(transcript.started.unwrap().request.result_schema, Some(number()));
+
+    let words = json!({"type": "object", "required": ["words"]});
+    let request = RunRequest { result_schema: Some(words), ..RunRequest::text("go") };
+    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    assert_eq!(runtime.wait(run).await.unwrap().result, None);
+}

@@ -16,6 +16,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json};
 use bytes::Bytes;
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq};
@@ -27,7 +28,7 @@ use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
 use super::Route;
 use super::native::wants;
-use crate::app::{App, JsonBody, MayRead, MayRun, TraceId, allow};
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId, allow};
 use crate::auth::{Principal, TokenScope};
 use crate::error::ApiError;
 use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
@@ -51,11 +52,20 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+/// What may be said of a run besides its body.
+#[derive(Deserialize)]
+struct RunQuery {
+    /// Another model of the agent's provider: stock clients can change their address, and
+    /// not always their body.
+    model: Option<Box<str>>,
+}
+
 /// Runs an agent, answers a run that waits, or attaches to one that is known.
 async fn run(
     State(app): State<App>,
     MayRun(who): MayRun,
     Path(agent): Path<String>,
+    Params(query): Params<RunQuery>,
     Extension(TraceId(trace)): Extension<TraceId>,
     headers: HeaderMap,
     JsonBody(input): JsonBody<RunAgentInput>,
@@ -97,8 +107,12 @@ async fn run(
             if request.input.is_empty() {
                 return Err(ApiError::bad("no_input", "no message of a user is new"));
             }
-            if !def.allow_model {
-                request.model = None;
+            match query.model {
+                // Said to this agent: what it cannot have is an error.
+                Some(model) => request.model = Some(model),
+                // Props are for whoever understands them.
+                None if !def.allow_model => request.model = None,
+                None => {}
             }
             let request =
                 RunRequest { by: Some((*who.id).into()), trace_id: Some(trace), ..*request };

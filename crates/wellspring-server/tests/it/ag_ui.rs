@@ -10,7 +10,7 @@ use wellspring_log::Log;
 use wellspring_models::{Gate, Say};
 use wellspring_server::TokenScope;
 
-use crate::kit::{Kit, agent, config, parse_sse, parts};
+use crate::kit::{Kit, agent, config, models, parse_sse, parts};
 
 /// A request as a client makes it.
 fn input(thread: &str, run: &str, messages: Value) -> Value {
@@ -218,4 +218,23 @@ async fn names_are_the_tenants_own() {
     assert_ne!(runs[0], runs[1]);
     let theirs = format!("/ag-ui/agent/runs/{}", runs[0].as_str().unwrap());
     assert_eq!(kit.get(&theirs).send().await.unwrap().status(), 404);
+}
+
+/// A stock client can be given an address with a model in it.
+#[tokio::test]
+async fn the_address_may_name_a_model() {
+    let mut def = agent([Say::new().text("Hello.")], []);
+    def.allow_model = true;
+    let kit = Kit::new(def.clone()).await;
+    let body = input("t", "r1", json!([user("m1", "Hi")]));
+    events(kit.post("/ag-ui/agent?model=large", &body).send().await.unwrap()).await;
+    let runs = kit.runtime.log().store().list(wellspring_log::RunFilter::default()).await.unwrap();
+    let transcript = kit.runtime.wait(runs[0].run).await.unwrap();
+    assert_eq!(models(&transcript), ["large"]);
+
+    def.allow_model = false;
+    let kit = Kit::new(def).await;
+    let refused = kit.post("/ag-ui/agent?model=large", &body).send().await.unwrap();
+    let (status, _, body) = parts(refused).await;
+    assert_eq!((status, &body["error"]["code"]), (400, &json!("model_not_allowed")));
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use wellspring_models::Say;
 
-use crate::kit::{Kit, agent, parts};
+use crate::kit::{Kit, agent, models, parts};
 
 #[tokio::test]
 async fn a_run_is_started_watched_and_read() {
@@ -94,9 +94,9 @@ async fn requests_that_make_no_sense() {
     400 no_input `input` is empty
     400 bad_json the body: unknown field `more`, expected one of `agent`, `input`, `thread`, `after`, `model`, `streaming`, `result_schema`, `client_tools`, `context`, `state` at line 1 column 35
     404 no_thread there is no thread t
-    400 model_not_allowed the agent agent has one model
+    400 model_not_allowed the agent agent lets nobody choose its model; leave the model out
     400 unknown_dialect "x" is not a dialect
-    400 bad_query Failed to deserialize query string: x: unknown field `x`, expected `dialect`
+    400 bad_query Failed to deserialize query string: x: unknown field `x`, expected `dialect` or `model`
     400 bad_answer only the run itself can say that
     409 finished run RUN is over already
     409 finished run RUN is over already
@@ -196,4 +196,26 @@ async fn only_streams_are_not_compressed() {
     };
     assert_eq!(encoding("/openapi.json").await.as_deref(), Some("gzip"));
     assert_eq!(encoding(&format!("/v1/runs/{run}/events")).await, None);
+}
+
+/// Where the agent allows it, a request may name another model of its provider.
+#[tokio::test]
+async fn a_request_may_name_a_model() {
+    let mut def = agent([Say::new().text("Hello.")], []);
+    def.allow_model = true;
+    let kit = Kit::new(def).await;
+    let mut used = Vec::new();
+    for (path, model) in [
+        ("/v1/runs", json!(null)),
+        ("/v1/runs", json!("large")),
+        ("/v1/runs?model=small", json!(null)),
+        ("/v1/runs?model=small", json!("large")),
+    ] {
+        let body = json!({ "agent": "agent", "input": "Hi", "model": model });
+        let (status, _, body) = parts(kit.post(path, &body).send().await.unwrap()).await;
+        assert_eq!(status, 201, "{body}");
+        let run = body["run"].as_str().unwrap().parse().unwrap();
+        used.push(models(&kit.runtime.wait(run).await.unwrap()));
+    }
+    assert_eq!(used, [["scripted"], ["large"], ["small"], ["large"]]);
 }

@@ -143,3 +143,14 @@ pub(crate) fn echo() -> FunctionTool {
         Ok(wellspring_core::ToolResult::new(arguments["say"].clone()))
     })
 }
+
+/// The models of a run's turns.
+pub(crate) fn models(transcript: &wellspring_core::Transcript) -> Vec<String> {
+    let items = transcript.agents.values().flat_map(|agent| &agent.items);
+    items
+        .filter_map(|item| match item {
+            wellspring_core::Item::Turn(turn) => Some(turn.model.to_string()),
+            wellspring_core::Item::Part(_) | wellspring_core::Item::Input(_) => None,
+        })
+        .collect()
+}

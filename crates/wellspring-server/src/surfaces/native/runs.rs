@@ -16,7 +16,7 @@ use uuid::Uuid;
 use wellspring_core::{
     AgentNo, Content, ContextNote, Millis, RunId, RunRequest, Seq, ThreadId, ToolSpec,
 };
-use wellspring_engine::StartRun;
+use wellspring_engine::{StartError, StartRun};
 use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
@@ -89,6 +89,8 @@ impl<'de> Deserialize<'de> for Input {
 #[serde(deny_unknown_fields)]
 pub(super) struct StartQuery {
     dialect: Option<String>,
+    /// As in the body, for clients that cannot change theirs.
+    model: Option<Box<str>>,
 }
 
 /// Starts a run; the answer is the run, or its events straight away.
@@ -109,15 +111,15 @@ pub(super) async fn start(
     let Some(def) = app.runtime.agent(&start.agent) else {
         return Err(ApiError::no_agent(format!("there is no agent {:?}", start.agent)));
     };
-    if start.model.is_some() && !def.allow_model {
-        let message = format!("the agent {} has one model", def.name);
-        return Err(ApiError::bad("model_not_allowed", message));
+    let model = start.model.clone().or(query.model);
+    if model.is_some() && !def.allow_model {
+        return Err(StartError::ModelNotAllowed { agent: def.name.clone() }.into());
     }
     let (thread, after) = place(&app, &who, &start).await?;
     let request = RunRequest {
         input: start.input.0,
         by: Some((*who.id).into()),
-        model: start.model,
+        model,
         streaming: start.streaming,
         result_schema: start.result_schema,
         client_tools: start.client_tools,

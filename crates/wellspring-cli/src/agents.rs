@@ -1,0 +1,315 @@
+//! The agents: from the configuration, or from the environment when it names none.
+//!
+//! Only what a command needs is made: one agent with those that it may call, or all of them.
+//! A provider's key is read and an MCP server is started then, and not before.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use futures::future::join_all;
+use wellspring_core::{Model, Tool};
+use wellspring_engine::{AgentDef, Runtime};
+use wellspring_mcp::{McpConfig, McpConnection, McpServer};
+use wellspring_models::{Circuit, SetupError};
+
+use crate::Usage;
+use crate::config::Config;
+use crate::config::agent::{AcpConfig, AgentConfig, BrainConfig};
+use crate::config::problem::{Problems, nearest};
+use crate::config::provider::{BUILT_IN, ProviderConfig};
+use crate::provider::{Client, chain};
+use crate::tools::tools;
+
+/// Sets the demonstration's pace: people like to read along, tests do not.
+const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
+
+/// How long an Ollama that nobody spoke of may take to say that it is there: it is on this
+/// machine.
+const OLLAMA_TIME: Duration = Duration::from_millis(300);
+
+/// Which agents a command needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Wanted<'a> {
+    /// Every one. An MCP server that cannot be had is told of, and done without.
+    All,
+    /// This one, with those that it may call.
+    One(&'a str),
+}
+
+/// What a configuration and the environment have for agents.
+#[derive(Debug)]
+pub(crate) struct Agents<'a> {
+    config: &'a Config,
+    /// Agents named after their providers, where the configuration names none; in the order
+    /// in which one of them becomes the default.
+    found: Vec<(&'a ProviderConfig, Result<Client, SetupError>)>,
+}
+
+impl<'a> Agents<'a> {
+    /// Looks which there are. It asks nobody but an Ollama on this machine.
+    pub(crate) async fn find(config: &'a Config) -> Self {
+        let mut found = Vec::new();
+        if config.agents.is_empty() {
+            let configured = config.providers.values().filter(|provider| provider.configured);
+            let usual = BUILT_IN.iter().filter_map(|(name, _)| config.providers.get(*name));
+            for provider in configured.chain(usual.filter(|provider| !provider.configured)) {
+                let client = Client::of(provider);
+                let there = match &client {
+                    _ if provider.configured => true,
+                    Err(SetupError::NoKey { .. }) => false,
+                    Ok(Client::Ollama(_)) if std::env::var_os("OLLAMA_HOST").is_none() => {
+                        is_there(&client).await
+                    }
+                    Ok(_) | Err(_) => true,
+                };
+                if there {
+                    found.push((provider, client));
+                }
+            }
+        }
+        Self { config, found }
+    }
+
+    /// Their names, the default one first where there is one.
+    pub(crate) fn names(&self) -> Vec<&str> {
+        let configured = self.config.agents.keys().map(|name| &**name);
+        let found = self.found.iter().map(|(provider, _)| &*provider.name);
+        let demo = self.config.demo.then_some(wellspring::demo::NAME);
+        configured.chain(found).chain(demo).collect()
+    }
+
+    /// Who is asked: whoever was named, or else the default.
+    pub(crate) fn choose<'n>(&'n self, named: Option<&'n str>) -> Result<&'n str> {
+        let names = self.names();
+        if let Some(name) = named {
+            if names.contains(&name) {
+                return Ok(name);
+            }
+            let meant = nearest(name, names.iter().copied());
+            let meant = meant.map_or(String::new(), |it| format!("; did you mean {it}?"));
+            let known = names.join(", ");
+            bail!(Usage(format!("there is no agent {name:?}; there are: {known}{meant}")));
+        }
+        if let Some(name) = &self.config.default_agent {
+            return Ok(name);
+        }
+        match (names.first(), self.config.agents.len()) {
+            (Some(name), 0 | 1) => Ok(name),
+            (Some(_), _) => bail!(Usage(format!(
+                "say whom to ask with --agent, or set `default_agent`; there are: {}",
+                names.join(", ")
+            ))),
+            (None, _) => bail!(Usage(
+                "there is no agent: set a provider's key, such as ANTHROPIC_API_KEY, or let \
+                 `wellspring init` write a configuration"
+                    .into()
+            )),
+        }
+    }
+
+    /// Makes the agents that are wanted, and gives what they must do without. An agent that
+    /// cannot be made is an error: its runs would be nobody's.
+    pub(crate) async fn register(
+        &self,
+        runtime: &Runtime,
+        wanted: Wanted<'_>,
+    ) -> Result<Vec<anyhow::Error>> {
+        let mut troubles = Vec::new();
+        if self.config.demo {
+            runtime.register(demo());
+        }
+        for (provider, client) in &self.found {
+            match client {
+                Ok(client) => {
+                    runtime.register(of_provider(provider, client));
+                }
+                Err(error) if wanted.includes(&provider.name) => {
+                    bail!("agent {}: {}", provider.name, told(error));
+                }
+                Err(_) => {}
+            }
+        }
+        let agents = self.needed(wanted);
+        let circuits: BTreeMap<&str, Circuit> =
+            self.config.providers.values().map(circuit).collect();
+        let servers = connect(&agents).await;
+        for agent in agents {
+            let mut lent: Vec<Arc<dyn Tool>> = Vec::new();
+            for config in &agent.mcp {
+                match servers.iter().find(|(known, _)| *known == config).map(|(_, it)| it) {
+                    Some(Ok(server)) => lent.extend(server.tools()),
+                    Some(Err(error)) if wanted == Wanted::All => {
+                        let what = format!("agent {} goes without these tools", agent.name);
+                        troubles.push(anyhow!(error.clone()).context(what));
+                    }
+                    Some(Err(error)) => bail!(error.clone()),
+                    None => {}
+                }
+            }
+            let mut def = self.make(agent, &circuits)?;
+            def.tools.extend(lent);
+            runtime.register(def);
+        }
+        Ok(troubles)
+    }
+
+    /// The configured agents that are wanted, with all that they may call.
+    fn needed(&self, wanted: Wanted<'_>) -> Vec<&'a AgentConfig> {
+        let all = &self.config.agents;
+        let Wanted::One(name) = wanted else { return all.values().collect() };
+        let mut needed: Vec<&AgentConfig> = all.get(name).into_iter().collect();
+        let mut looked_at = 0;
+        while let Some(agent) = needed.get(looked_at).copied() {
+            looked_at += 1;
+            for (name, _) in self.others(agent) {
+                let other =
+                    all.get(&name).filter(|other| !needed.iter().any(|it| it.name == other.name));
+                needed.extend(other);
+            }
+        }
+        needed
+    }
+
+    /// The agents that an agent may call, and what each is for.
+    fn others(&self, agent: &AgentConfig) -> Vec<(Box<str>, Box<str>)> {
+        let about = |name: &str| match self.config.agents.get(name) {
+            Some(other) => other.description.clone(),
+            None => "".into(),
+        };
+        if agent.sub_agents.iter().any(|name| &**name == "*") {
+            let others = self.config.agents.keys().filter(|name| **name != agent.name);
+            return others.map(|name| (name.clone(), about(name))).collect();
+        }
+        agent.sub_agents.iter().map(|name| (name.clone(), about(name))).collect()
+    }
+
+    fn make(&self, agent: &AgentConfig, circuits: &BTreeMap<&str, Circuit>) -> Result<AgentDef> {
+        let located = |error: String, remedy: String| {
+            let mut problems = Problems::default();
+            problems.push(
+                &agent.file,
+                agent.line,
+                format!("agent {}: {error}", agent.name),
+                remedy,
+            );
+            anyhow!(problems)
+        };
+        let (mut def, model) = match &agent.brain {
+            BrainConfig::Acp(acp) => (AgentDef::remote(agent.name.clone(), acp_agent(acp)?), None),
+            BrainConfig::Models(models) => {
+                let mut links = Vec::new();
+                for model in models {
+                    let provider = &model.provider;
+                    let known = self.config.providers.get(provider).zip(circuits.get(&**provider));
+                    let (config, circuit) = known.context("a provider that was there is gone")?;
+                    let client = Client::of(config).map_err(|error| {
+                        located(
+                            told(&error),
+                            format!("`wellspring doctor` looks at {provider} again"),
+                        )
+                    })?;
+                    let client = match &model.model {
+                        Some(name) => client.named(name),
+                        None => client,
+                    };
+                    links.push((client, circuit.clone()));
+                }
+                let model = chain(links).context("an agent has a model")?;
+                (AgentDef::model(agent.name.clone(), Arc::clone(&model)), Some(model))
+            }
+        };
+        let tools = tools(agent, model.as_ref(), &self.others(agent));
+        def.tools = tools.map_err(|error| {
+            located(format!("{error:#}"), "change `tools` or `directory`".into())
+        })?;
+        def.description = agent.description.clone();
+        def.instructions = (*agent.instructions).into();
+        def.settings = agent.settings.clone();
+        def.streaming = agent.streaming;
+        def.queue = agent.queue;
+        def.policy = agent.policy.clone();
+        def.approvers.clone_from(&agent.approvers);
+        def.sub_agents.clone_from(&agent.sub_agents);
+        def.limits = agent.limits.clone();
+        def.timeouts = agent.timeouts.clone();
+        def.when_busy = agent.when_busy;
+        def.allow_model = agent.allow_model;
+        def.result_schema = agent.output.clone();
+        Ok(def)
+    }
+}
+
+impl Wanted<'_> {
+    fn includes(self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(wanted) => wanted == name,
+        }
+    }
+}
+
+fn demo() -> AgentDef {
+    let pace = std::env::var(PACE_VARIABLE).ok().and_then(|pace| pace.parse().ok());
+    match pace {
+        Some(pace) => wellspring::demo::agent_at(Duration::from_millis(pace)),
+        None => wellspring::demo::agent(),
+    }
+}
+
+/// An agent that is a provider's model and nothing else. Whoever asks may name another model.
+fn of_provider(provider: &ProviderConfig, client: &Client) -> AgentDef {
+    let (_, circuit) = circuit(provider);
+    let description = format!("{}, of {}", client.name(), provider.name);
+    let model = wellspring_models::Breaker::new(client.clone(), circuit);
+    let mut def = AgentDef::model(provider.name.clone(), Arc::new(model));
+    def.description = description.into();
+    def.allow_model = true;
+    def
+}
+
+fn circuit(provider: &ProviderConfig) -> (&str, Circuit) {
+    let circuit = Circuit::new(provider.name.clone());
+    (&provider.name, circuit.failures(provider.failures).rest(provider.rest))
+}
+
+/// Starts the MCP servers of these agents, each once.
+async fn connect<'c>(
+    agents: &[&'c AgentConfig],
+) -> Vec<(&'c McpConfig, Result<McpConnection, wellspring_mcp::McpError>)> {
+    let mut configs: Vec<&McpConfig> = Vec::new();
+    for config in agents.iter().flat_map(|agent| &agent.mcp) {
+        if !configs.contains(&config) {
+            configs.push(config);
+        }
+    }
+    let connecting = configs.iter().map(|config| McpServer::new((*config).clone()).connect());
+    let connected = join_all(connecting).await;
+    configs.into_iter().zip(connected).collect()
+}
+
+/// Agents that others wrote are driven over ACP.
+fn acp_agent(acp: &AcpConfig) -> Result<Arc<dyn wellspring_core::RemoteAgent>> {
+    let what = match acp {
+        AcpConfig::Named(name) => name,
+        AcpConfig::Command { command, .. } => command,
+    };
+    bail!("{what}: this version drives no ACP agents; name a `model` instead of `acp`")
+}
+
+async fn is_there(client: &Result<Client, SetupError>) -> bool {
+    let Ok(client) = client else { return false };
+    matches!(tokio::time::timeout(OLLAMA_TIME, client.models()).await, Ok(Ok(_)))
+}
+
+/// An error with its causes.
+pub(crate) fn told(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(&format!(": {inner}"));
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,75 @@
+//! `wellspring chat`: a conversation in the terminal, one thread, line by line.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use anyhow::Result;
+use uuid::Uuid;
+use wellspring_core::ThreadId;
+
+use crate::args::ChatArgs;
+use crate::follow::{Followed, answers, follow};
+use crate::interrupt::Interrupts;
+use crate::lines::Lines;
+use crate::place::Place;
+use crate::run::{HINT, start};
+use crate::text::{clean_line, width};
+use crate::view::{View, is_rich, size};
+use crate::{Exit, find};
+
+/// What a person sees when it is their turn.
+const PROMPT: &str = "› ";
+
+/// Talks until the input ends. Each line is a run of the same thread.
+pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
+    let agent = place.agent(args.whom.agent.as_deref()).await?;
+    let thread = match &args.whom.thread {
+        Some(id) => find::thread(place.log(), id).await?,
+        None => ThreadId::new(Uuid::now_v7()),
+    };
+    let person = std::io::stdin().is_terminal();
+    if person {
+        let agent = clean_line(&agent);
+        say(&format!("{agent}: Ctrl-C stops an answer, Ctrl-D leaves.\n"))?;
+    }
+    let lines = Lines::default();
+    loop {
+        // Anew each time: what stopped the last answer is not meant for the prompt.
+        let mut interrupts = Interrupts::new()?;
+        if person {
+            say(&format!("\n{PROMPT}"))?;
+        }
+        let line = loop {
+            tokio::select! {
+                line = lines.next() => break line,
+                // There is nothing to stop; the line that is being typed stays.
+                () = interrupts.next() => say(&format!("\nCtrl-D leaves.\n{PROMPT}"))?,
+            }
+        };
+        let Some(line) = line else { break };
+        if line.trim().is_empty() {
+            continue;
+        }
+        if person && is_rich() {
+            // The run shows what it was asked; what was typed would be there twice.
+            let rows = 1 + (width(PROMPT) + width(&line)).saturating_sub(1) / size().0;
+            say(&format!("\u{1b}[{rows}A\r\u{1b}[J"))?;
+        }
+        let run = start(place, &agent, &args.whom, Some(thread), line).await?;
+        let who = answers(args.answers.yes, args.answers.no);
+        let followed = follow(&place.runtime, run, View::screen(HINT), who, &lines).await?;
+        if followed == Followed::Left {
+            return Ok(Exit::Cancelled);
+        }
+    }
+    if person {
+        say("\n")?;
+    }
+    Ok(Exit::Completed)
+}
+
+/// Not on standard output: that is the conversation's.
+fn say(text: &str) -> std::io::Result<()> {
+    let mut stderr = std::io::stderr().lock();
+    stderr.write_all(text.as_bytes())?;
+    stderr.flush()
+}

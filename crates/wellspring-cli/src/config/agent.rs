@@ -1,0 +1,455 @@
+//! Agents: in `wellspring.toml`, or one per Markdown file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde_json::Value as Json;
+use wellspring_core::{ModelSettings, ToolChoice, ToolMode};
+use wellspring_engine::schema::Schema;
+use wellspring_engine::tools::egress::Range;
+use wellspring_engine::{Limits, Policy, Rule, Timeouts, WhenBusy};
+use wellspring_mcp::McpConfig;
+use wellspring_models::Secret;
+
+use super::keys;
+use super::mcp::{DECISIONS, mcp};
+use super::node::{Member, Node, Value};
+use super::problem::did_you_mean;
+use super::provider::{ModelRef, ProviderConfig, above_zero, model_ref, thinking};
+use super::section::{Item, Section, Source, read_file, text};
+
+/// Bytes of a schema that is read from a file: what a model can be shown.
+const SCHEMA_BYTES_MAX: u64 = 256 * 1024;
+
+/// Letters of an agent's name: it is in paths and in lists.
+const NAME_CHARS_MAX: usize = 64;
+
+/// An agent as it is configured.
+#[derive(Debug)]
+pub(crate) struct AgentConfig {
+    pub(crate) name: Box<str>,
+    /// Where it is configured, for what turns out later.
+    pub(crate) file: PathBuf,
+    pub(crate) line: usize,
+    pub(crate) description: Box<str>,
+    pub(crate) instructions: Box<str>,
+    pub(crate) brain: BrainConfig,
+    pub(crate) allow_model: bool,
+    pub(crate) streaming: bool,
+    pub(crate) settings: ModelSettings,
+    pub(crate) tools: Vec<BuiltInTool>,
+    pub(crate) directory: Option<PathBuf>,
+    pub(crate) allow_addresses: Vec<Range>,
+    pub(crate) mcp: Vec<McpConfig>,
+    pub(crate) queue: ToolMode,
+    pub(crate) policy: Policy,
+    pub(crate) approvers: Vec<Box<str>>,
+    pub(crate) sub_agents: Vec<Box<str>>,
+    pub(crate) output: Option<Json>,
+    pub(crate) when_busy: WhenBusy,
+    pub(crate) limits: Limits,
+    pub(crate) timeouts: Timeouts,
+}
+
+/// What thinks.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum BrainConfig {
+    /// A model, and those that are asked when it cannot answer.
+    Models(Vec<ModelRef>),
+    /// An agent that somebody else wrote.
+    Acp(AcpConfig),
+}
+
+/// An ACP agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum AcpConfig {
+    /// One that is known by its name.
+    Named(Box<str>),
+    /// One that is started so.
+    Command {
+        command: Box<str>,
+        args: Vec<Box<str>>,
+        env: BTreeMap<Box<str>, Secret>,
+        cwd: Option<PathBuf>,
+    },
+}
+
+/// The tools that are built in, by the names that models know.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum BuiltInTool {
+    AskUser,
+    Clock,
+    FileTransfer,
+    ListFiles,
+    LlmCall,
+    ReadFile,
+    SearchFiles,
+    Shell,
+    UpdatePlan,
+}
+
+pub(crate) const TOOLS: [(&str, BuiltInTool); 9] = [
+    ("ask_user", BuiltInTool::AskUser),
+    ("clock", BuiltInTool::Clock),
+    ("FileTransfer", BuiltInTool::FileTransfer),
+    ("list_files", BuiltInTool::ListFiles),
+    ("llm_call", BuiltInTool::LlmCall),
+    ("read_file", BuiltInTool::ReadFile),
+    ("run_shell_command", BuiltInTool::Shell),
+    ("search_files", BuiltInTool::SearchFiles),
+    ("update_plan", BuiltInTool::UpdatePlan),
+];
+
+/// What an agent may refer to.
+pub(crate) struct Known<'a> {
+    pub(crate) providers: &'a BTreeMap<Box<str>, ProviderConfig>,
+    pub(crate) mcp: &'a BTreeMap<Box<str>, McpConfig>,
+}
+
+/// Where an agent's instructions are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Instructions<'a> {
+    /// Among its keys.
+    Key,
+    /// Below its front matter.
+    Body(&'a str),
+}
+
+/// Reads an agent.
+pub(crate) fn agent(
+    source: &Source<'_>,
+    name: &str,
+    node: &Node,
+    title: &str,
+    instructions: Instructions<'_>,
+    known: &Known<'_>,
+) -> Option<AgentConfig> {
+    let section = Section::open(source, node, &keys::AGENT, title);
+    let legal = |c: char| c.is_alphanumeric() || "-_.".contains(c);
+    if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || !name.chars().all(legal) {
+        let what = format!("{name:?} cannot be an agent's name");
+        let remedy = format!("up to {NAME_CHARS_MAX} letters, digits, dashes and dots make one");
+        source.complain(section.line, what, remedy);
+    }
+    let written = section.text("instructions");
+    let instructions = match (instructions, section.get("instructions")) {
+        (Instructions::Body(_), Some(item)) => {
+            let what = format!("`instructions` in {title}, which has a text of its own");
+            source.complain(item.node.line, what, "write them below the front matter");
+            ""
+        }
+        (Instructions::Body(body), None) => body,
+        (Instructions::Key, _) => written.unwrap_or_default(),
+    };
+    let default_limits = Limits::default();
+    let default_timeouts = Timeouts::default();
+    let agent = AgentConfig {
+        name: name.into(),
+        file: source.file.clone(),
+        line: section.line,
+        description: section.text("description").unwrap_or_default().into(),
+        instructions: instructions.into(),
+        brain: brain(&section, known)?,
+        allow_model: section.bool("allow_model").unwrap_or_default(),
+        streaming: section.bool("streaming").unwrap_or(true),
+        settings: settings(&section),
+        tools: tools(&section),
+        directory: directory(&section),
+        allow_addresses: addresses(&section),
+        mcp: servers(&section, known),
+        queue: section
+            .word(
+                "queue",
+                &[("parallel", ToolMode::Parallel), ("sequential", ToolMode::Sequential)],
+            )
+            .unwrap_or_default(),
+        policy: policy(&section),
+        approvers: section.texts("approvers").unwrap_or_default(),
+        sub_agents: section.texts("sub_agents").unwrap_or_default(),
+        output: output(&section),
+        when_busy: section
+            .word(
+                "when_busy",
+                &[
+                    ("refuse", WhenBusy::Refuse),
+                    ("queue", WhenBusy::Queue),
+                    ("steer", WhenBusy::Steer),
+                ],
+            )
+            .unwrap_or_default(),
+        limits: section.sub("limits", &keys::LIMITS).map_or(default_limits, limits),
+        timeouts: section.sub("timeouts", &keys::TIMEOUTS).map_or(default_timeouts, timeouts),
+    };
+    section.done();
+    Some(agent)
+}
+
+fn brain(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
+    section.not_both("model", "acp");
+    let reference = |node: &Node, item| {
+        if text(node).is_none() {
+            section.wrong(item);
+        }
+        model_ref(section.source, node, &section.title, known.providers)
+    };
+    let mut models = Vec::new();
+    if let Some(item) = section.get("model") {
+        models.extend(reference(item.node, item));
+    }
+    if let Some(item) = section.get("fallback") {
+        match &item.node.value {
+            Value::List(nodes) => {
+                models.extend(nodes.iter().filter_map(|node| reference(node, item)))
+            }
+            _ => section.wrong(item),
+        }
+        if section.get("model").is_none() {
+            let what = format!("{} has a `fallback` but no `model`", section.title);
+            section.source.complain(item.node.line, what, "name the first one as `model`");
+        }
+    }
+    match section.get("acp") {
+        Some(item) => acp(section, item.node).map(BrainConfig::Acp),
+        None => {
+            if section.get("model").is_none() {
+                let names: Vec<&str> = known.providers.keys().map(|name| &**name).collect();
+                let what = format!("{} does not say what thinks", section.title);
+                let remedy = format!(
+                    "set `model` to PROVIDER/MODEL, with a provider of {}; or `acp`",
+                    names.join(", ")
+                );
+                section.source.complain(section.line, what, remedy);
+            }
+            // With a problem on record, whatever stands here is never used.
+            Some(BrainConfig::Models(models))
+        }
+    }
+}
+
+fn acp(section: &Section<'_>, node: &Node) -> Option<AcpConfig> {
+    if let Some(name) = text(node) {
+        return Some(AcpConfig::Named(name.into()));
+    }
+    let inner = section.sub("acp", &keys::ACP)?;
+    let command = inner.text("command");
+    if command.is_none() && inner.get("command").is_none() {
+        let what = format!("{} does not say which program", inner.title);
+        inner.source.complain(inner.line, what, "set `command`");
+    }
+    let acp = AcpConfig::Command {
+        command: command.unwrap_or_default().into(),
+        args: inner.texts("args").unwrap_or_default(),
+        env: inner.secrets("env"),
+        cwd: inner.path("cwd"),
+    };
+    inner.done();
+    Some(acp)
+}
+
+fn settings(section: &Section<'_>) -> ModelSettings {
+    let default = ModelSettings::default();
+    let tool_choice = section.text("tool_choice").map(|word| match word {
+        "auto" => ToolChoice::Auto,
+        "none" => ToolChoice::None,
+        "required" => ToolChoice::Required,
+        tool => ToolChoice::Tool(tool.into()),
+    });
+    #[expect(clippy::cast_possible_truncation, reason = "a temperature has two digits")]
+    let temperature = section.float("temperature").map(|value| value as f32);
+    ModelSettings {
+        max_output_tokens: section.number("max_output_tokens").unwrap_or(default.max_output_tokens),
+        temperature,
+        stop_sequences: section
+            .texts("stop_sequences")
+            .unwrap_or_default()
+            .into_iter()
+            .map(String::from)
+            .collect(),
+        thinking: thinking(section),
+        tool_choice: tool_choice.unwrap_or(default.tool_choice),
+        extra: object(section, "extra"),
+    }
+}
+
+/// A table that is passed on as it is.
+fn object(section: &Section<'_>, name: &'static str) -> Option<Json> {
+    let item = section.get(name)?;
+    if matches!(item.node.value, Value::Table(_)) {
+        return Some(item.node.json());
+    }
+    section.wrong(item);
+    None
+}
+
+fn tools(section: &Section<'_>) -> Vec<BuiltInTool> {
+    let mut tools = Vec::new();
+    let names: Vec<_> = TOOLS.iter().map(|(name, _)| *name).collect();
+    for name in section.texts("tools").unwrap_or_default() {
+        match TOOLS.iter().find(|(known, _)| **known == *name) {
+            Some((_, tool)) if tools.contains(tool) => {}
+            Some((_, tool)) => tools.push(*tool),
+            None => {
+                let line = section.get("tools").map(|item| item.node.line);
+                let what =
+                    format!("{} names the tool {name:?}, which is not built in", section.title);
+                section.source.complain(line, what, did_you_mean(&name, &names));
+            }
+        }
+    }
+    tools
+}
+
+fn directory(section: &Section<'_>) -> Option<PathBuf> {
+    let directory = section.path("directory")?;
+    if !directory.is_dir() {
+        let line = section.get("directory").map(|item| item.node.line);
+        let what = format!("there is no directory {}", directory.display());
+        section.source.complain(line, what, "make it, or name another one");
+    }
+    Some(directory)
+}
+
+fn addresses(section: &Section<'_>) -> Vec<Range> {
+    let mut ranges = Vec::new();
+    for range in section.texts("allow_addresses").unwrap_or_default() {
+        match range.parse() {
+            Ok(range) => ranges.push(range),
+            Err(_) => {
+                if let Some(item) = section.get("allow_addresses") {
+                    section.wrong(item);
+                }
+            }
+        }
+    }
+    ranges
+}
+
+fn servers(section: &Section<'_>, known: &Known<'_>) -> Vec<McpConfig> {
+    let Some(item) = section.get("mcp") else { return Vec::new() };
+    let servers = named_or_inline(section, item, known);
+    let mut prefixes = BTreeSet::new();
+    for server in &servers {
+        if !prefixes.insert(server.prefix.as_ref().unwrap_or(&server.name)) {
+            let what = format!("two MCP servers of {} have the same name or prefix", section.title);
+            let remedy = format!("give {} a `prefix` of its own", server.name);
+            section.source.complain(item.node.line, what, remedy);
+        }
+    }
+    servers
+}
+
+fn named_or_inline(section: &Section<'_>, item: Item<'_>, known: &Known<'_>) -> Vec<McpConfig> {
+    if let Value::Table(members) = &item.node.value {
+        let title = |member: &Member| format!("`mcp.{}` in {}", member.name, section.title);
+        let server = |member| mcp(section.source, member, &title(member));
+        return members.iter().filter_map(server).collect();
+    }
+    let mut servers = Vec::new();
+    for name in section.texts("mcp").unwrap_or_default() {
+        match known.mcp.get(&name) {
+            Some(server) => servers.push(server.clone()),
+            None => {
+                let names: Vec<&str> = known.mcp.keys().map(|name| &**name).collect();
+                let what =
+                    format!("{} names the MCP server {name:?}, which is not there", section.title);
+                let remedy = format!(
+                    "{} (a [mcp.{name}] in wellspring.toml makes one)",
+                    did_you_mean(&name, &names)
+                );
+                section.source.complain(item.node.line, what, remedy);
+            }
+        }
+    }
+    servers
+}
+
+fn policy(section: &Section<'_>) -> Policy {
+    let mut policy = Policy::default();
+    let Some(item) = section.get("approval") else { return policy };
+    let Value::List(nodes) = &item.node.value else {
+        section.wrong(item);
+        return policy;
+    };
+    for node in nodes {
+        let title = format!("a rule of `approval` in {}", section.title);
+        let rule = Section::open(section.source, node, &keys::RULE, title);
+        let mut read = Rule::tool(rule.text("tool").unwrap_or("*"));
+        if let Some(decision) = rule.word("decide", &DECISIONS) {
+            read = read.decide(decision);
+        }
+        if let Some(pattern) = rule.text("arguments") {
+            match read.clone().arguments(pattern) {
+                Ok(with) => read = with,
+                Err(error) => {
+                    let remedy = "write it as Rust's `regex` reads it; a backslash is doubled \
+                                  within double quotes, and not within single ones";
+                    section.source.complain(node.line, error.to_string(), remedy);
+                }
+            }
+        }
+        rule.done();
+        policy = policy.rule(read);
+    }
+    policy
+}
+
+fn output(section: &Section<'_>) -> Option<Json> {
+    section.not_both("output", "output_file");
+    let inline = object(section, "output");
+    let (schema, line) = match (inline, section.path("output_file")) {
+        (Some(schema), _) => (schema, section.get("output")?.node.line),
+        (None, None) => return None,
+        (None, Some(path)) => {
+            let line = section.get("output_file")?.node.line;
+            let read = read_file(&path, SCHEMA_BYTES_MAX);
+            let read = read.and_then(|text| {
+                serde_json::from_str(&text).map_err(|error| format!("it is not JSON: {error}"))
+            });
+            match read {
+                Ok(schema) => (schema, line),
+                Err(error) => {
+                    let what = format!("the schema {} cannot be used: {error}", path.display());
+                    section.source.complain(line, what, "write it there, or name another file");
+                    return None;
+                }
+            }
+        }
+    };
+    if let Err(error) = Schema::compile(&schema) {
+        let what = format!("the schema of {}'s result cannot be used: {error}", section.title);
+        section.source.complain(line, what, "write a JSON Schema that refers to nothing outside");
+    }
+    Some(schema)
+}
+
+fn limits(section: Section<'_>) -> Limits {
+    let default = Limits::default();
+    let limits = Limits {
+        turns: section.number("turns").unwrap_or(default.turns),
+        tokens: section.number("tokens"),
+        cost: section.float("cost"),
+        time: section.duration("time"),
+        tools_at_once: above_zero(&section, "tools_at_once").unwrap_or(default.tools_at_once),
+        attempts: above_zero(&section, "attempts").unwrap_or(default.attempts),
+        repairs: section.number("repairs").unwrap_or(default.repairs),
+    };
+    section.done();
+    limits
+}
+
+fn timeouts(section: Section<'_>) -> Timeouts {
+    let default = Timeouts::default();
+    let timeouts = Timeouts {
+        connect: section.duration("connect").unwrap_or(default.connect),
+        first_content: section.duration("first_content").unwrap_or(default.first_content),
+        between_chunks: section.duration("between_chunks").unwrap_or(default.between_chunks),
+        turn: section.duration("turn").unwrap_or(default.turn),
+        tool_idle: section.duration("tool_idle").unwrap_or(default.tool_idle),
+        tool_total: section.duration("tool_total").unwrap_or(default.tool_total),
+        run: section.duration("run").unwrap_or(default.run),
+        question: section.duration("question").unwrap_or(default.question),
+        cancel_grace: section.duration("cancel_grace").unwrap_or(default.cancel_grace),
+    };
+    section.done();
+    timeouts
+}

@@ -1,0 +1,73 @@
+//! A configuration file as it was written: values that know their lines.
+//!
+//! TOML and YAML both become this, so that everything behind it is written once.
+
+use serde_json::Value as Json;
+
+/// How deep values may lie in each other: nothing here is deeper than a schema of a result.
+pub(crate) const DEPTH_MAX: usize = 64;
+
+/// A value and where it was written.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Node {
+    /// Of its file, from 1.
+    pub(crate) line: usize,
+    pub(crate) value: Value,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Value {
+    Nothing,
+    Bool(bool),
+    Integer(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Node>),
+    Table(Vec<Member>),
+}
+
+/// A key of a table and what it is set to.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Member {
+    pub(crate) name: String,
+    pub(crate) line: usize,
+    pub(crate) node: Node,
+}
+
+/// Why a text is neither.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct SyntaxError {
+    pub(crate) line: usize,
+    pub(crate) what: String,
+}
+
+impl Node {
+    /// What it is, as people say it.
+    pub(crate) fn kind(&self) -> String {
+        match &self.value {
+            Value::Nothing => "nothing".to_owned(),
+            Value::Bool(value) => format!("`{value}`"),
+            Value::Integer(value) => format!("the number {value}"),
+            Value::Float(value) => format!("the number {value}"),
+            Value::Text(text) => format!("{text:?}"),
+            Value::List(_) => "a list".to_owned(),
+            Value::Table(_) => "a table".to_owned(),
+        }
+    }
+
+    /// As JSON, for what is passed on as it is: schemas, a provider's own members.
+    pub(crate) fn json(&self) -> Json {
+        match &self.value {
+            Value::Nothing => Json::Null,
+            Value::Bool(value) => (*value).into(),
+            Value::Integer(value) => (*value).into(),
+            Value::Float(value) => (*value).into(),
+            Value::Text(text) => text.as_str().into(),
+            Value::List(items) => items.iter().map(Self::json).collect(),
+            Value::Table(members) => {
+                let member = |member: &Member| (member.name.clone(), member.node.json());
+                Json::Object(members.iter().map(member).collect())
+            }
+        }
+    }
+}

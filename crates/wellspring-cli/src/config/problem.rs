@@ -1,0 +1,96 @@
+//! What is wrong with a configuration, where, and what to do about it.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// How alike two words must be for one to be meant by the other.
+const ALIKE: f64 = 0.8;
+
+/// Problems that are shown at once: more than one repairs before looking again.
+pub(crate) const PROBLEMS_SHOWN_MAX: usize = 20;
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) struct Problem {
+    pub(crate) file: PathBuf,
+    /// From 1; nothing where the whole file is meant.
+    pub(crate) line: Option<usize>,
+    pub(crate) what: String,
+    /// What to do about it.
+    pub(crate) remedy: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.file.display())?;
+        if let Some(line) = self.line {
+            write!(f, "{line}:")?;
+        }
+        write!(f, " {}\n  {}", self.what, self.remedy)
+    }
+}
+
+/// Everything that is wrong with a configuration, in the order of its files and lines.
+#[derive(Debug, Default)]
+pub(crate) struct Problems(Vec<Problem>);
+
+impl Problems {
+    pub(crate) fn push(
+        &mut self,
+        file: &Path,
+        line: impl Into<Option<usize>>,
+        what: String,
+        remedy: String,
+    ) {
+        self.0.push(Problem { file: file.to_owned(), line: line.into(), what, remedy });
+    }
+
+    /// The value, if nothing is wrong.
+    pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() {
+            return Ok(value);
+        }
+        self.0.sort();
+        Err(self)
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the configuration cannot be used")?;
+        for problem in self.0.iter().take(PROBLEMS_SHOWN_MAX) {
+            write!(f, "\n{problem}")?;
+        }
+        match self.0.len().saturating_sub(PROBLEMS_SHOWN_MAX) {
+            0 => Ok(()),
+            more => write!(f, "\nand {more} more"),
+        }
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// The known word that was probably meant.
+pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = word.to_lowercase();
+    let alike = known.into_iter().map(|known| (strsim::jaro_winkler(&word, known), known));
+    let best = alike.filter(|(alike, _)| *alike >= ALIKE);
+    best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
+}
+
+/// `did you mean …?`, or else what there is.
+pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
+    match nearest(word, known.iter().copied()) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => format!("there {}", there_are(known)),
+    }
+}
+
+/// `are a, b and c`, or that there is none.
+pub(crate) fn there_are(known: &[&str]) -> String {
+    match known {
+        [] => "is none yet".to_owned(),
+        [one] => format!("is {one}"),
+        [most @ .., last] => format!("are {} and {last}", most.join(", ")),
+    }
+}

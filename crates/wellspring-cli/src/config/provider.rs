@@ -1,0 +1,233 @@
+//! Who has models.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use wellspring_core::Thinking;
+use wellspring_models::Secret;
+use wellspring_models::breaker::{FAILURES_DEFAULT, REST_DEFAULT};
+use wellspring_models::openai_chat::Vendor;
+
+use super::keys;
+use super::node::{Member, Node, Value};
+use super::problem::did_you_mean;
+use super::section::{Section, Source, text};
+
+/// The providers that are there without being configured, in the order in which one of them
+/// becomes the default agent.
+pub(crate) const BUILT_IN: [(&str, ProviderKind); 4] = [
+    ("anthropic", ProviderKind::Anthropic),
+    ("openai", ProviderKind::OpenAi),
+    ("gemini", ProviderKind::Gemini),
+    ("ollama", ProviderKind::Ollama),
+];
+
+const KINDS: [(&str, ProviderKind); 5] =
+    [BUILT_IN[0], BUILT_IN[1], ("openai-chat", ProviderKind::OpenAiChat), BUILT_IN[2], BUILT_IN[3]];
+
+/// What a provider speaks.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum ProviderKind {
+    Anthropic,
+    OpenAi,
+    OpenAiChat,
+    Gemini,
+    Ollama,
+}
+
+/// A provider, as it is configured or as the environment has it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ProviderConfig {
+    pub(crate) name: Box<str>,
+    /// Whether somebody wrote it down; the others are there if the environment has them.
+    pub(crate) configured: bool,
+    pub(crate) kind: ProviderKind,
+    pub(crate) base_url: Option<Box<str>>,
+    pub(crate) key: KeySource,
+    pub(crate) headers: BTreeMap<Box<str>, Secret>,
+    pub(crate) model: Option<Box<str>>,
+    /// The only models that agents may name.
+    pub(crate) models: Option<Vec<Box<str>>>,
+    pub(crate) vendor: Option<Vendor>,
+    pub(crate) thinking: Option<Thinking>,
+    pub(crate) cache: bool,
+    pub(crate) failures: u32,
+    pub(crate) rest: Duration,
+}
+
+/// Where a key comes from. It is read when it is needed, and shown nowhere.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum KeySource {
+    /// The provider's usual variables, which may also say where it is and which model answers.
+    Usual,
+    Variable(Box<str>),
+    File(PathBuf),
+    /// It wants none.
+    None,
+}
+
+impl ProviderConfig {
+    /// As the environment has it.
+    pub(crate) fn usual(name: &str, kind: ProviderKind) -> Self {
+        Self {
+            name: name.into(),
+            configured: false,
+            kind,
+            base_url: None,
+            key: KeySource::Usual,
+            headers: BTreeMap::new(),
+            model: None,
+            models: None,
+            vendor: None,
+            thinking: None,
+            cache: true,
+            failures: FAILURES_DEFAULT,
+            rest: REST_DEFAULT,
+        }
+    }
+}
+
+/// Reads a `[providers.NAME]`.
+pub(crate) fn provider(
+    source: &Source<'_>,
+    member: &Member,
+    title: &str,
+) -> Option<ProviderConfig> {
+    let section = Section::open(source, &member.node, &keys::PROVIDER, title);
+    let of_name = KINDS.iter().find(|(name, _)| *name == member.name).map(|(_, kind)| *kind);
+    let kind = match section.get("kind") {
+        Some(_) => section.word("kind", &KINDS),
+        None if of_name.is_none() => {
+            let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
+            let what = format!("{title} does not say what it speaks");
+            let remedy = format!("set `kind` to one of {}", names.join(", "));
+            source.complain(section.line, what, remedy);
+            None
+        }
+        None => of_name,
+    };
+    let base_url: Option<Box<str>> = section.text("base_url").map(Into::into);
+    section.not_both("key_env", "key_file");
+    let key = match (section.text("key_env"), section.path("key_file")) {
+        (Some(variable), _) => KeySource::Variable(variable.into()),
+        (None, Some(file)) => KeySource::File(file),
+        // A key that was made for one server is not sent to another one unasked.
+        (None, None) if base_url.is_some() => KeySource::None,
+        (None, None) => KeySource::Usual,
+    };
+    let vendors: Vec<(&str, Vendor)> = Vendor::ALL.map(|vendor| (vendor.name, vendor)).to_vec();
+    if let (Some(kind), Some(item)) = (kind, section.get("vendor"))
+        && kind != ProviderKind::OpenAiChat
+    {
+        let what = format!("{title} has a `vendor`, but does not speak Chat Completions");
+        source.complain(item.node.line, what, "leave it out, or set `kind = \"openai-chat\"`");
+    }
+    let (failures, rest) = match section.sub("breaker", &keys::BREAKER) {
+        None => (FAILURES_DEFAULT, REST_DEFAULT),
+        Some(breaker) => {
+            let failures = above_zero(&breaker, "failures").unwrap_or(FAILURES_DEFAULT);
+            let rest = breaker.duration("rest").unwrap_or(REST_DEFAULT);
+            breaker.done();
+            (failures, rest)
+        }
+    };
+    let provider = ProviderConfig {
+        name: member.name.as_str().into(),
+        configured: true,
+        kind: kind.unwrap_or(ProviderKind::OpenAiChat),
+        base_url,
+        key,
+        headers: section.secrets("headers"),
+        model: section.text("model").map(Into::into),
+        models: section.texts("models"),
+        vendor: section.word("vendor", &vendors),
+        thinking: thinking(&section),
+        cache: section.bool("cache").unwrap_or(true),
+        failures,
+        rest,
+    };
+    section.done();
+    if provider.kind == ProviderKind::OpenAiChat && provider.base_url.is_none() {
+        let usual = provider.key == KeySource::Usual && provider.name.starts_with("openai");
+        if kind.is_some() && !usual {
+            let what = format!("{title} does not say where it is");
+            source.complain(section.line, what, "set `base_url`, with its /v1");
+        }
+    }
+    Some(provider)
+}
+
+/// `thinking`, wherever it stands.
+pub(crate) fn thinking(section: &Section<'_>) -> Option<Thinking> {
+    let item = section.get("thinking")?;
+    match &item.node.value {
+        Value::Text(word) if word == "off" => Some(Thinking::Off),
+        Value::Text(word) if !word.is_empty() => Some(Thinking::Effort(word.as_str().into())),
+        Value::Integer(0) | Value::Bool(false) => Some(Thinking::Off),
+        Value::Integer(tokens) if u32::try_from(*tokens).is_ok() => {
+            u32::try_from(*tokens).ok().map(Thinking::Budget)
+        }
+        _ => {
+            section.wrong(item);
+            None
+        }
+    }
+}
+
+/// A number of which zero would make no sense.
+pub(crate) fn above_zero<T: TryFrom<i64> + PartialEq + From<u8>>(
+    section: &Section<'_>,
+    name: &'static str,
+) -> Option<T> {
+    let number = section.number::<T>(name)?;
+    if number == T::from(0) {
+        if let Some(item) = section.get(name) {
+            section.wrong(item);
+        }
+        return None;
+    }
+    Some(number)
+}
+
+/// A model of a provider.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct ModelRef {
+    pub(crate) provider: Box<str>,
+    /// The provider's usual one when absent.
+    pub(crate) model: Option<Box<str>>,
+}
+
+/// Reads `provider/model` or `provider`, and holds it to what there is.
+pub(crate) fn model_ref(
+    source: &Source<'_>,
+    node: &Node,
+    whose: &str,
+    providers: &BTreeMap<Box<str>, ProviderConfig>,
+) -> Option<ModelRef> {
+    let written = text(node)?;
+    let (name, model) = match written.split_once('/') {
+        Some((name, model)) => (name, Some(model).filter(|model| !model.is_empty())),
+        None => (written, None),
+    };
+    let Some(provider) = providers.get(name) else {
+        let names: Vec<&str> = providers.keys().map(|name| &**name).collect();
+        let what =
+            format!("{whose} names the model {written:?}, but there is no provider {name:?}");
+        let remedy = format!(
+            "{} (it is `PROVIDER/MODEL`, and `wellspring models` lists what each has)",
+            did_you_mean(name, &names)
+        );
+        source.complain(node.line, what, remedy);
+        return None;
+    };
+    if let (Some(model), Some(known)) = (model, &provider.models)
+        && !known.iter().any(|known| **known == *model)
+    {
+        let known: Vec<&str> = known.iter().map(|model| &**model).collect();
+        let what = format!("{whose} names the model {model:?}, which {name} does not list");
+        source.complain(node.line, what, did_you_mean(model, &known));
+        return None;
+    }
+    Some(ModelRef { provider: name.into(), model: model.map(Into::into) })
+}

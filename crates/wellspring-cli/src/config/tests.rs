@@ -1,0 +1,231 @@
+//! Configurations, right and wrong.
+
+use std::path::Path;
+
+use super::*;
+
+/// Files of a folder, the first of which is the configuration.
+fn read(files: &[(&str, &str)]) -> Result<Config, String> {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    let environment = |name: &str| (name == "TOKEN").then(|| "sk-secret".to_owned());
+    let config = Config::read(&folder.path().join(FILE), &environment);
+    config.map_err(|problems| without(&problems.to_string(), folder.path()))
+}
+
+/// A text without the names of a folder that is another one every time.
+fn without(text: &str, folder: &Path) -> String {
+    text.replace(&format!("{}/", folder.display()), "").replace(folder.to_str().unwrap(), ".")
+}
+
+/// What is wrong with a `wellspring.toml`.
+fn wrong(text: &str) -> String {
+    let problems = read(&[(FILE, text)]).expect_err(text);
+    problems.strip_prefix("the configuration cannot be used\n").unwrap().to_owned()
+}
+
+/// What is wrong with the front matter of an agent.
+fn wrong_agent(text: &str) -> String {
+    let problems = read(&[(FILE, ""), ("agents/a.md", text)]).expect_err(text);
+    problems.strip_prefix("the configuration cannot be used\n").unwrap().to_owned()
+}
+
+#[test]
+fn mistakes_have_a_line_and_a_remedy() {
+    let broken = [
+        "demo = maybe",
+        "[server\nlisten = 1",
+        "a = 1\na = 2",
+        "defualt_agent = \"x\"",
+        "xyz = 1",
+        "\n\n[server]\nlissen = \"127.0.0.1:1\"",
+        "[server]\nlisten = 7600",
+        "[server]\nlisten = \"localhost\"",
+        "[server]\nlimits = 3",
+        "[server.limits]\nruns = -1\nbody_bytes = \"8M\"",
+        "[server]\ndrain = \"20 parsecs\"\nretention = -3",
+        "[store]\ndurability = \"powerloss\"",
+        "[store]\nkind = \"nats\"",
+        "default_agent = \"revewer\"\n[agents.reviewer]\nmodel = \"anthropic\"",
+        "default_agent = 3",
+        "agents_directory = \"nowhere\"",
+        "[providers.acme]\nbase_url = \"http://localhost\"",
+        "[providers.acme]\nkind = \"openai-chatt\"\nbase_url = \"http://localhost\"",
+        "[providers.acme]\nkind = \"openai-chat\"",
+        "[providers.anthropic]\nkey_env = \"A\"\nkey_file = \"b\"",
+        "[providers.anthropic]\nvendor = \"groq\"",
+        "[providers.anthropic]\nheaders = { x-key = \"${NOT_SET}\", y = 1 }",
+        "[providers.anthropic.breaker]\nfailures = 0",
+        "[providers.anthropic]\nthinking = []",
+        "providers = 1",
+        "[agents.a]\ndescription = \"nothing thinks\"",
+        "[agents.a]\nmodel = \"antropic/claude\"",
+        "[agents.a]\nmodel = \"claude-sonnet-4-5\"",
+        "[agents.a]\nmodel = 3",
+        "[providers.acme]\nkind = \"ollama\"\nmodels = [\"small\", \"large\"]\n[agents.a]\nmodel = \"acme/lage\"",
+        "[agents.a]\nmodel = \"openai\"\nacp = \"claude\"",
+        "[agents.a]\nfallback = [\"openai\"]",
+        "[agents.a]\nacp = { args = [\"x\"] }",
+        "[agents.a]\nmodel = \"openai\"\ntools = [\"read_fil\", \"teleport\"]",
+        "[agents.a]\nmodel = \"openai\"\nmcp = [\"file\"]\n[mcp.files]\ncommand = \"x\"",
+        "[agents.a]\nmodel = \"openai\"\nmcp = [\"x\", \"y\"]\n[mcp.x]\nurl = \"http://x\"\n[mcp.y]\nurl = \"http://y\"\nprefix = \"x\"",
+        "[mcp.files]\nargs = []",
+        "[mcp.files]\ncommand = \"x\"\nurl = \"http://x\"",
+        "[mcp.files]\nurl = \"http://x\"\ncwd = \"/\"",
+        "[mcp.files]\ncommand = \"x\"\napproval = { write = \"maybe\" }",
+        "[agents.a]\nmodel = \"openai\"\napproval = [{ tool = \"x\", arguments = \"(\" }, { decide = \"maybe\" }]",
+        "[agents.a]\nmodel = \"openai\"\nsub_agents = [\"bb\"]\n[agents.b]\nmodel = \"openai\"",
+        "[agents.a]\nmodel = \"openai\"\noutput = { type = \"objekt\" }",
+        "[agents.a]\nmodel = \"openai\"\noutput_file = \"schema.json\"",
+        "[agents.a]\nmodel = \"openai\"\ndirectory = \"nowhere\"",
+        "[agents.a]\nmodel = \"openai\"\nallow_addresses = [\"home\"]",
+        "[agents.a]\nmodel = \"openai\"\nqueue = \"paralel\"\nwhen_busy = \"wait\"",
+        "[agents.a]\nmodel = \"openai\"\n[agents.a.limits]\nturn = 3\nattempts = 0",
+        "[agents.a]\nmodel = \"openai\"\n[agents.a.timeouts]\nrun = \"soon\"",
+        "[agents.demo]\nmodel = \"openai\"",
+        "[agents.\"a b\"]\nmodel = \"openai\"",
+        "[telemetry]\nendpoint = 4318\nheaders = \"x\"",
+    ];
+    let told: Vec<_> = broken.iter().map(|text| format!("{text}\n=>\n{}\n", wrong(text))).collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn mistakes_in_front_matter_have_a_line_and_a_remedy() {
+    let broken = [
+        "No head.",
+        "---\nmodel: openai\nNo end.",
+        "---\nmodle: openai\n---\nBody.",
+        "---\n---\nBody.",
+        "---\nmodel: openai\ntools: clock\n---\n",
+        "---\nmodel: openai\ninstructions: Be brief.\n---\nBe long.",
+        "---\nmodel: openai\nstreaming: no\n---\n",
+        "---\nmodel: openai\nmodel: openai\n---\n",
+        "---\nmodel: &a openai\nfallback: [*a]\n---\n",
+        "---\nmodel: !!str openai\n---\n",
+        "---\nmodel: [openai\n---\n",
+        "---\nmodel: openai\nmcp:\n  files:\n    comand: x\n---\n",
+        "---\nmodel: openai\nlimits:\n  turns: many\napproval:\n  - tool: x\n    decide: no\n---\n",
+        "---\n- model\n---\n",
+    ];
+    let told: Vec<_> =
+        broken.iter().map(|text| format!("{text}\n=>\n{}\n", wrong_agent(text))).collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn all_mistakes_are_told_at_once_up_to_a_maximum() {
+    let text: String = (0..=problem::PROBLEMS_SHOWN_MAX).map(|n| format!("q{n} = 1\n")).collect();
+    let told = wrong(&text);
+    assert_eq!(told.matches("unknown key").count(), problem::PROBLEMS_SHOWN_MAX);
+    assert!(told.ends_with("\nand 1 more"), "{told}");
+}
+
+#[test]
+fn missing_and_oversized_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(FILE);
+    let told = || {
+        let problems = Config::read(&file, &|_| None).unwrap_err();
+        without(&problems.to_string(), folder.path())
+    };
+    insta::assert_snapshot!(told(), @"
+    the configuration cannot be used
+    wellspring.toml: it cannot be read: No such file or directory (os error 2)
+      name another file with --config, or let `wellspring init` write one
+    ");
+    std::fs::write(&file, vec![b'#'; usize::try_from(FILE_BYTES_MAX).unwrap() + 1]).unwrap();
+    insta::assert_snapshot!(told(), @"
+    the configuration cannot be used
+    wellspring.toml: it cannot be read: it has 1048577 bytes, and at most 1048576 are read
+      name another file with --config, or let `wellspring init` write one
+    ");
+    std::fs::write(&file, "").unwrap();
+    std::fs::create_dir(folder.path().join("agents")).unwrap();
+    for number in 0..=AGENT_FILES_MAX {
+        std::fs::write(folder.path().join(format!("agents/{number}.md")), "").unwrap();
+    }
+    insta::assert_snapshot!(told(), @"
+    the configuration cannot be used
+    wellspring.toml: agents has more than 1000 files
+      name a folder of agents as `agents_directory`
+    ");
+}
+
+#[test]
+fn depth_has_an_end() {
+    let deep =
+        |count: usize| format!("---\nextra: {}{}\n---\n", "[".repeat(count), "]".repeat(count));
+    let told = wrong_agent(&deep(node::DEPTH_MAX + 1));
+    assert!(told.contains("it lies too deep"), "{told}");
+    // TOML's own reader has a limit too; whoever writes more gets an error, not a crash.
+    let told = wrong(&format!("x = {}{}", "[".repeat(10_000), "]".repeat(10_000)));
+    assert!(told.starts_with("wellspring.toml:1:"), "{told}");
+}
+
+/// Everything that can be said, and what is made of it.
+#[test]
+fn everything_is_read() {
+    let config = read(&[
+        (FILE, include_str!("tests/whole.toml")),
+        ("agents/poet.md", include_str!("tests/poet.md")),
+        ("agents/README.md", "Not an agent."),
+        ("schema.json", r#"{"type": "object"}"#),
+    ]);
+    let mut config = config.unwrap_or_else(|problems| panic!("{problems}"));
+    // The folder is another one every time; the rest must not be.
+    let folder = config.file.as_ref().unwrap().parent().unwrap().to_owned();
+    config.file = None;
+    let shown = without(&format!("{config:#?}"), &folder);
+    assert!(!shown.contains("sk-secret"), "a key is never shown: {shown}");
+    insta::assert_snapshot!(shown);
+    // Every key is in it, so that none is forgotten here either.
+    let whole = concat!(include_str!("tests/whole.toml"), include_str!("tests/poet.md"));
+    for table in keys::ALL {
+        for key in table.keys {
+            assert!(whole.contains(key.name), "{} {}", table.title, key.name);
+        }
+    }
+}
+
+#[test]
+fn without_a_file_the_usual_providers_are_there() {
+    let config = Config::without_file();
+    let names: Vec<_> = config.providers.keys().map(|name| &**name).collect();
+    assert_eq!(names, ["anthropic", "gemini", "ollama", "openai"]);
+    assert!(config.agents.is_empty() && config.demo);
+}
+
+/// The tables of `docs/configuration.md` are these. To write them again, run this test with
+/// `WELLSPRING_WRITE_DOCS=1`.
+#[test]
+fn the_documentation_has_every_key() {
+    const BEGIN: &str = "<!-- keys: made from the code by a test -->\n";
+    const END: &str = "<!-- end of keys -->\n";
+    let mut tables = String::new();
+    for table in keys::ALL {
+        let title = if table.title.is_empty() { "The file" } else { table.title };
+        tables.push_str(&format!("\n### {title}\n\n{}\n\n", table.about));
+        tables.push_str("| key | takes | without it | |\n| --- | --- | --- | --- |\n");
+        for key in table.keys {
+            let row = [key.takes, key.default, key.about].map(|cell| cell.replace('|', "\\|"));
+            tables.push_str(&format!("| `{}` | {} |\n", key.name, row.join(" | ")));
+        }
+    }
+    tables.push_str("\n### Built-in tools\n\n");
+    let names: Vec<_> = agent::TOOLS.iter().map(|(name, _)| format!("`{name}`")).collect();
+    tables.push_str(&format!("{}. Each is opt-in.\n\n", names.join(", ")));
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (before, rest) = text.split_once(BEGIN).unwrap();
+    let (found, after) = rest.split_once(END).unwrap();
+    if std::env::var_os("WELLSPRING_WRITE_DOCS").is_some() {
+        std::fs::write(&file, format!("{before}{BEGIN}{tables}{END}{after}")).unwrap();
+    } else {
+        assert_eq!(found, tables, "run this test with WELLSPRING_WRITE_DOCS=1");
+    }
+}

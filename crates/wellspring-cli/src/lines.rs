@@ -1,0 +1,70 @@
+//! Lines that somebody types, one at a time and none lost.
+//!
+//! Nothing ends a read of standard input but a line. So whoever stops waiting leaves the read
+//! going on, and its line is the next one's. Between reads the terminal is left alone: keys
+//! may be read there then.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::{Mutex, mpsc};
+
+/// Standard input, line by line. Cheap to clone; nothing is read before it is asked for.
+#[derive(Clone, Default)]
+pub(crate) struct Lines {
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    reader: OnceLock<Mutex<Reader>>,
+}
+
+struct Reader {
+    wanted: mpsc::Sender<()>,
+    lines: mpsc::Receiver<Option<String>>,
+    /// Whether a line is on its way already.
+    asked: bool,
+}
+
+impl Lines {
+    /// The next line; nothing at the end of the input.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no line.
+    pub(crate) async fn next(&self) -> Option<String> {
+        let reader = self.shared.reader.get_or_init(|| Mutex::new(Reader::start()));
+        let mut reader = reader.lock().await;
+        if !reader.asked {
+            reader.wanted.send(()).await.ok()?;
+            reader.asked = true;
+        }
+        let line = reader.lines.recv().await;
+        reader.asked = false;
+        line?
+    }
+}
+
+impl Reader {
+    fn start() -> Self {
+        // One line is asked for at a time, so one place is enough on either way.
+        let (wanted, mut asked) = mpsc::channel(1);
+        let (sender, lines) = mpsc::channel(1);
+        // A thread of its own, not one that the runtime waits for. Without it, there are no lines.
+        let _ = std::thread::Builder::new().name("keyboard".into()).spawn(move || {
+            while let Some(()) = asked.blocking_recv() {
+                let mut line = String::new();
+                let read = std::io::stdin().read_line(&mut line);
+                let line = match read {
+                    Ok(0) | Err(_) => None,
+                    Ok(_) => Some(line.trim_end_matches(['\n', '\r']).to_owned()),
+                };
+                let ended = line.is_none();
+                if sender.blocking_send(line).is_err() || ended {
+                    return;
+                }
+            }
+        });
+        Self { wanted, lines, asked: false }
+    }
+}

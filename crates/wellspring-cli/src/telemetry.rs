@@ -1,0 +1,174 @@
+//! What is logged, and where the engine's spans go: over OTLP, to whoever collects them.
+//!
+//! Spans are sent from a thread of their own, in batches; a collector that is slow or away
+//! costs spans and nothing else.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use opentelemetry::trace::TracerProvider as _;
+use opentelemetry::{Array, KeyValue, StringValue, Value};
+use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use tracing_subscriber::{EnvFilter, Layer as _};
+use wellspring_engine::telemetry::{CONTENT, SPANS};
+
+use crate::config::settings::TelemetryConfig;
+
+/// Says what is logged to standard error, as in `info` or `wellspring::access=info`.
+const LOG_VARIABLE: &str = "WELLSPRING_LOG";
+
+/// What the SDK of MCP logs where nobody speaks of it: below that it tells every message.
+const LOG_MCP: &str = "rmcp=warn";
+
+/// OpenTelemetry's own variables that say where spans go.
+const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// OpenTelemetry's own variable that says whether spans hold what was said.
+const CONTENT_VARIABLE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
+
+/// Where a collector takes spans, below its address.
+const PATH: &str = "/v1/traces";
+
+/// How long the last spans may take to be sent: a command should end.
+const LAST_SPANS_TIME: Duration = Duration::from_secs(5);
+
+/// Attributes that are lists. A field of a span holds one value, so they come as JSON.
+const LISTS: [&str; 2] = ["gen_ai.response.finish_reasons", "gen_ai.request.stop_sequences"];
+
+/// Sends what is left when the command is done.
+pub(crate) struct Telemetry {
+    spans: Option<SdkTracerProvider>,
+}
+
+/// Begins to log, and to send spans where somebody wants them.
+pub(crate) fn init(config: &TelemetryConfig) -> Result<Telemetry> {
+    let logs =
+        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(log_filter());
+    let spans = if is_wanted(config) { Some(provider(config)?) } else { None };
+    let exported = spans.as_ref().map(|spans| {
+        let content = if wants_content(config) { LevelFilter::INFO } else { LevelFilter::OFF };
+        let targets =
+            Targets::new().with_target(SPANS, LevelFilter::INFO).with_target(CONTENT, content);
+        tracing_opentelemetry::layer()
+            .with_tracer(spans.tracer("wellspring"))
+            // The conventions say all there is to say.
+            .with_location(false)
+            .with_threads(false)
+            .with_target(false)
+            .with_level(false)
+            .with_tracked_inactivity(false)
+            .with_filter(targets)
+    });
+    tracing_subscriber::registry().with(logs).with(exported).init();
+    Ok(Telemetry { spans })
+}
+
+impl Telemetry {
+    /// Sends the last spans.
+    pub(crate) fn finish(self) {
+        if let Some(spans) = self.spans
+            && let Err(error) = spans.shutdown_with_timeout(LAST_SPANS_TIME)
+        {
+            tracing::warn!(%error, "the last spans could not be sent");
+        }
+    }
+}
+
+/// Nothing is logged unless somebody asks: a terminal is for the run.
+fn log_filter() -> EnvFilter {
+    let asked = std::env::var(LOG_VARIABLE).ok().filter(|asked| !asked.trim().is_empty());
+    match asked {
+        None => EnvFilter::new("off"),
+        Some(asked) if asked.contains("rmcp") => EnvFilter::new(asked),
+        Some(asked) => EnvFilter::new(format!("{LOG_MCP},{asked}")),
+    }
+}
+
+fn set(variable: &str) -> Option<String> {
+    std::env::var(variable).ok().filter(|value| !value.trim().is_empty())
+}
+
+fn is_wanted(config: &TelemetryConfig) -> bool {
+    let disabled = set("OTEL_SDK_DISABLED").is_some_and(|it| it.eq_ignore_ascii_case("true"));
+    let asked = config.endpoint.is_some() || ENDPOINTS.iter().any(|name| set(name).is_some());
+    asked && !disabled
+}
+
+fn wants_content(config: &TelemetryConfig) -> bool {
+    match set(CONTENT_VARIABLE) {
+        Some(said) => said.eq_ignore_ascii_case("true") || said == "1",
+        None => config.content.unwrap_or_default(),
+    }
+}
+
+fn provider(config: &TelemetryConfig) -> Result<SdkTracerProvider> {
+    let mut exporter = opentelemetry_otlp::SpanExporter::builder().with_http();
+    // The variables are the exporter's own; a variable overrules the file.
+    if let Some(endpoint) = &config.endpoint
+        && ENDPOINTS.iter().all(|name| set(name).is_none())
+    {
+        let endpoint = endpoint.trim_end_matches('/');
+        let endpoint = endpoint.strip_suffix(PATH).unwrap_or(endpoint);
+        exporter = exporter.with_endpoint(format!("{endpoint}{PATH}"));
+    }
+    if !config.headers.is_empty() {
+        let headers = config.headers.iter();
+        let headers = headers.map(|(name, value)| (name.to_string(), value.expose().to_owned()));
+        exporter = exporter.with_headers(headers.collect());
+    }
+    let exporter = exporter.build().context(
+        "telemetry cannot be sent; check `endpoint` in [telemetry], or OpenTelemetry's variables",
+    )?;
+    let mut resource = Resource::builder();
+    if set("OTEL_SERVICE_NAME").is_none() {
+        let name = config.service_name.as_deref().unwrap_or("wellspring").to_owned();
+        resource = resource.with_service_name(name);
+    }
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(WithLists(exporter))
+        .with_resource(resource.build())
+        .build())
+}
+
+/// Gives attributes that are lists their type back.
+#[derive(Debug)]
+struct WithLists(opentelemetry_otlp::SpanExporter);
+
+impl SpanExporter for WithLists {
+    fn export(&self, mut batch: Vec<SpanData>) -> impl Future<Output = OTelSdkResult> + Send {
+        for attribute in batch.iter_mut().flat_map(|span| &mut span.attributes) {
+            if LISTS.contains(&attribute.key.as_str()) {
+                as_list(attribute);
+            }
+        }
+        self.0.export(batch)
+    }
+
+    fn shutdown_with_timeout(&self, timeout: Duration) -> OTelSdkResult {
+        self.0.shutdown_with_timeout(timeout)
+    }
+
+    fn force_flush(&self) -> OTelSdkResult {
+        self.0.force_flush()
+    }
+
+    fn set_resource(&mut self, resource: &Resource) {
+        self.0.set_resource(resource);
+    }
+}
+
+fn as_list(attribute: &mut KeyValue) {
+    if let Value::String(json) = &attribute.value
+        && let Ok(list) = serde_json::from_str::<Vec<String>>(json.as_str())
+    {
+        let list = list.into_iter().map(StringValue::from).collect();
+        attribute.value = Value::Array(Array::String(list));
+    }
+}

@@ -1,0 +1,143 @@
+//! A command that serves: it is started, must say where it is, must answer there, and must
+//! stop when it is told to.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+
+/// How long a server may take to answer, and to stop: it does nothing else meanwhile.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bytes of a page that are read.
+const PAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
+
+/// Starts a command, sees it serve a page at the address that it prints, and stops it. It must
+/// have said where it is before the deadline.
+///
+/// # Errors
+///
+/// When it does not serve, or ends badly. Nothing is left running then.
+pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
+    // A group of its own, so that whatever it started hears the signal too.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let child = command.stdout(Stdio::piped()).spawn().context("it could not be started")?;
+    let mut server = Started(child);
+    let address = server.address(deadline)?;
+    let page = fetch(&address).with_context(|| format!("http://{address} did not answer"))?;
+    ensure!(page.starts_with("HTTP/1.1 200 "), "the page is {:?}", page.lines().next());
+    server.signal("INT")?;
+    let stopping = Instant::now();
+    while stopping.elapsed() < PATIENCE {
+        if let Some(status) = server.0.try_wait()? {
+            ensure!(status.success(), "told to stop, it ended with {status}");
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    anyhow::bail!("told to stop, it went on")
+}
+
+struct Started(Child);
+
+impl Started {
+    /// What it says about where it is.
+    fn address(&mut self, deadline: Instant) -> anyhow::Result<String> {
+        let stdout = self.0.stdout.take().context("its output is ours")?;
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = lines.recv_timeout(left).context("it never said where it is")?;
+            if let Some((_, address)) = line.split_once("http://") {
+                return Ok(address.trim().to_owned());
+            }
+        }
+    }
+
+    fn signal(&self, name: &str) -> anyhow::Result<()> {
+        let group = format!("-{}", self.0.id());
+        let sent = Command::new("kill").args([&format!("-{name}"), "--", &group]).status()?;
+        ensure!(sent.success(), "it could not be told to stop: {sent}");
+        Ok(())
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            let _ = self.signal("KILL");
+            let _ = self.0.wait();
+        }
+    }
+}
+
+fn fetch(address: &str) -> anyhow::Result<String> {
+    let mut server = TcpStream::connect(address)?;
+    server.set_read_timeout(Some(PATIENCE))?;
+    write!(server, "GET / HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut page = Vec::new();
+    server.take(PAGE_BYTES_MAX).read_to_end(&mut page)?;
+    Ok(String::from_utf8_lossy(&page).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stderr(Stdio::null());
+        command
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + PATIENCE
+    }
+
+    #[test]
+    fn a_server_that_answers_and_stops() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut client, _) = listener.accept().unwrap();
+            // All of the request: what is left unread would cut the answer off.
+            let mut asked = Vec::new();
+            while !asked.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                client.read_exact(&mut byte).unwrap();
+                asked.extend(byte);
+            }
+            client.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").unwrap();
+        });
+        // The shell stands in for what prints the address; this test answers there.
+        let script =
+            format!("trap 'exit 0' INT; echo at http://{address}; while :; do sleep 1; done");
+        serves(shell(&script), soon()).unwrap();
+        answering.join().unwrap();
+    }
+
+    #[test]
+    fn what_does_not_serve_is_an_error() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        for (script, want) in [
+            ("exit 3".to_owned(), "it never said where it is"),
+            (format!("echo http://{free}; sleep 600"), "did not answer"),
+        ] {
+            let error = serves(shell(&script), soon()).unwrap_err();
+            assert!(format!("{error:#}").contains(want), "{error:#}");
+        }
+    }
+}
