@@ -134,7 +134,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, conflicts_with = "events")]
     pub(crate) json: bool,
     /// Print events as JSON lines: record, thought_event, turn_event, streaming_event,
-    /// agent_event or stream_delta.
+    /// agent_event, stream_delta, ag_ui or acp.
     #[arg(long, value_name = "DIALECT")]
     pub(crate) events: Option<DialectName>,
 }
