@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use wellspring_core::{
-    Content, Event, Outcome, Outline, PartId, PartKind, PartOutline, PartShape, Record, Role, Stop,
-    ToolCall, ToolOutcome, ToolResult, ToolUpdate, Usage, UsageScope, VoidReason, WirePartId,
+    Content, Event, Outcome, Outline, PartId, PartKind, PartOutline, PartShape, Record, Role,
+    RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, ToolUpdate, Usage, UsageScope, VoidReason,
+    WirePartId,
 };
 
 pub use ask::{Asked, Asking};
@@ -24,7 +25,7 @@ use crate::dialect::Dialect;
 use crate::out::Out;
 use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, grown, shown_call, wire_id};
 use content::text_block;
-use shown::{Shown, Voice};
+use shown::{Room, Shown, Voice};
 use update::{Location, PlanEntry, Said, Status, ToolCallUpdate, Window, kind};
 
 /// Where what an ACP agent said comes from, in records.
@@ -193,6 +194,12 @@ impl Acp {
         }
     }
 
+    /// Where a call happens. A terminal of an agent behind us is none of the client's.
+    fn room(&self, before: &Outline, call: PartId) -> Room<'_> {
+        let runs_on = before.call(call).map(|call| call.tool.runs_on);
+        Room { cwd: self.cwd.as_deref(), has_terminals: runs_on == Some(RunsOn::Here) }
+    }
+
     /// Text that a call shows piece by piece.
     fn say(&mut self, before: &Outline, call: PartId, voice: Voice, text: &str, out: &mut Out) {
         let Some(id) = shown_id(before, call) else { return };
@@ -215,9 +222,9 @@ impl Acp {
             return self.say(before, call, voice, text, out);
         }
         let content = update.content.as_ref().map(|change| {
-            let shown = self.calls.entry(call).or_default();
-            shown.change(change, self.cwd.as_deref());
-            shown.show()
+            let mut shown = self.calls.remove(&call).unwrap_or_default();
+            shown.change(change, self.room(before, call));
+            self.calls.entry(call).or_insert(shown).show()
         });
         out.event(&Said::ToolCallUpdate(ToolCallUpdate {
             id: Some(id),
@@ -240,7 +247,7 @@ impl Acp {
         let mut shown = self.calls.remove(&call).unwrap_or_default();
         let Some(id) = shown_id(before, call) else { return };
         if !result.content.is_empty() {
-            shown.replace(&result.content, self.cwd.as_deref());
+            shown.replace(&result.content, self.room(before, call));
         } else if shown.is_empty()
             && before.call(call).is_some_and(|call| call.tool.runs_on.is_ours())
             && let Value::String(text) = &result.output
@@ -359,10 +366,12 @@ fn blocks(update: &str, contents: &[Content], id: &str, out: &mut Out) {
     }
 }
 
-/// What an ACP agent said, as it said it.
+/// What an ACP agent said, as it said it. Calls are not: their ids are that agent's, and what
+/// could be understood of them, of its plan and of its usage was said already.
 fn verbatim(update: &Value, out: &mut Out) {
-    if update.get("sessionUpdate").is_some_and(Value::is_string) {
-        out.event(update);
+    match update.get("sessionUpdate").and_then(Value::as_str) {
+        None | Some("tool_call" | "tool_call_update" | "plan" | "usage_update") => {}
+        Some(_) => out.event(update),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Questions: as a permission request, or as a form where the client has forms.
 
 use serde_json::{Map, Value, json};
-use wellspring_core::{Answer, CallOutline, Choice, Form, Outline, Question, Scope};
+use wellspring_core::{Answer, CallOutline, Choice, Form, Outline, Question, RunsOn, Scope};
 
 use super::update::kind;
 use crate::project::wire_id;
@@ -65,9 +65,15 @@ impl Asked {
                 Self::Request(scene.form(one_field(field), Reading::Chosen))
             }
             // Without forms, one of several is all that can be chosen.
-            Form::Choose { choices, .. } => Self::Request(scene.permission(selection(
-                choices.iter().map(|it| (&*it.label, Answer::Choose(vec![it.id.clone()]))),
-            ))),
+            Form::Choose { choices, .. } => {
+                let chosen = |it: &Choice| Answer::Choose(vec![it.id.clone()]);
+                if scene.call().is_some_and(|call| call.tool.runs_on == RunsOn::Agent) {
+                    let offered = choices.iter().map(|it| (&*it.label, kind_of(it), chosen(it)));
+                    return Self::Request(scene.permission(offered));
+                }
+                let offered = choices.iter().map(|it| (&*it.label, chosen(it)));
+                Self::Request(scene.permission(selection(offered)))
+            }
             Form::Schema(schema) if has_forms => {
                 let (schema, reading) = form_schema(schema);
                 Self::Request(scene.form(schema, reading))
@@ -204,6 +210,19 @@ fn selection<'a>(
 ) -> impl Iterator<Item = Offered<'a>> {
     let options = options.map(|(label, answer)| (label, "allow_once", answer));
     options.chain([("None of these", "reject_once", Answer::Deny { reason: None })])
+}
+
+/// What a choice means that an agent behind us offered for its own call. Programs go by the
+/// kind, so a no must not pass for a yes; the words are all there is to tell them by.
+fn kind_of(choice: &Choice) -> &'static str {
+    const NO: [&str; 8] =
+        ["reject", "deny", "decline", "cancel", "abort", "never", "don't", "disallow"];
+    let says_no = |text: &str| {
+        let text = text.to_lowercase();
+        let first = text.split(|c: char| !c.is_alphanumeric() && c != '\'').next();
+        first == Some("no") || NO.iter().any(|no| text.contains(no))
+    };
+    if says_no(&choice.id) || says_no(&choice.label) { "reject_once" } else { "allow_once" }
 }
 
 fn titled(choice: &Choice) -> Value {

@@ -24,6 +24,15 @@ pub(super) enum Voice {
     Console,
 }
 
+/// Where a call happens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room<'a> {
+    /// The directory that relative paths start from.
+    pub(super) cwd: Option<&'a str>,
+    /// Whether its terminals are the client's.
+    pub(super) has_terminals: bool,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
     /// Blocks that do not change any more.
@@ -75,22 +84,24 @@ impl Shown {
         self.news |= !text.is_empty();
     }
 
-    pub(super) fn change(&mut self, change: &ContentChange, cwd: Option<&str>) {
+    pub(super) fn change(&mut self, change: &ContentChange, room: Room<'_>) {
         match change {
-            ContentChange::Append(content) => self.append(content, cwd),
-            ContentChange::Replace(content) => self.replace(content, cwd),
+            ContentChange::Append(content) => self.append(content, room),
+            ContentChange::Replace(content) => self.replace(content, room),
         }
     }
 
-    pub(super) fn replace(&mut self, content: &[ToolContent], cwd: Option<&str>) {
+    pub(super) fn replace(&mut self, content: &[ToolContent], room: Room<'_>) {
         *self = Self::default();
-        self.append(content, cwd);
+        self.append(content, room);
     }
 
-    fn append(&mut self, content: &[ToolContent], cwd: Option<&str>) {
+    fn append(&mut self, content: &[ToolContent], room: Room<'_>) {
         self.settle();
         for content in content {
-            self.push(block(content, cwd));
+            if let Some(block) = block(content, room) {
+                self.push(block);
+            }
         }
         self.news = true;
     }
@@ -142,23 +153,23 @@ pub(super) fn text(text: &str) -> Value {
     json!({"type": "content", "content": text_block(text)})
 }
 
-fn block(content: &ToolContent, cwd: Option<&str>) -> Value {
-    match content {
+fn block(content: &ToolContent, room: Room<'_>) -> Option<Value> {
+    Some(match content {
         ToolContent::Content(content) => {
             json!({"type": "content", "content": content_block(content)})
         }
         ToolContent::Diff { path, old_text, new_text } => {
             let mut diff =
-                json!({"type": "diff", "path": absolute(path, cwd), "newText": new_text});
+                json!({"type": "diff", "path": absolute(path, room.cwd), "newText": new_text});
             if let Some(old) = old_text {
                 diff["oldText"] = (&**old).into();
             }
             diff
         }
         ToolContent::Terminal { terminal_id } => {
-            json!({"type": "terminal", "terminalId": terminal_id})
+            room.has_terminals.then(|| json!({"type": "terminal", "terminalId": terminal_id}))?
         }
-    }
+    })
 }
 
 /// About how many bytes it takes: its texts.

@@ -110,6 +110,24 @@ fn a_choice_is_a_form_or_a_selection() {
     assert_eq!(selection.answer(&select("reject_once")), no);
 }
 
+/// A no of an agent behind us is never offered as a yes.
+#[test]
+fn what_an_agent_behind_us_offers_keeps_its_meaning() {
+    let mut outline = Outline::default();
+    let run = wellspring_testkit::samples::remote_agent();
+    let asked = run.iter().position(|it| matches!(it.event, Event::ToolFinished { .. })).unwrap();
+    run[..asked].iter().for_each(|record| outline.apply(record));
+    let (call, _) = outline.calls.first_key_value().unwrap();
+    let offered = [("yes", "Yes"), ("no", "No, and stop"), ("abort_all", "Stop"), ("x", "Don't")];
+    let choices = offered.map(|(id, label)| Choice { id: id.into(), label: label.into() });
+    let form = Form::Choose { choices: choices.into(), multiple: false };
+    let question = Question { call: Some(*call), ..question(form) };
+    let Asked::Request(asking) = Asked::new(&question, &outline, "s", false) else { panic!() };
+    let options = asking.params["options"].as_array().unwrap();
+    let kinds: Vec<_> = options.iter().map(|it| it["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["allow_once", "reject_once", "reject_once", "reject_once"]);
+}
+
 #[test]
 fn a_schema_is_a_form_where_there_are_forms() {
     let accept = |content: Value| json!({"action": "accept", "content": content});
