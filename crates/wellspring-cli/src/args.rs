@@ -66,6 +66,8 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Serve the agents over HTTP, with a page to talk to them.
     Serve(ServeArgs),
+    /// Be an ACP agent on standard input and output, for an editor that starts it.
+    Acp(AcpArgs),
     /// Make, list and revoke the tokens that let others use the server.
     #[command(subcommand)]
     Token(TokenCommand),
@@ -135,6 +137,13 @@ pub(crate) struct InitArgs {
     pub(crate) force: bool,
 }
 
+#[derive(Args, Debug)]
+pub(crate) struct AcpArgs {
+    /// Who answers in a new session; the others are its modes.
+    #[arg(long)]
+    pub(crate) agent: Option<String>,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token and print it. It is not shown again.
@@ -200,7 +209,7 @@ pub(crate) struct OutputArgs {
     #[arg(long, conflicts_with = "events")]
     pub(crate) json: bool,
     /// Print events as JSON lines: record, thought_event, turn_event, streaming_event,
-    /// agent_event or stream_delta.
+    /// agent_event, stream_delta, ag_ui or acp.
     #[arg(long, value_name = "DIALECT")]
     pub(crate) events: Option<DialectName>,
 }

@@ -6,6 +6,7 @@
 //!
 //! Exit codes: 0 completed, 1 failed, 2 usage, 130 cancelled.
 
+mod acp;
 mod agents;
 mod args;
 mod chat;
@@ -91,7 +92,9 @@ fn main() -> ExitCode {
 fn telemetry(cli: &Cli) -> Result<Telemetry> {
     let runs_agents = matches!(
         cli.command,
-        None | Some(Command::Run(_) | Command::Chat(_) | Command::Serve(_) | Command::Runs(_))
+        None | Some(
+            Command::Run(_) | Command::Chat(_) | Command::Acp(_) | Command::Serve(_) | Command::Runs(_)
+        )
     );
     let config = if runs_agents { Config::load(cli.place.config.as_deref()).ok() } else { None };
     telemetry::init(&config.map(|config| config.telemetry).unwrap_or_default())
@@ -114,6 +117,7 @@ async fn command(cli: Cli) -> Result<Exit> {
         Some(Command::Run(args)) => run::run(&open()?, args).await,
         Some(Command::Chat(args)) => chat::chat(&open()?, args).await,
         Some(Command::Runs(command)) => runs::runs(&open()?, command).await,
+        Some(Command::Acp(args)) => acp::acp(&open()?, &args).await,
         Some(Command::Serve(args)) => serve::serve(&open()?, alone.and(args)).await,
         Some(Command::Token(command)) => serve::token(&open()?, command).await,
         Some(Command::Backup { file }) => serve::backup(&open()?, file).await,

@@ -96,7 +96,18 @@ impl Place {
 
     /// Makes every agent, and says what they must do without.
     pub(crate) async fn agents(&self) -> Result<()> {
+        self.register_all(&Agents::find(&self.config).await).await
+    }
+
+    /// Makes every agent; gives the name of this one, or of the default one.
+    pub(crate) async fn agents_and(&self, named: Option<&str>) -> Result<Box<str>> {
         let agents = Agents::find(&self.config).await;
+        let name = agents.choose(named)?.into();
+        self.register_all(&agents).await?;
+        Ok(name)
+    }
+
+    async fn register_all(&self, agents: &Agents<'_>) -> Result<()> {
         for trouble in agents.register(&self.runtime, Wanted::All).await? {
             writeln!(std::io::stderr(), "wellspring: {trouble:#}")?;
         }

@@ -548,7 +548,10 @@ fn closed(dialect: DialectName, form: Form, error: &ApiError) -> Bytes {
             serde_json::json!({"type": "RUN_ERROR", "message": message, "code": error.code})
         }
         DialectName::StreamDelta => serde_json::json!({"phase": "error", "error": message}),
-        DialectName::Record | DialectName::ThoughtEvent | DialectName::StreamingEvent => {
+        DialectName::Record
+        | DialectName::ThoughtEvent
+        | DialectName::StreamingEvent
+        | DialectName::Acp => {
             return Bytes::from(format!("event: closed\ndata: {}\n\n", error.json()));
         }
     };

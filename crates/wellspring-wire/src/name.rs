@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::acp::Acp;
 use crate::ag_ui::AgUi;
 use crate::agent_event::AgentEvents;
 use crate::dialect::Dialect;
@@ -29,11 +30,13 @@ pub enum DialectName {
     StreamDelta,
     /// AG-UI 1.0.
     AgUi,
+    /// The updates of ACP 1.
+    Acp,
 }
 
 impl DialectName {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Record,
         Self::ThoughtEvent,
         Self::TurnEvent,
@@ -41,6 +44,7 @@ impl DialectName {
         Self::AgentEvent,
         Self::StreamDelta,
         Self::AgUi,
+        Self::Acp,
     ];
 
     /// Its name.
@@ -54,6 +58,7 @@ impl DialectName {
             Self::AgentEvent => "agent_event",
             Self::StreamDelta => "stream_delta",
             Self::AgUi => "ag_ui",
+            Self::Acp => "acp",
         }
     }
 
@@ -68,6 +73,7 @@ impl DialectName {
             Self::AgentEvent => Box::new(AgentEvents),
             Self::StreamDelta => Box::new(StreamDeltas::default()),
             Self::AgUi => Box::new(AgUi::default()),
+            Self::Acp => Box::new(Acp::default()),
         }
     }
 
@@ -111,7 +117,7 @@ mod tests {
         }
         insta::assert_snapshot!(
             "agui".parse::<DialectName>().unwrap_err(),
-            @r#""agui" is not a dialect: known are record, thought_event, turn_event, streaming_event, agent_event, stream_delta, ag_ui"#
+            @r#""agui" is not a dialect: known are record, thought_event, turn_event, streaming_event, agent_event, stream_delta, ag_ui, acp"#
         );
     }
 }

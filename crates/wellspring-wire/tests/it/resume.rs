@@ -8,13 +8,14 @@ use wellspring_testkit::samples;
 use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition};
 
 /// The dialects that say the same however a run is cut into frames.
-const PER_RECORD: [DialectName; 6] = [
+const PER_RECORD: [DialectName; 7] = [
     DialectName::Record,
     DialectName::ThoughtEvent,
     DialectName::TurnEvent,
     DialectName::StreamingEvent,
     DialectName::AgentEvent,
     DialectName::AgUi,
+    DialectName::Acp,
 ];
 
 type Events = Vec<(WirePosition, Vec<u8>)>;

@@ -1,0 +1,43 @@
+//! ACP, the Agent Client Protocol, version 1 (schema 1.15): what editors and agents speak.
+//!
+//! The dialect says a run as the `update`s of `session/update` notifications; a session is a
+//! thread. Around it is what else an agent needs to say: a prompt's content, a question as a
+//! permission request or a form, the reason for which a run stopped.
+//!
+//! | record | update |
+//! | --- | --- |
+//! | run started; input accepted; delta of the user's words | `user_message_chunk` |
+//! | delta of the assistant's text; source cited; file produced | `agent_message_chunk` |
+//! | delta of a thought | `agent_thought_chunk` |
+//! | a call's part started | `tool_call`, `pending` |
+//! | a call's part finished | `tool_call_update` with the arguments |
+//! | tool started | `tool_call_update`, `in_progress` |
+//! | tool updated; delta of its output; words of the sub-agent that serves it | `tool_call_update` with all that the call shows |
+//! | tool finished | `tool_call_update`, `completed` or `failed`, with its output |
+//! | plan updated | `plan` |
+//! | usage reported, where the size of the context is known | `usage_update` |
+//! | parts voided | a paragraph break where words were shown; `failed` for calls |
+//! | what an ACP agent said that we have no word for | as that agent said it |
+//!
+//! # What it remembers
+//!
+//! An update of a call replaces everything that the call shows. So the dialect remembers what
+//! open calls show (up to [`SHOWN_BYTES_MAX`] and [`RUNNING_BYTES_MAX`] each), and the run's
+//! directory, because paths are absolute here. Text that grows piece by piece is shown again
+//! each time it has grown by an eighth: what is written stays a small multiple of what was said.
+//!
+//! # Lossy
+//!
+//! Not emitted: turns, queues, pauses, state, the typed result and the call that hands it
+//! over, the outcome (it is the answer to `session/prompt`), the user's name. Questions are
+//! requests, not updates. A sub-agent's thoughts, calls and plan stay in the records; its words
+//! lose their author. Words that were taken back stay where they are. Denied, interrupted,
+//! timed out and taken back are all `failed`. Of usage, what is not about the context window
+//! has no update. Of a prompt, annotations are dropped.
+
+mod write;
+
+pub use write::{
+    Acp, Asked, Asking, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block, prompt,
+    prompt_usage, stop_reason,
+};

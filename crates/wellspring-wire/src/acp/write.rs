@@ -1,0 +1,421 @@
+//! Records to ACP.
+
+mod ask;
+mod content;
+mod shown;
+mod update;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use wellspring_core::{
+    Content, Event, Outcome, Outline, PartId, PartKind, PartOutline, PartShape, Record, Role,
+    RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, ToolUpdate, Usage, UsageScope, VoidReason,
+    WirePartId,
+};
+
+pub use ask::{Asked, Asking};
+pub use content::{PromptError, content_block, prompt};
+pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
+
+use crate::dialect::Dialect;
+use crate::out::Out;
+use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, grown, shown_call, wire_id};
+use content::text_block;
+use shown::{Room, Shown, Voice};
+use update::{Location, PlanEntry, Said, Status, ToolCallUpdate, Window, kind};
+
+/// Where what an ACP agent said comes from, in records.
+const ORIGIN: &str = "acp";
+
+/// A run as the `update`s of `session/update`.
+///
+/// ```
+/// use wellspring_core::{AgentNo, Event, Millis, Outline, PartId, PartKind, Record, Seq};
+/// use wellspring_wire::acp::Acp;
+/// use wellspring_wire::{Dialect as _, Out};
+///
+/// let record = |seq, event| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event };
+/// let mut outline = Outline::default();
+/// outline.apply(&record(1, Event::PartStarted { part: PartId(0), kind: PartKind::Thought }));
+/// let mut out = Out::default();
+/// let delta = record(2, Event::PartDelta { part: PartId(0), chunk: "Hm.".into() });
+/// Acp::default().encode(&outline, &delta, &mut out);
+/// let update = r#"{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."}}"#;
+/// assert_eq!(out.events().next().map(|(_, json)| json), Some(update.as_bytes()));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Acp {
+    /// What the open calls show.
+    calls: BTreeMap<PartId, Shown>,
+    /// The directory that the run is about.
+    cwd: Option<Box<str>>,
+}
+
+impl Dialect for Acp {
+    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+        if before.finished {
+            return;
+        }
+        match &record.event {
+            Event::PartDelta { part, chunk } => self.grow(before, *part, chunk, out),
+            Event::RunStarted(started) => {
+                self.cwd = started.request.cwd.clone();
+                let input = started.request.wire.as_ref().and_then(|names| names.input.as_deref());
+                let id = input.map_or_else(|| format!("{}-input", started.run), str::to_owned);
+                blocks("user_message_chunk", &started.request.input, &id, out);
+            }
+            Event::InputAccepted { inbox, content } => {
+                if let Some(head) = &before.run {
+                    let id = format!("{}-input-{}", head.run, inbox.0);
+                    blocks("user_message_chunk", content, &id, out);
+                }
+            }
+            Event::PartStarted { part, kind } if record.agent.is_root() => match kind {
+                PartKind::ToolCall(tool) => start(before, *part, tool, out),
+                PartKind::Opaque(opaque) if &*opaque.origin == ORIGIN => verbatim(&opaque.raw, out),
+                PartKind::Opaque(_)
+                | PartKind::Text { .. }
+                | PartKind::Thought
+                | PartKind::Output { .. } => {}
+            },
+            Event::PartFinished { part } => {
+                // The arguments are complete; without any there is nothing to add.
+                if let Some(id) = shown_id(before, *part)
+                    && let Some(call) = before.call(*part)
+                    && !call.arguments.is_empty()
+                {
+                    let raw_input = serde_json::from_str(&call.arguments)
+                        .unwrap_or_else(|_| Value::String(call.arguments.clone()));
+                    let update = ToolCallUpdate { raw_input: Some(&raw_input), ..Default::default() };
+                    out.event(&Said::ToolCallUpdate(ToolCallUpdate { id: Some(id), ..update }));
+                }
+            }
+            Event::ToolStarted { call, arguments, .. } => {
+                if let Some(id) = shown_id(before, *call) {
+                    out.event(&Said::ToolCallUpdate(ToolCallUpdate {
+                        id: Some(id),
+                        status: Some(Status::InProgress),
+                        raw_input: arguments.as_deref(),
+                        ..Default::default()
+                    }));
+                }
+            }
+            Event::ToolUpdated { call, update } => self.update(before, *call, update, out),
+            Event::ToolFinished { call, outcome, result } => {
+                self.finish(before, *call, *outcome, result, out);
+            }
+            Event::PartsVoided { parts, why } => self.void(before, parts, *why, out),
+            Event::PlanUpdated { entries } if record.agent.is_root() => {
+                let entries = entries.iter().map(PlanEntry::from).collect();
+                out.event(&Said::Plan { entries });
+            }
+            Event::UsageReported(usage) if record.agent.is_root() => window(usage, out),
+            Event::TurnFinished { usage: Some(usage), .. } if record.agent.is_root() => {
+                window(usage, out);
+            }
+            Event::SourceCited(source) if record.agent.is_root() => {
+                if let (Some(url), Some(head)) = (&source.url, &before.run) {
+                    let link = Content::Link {
+                        uri: url.clone(),
+                        name: source.title.clone(),
+                        media_type: source.media_type.clone(),
+                    };
+                    let id = format!("{}-source-{}", head.run, record.seq);
+                    blocks("agent_message_chunk", &[link], &id, out);
+                }
+            }
+            Event::FileProduced(file) if record.agent.is_root() => {
+                if let Some(head) = &before.run {
+                    let media = Content::Media {
+                        media_type: file.media_type.clone(),
+                        source: file.source.clone(),
+                        name: file.name.clone(),
+                    };
+                    let id = format!("{}-file-{}", head.run, record.seq);
+                    blocks("agent_message_chunk", &[media], &id, out);
+                }
+            }
+            Event::Extended(extended) if record.agent.is_root() && &*extended.origin == ORIGIN => {
+                verbatim(&extended.value, out);
+            }
+            // Nothing to show, a request of its own, or nothing that the protocol has a word for.
+            Event::RunAdopted { .. }
+            | Event::RunPaused { .. }
+            | Event::RunResumed { .. }
+            | Event::TurnStarted(_)
+            | Event::TurnFinished { .. }
+            | Event::PartStarted { .. }
+            | Event::PartAnnotated { .. }
+            // A call that was shown is pending until it starts.
+            | Event::ToolQueued { .. }
+            | Event::QuestionAsked(_)
+            | Event::QuestionAnswered(_)
+            | Event::AgentStarted { .. }
+            | Event::AgentFinished { .. }
+            | Event::PlanUpdated { .. }
+            | Event::StateSet { .. }
+            | Event::StatePatched { .. }
+            | Event::SourceCited(_)
+            | Event::FileProduced(_)
+            | Event::UsageReported(_)
+            | Event::InputApplied { .. }
+            | Event::ResultReady { .. }
+            | Event::Attached { .. }
+            | Event::Extended(_)
+            // The answer to the prompt says how it ended.
+            | Event::RunFinished { .. } => {}
+        }
+    }
+
+    fn remembers(&self) -> bool {
+        true
+    }
+}
+
+impl Acp {
+    fn grow(&mut self, before: &Outline, part: PartId, text: &str, out: &mut Out) {
+        match grown(before, part) {
+            Grown::Message => chunk("agent_message_chunk", text, wire_id(before, part), out),
+            Grown::Thought => chunk("agent_thought_chunk", text, wire_id(before, part), out),
+            Grown::Output(call, ..) => self.say(before, call, Voice::Console, text, out),
+            Grown::SubAgent(call, _) => self.say(before, call, Voice::Words, text, out),
+            Grown::Hidden => {
+                let users = |part: &&PartOutline| {
+                    part.agent.is_root() && part.shape == PartShape::Text(Role::User)
+                };
+                if before.part(part).filter(users).is_some() {
+                    chunk("user_message_chunk", text, wire_id(before, part), out);
+                }
+            }
+        }
+    }
+
+    /// Where a call happens. A terminal of an agent behind us is none of the client's.
+    fn room(&self, before: &Outline, call: PartId) -> Room<'_> {
+        let runs_on = before.call(call).map(|call| call.tool.runs_on);
+        Room { cwd: self.cwd.as_deref(), has_terminals: runs_on == Some(RunsOn::Here) }
+    }
+
+    /// Text that a call shows piece by piece.
+    fn say(&mut self, before: &Outline, call: PartId, voice: Voice, text: &str, out: &mut Out) {
+        let Some(id) = shown_id(before, call) else { return };
+        let shown = self.calls.entry(call).or_default();
+        shown.say(voice, text);
+        if shown.is_due() {
+            out.event(&Said::ToolCallUpdate(ToolCallUpdate {
+                id: Some(id),
+                content: Some(shown.show()),
+                ..Default::default()
+            }));
+        }
+    }
+
+    fn update(&mut self, before: &Outline, call: PartId, update: &ToolUpdate, out: &mut Out) {
+        let Some(id) = shown_id(before, call) else { return };
+        let bare =
+            update.title.is_none() && update.locations.is_empty() && update.content.is_none();
+        if let (true, Some((voice, text))) = (bare, update.data.as_ref().and_then(words)) {
+            return self.say(before, call, voice, text, out);
+        }
+        let content = update.content.as_ref().map(|change| {
+            let mut shown = self.calls.remove(&call).unwrap_or_default();
+            shown.change(change, self.room(before, call));
+            self.calls.entry(call).or_insert(shown).show()
+        });
+        out.event(&Said::ToolCallUpdate(ToolCallUpdate {
+            id: Some(id),
+            title: update.title.as_deref(),
+            content,
+            locations: locations(update, self.cwd.as_deref()),
+            raw_output: update.data.as_ref(),
+            ..Default::default()
+        }));
+    }
+
+    fn finish(
+        &mut self,
+        before: &Outline,
+        call: PartId,
+        outcome: ToolOutcome,
+        result: &ToolResult,
+        out: &mut Out,
+    ) {
+        let mut shown = self.calls.remove(&call).unwrap_or_default();
+        let Some(id) = shown_id(before, call) else { return };
+        if !result.content.is_empty() {
+            shown.replace(&result.content, self.room(before, call));
+        } else if shown.is_empty()
+            && before.call(call).is_some_and(|call| call.tool.runs_on.is_ours())
+            && let Value::String(text) = &result.output
+        {
+            // What only the model was told is all there is to see.
+            shown.say(Voice::Words, text);
+        }
+        let status = match outcome {
+            ToolOutcome::Ok => Status::Completed,
+            ToolOutcome::Error
+            | ToolOutcome::Denied
+            | ToolOutcome::Interrupted
+            | ToolOutcome::TimedOut => Status::Failed,
+        };
+        out.event(&Said::ToolCallUpdate(ToolCallUpdate {
+            id: Some(id),
+            status: Some(status),
+            content: shown.has_news().then(|| shown.show()),
+            raw_output: Some(&result.output).filter(|output| !output.is_null()),
+            ..Default::default()
+        }));
+    }
+
+    fn void(&mut self, before: &Outline, parts: &[PartId], why: VoidReason, out: &mut Out) {
+        for (shape, update) in [
+            (PartShape::Thought, "agent_thought_chunk"),
+            (PartShape::Text(Role::Assistant), "agent_message_chunk"),
+        ] {
+            if breaks(before, parts, why, shape) {
+                let of_shape =
+                    |part: &&PartId| before.part(**part).is_some_and(|it| it.shape == shape);
+                let last = parts.iter().rev().find(of_shape);
+                chunk(update, PARAGRAPH, last.and_then(|part| wire_id(before, *part)), out);
+            }
+        }
+        for part in parts {
+            self.calls.remove(part);
+            if let Some(id) = shown_id(before, *part) {
+                out.event(&Said::ToolCallUpdate(ToolCallUpdate {
+                    id: Some(id),
+                    status: Some(Status::Failed),
+                    content: Some(vec![shown::text(TAKEN_BACK)]),
+                    ..Default::default()
+                }));
+            }
+        }
+    }
+}
+
+/// Why a run stopped, in the protocol's words; `None` for a run that failed, which is an error
+/// there.
+#[must_use]
+pub fn stop_reason(outcome: &Outcome) -> Option<&'static str> {
+    match outcome {
+        Outcome::Completed { stop } => Some(match stop {
+            Stop::EndTurn
+            | Stop::ToolCalls
+            | Stop::StopSequence
+            | Stop::Paused
+            | Stop::Other(_) => "end_turn",
+            Stop::MaxTokens => "max_tokens",
+            Stop::TurnLimit | Stop::Budget(_) => "max_turn_requests",
+            Stop::Refusal | Stop::ContentFilter => "refusal",
+        }),
+        Outcome::Cancelled { .. } => Some("cancelled"),
+        Outcome::Failed { .. } => None,
+    }
+}
+
+/// What a run spent, as the answer to its prompt says it.
+#[must_use]
+pub fn prompt_usage(usage: &Usage) -> Value {
+    let mut json = serde_json::json!({
+        "totalTokens": usage.input.saturating_add(usage.output),
+        "inputTokens": usage.input,
+        "outputTokens": usage.output,
+    });
+    for (name, tokens) in [
+        ("thoughtTokens", usage.reasoning),
+        ("cachedReadTokens", usage.cached_input),
+        ("cachedWriteTokens", usage.cache_write),
+    ] {
+        if let Some(tokens) = tokens {
+            json[name] = tokens.into();
+        }
+    }
+    json
+}
+
+/// A piece of text, written by hand: there are many.
+fn chunk(update: &str, text: &str, id: Option<WirePartId>, out: &mut Out) {
+    out.write(|json| {
+        json.raw(r#"{"sessionUpdate":""#).raw(update);
+        json.raw(r#"","content":{"type":"text","text":"#).string(text).raw("}");
+        if let Some(id) = id {
+            json.raw(r#","messageId":"#).plain(id);
+        }
+        json.raw("}");
+    });
+}
+
+/// Blocks of one message.
+fn blocks(update: &str, contents: &[Content], id: &str, out: &mut Out) {
+    for content in contents {
+        let block = match content {
+            Content::Text(text) => text_block(text),
+            Content::Media { .. } | Content::Link { .. } | Content::Resource { .. } => {
+                content_block(content)
+            }
+        };
+        out.event(&serde_json::json!({
+            "sessionUpdate": update,
+            "content": block,
+            "messageId": id,
+        }));
+    }
+}
+
+/// What an ACP agent said, as it said it. Calls are not: their ids are that agent's, and what
+/// could be understood of them, of its plan and of its usage was said already.
+fn verbatim(update: &Value, out: &mut Out) {
+    match update.get("sessionUpdate").and_then(Value::as_str) {
+        None | Some("tool_call" | "tool_call_update" | "plan" | "usage_update") => {}
+        Some(_) => out.event(update),
+    }
+}
+
+fn start(before: &Outline, part: PartId, tool: &ToolCall, out: &mut Out) {
+    if &*tool.name == wellspring_core::RETURN_RESULT {
+        return;
+    }
+    if let Some(id) = wire_id(before, part) {
+        out.event(&Said::ToolCall {
+            id,
+            title: tool.title.as_deref().unwrap_or(&tool.name),
+            name: &tool.name,
+            kind: kind(tool.kind),
+            status: Status::Pending,
+        });
+    }
+}
+
+/// The context window. Money is the session's here, so only the session's sum is said.
+fn window(usage: &Usage, out: &mut Out) {
+    let Some(context) = usage.context else { return };
+    let whole = usage.scope == UsageScope::Session;
+    let cost = usage.cost.as_ref().filter(|cost| whole && cost.amount.is_finite());
+    out.event(&Said::UsageUpdate(Window { used: context.used, size: context.size, cost }));
+}
+
+/// Progress that is made of words: said as such, or the way a command's output is reported.
+fn words(data: &Value) -> Option<(Voice, &str)> {
+    if let Some(text) = data.as_str() {
+        return Some((Voice::Words, text));
+    }
+    let subtype = data.get("subtype")?.as_str()?;
+    let text = data.get("content")?.as_str()?;
+    subtype.ends_with("_chunk").then_some((Voice::Console, text))
+}
+
+fn locations<'a>(update: &'a ToolUpdate, cwd: Option<&str>) -> Option<Vec<Location<'a>>> {
+    let located = update.locations.iter().map(|location| Location {
+        path: content::absolute(&location.path, cwd),
+        line: location.line,
+    });
+    Some(located.collect::<Vec<_>>()).filter(|locations| !locations.is_empty())
+}
+
+fn shown_id(before: &Outline, call: PartId) -> Option<WirePartId> {
+    shown_call(before, call).and_then(|_| wire_id(before, call))
+}

@@ -1,0 +1,277 @@
+//! Questions: as a permission request, or as a form where the client has forms.
+
+use serde_json::{Map, Value, json};
+use wellspring_core::{Answer, CallOutline, Choice, Form, Outline, Question, RunsOn, Scope};
+
+use super::update::kind;
+use crate::project::wire_id;
+
+/// The field of a form that asks for one thing.
+const FIELD: &str = "answer";
+
+const ALLOW_ONCE: &str = "allow_once";
+const ALLOW_SESSION: &str = "allow_session";
+const ALLOW_ALWAYS: &str = "allow_always";
+const REJECT: &str = "reject_once";
+
+/// How a question is put to a client.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// As a request, whose answer [`Asking::answer`] understands.
+    Request(Asking),
+    /// Not at all: the client has no way to ask it. This is the answer then.
+    Unaskable(Answer),
+}
+
+/// A question on its way to a client.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Asking {
+    /// The request's method.
+    pub method: &'static str,
+    /// The request's parameters.
+    pub params: Value,
+    reading: Reading,
+}
+
+/// How an answer is to be understood.
+#[derive(Clone, Debug, PartialEq)]
+enum Reading {
+    /// By the option that was selected.
+    Options(Vec<(Box<str>, Answer)>),
+    /// The form's field names these.
+    Chosen,
+    /// The form's content is the answer.
+    Whole,
+    /// The form's field is the answer.
+    Field,
+    /// The form's field is JSON.
+    Json,
+}
+
+impl Asked {
+    /// Puts a question. `before` is what is open, `session` what the client calls the thread.
+    #[must_use]
+    pub fn new(question: &Question, before: &Outline, session: &str, has_forms: bool) -> Self {
+        let scene = Scene { question, before, session };
+        match &question.form {
+            Form::Approve => Self::Request(scene.permission(approval())),
+            Form::Choose { choices, multiple } if has_forms => {
+                let titled: Vec<_> = choices.iter().map(titled).collect();
+                let field = if *multiple {
+                    json!({"type": "array", "items": {"anyOf": titled}})
+                } else {
+                    json!({"type": "string", "oneOf": titled})
+                };
+                Self::Request(scene.form(one_field(field), Reading::Chosen))
+            }
+            // Without forms, one of several is all that can be chosen.
+            Form::Choose { choices, .. } => {
+                let chosen = |it: &Choice| Answer::Choose(vec![it.id.clone()]);
+                if scene.call().is_some_and(|call| call.tool.runs_on == RunsOn::Agent) {
+                    let offered = choices.iter().map(|it| (&*it.label, kind_of(it), chosen(it)));
+                    return Self::Request(scene.permission(offered));
+                }
+                let offered = choices.iter().map(|it| (&*it.label, chosen(it)));
+                Self::Request(scene.permission(selection(offered)))
+            }
+            Form::Schema(schema) if has_forms => {
+                let (schema, reading) = form_schema(schema);
+                Self::Request(scene.form(schema, reading))
+            }
+            Form::Schema(schema) => match few_values(schema) {
+                Some(values) => Self::Request(scene.permission(selection(
+                    values.iter().map(|(label, value)| (&**label, Answer::Value(value.clone()))),
+                ))),
+                None => Self::Unaskable(Answer::no(
+                    "the user's program cannot show a form; ask in the answer instead",
+                )),
+            },
+        }
+    }
+}
+
+impl Asking {
+    /// What the client's answer means. What is not clearly a yes is a no.
+    #[must_use]
+    pub fn answer(&self, result: &Value) -> Answer {
+        let content = &result["content"];
+        match &self.reading {
+            Reading::Options(options) => {
+                let selected = (result["outcome"]["outcome"] == "selected")
+                    .then(|| result["outcome"]["optionId"].as_str())
+                    .flatten();
+                let known = selected.and_then(|id| options.iter().find(|it| &*it.0 == id));
+                known.map_or(Answer::Deny { reason: None }, |it| it.1.clone())
+            }
+            _ if result["action"] != "accept" => Answer::Deny { reason: None },
+            Reading::Chosen => match &content[FIELD] {
+                Value::String(one) => Answer::Choose(vec![one.as_str().into()]),
+                Value::Array(several) => Answer::Choose(
+                    several.iter().filter_map(Value::as_str).map(Into::into).collect(),
+                ),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
+                    Answer::Deny { reason: None }
+                }
+            },
+            Reading::Whole => Answer::Value(content.clone()),
+            Reading::Field => Answer::Value(content[FIELD].clone()),
+            Reading::Json => {
+                let text = content[FIELD].as_str().unwrap_or_default();
+                Answer::Value(serde_json::from_str(text).unwrap_or_else(|_| text.into()))
+            }
+        }
+    }
+}
+
+struct Scene<'a> {
+    question: &'a Question,
+    before: &'a Outline,
+    session: &'a str,
+}
+
+type Offered<'a> = (&'a str, &'static str, Answer);
+
+impl Scene<'_> {
+    fn call(&self) -> Option<&CallOutline> {
+        self.before.call(self.question.call?)
+    }
+
+    fn call_id(&self) -> String {
+        match self.question.call.and_then(|call| wire_id(self.before, call)) {
+            Some(id) => id.to_string(),
+            None => {
+                let run = self.before.run.as_ref().map(|head| head.run.to_string());
+                format!("{}-question-{}", run.unwrap_or_default(), self.question.question)
+            }
+        }
+    }
+
+    fn permission<'a>(&self, offered: impl Iterator<Item = Offered<'a>>) -> Asking {
+        let (mut options, mut meanings) = (Vec::new(), Vec::new());
+        for (index, (name, kind, answer)) in offered.enumerate() {
+            let id: Box<str> = match &answer {
+                Answer::Approve { scope: Scope::Once, .. } => ALLOW_ONCE.into(),
+                Answer::Approve { scope: Scope::Thread, .. } => ALLOW_SESSION.into(),
+                Answer::Approve { scope: Scope::Always, .. } => ALLOW_ALWAYS.into(),
+                Answer::Deny { .. } => REJECT.into(),
+                Answer::Choose(_) | Answer::Value(_) | Answer::Expired | Answer::Withdrawn => {
+                    format!("choice-{index}").into()
+                }
+            };
+            options.push(json!({"optionId": id, "name": name, "kind": kind}));
+            meanings.push((id, answer));
+        }
+        let mut tool_call = json!({"toolCallId": self.call_id(), "status": "pending"});
+        let title = match (&self.question.form, self.call()) {
+            (Form::Approve, Some(call)) => call.tool.title.as_ref().unwrap_or(&call.tool.name),
+            _ => &self.question.prompt,
+        };
+        tool_call["title"] = (&**title).into();
+        if let Some(call) = self.call() {
+            tool_call["name"] = (&*call.tool.name).into();
+            tool_call["kind"] = kind(call.tool.kind).into();
+            if let Ok(input) = serde_json::from_str::<Value>(&call.arguments) {
+                tool_call["rawInput"] = input;
+            }
+        }
+        let params = json!({"sessionId": self.session, "toolCall": tool_call, "options": options});
+        let method = "session/request_permission";
+        Asking { method, params, reading: Reading::Options(meanings) }
+    }
+
+    fn form(&self, schema: Value, reading: Reading) -> Asking {
+        let mut params = json!({
+            "sessionId": self.session,
+            "mode": "form",
+            "message": self.question.prompt,
+            "requestedSchema": schema,
+        });
+        if self.call().is_some() {
+            params["toolCallId"] = self.call_id().into();
+        }
+        Asking { method: "elicitation/create", params, reading }
+    }
+}
+
+/// What one can say to a call. There is no way to refuse for good, so none is offered.
+fn approval() -> impl Iterator<Item = Offered<'static>> {
+    let yes = |scope| Answer::Approve { scope, arguments: None };
+    [
+        ("Allow", "allow_once", yes(Scope::Once)),
+        ("Allow in this session", "allow_always", yes(Scope::Thread)),
+        ("Always allow", "allow_always", yes(Scope::Always)),
+        ("Reject", "reject_once", Answer::Deny { reason: None }),
+    ]
+    .into_iter()
+}
+
+fn selection<'a>(
+    options: impl Iterator<Item = (&'a str, Answer)>,
+) -> impl Iterator<Item = Offered<'a>> {
+    let options = options.map(|(label, answer)| (label, "allow_once", answer));
+    options.chain([("None of these", "reject_once", Answer::Deny { reason: None })])
+}
+
+/// What a choice means that an agent behind us offered for its own call. Programs go by the
+/// kind, so a no must not pass for a yes; the words are all there is to tell them by.
+fn kind_of(choice: &Choice) -> &'static str {
+    const NO: [&str; 8] =
+        ["reject", "deny", "decline", "cancel", "abort", "never", "don't", "disallow"];
+    let says_no = |text: &str| {
+        let text = text.to_lowercase();
+        let first = text.split(|c: char| !c.is_alphanumeric() && c != '\'').next();
+        first == Some("no") || NO.iter().any(|no| text.contains(no))
+    };
+    if says_no(&choice.id) || says_no(&choice.label) { "reject_once" } else { "allow_once" }
+}
+
+fn titled(choice: &Choice) -> Value {
+    json!({"const": choice.id, "title": choice.label})
+}
+
+fn one_field(field: Value) -> Value {
+    json!({"type": "object", "properties": {FIELD: field}, "required": [FIELD]})
+}
+
+/// A form for a schema. Forms are flat; what is not is asked for as JSON.
+fn form_schema(schema: &Value) -> (Value, Reading) {
+    if is_flat(schema) {
+        let members = ["type", "title", "description", "properties", "required"];
+        let kept = members
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), schema.get(name)?.clone())));
+        return (Value::Object(kept.collect::<Map<_, _>>()), Reading::Whole);
+    }
+    if is_field(schema) {
+        return (one_field(schema.clone()), Reading::Field);
+    }
+    let description = format!("JSON that fits {schema}");
+    (one_field(json!({"type": "string", "description": description})), Reading::Json)
+}
+
+fn is_flat(schema: &Value) -> bool {
+    let fields = schema.get("properties").and_then(Value::as_object);
+    schema["type"] == "object"
+        && fields.is_some_and(|fields| !fields.is_empty() && fields.values().all(is_field))
+}
+
+fn is_field(schema: &Value) -> bool {
+    // A reference leads elsewhere, and a form is all there is.
+    schema.get("$ref").is_none()
+        && matches!(schema["type"].as_str(), Some("string" | "number" | "integer" | "boolean"))
+        && schema.get("enum").is_none_or(|values| {
+            values.as_array().is_some_and(|values| values.iter().all(Value::is_string))
+        })
+}
+
+/// The values that fit a schema, where there are few.
+fn few_values(schema: &Value) -> Option<Vec<(String, Value)>> {
+    if schema["type"] == "boolean" {
+        return Some(vec![("Yes".into(), true.into()), ("No".into(), false.into())]);
+    }
+    let values = schema.get("enum")?.as_array()?;
+    let labelled = |value: &Value| {
+        (value.as_str().map_or_else(|| value.to_string(), Into::into), value.clone())
+    };
+    Some(values.iter().map(labelled).collect())
+}

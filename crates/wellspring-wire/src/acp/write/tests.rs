@@ -1,0 +1,275 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wellspring_core::{
+    AgentNo, Answer, Choice, Content, Event, Form, Millis, Outcome, Outline, PartId, PartKind,
+    Question, QuestionId, Record, Scope, Seq, Stop, ToolUpdate,
+};
+use wellspring_testkit::RUN;
+use wellspring_testkit::arbitrary::arb_run;
+
+use super::{Asked, Asking, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, prompt, stop_reason};
+use crate::DialectName;
+use crate::testing::{encode, render_samples, written};
+
+#[test]
+fn samples() {
+    insta::assert_snapshot!(render_samples(DialectName::Acp));
+}
+
+fn question(form: Form) -> Question {
+    let question = QuestionId(3);
+    Question { question, call: None, prompt: "Which one?".into(), form, expires_at: None }
+}
+
+fn asking(form: Form, has_forms: bool) -> Asking {
+    match Asked::new(&question(form), &Outline::default(), "s", has_forms) {
+        Asked::Request(asking) => asking,
+        Asked::Unaskable(answer) => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn an_approval_is_a_permission_request() {
+    let mut outline = Outline::default();
+    let run = wellspring_testkit::samples::tool_with_content();
+    let asked = run.iter().position(|it| matches!(it.event, Event::ToolStarted { .. })).unwrap();
+    run[..asked].iter().for_each(|record| outline.apply(record));
+    let (call, _) = outline.calls.first_key_value().unwrap();
+    let question = Question { call: Some(*call), ..question(Form::Approve) };
+    let Asked::Request(asking) = Asked::new(&question, &outline, "s", true) else { panic!() };
+    let shown = format!("{} {:#}", asking.method, asking.params).replace(&RUN.to_string(), "run");
+    insta::assert_snapshot!(shown);
+    for (option, want) in [
+        ("allow_once", Answer::yes()),
+        ("allow_session", Answer::Approve { scope: Scope::Thread, arguments: None }),
+        ("allow_always", Answer::Approve { scope: Scope::Always, arguments: None }),
+        ("reject_once", Answer::Deny { reason: None }),
+        ("anything", Answer::Deny { reason: None }),
+    ] {
+        let reply = json!({"outcome": {"outcome": "selected", "optionId": option}});
+        assert_eq!(asking.answer(&reply), want, "{option}");
+    }
+    for reply in [
+        json!({"outcome": {"outcome": "cancelled"}}),
+        json!({"outcome": {"outcome": "cancelled", "optionId": "allow_once"}}),
+        json!({"optionId": "allow_once"}),
+        json!(null),
+    ] {
+        assert_eq!(asking.answer(&reply), Answer::Deny { reason: None }, "{reply}");
+    }
+}
+
+fn choices(multiple: bool) -> Form {
+    let choices = ["a", "b"].map(|id| Choice { id: id.into(), label: id.to_uppercase().into() });
+    Form::Choose { choices: choices.into(), multiple }
+}
+
+#[test]
+fn a_choice_is_a_form_or_a_selection() {
+    let one = asking(choices(false), true);
+    assert_eq!(
+        one.params,
+        json!({
+            "sessionId": "s", "mode": "form", "message": "Which one?",
+            "requestedSchema": {
+                "type": "object",
+                "properties": {"answer": {"type": "string", "oneOf": [
+                    {"const": "a", "title": "A"}, {"const": "b", "title": "B"},
+                ]}},
+                "required": ["answer"],
+            },
+        })
+    );
+    let accept = |answer: Value| json!({"action": "accept", "content": {"answer": answer}});
+    assert_eq!(one.answer(&accept(json!("b"))), Answer::Choose(vec!["b".into()]));
+    let both = Answer::Choose(vec!["a".into(), "b".into()]);
+    assert_eq!(asking(choices(true), true).answer(&accept(json!(["a", "b"]))), both);
+    let no = Answer::Deny { reason: None };
+    for reply in
+        [json!({"action": "decline"}), json!({"action": "cancel"}), accept(json!(3)), json!(null)]
+    {
+        assert_eq!(one.answer(&reply), no, "{reply}");
+    }
+
+    let selection = asking(choices(true), false);
+    assert_eq!(selection.method, "session/request_permission");
+    assert_eq!(
+        selection.params,
+        json!({
+            "sessionId": "s",
+            "toolCall": {"toolCallId": "-question-3", "status": "pending", "title": "Which one?"},
+            "options": [
+                {"optionId": "choice-0", "name": "A", "kind": "allow_once"},
+                {"optionId": "choice-1", "name": "B", "kind": "allow_once"},
+                {"optionId": "reject_once", "name": "None of these", "kind": "reject_once"},
+            ],
+        })
+    );
+    let select = |id: &str| json!({"outcome": {"outcome": "selected", "optionId": id}});
+    assert_eq!(selection.answer(&select("choice-1")), Answer::Choose(vec!["b".into()]));
+    assert_eq!(selection.answer(&select("reject_once")), no);
+}
+
+/// A no of an agent behind us is never offered as a yes.
+#[test]
+fn what_an_agent_behind_us_offers_keeps_its_meaning() {
+    let mut outline = Outline::default();
+    let run = wellspring_testkit::samples::remote_agent();
+    let asked = run.iter().position(|it| matches!(it.event, Event::ToolFinished { .. })).unwrap();
+    run[..asked].iter().for_each(|record| outline.apply(record));
+    let (call, _) = outline.calls.first_key_value().unwrap();
+    let offered = [("yes", "Yes"), ("no", "No, and stop"), ("abort_all", "Stop"), ("x", "Don't")];
+    let choices = offered.map(|(id, label)| Choice { id: id.into(), label: label.into() });
+    let form = Form::Choose { choices: choices.into(), multiple: false };
+    let question = Question { call: Some(*call), ..question(form) };
+    let Asked::Request(asking) = Asked::new(&question, &outline, "s", false) else { panic!() };
+    let options = asking.params["options"].as_array().unwrap();
+    let kinds: Vec<_> = options.iter().map(|it| it["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["allow_once", "reject_once", "reject_once", "reject_once"]);
+}
+
+#[test]
+fn a_schema_is_a_form_where_there_are_forms() {
+    let accept = |content: Value| json!({"action": "accept", "content": content});
+    let flat = json!({
+        "type": "object", "additionalProperties": false, "required": ["name"],
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    });
+    let asked = asking(Form::Schema(flat), true);
+    let want = json!({
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}},
+    });
+    assert_eq!(asked.params["requestedSchema"], want);
+    let content = json!({"name": "Ada", "age": 36});
+    assert_eq!(asked.answer(&accept(content.clone())), Answer::Value(content));
+
+    let number = asking(Form::Schema(json!({"type": "number"})), true);
+    assert_eq!(number.answer(&accept(json!({"answer": 2.5}))), Answer::Value(json!(2.5)));
+
+    let nested = json!({"type": "object", "properties": {"tags": {"type": "array"}}});
+    let asked = asking(Form::Schema(nested.clone()), true);
+    assert_eq!(
+        asked.params["requestedSchema"]["properties"]["answer"]["description"],
+        r#"JSON that fits {"properties":{"tags":{"type":"array"}},"type":"object"}"#
+    );
+    let typed = accept(json!({"answer": r#"{"tags":[1]}"#}));
+    assert_eq!(asked.answer(&typed), Answer::Value(json!({"tags": [1]})));
+    assert_eq!(asked.answer(&accept(json!({"answer": "oh"}))), Answer::Value(json!("oh")));
+
+    let yes_no = asking(Form::Schema(json!({"type": "boolean"})), false);
+    let select = json!({"outcome": {"outcome": "selected", "optionId": "choice-1"}});
+    assert_eq!(yes_no.answer(&select), Answer::Value(json!(false)));
+
+    let words = question(Form::Schema(json!({"type": "string"})));
+    let unaskable = Asked::new(&words, &Outline::default(), "s", false);
+    assert!(matches!(unaskable, Asked::Unaskable(Answer::Deny { reason: Some(_) })));
+}
+
+#[test]
+fn prompts() {
+    let blocks = [
+        json!({"type": "text", "text": "a", "annotations": {"priority": 1}}),
+        json!({"type": "image", "data": "AA==", "mimeType": "image/png", "uri": "file:///a.png"}),
+        json!({"type": "audio", "data": "AA==", "mimeType": "audio/wav"}),
+        json!({"type": "resource_link", "uri": "file:///b", "name": "b"}),
+        json!({"type": "resource", "resource": {"uri": "file:///c", "text": "c", "mimeType": "text/x"}}),
+        json!({"type": "resource", "resource": {"uri": "file:///d", "blob": "AA=="}}),
+    ];
+    let contents = prompt(&blocks).unwrap();
+    insta::assert_json_snapshot!(contents);
+    // What was read is written as it was, but for annotations.
+    let mut written: Vec<Value> = contents.iter().map(super::content_block).collect();
+    written[0]["annotations"] = json!({"priority": 1});
+    written[5]["resource"].as_object_mut().unwrap().remove("mimeType");
+    assert_eq!(written, blocks);
+    for (block, want) in [
+        (
+            json!({"type": "video"}),
+            "block 0 of the prompt is \"video\"; it can be text, image, audio, resource_link or resource",
+        ),
+        (json!({"type": "text"}), "block 0 of the prompt has no text in \"text\""),
+        (json!({"type": "resource"}), "block 0 of the prompt has no text in \"uri\""),
+        (json!(3), "block 0 of the prompt has no type"),
+    ] {
+        let error: PromptError = prompt(&[block]).unwrap_err();
+        assert_eq!(error.to_string(), want);
+    }
+}
+
+#[test]
+fn stop_reasons() {
+    let completed = |stop| stop_reason(&Outcome::Completed { stop });
+    assert_eq!(completed(Stop::EndTurn), Some("end_turn"));
+    assert_eq!(completed(Stop::MaxTokens), Some("max_tokens"));
+    assert_eq!(completed(Stop::TurnLimit), Some("max_turn_requests"));
+    assert_eq!(completed(Stop::ContentFilter), Some("refusal"));
+}
+
+/// A call's text goes on for ever, in pieces: what is written is bounded by what was said.
+#[test]
+fn a_call_that_talks_for_ever_is_kept_short() {
+    let record = |seq, event| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event };
+    let call = PartId(0);
+    let mut run = wellspring_testkit::samples::tool_with_content()[..2].to_vec();
+    run.push(record(3, Event::PartStarted { part: call, kind: PartKind::call("talk") }));
+    run.push(record(4, Event::PartFinished { part: call }));
+    let piece = "0123456789abcde\n".repeat(4);
+    let pieces = 20_000;
+    for index in 0..pieces {
+        let data = Some(json!({"subtype": "stdout_chunk", "content": piece}));
+        let update = Box::new(ToolUpdate { data, ..ToolUpdate::default() });
+        run.push(record(5 + index, Event::ToolUpdated { call, update }));
+    }
+    let said = pieces as usize * piece.len();
+    let written = written(DialectName::Acp, &run);
+    let longest = written.iter().map(|it| it.to_string().len()).max().unwrap();
+    assert!(longest < 2 * RUNNING_BYTES_MAX, "{longest}");
+    let all: usize = written.iter().map(|it| it.to_string().len()).sum();
+    assert!(all < 2 * said, "{all} for {said}");
+    let last = &written.last().unwrap()["content"][0]["content"]["text"];
+    assert!(last.as_str().unwrap().starts_with("```\n…"), "{last}");
+}
+
+/// Blocks are added for ever: the oldest go.
+#[test]
+fn a_call_that_shows_for_ever_is_kept_short() {
+    let record = |seq, event| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event };
+    let call = PartId(0);
+    let mut run = wellspring_testkit::samples::tool_with_content()[..2].to_vec();
+    run.push(record(3, Event::PartStarted { part: call, kind: PartKind::call("show") }));
+    let block = "x".repeat(SHOWN_BYTES_MAX / 8);
+    for index in 0..32 {
+        let text = wellspring_core::ToolContent::Content(Content::text(format!("{index} {block}")));
+        let content = Some(wellspring_core::ContentChange::Append(vec![text]));
+        let update = Box::new(ToolUpdate { content, ..ToolUpdate::default() });
+        run.push(record(4 + index, Event::ToolUpdated { call, update }));
+    }
+    let written = written(DialectName::Acp, &run);
+    let last = written.last().unwrap()["content"].as_array().unwrap();
+    let starts: Vec<_> = last
+        .iter()
+        .map(|it| it["content"]["text"].as_str().unwrap().split(' ').next().unwrap())
+        .collect();
+    assert_eq!(starts, ["25", "26", "27", "28", "29", "30", "31"]);
+}
+
+proptest! {
+    /// Each call is announced once, and is completed or failed once, and is heard of only in
+    /// between.
+    #[test]
+    fn calls_are_bracketed(run in arb_run()) {
+        let mut calls = std::collections::BTreeMap::new();
+        for (_, json) in encode(DialectName::Acp, &run) {
+            let update: Value = serde_json::from_str(&json).unwrap();
+            let Some(id) = update["toolCallId"].as_str().map(str::to_owned) else { continue };
+            let done = matches!(update["status"].as_str(), Some("completed" | "failed"));
+            if update["sessionUpdate"] == "tool_call" {
+                prop_assert_eq!(calls.insert(id, false), None);
+            } else {
+                prop_assert_eq!(calls.insert(id, done), Some(false));
+            }
+        }
+        prop_assert!(calls.values().all(|done| *done), "{:?}", calls);
+    }
+}
