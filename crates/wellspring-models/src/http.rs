@@ -11,6 +11,7 @@
 //! sent once more: no server has begun to answer it.) Redirects: a key is for the server it was
 //! given to.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -83,7 +84,7 @@ impl std::fmt::Debug for Endpoint {
 /// One request and the reader of its answer.
 pub(crate) struct Exchange {
     /// Behind the base URL, with its leading slash.
-    pub(crate) path: String,
+    pub(crate) path: Cow<'static, str>,
     pub(crate) written: Written,
     pub(crate) framer: Framer,
     pub(crate) reader: Box<dyn AnswerReader>,
@@ -107,6 +108,14 @@ impl Endpoint {
     #[cfg(test)]
     pub(crate) fn url(&self) -> &str {
         &self.base_url
+    }
+
+    /// Which headers are sent.
+    #[cfg(test)]
+    pub(crate) fn header_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
     }
 
     /// What errors call the provider.

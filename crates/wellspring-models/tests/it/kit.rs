@@ -215,7 +215,7 @@ fn ollama() -> Provider {
         r#""content":"","tool_calls":[{"function":{"name":"touch","arguments":{"what":"it"}}}]"#;
     Provider {
         name: "ollama",
-        model: |url| Arc::new(Ollama::new(url).unwrap().model("m")),
+        model: |url| Arc::new(Ollama::keyless(url).unwrap().model("m")),
         content_type: "application/x-ndjson",
         begun: words("Half"),
         whole: [words("Done"), line(r#""content":"""#, end)].concat(),
