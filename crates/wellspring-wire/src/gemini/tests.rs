@@ -55,7 +55,7 @@ fn whole_answer() {
 
 #[test]
 fn cut_at_every_byte() {
-    for body in [fixture!("thought_signed.sse"), fixture!("error.sse"), fixture!("blocked.sse")] {
+    for (_, body) in STREAMS {
         stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
     }
 }

@@ -57,7 +57,7 @@ fn whole_response() {
 
 #[test]
 fn cut_at_every_byte() {
-    for body in [fixture!("emulator.sse"), fixture!("error.sse")] {
+    for (_, body) in STREAMS {
         stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
     }
 }
