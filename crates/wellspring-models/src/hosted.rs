@@ -281,7 +281,7 @@ impl<P: Protocol> Model for Hosted<P> {
             reader: self.protocol.reader(&request),
             streaming: request.streaming,
         };
-        self.endpoint.clone().attempt(exchange).boxed()
+        ready(Ok(self.endpoint.clone().attempt(exchange))).boxed()
     }
 }
 

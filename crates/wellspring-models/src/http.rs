@@ -15,8 +15,8 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::stream;
+use futures::{StreamExt as _, TryFutureExt as _};
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
@@ -144,27 +144,25 @@ impl Endpoint {
         self.header("authorization", &format!("Bearer {}", key.expose()))
     }
 
-    /// Plays one attempt. With streaming off the request is made when the stream is polled,
-    /// as such an answer begins when it is complete.
-    pub(crate) async fn attempt(self, exchange: Exchange) -> Result<AttemptStream, ModelError> {
+    /// Plays one attempt. The request is made when the stream is polled: some servers send the
+    /// head of their answer only once they have read the prompt, or have the answer whole. To
+    /// wait for that is to wait for the answer; connecting has its own limit.
+    pub(crate) fn attempt(self, exchange: Exchange) -> AttemptStream {
         for (what, count) in &exchange.written.left_out {
             tracing::info!(provider = %self.provider, count, "the model is not told {what}");
         }
         let Exchange { path, written, framer, reader, streaming } = exchange;
-        if streaming {
-            let response = self.send(&path, written.body, "text/event-stream").await?;
-            return Ok(if is_json(&response) {
-                // Some answer in one piece all the same, above all with an error.
+        let accept = if streaming { "text/event-stream" } else { "application/json" };
+        let answer = async move {
+            let response = self.send(&path, written.body, accept).await?;
+            // Some answer in one piece all the same, above all with an error.
+            Ok(if !streaming || is_json(&response) {
                 stream::once(whole(self.provider, response, reader)).boxed()
             } else {
                 Answer::stream(self.provider, response, framer, reader)
-            });
-        }
-        let answer = async move {
-            let response = self.send(&path, written.body, "application/json").await?;
-            whole(self.provider, response, reader).await
+            })
         };
-        Ok(stream::once(answer).boxed())
+        answer.try_flatten_stream().boxed()
     }
 
     async fn send(

@@ -7,6 +7,10 @@
 //! Protocols: reading and writing a provider's wire is pure code that lives elsewhere; a
 //! client here is the plumbing around it. The turn loop, retries and tools: the engine's.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct Guide;
+
 pub mod anthropic;
 pub mod breaker;
 mod error;

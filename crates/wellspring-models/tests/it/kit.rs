@@ -228,7 +228,7 @@ fn ollama() -> Provider {
 
 /// How long a server may be silent in these tests: an eternity on a loopback, and short
 /// enough to be waited for.
-pub(crate) const SILENCE: Duration = Duration::from_millis(300);
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
 /// An agent with one tool, `touch`, which counts how often it ran.
 pub(crate) fn agent(model: Arc<dyn Model>, streaming: bool) -> (AgentDef, Arc<AtomicU32>) {
