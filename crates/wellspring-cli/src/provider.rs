@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use wellspring_core::{AttemptStream, Model, ModelError, TurnRequest};
 use wellspring_models::{
-    Anthropic, Breaker, Circuit, Fallback, Gemini, ListedModel, Ollama, OpenAiChat,
-    OpenAiResponses, Secret, SetupError, anthropic, gemini, ollama, openai_responses,
+    Anthropic, Breaker, Circuit, Fallback, Gemini, Hosted, ListedModel, Ollama, OpenAiChat,
+    OpenAiResponses, Protocol, Secret, SetupError,
 };
 
 use crate::config::provider::{KeySource, ProviderConfig, ProviderKind};
@@ -50,15 +50,18 @@ macro_rules! change {
 impl Client {
     /// The client of a provider, with its key read.
     pub(crate) fn of(config: &ProviderConfig) -> Result<Self, SetupError> {
-        let key = match &config.key {
-            KeySource::Usual | KeySource::None => None,
-            KeySource::Variable(variable) => Some(Secret::from_env(variable)?),
-            KeySource::File(path) => Some(Secret::from_file(path)?),
-        };
-        let mut client = if config.key == KeySource::Usual {
-            Self::usual(config)?
-        } else {
-            Self::at(config, key.as_ref())?
+        let mut client = match config.kind {
+            ProviderKind::Anthropic => Self::Anthropic(hosted(config)?.cache(config.cache)),
+            ProviderKind::OpenAi => Self::OpenAi(hosted(config)?),
+            ProviderKind::OpenAiChat => {
+                let it: OpenAiChat = hosted(config)?;
+                Self::OpenAiChat(match config.vendor {
+                    Some(vendor) => it.vendor(vendor),
+                    None => it,
+                })
+            }
+            ProviderKind::Gemini => Self::Gemini(hosted(config)?),
+            ProviderKind::Ollama => Self::Ollama(hosted(config)?),
         };
         for (name, value) in &config.headers {
             client = change!(client, it => it.header(name, value.expose())?);
@@ -69,64 +72,7 @@ impl Client {
         if let Some(thinking) = &config.thinking {
             client = change!(client, it => it.thinking(thinking.clone()));
         }
-        Ok(match (client, config.vendor) {
-            (Self::OpenAiChat(it), Some(vendor)) => Self::OpenAiChat(it.vendor(vendor)),
-            (Self::Anthropic(it), _) => Self::Anthropic(it.cache(config.cache)),
-            (client, _) => client,
-        })
-    }
-
-    /// As the provider's usual variables say.
-    fn usual(config: &ProviderConfig) -> Result<Self, SetupError> {
-        Ok(match config.kind {
-            ProviderKind::Anthropic => Self::Anthropic(Anthropic::from_env()?),
-            ProviderKind::OpenAi => Self::OpenAi(OpenAiResponses::from_env()?),
-            ProviderKind::OpenAiChat => Self::OpenAiChat(OpenAiChat::from_env()?),
-            ProviderKind::Gemini => Self::Gemini(Gemini::from_env()?),
-            ProviderKind::Ollama => Self::Ollama(Ollama::from_env()?),
-        })
-    }
-
-    /// At an address, with this key or none.
-    fn at(config: &ProviderConfig, key: Option<&Secret>) -> Result<Self, SetupError> {
-        let url = |usual: &'static str| config.base_url.as_deref().unwrap_or(usual);
-        Ok(match config.kind {
-            ProviderKind::Anthropic => {
-                let it = match key {
-                    Some(key) => Anthropic::new(key.clone())?,
-                    None => Anthropic::keyless(anthropic::BASE_URL)?,
-                };
-                Self::Anthropic(it.base_url(url(anthropic::BASE_URL))?)
-            }
-            ProviderKind::OpenAi => {
-                let it = match key {
-                    Some(key) => OpenAiResponses::new(key.clone())?,
-                    None => OpenAiResponses::keyless(openai_responses::BASE_URL)?,
-                };
-                Self::OpenAi(it.base_url(url(openai_responses::BASE_URL))?)
-            }
-            ProviderKind::OpenAiChat => {
-                let it = OpenAiChat::keyless(url(wellspring_models::openai_chat::BASE_URL))?;
-                Self::OpenAiChat(match key {
-                    Some(key) => it.key(key)?,
-                    None => it,
-                })
-            }
-            ProviderKind::Gemini => {
-                let it = match key {
-                    Some(key) => Gemini::new(key.clone())?,
-                    None => Gemini::keyless(gemini::BASE_URL)?,
-                };
-                Self::Gemini(it.base_url(url(gemini::BASE_URL))?)
-            }
-            ProviderKind::Ollama => {
-                let it = Ollama::new(url(ollama::BASE_URL))?;
-                Self::Ollama(match key {
-                    Some(key) => it.key(key)?,
-                    None => it,
-                })
-            }
-        })
+        Ok(client)
     }
 
     /// With another model.
@@ -151,6 +97,22 @@ impl Model for Client {
 
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         each!(self, it => it.attempt(request))
+    }
+}
+
+/// Where a provider is, and what lets us in; from its usual variables where the configuration
+/// says neither.
+fn hosted<P: Protocol>(config: &ProviderConfig) -> Result<Hosted<P>, SetupError> {
+    let key = match &config.key {
+        KeySource::Usual => return Hosted::from_env(),
+        KeySource::None => None,
+        KeySource::Variable(variable) => Some(Secret::from_env(variable)?),
+        KeySource::File(path) => Some(Secret::from_file(path)?),
+    };
+    let it = Hosted::keyless(config.base_url.as_deref().unwrap_or(P::BASE_URL))?;
+    match key {
+        Some(key) => it.key(&key),
+        None => Ok(it),
     }
 }
 

@@ -36,8 +36,8 @@ pub use event::*;
 pub use id::{AgentNo, InboxNo, Millis, ParseIdError, PartId, QuestionId, RunId, Seq, ThreadId};
 pub use message::{CallResult, Message, MessagePart, WirePartId};
 pub use model::{
-    AttemptStream, MAX_OUTPUT_TOKENS_DEFAULT, Model, ModelError, ModelSettings, Thinking,
-    ToolChoice, TurnRequest,
+    AttemptStream, MAX_OUTPUT_TOKENS_DEFAULT, Model, ModelError, ModelSettings, OutputSchema,
+    Thinking, ToolChoice, TurnRequest,
 };
 pub use outline::{
     AgentOutline, CallOutline, CallState, Outline, PartOutline, PartShape, QuestionOutline, RunHead,

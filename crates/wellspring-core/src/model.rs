@@ -71,6 +71,8 @@ pub struct ModelSettings {
     pub thinking: Option<Thinking>,
     /// Whether it must use a tool.
     pub tool_choice: ToolChoice,
+    /// The shape that its answer must have, where the provider can hold it to one.
+    pub output: Option<OutputSchema>,
     /// Members for the provider's request that there is no word for here.
     pub extra: Option<Value>,
 }
@@ -86,9 +88,20 @@ impl Default for ModelSettings {
             stop_sequences: Vec::new(),
             thinking: None,
             tool_choice: ToolChoice::Auto,
+            output: None,
             extra: None,
         }
     }
+}
+
+/// The shape of an answer.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct OutputSchema {
+    /// What it is called.
+    pub name: Box<str>,
+    /// Its JSON schema.
+    pub schema: Value,
 }
 
 /// How long a model should think.

@@ -279,6 +279,10 @@ impl AgentWork {
                 telemetry::chat_failed(&span, &error, attempt);
                 return Err(failed(&error));
             }
+            let retries = self.run.folded(retries);
+            if retries >= self.def.limits.retries {
+                return Err(spent(failed(&error), retries));
+            }
             tracing::warn!(run = %self.run.id(), turn = turn_no, attempt, %error, "the turn is tried again");
             self.run.commit().await;
             self.void_attempt();
@@ -477,6 +481,23 @@ pub(crate) fn failed(error: &ModelError) -> Outcome {
         cause = inner.source();
     }
     Outcome::Failed { kind: error.kind(), message: message.into(), retryable: error.is_retryable() }
+}
+
+/// Attempts so far beyond the first ones, over all turns and agents.
+fn retries(transcript: &Transcript) -> u32 {
+    let turns = transcript.agents.keys().flat_map(|agent| turns(transcript, *agent));
+    turns.map(|turn| turn.attempt.saturating_sub(1)).fold(0, u32::saturating_add)
+}
+
+/// The same, because trying again has its limit.
+fn spent(outcome: Outcome, retries: u32) -> Outcome {
+    match outcome {
+        Outcome::Failed { kind, message, retryable } => {
+            let message = format!("{message}; the run has tried again {retries} times, its limit");
+            Outcome::Failed { kind, message: message.into(), retryable }
+        }
+        other @ (Outcome::Completed { .. } | Outcome::Cancelled { .. }) => other,
+    }
 }
 
 fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnItem> {

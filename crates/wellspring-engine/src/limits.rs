@@ -21,6 +21,10 @@ pub const REPAIRS_DEFAULT: u32 = 3;
 /// Attempts at one turn, the first included.
 pub const ATTEMPTS_DEFAULT: u32 = 4;
 
+/// Attempts beyond the first ones, over all turns and agents of a run: a provider that fails
+/// now and then is borne with, one that fails all the time is not asked for hours.
+pub const RETRIES_DEFAULT: u32 = 10;
+
 /// Parts that one attempt may open: a model that opens more is broken.
 pub const PARTS_PER_TURN_MAX: usize = 4096;
 
@@ -54,6 +58,8 @@ pub struct Limits {
     pub tools_at_once: usize,
     /// Attempts at one turn.
     pub attempts: u32,
+    /// Attempts beyond the first ones, over all turns of the run and its sub-agents.
+    pub retries: u32,
     /// How often an invalid typed result goes back.
     pub repairs: u32,
 }
@@ -67,6 +73,7 @@ impl Default for Limits {
             time: None,
             tools_at_once: TOOLS_AT_ONCE_DEFAULT,
             attempts: ATTEMPTS_DEFAULT,
+            retries: RETRIES_DEFAULT,
             repairs: REPAIRS_DEFAULT,
         }
     }
@@ -77,9 +84,10 @@ impl Default for Limits {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
-    /// Until the model answers at all.
+    /// Until the model has taken the request. A provider's client connects within a limit of
+    /// its own; what its server needs to read a long prompt is not connecting.
     pub connect: Duration,
-    /// From there to the first content.
+    /// From there to the first content, the head of the answer included.
     pub first_content: Duration,
     /// Between two pieces of content.
     pub between_chunks: Duration,

@@ -11,11 +11,12 @@
 //! sent once more: no server has begun to answer it.) Redirects: a key is for the server it was
 //! given to.
 
+use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use futures::StreamExt as _;
 use futures::stream;
+use futures::{StreamExt as _, TryFutureExt as _};
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
@@ -83,7 +84,7 @@ impl std::fmt::Debug for Endpoint {
 /// One request and the reader of its answer.
 pub(crate) struct Exchange {
     /// Behind the base URL, with its leading slash.
-    pub(crate) path: String,
+    pub(crate) path: Cow<'static, str>,
     pub(crate) written: Written,
     pub(crate) framer: Framer,
     pub(crate) reader: Box<dyn AnswerReader>,
@@ -107,6 +108,14 @@ impl Endpoint {
     #[cfg(test)]
     pub(crate) fn url(&self) -> &str {
         &self.base_url
+    }
+
+    /// Which headers are sent.
+    #[cfg(test)]
+    pub(crate) fn header_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        names
     }
 
     /// What errors call the provider.
@@ -135,27 +144,25 @@ impl Endpoint {
         self.header("authorization", &format!("Bearer {}", key.expose()))
     }
 
-    /// Plays one attempt. With streaming off the request is made when the stream is polled,
-    /// as such an answer begins when it is complete.
-    pub(crate) async fn attempt(self, exchange: Exchange) -> Result<AttemptStream, ModelError> {
+    /// Plays one attempt. The request is made when the stream is polled: some servers send the
+    /// head of their answer only once they have read the prompt, or have the answer whole. To
+    /// wait for that is to wait for the answer; connecting has its own limit.
+    pub(crate) fn attempt(self, exchange: Exchange) -> AttemptStream {
         for (what, count) in &exchange.written.left_out {
             tracing::info!(provider = %self.provider, count, "the model is not told {what}");
         }
         let Exchange { path, written, framer, reader, streaming } = exchange;
-        if streaming {
-            let response = self.send(&path, written.body, "text/event-stream").await?;
-            return Ok(if is_json(&response) {
-                // Some answer in one piece all the same, above all with an error.
+        let accept = if streaming { "text/event-stream" } else { "application/json" };
+        let answer = async move {
+            let response = self.send(&path, written.body, accept).await?;
+            // Some answer in one piece all the same, above all with an error.
+            Ok(if !streaming || is_json(&response) {
                 stream::once(whole(self.provider, response, reader)).boxed()
             } else {
                 Answer::stream(self.provider, response, framer, reader)
-            });
-        }
-        let answer = async move {
-            let response = self.send(&path, written.body, "application/json").await?;
-            whole(self.provider, response, reader).await
+            })
         };
-        Ok(stream::once(answer).boxed())
+        answer.try_flatten_stream().boxed()
     }
 
     async fn send(

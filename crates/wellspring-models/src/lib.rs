@@ -7,11 +7,16 @@
 //! Protocols: reading and writing a provider's wire is pure code that lives elsewhere; a
 //! client here is the plumbing around it. The turn loop, retries and tools: the engine's.
 
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/models.md")]
+struct Guide;
+
 pub mod anthropic;
 pub mod breaker;
 mod error;
 mod fallback;
 pub mod gemini;
+mod hosted;
 pub mod http;
 mod listing;
 pub mod ollama;
@@ -25,7 +30,8 @@ pub use breaker::{Breaker, Circuit};
 pub use error::SetupError;
 pub use fallback::Fallback;
 pub use gemini::Gemini;
-pub use listing::{ListedModel, PAGES_MAX};
+pub use hosted::{Hosted, KeyForm, Protocol, Variables};
+pub use listing::{ListedModel, Listing, PAGES_MAX};
 pub use ollama::Ollama;
 pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;

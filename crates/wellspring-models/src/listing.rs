@@ -24,32 +24,36 @@ pub struct ListedModel {
 }
 
 /// How a provider lists its models.
-pub(crate) struct Listing {
-    /// Of the first page.
-    pub(crate) path: &'static str,
+#[derive(Clone, Copy, Debug)]
+pub struct Listing {
+    /// Of the first page, behind the base URL.
+    pub path: &'static str,
     /// The member with the models.
-    pub(crate) list: &'static str,
-    pub(crate) model: fn(&Value) -> Option<ListedModel>,
+    pub list: &'static str,
+    /// What one of them says; nothing where it is none that answers.
+    pub model: fn(&Value) -> Option<ListedModel>,
     /// What leads from a page to the next one: what to add to the path.
-    pub(crate) next: fn(&Value) -> Option<String>,
+    pub next: fn(&Value) -> Option<String>,
 }
 
 impl Listing {
     /// OpenAI's, and everyone's who imitates it.
-    pub(crate) const OPENAI: Self =
-        Self { path: "/models", list: "data", model: openai, next: |_| None };
+    pub const OPENAI: Self = Self { path: "/models", list: "data", model: openai, next: |_| None };
 
-    pub(crate) const ANTHROPIC: Self =
+    /// Anthropic's.
+    pub const ANTHROPIC: Self =
         Self { path: "/v1/models?limit=1000", list: "data", model: openai, next: after_id };
 
-    pub(crate) const GEMINI: Self = Self {
+    /// Google's.
+    pub const GEMINI: Self = Self {
         path: "/v1beta/models?pageSize=1000",
         list: "models",
         model: gemini,
         next: |page| text(page, "nextPageToken").map(|token| query("pageToken", token)),
     };
 
-    pub(crate) const OLLAMA: Self =
+    /// Ollama's.
+    pub const OLLAMA: Self =
         Self { path: "/api/tags", list: "models", model: ollama, next: |_| None };
 
     /// All models, in the provider's order.

@@ -214,14 +214,20 @@ fn anthropic_body() -> Vec<u8> {
     body.into_bytes()
 }
 
+/// What OpenAI adds so that the length of an event does not tell that of its text.
+fn padding(number: usize) -> &'static str {
+    &"nR3wQz8LkP1x"[..number % 12]
+}
+
 fn chat_body() -> Vec<u8> {
     let mut body = String::new();
-    for word in WORDS.iter().cycle().take(DELTAS) {
+    for (number, word) in WORDS.iter().cycle().take(DELTAS).enumerate() {
+        let padding = padding(number);
         let choice = format!(
             r#"{{"index":0,"delta":{{"content":"{word}"}},"logprobs":null,"finish_reason":null}}"#
         );
         body += &format!(
-            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{choice}]}}\n\n"
+            "data: {{\"id\":\"chatcmpl-1\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\"choices\":[{choice}],\"obfuscation\":\"{padding}\"}}\n\n"
         );
     }
     body += "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
@@ -237,8 +243,11 @@ fn responses_body() -> Vec<u8> {
     let part = r#""part":{"type":"output_text","text":""}"#;
     let mut body = event("output_item.added", item);
     body += &event("content_part.added", &format!("{place},{part}"));
-    for word in WORDS.iter().cycle().take(DELTAS) {
-        let delta = format!(r#""sequence_number":9,{place},"delta":"{word}","logprobs":[]"#);
+    for (number, word) in WORDS.iter().cycle().take(DELTAS).enumerate() {
+        let padding = padding(number);
+        let delta = format!(
+            r#""sequence_number":{number},{place},"delta":"{word}","logprobs":[],"obfuscation":"{padding}""#
+        );
         body += &event("output_text.delta", &delta);
     }
     body += &event("completed", r#""response":{"status":"completed"}"#);
@@ -247,10 +256,10 @@ fn responses_body() -> Vec<u8> {
 
 fn gemini_body() -> Vec<u8> {
     let mut body = String::new();
-    for word in WORDS.iter().cycle().take(DELTAS) {
+    for (number, word) in WORDS.iter().cycle().take(DELTAS).enumerate() {
         let content = format!(r#"{{"parts": [{{"text": "{word}"}}],"role": "model"}}"#);
         body += &format!(
-            "data: {{\"candidates\": [{{\"content\": {content},\"index\": 0}}],\"usageMetadata\": {{\"promptTokenCount\": 11}},\"modelVersion\": \"m\"}}\r\n\r\n"
+            "data: {{\"candidates\": [{{\"content\": {content},\"index\": 0}}],\"usageMetadata\": {{\"promptTokenCount\": 11,\"candidatesTokenCount\": {number}}},\"modelVersion\": \"m\"}}\r\n\r\n"
         );
     }
     body += "data: {\"candidates\": [{\"finishReason\": \"STOP\"}],\"usageMetadata\": {}}\r\n\r\n";
@@ -259,10 +268,10 @@ fn gemini_body() -> Vec<u8> {
 
 fn ollama_body() -> Vec<u8> {
     let mut body = String::new();
-    for word in WORDS.iter().cycle().take(DELTAS) {
+    for (number, word) in WORDS.iter().cycle().take(DELTAS).enumerate() {
         let message = format!(r#"{{"role":"assistant","content":"{word}"}}"#);
         body += &format!(
-            "{{\"model\":\"m\",\"created_at\":\"2026-11-15T12:00:00Z\",\"message\":{message},\"done\":false}}\n"
+            "{{\"model\":\"m\",\"created_at\":\"2026-11-15T12:00:00.{number:09}Z\",\"message\":{message},\"done\":false}}\n"
         );
     }
     body += "{\"model\":\"m\",\"done\":true,\"done_reason\":\"stop\"}\n";

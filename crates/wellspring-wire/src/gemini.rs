@@ -40,7 +40,7 @@ mod write;
 mod tests;
 
 pub use read::Reader;
-pub use write::{output_format, write};
+pub use write::write;
 
 /// Whose marks and opaque parts these are.
 pub const ORIGIN: &str = "gemini";

@@ -24,7 +24,7 @@ mod write;
 
 pub use read::Reader;
 pub use vendor::{CallIdRule, Effort, LimitMember, ReasoningBack, SchemaForm, Vendor};
-pub use write::{Options, OutputSchema, write};
+pub use write::write;
 
 /// Whose marks these are.
 pub const ORIGIN: &str = "openai_chat";

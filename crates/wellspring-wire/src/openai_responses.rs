@@ -41,7 +41,7 @@ mod write;
 mod tests;
 
 pub use read::{ITEMS_MAX, Reader};
-pub use write::{output_format, write};
+pub use write::write;
 
 /// Whose marks and opaque parts these are.
 pub const ORIGIN: &str = "openai_responses";

@@ -29,6 +29,9 @@ mod failure;
 mod names;
 pub(crate) mod scan;
 #[cfg(test)]
+mod shortcuts;
+pub(crate) mod surroundings;
+#[cfg(test)]
 pub(crate) mod testing;
 
 pub(crate) use block::Block;

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use serde_json::json;
-use wellspring_core::{Cost, Outcome, ToolResult, ToolSpec, Usage};
+use wellspring_core::{Cost, Event, FailureKind, Outcome, Record, ToolResult, ToolSpec, Usage};
 use wellspring_engine::tools::{FunctionTool, from_function};
 use wellspring_engine::{AgentDef, Limits};
-use wellspring_models::{Say, Scripted};
+use wellspring_models::{Attempts, Failure, Say, Scripted};
 
 use crate::kit::{play, with_model};
 
@@ -51,6 +51,38 @@ async fn each_budget_is_an_outcome_of_its_own() {
     ] {
         assert_eq!(outcome(limits, ticking()).await, want);
     }
+}
+
+/// Each turn fails once: the third failure is one too many, though its turn has failed only
+/// that once.
+#[tokio::test(start_paused = true)]
+async fn a_run_tries_again_only_so_often() {
+    let played = async |retries: u32| {
+        let turn = |attempts: &Attempts| {
+            let failure = Failure::new(FailureKind::Unavailable, "overloaded");
+            Say::new().fail_first(attempts, 1, failure)
+        };
+        let attempts = [Attempts::new(), Attempts::new(), Attempts::new()];
+        let says = [
+            turn(&attempts[0]).call("tick", json!({})),
+            turn(&attempts[1]).call("tick", json!({})),
+            turn(&attempts[2]).chunks(["done"]),
+        ];
+        let def = crate::kit::agent(says, [ticking()]);
+        let limits = Limits { retries, ..Limits::default() };
+        let records = play(AgentDef { limits, ..def }).await;
+        let of_turns = |record: &Record| match &record.event {
+            Event::TurnStarted(it) => Some(format!("{}.{}", it.turn, it.attempt)),
+            Event::RunFinished { outcome } => Some(outcome.to_string()),
+            _ => None,
+        };
+        records.iter().filter_map(of_turns).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(played(3).await, "1.1 1.2 2.1 2.2 3.1 3.2 completed end_turn");
+    assert_eq!(
+        played(2).await,
+        "1.1 1.2 2.1 2.2 3.1 failed unavailable: scripted: overloaded; the run has tried again 2 times, its limit"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,14 +21,34 @@ async fn dropping_closes_the_connection() {
         drop(stream);
         server.left(1).await;
 
-        let mut asking = model.attempt(hello());
+        let mut asking = model.attempt(hello()).await.unwrap();
         tokio::select! {
             biased;
-            _ = &mut asking => panic!("it never answers"),
+            _ = asking.next() => panic!("it never answers"),
             () = async { while server.asked().len() < 2 { tokio::task::yield_now().await } } => {}
         }
         drop(asking);
         server.left(2).await;
+    }
+}
+
+/// Some servers send the head of their answer when they have read the prompt. That is waiting
+/// for the first content, not connecting, however short the time for that is.
+#[tokio::test]
+async fn a_late_head_is_not_a_late_connection() {
+    for provider in providers() {
+        let whole = provider.streams(&*provider.whole);
+        let server = FakeProvider::start([whole]).await.unwrap();
+        let (mut def, _) = agent((provider.model)(&server.url()), true);
+        // No head is there before it was waited for.
+        def.timeouts.connect = std::time::Duration::ZERO;
+        let outcome = outcome(&play(def, "go").await).to_string();
+        assert_eq!(
+            (&*outcome, server.asked().len()),
+            ("completed end_turn", 1),
+            "{}",
+            provider.name
+        );
     }
 }
 
@@ -58,7 +78,11 @@ async fn a_request_that_met_a_closing_connection_is_sent_again() {
         let server = FakeProvider::start([hung_up.clone(), whole(), hung_up, again, whole()]);
         let server = server.await.unwrap();
         let model = (provider.model)(&server.url());
-        let answered = [model.attempt(hello()).await.is_ok(), model.attempt(hello()).await.is_ok()];
+        let answers = async || {
+            let mut stream = model.attempt(hello()).await.unwrap();
+            stream.next().await.unwrap().is_ok()
+        };
+        let answered = [answers().await, answers().await];
         assert_eq!((answered, server.asked().len()), ([true, false], 4), "{}", provider.name);
     }
 }
@@ -99,7 +123,8 @@ async fn what_lets_us_in_is_sent() {
         Arc::new(OpenAiChat::keyless(&format!("{url}/v1")).and_then(|it| it.key(&key)).unwrap()),
     ];
     for model in models {
-        let Err(error) = model.attempt(hello()).await else { panic!("401 is no answer") };
+        let said = model.attempt(hello()).await.unwrap().next().await.unwrap();
+        let Err(error) = said else { panic!("401 is no answer") };
         let shown = format!("{error} {error:?}");
         assert!(!shown.contains("sk-1"), "{shown}");
     }

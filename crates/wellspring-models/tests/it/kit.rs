@@ -215,7 +215,7 @@ fn ollama() -> Provider {
         r#""content":"","tool_calls":[{"function":{"name":"touch","arguments":{"what":"it"}}}]"#;
     Provider {
         name: "ollama",
-        model: |url| Arc::new(Ollama::new(url).unwrap().model("m")),
+        model: |url| Arc::new(Ollama::keyless(url).unwrap().model("m")),
         content_type: "application/x-ndjson",
         begun: words("Half"),
         whole: [words("Done"), line(r#""content":"""#, end)].concat(),
@@ -228,7 +228,7 @@ fn ollama() -> Provider {
 
 /// How long a server may be silent in these tests: an eternity on a loopback, and short
 /// enough to be waited for.
-pub(crate) const SILENCE: Duration = Duration::from_millis(300);
+pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
 /// An agent with one tool, `touch`, which counts how often it ran.
 pub(crate) fn agent(model: Arc<dyn Model>, streaming: bool) -> (AgentDef, Arc<AtomicU32>) {

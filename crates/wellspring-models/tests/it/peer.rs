@@ -27,7 +27,7 @@ const AIMOCK: &[Row] = &[
     ("openai_chat", |url| Arc::new(OpenAiChat::keyless(&format!("{url}/v1")).unwrap())),
     ("openai_responses", |url| Arc::new(OpenAiResponses::keyless(&format!("{url}/v1")).unwrap())),
     ("gemini", |url| Arc::new(Gemini::keyless(url).unwrap())),
-    ("ollama", |url| Arc::new(Ollama::new(url).unwrap())),
+    ("ollama", |url| Arc::new(Ollama::keyless(url).unwrap())),
 ];
 
 const LLAMA: &[Row] = &[

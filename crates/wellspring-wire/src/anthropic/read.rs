@@ -11,7 +11,8 @@ use wellspring_core::{
 use super::types::{BlockInput, Message, StreamEvent, Usage};
 use super::{ORIGIN, write};
 use crate::framer::Frame;
-use crate::provider::scan::{Half, Quoted, Scan, Surroundings};
+use crate::provider::scan::{Half, Quoted, Scan};
+use crate::provider::surroundings::Surroundings;
 use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 
 /// Blocks that one answer may have. The longest answers with dozens of searches have a few
@@ -451,10 +452,11 @@ impl AnswerReader for Reader {
         {
             return Ok(());
         }
-        if let Some(delta) = hot_delta(frame.data)
+        let mut scan = Scan::new(frame.data);
+        if let Some(delta) = hot_delta(&mut scan)
             && self.hot(delta, batch)?
         {
-            self.last.learn(frame.data, delta.text, (delta.index, delta.fits));
+            self.last.learn(&scan, delta.text, (delta.index, delta.fits));
             return Ok(());
         }
         self.slow(frame, batch)
@@ -480,8 +482,7 @@ impl AnswerReader for Reader {
 }
 
 /// The delta in an event, if it is one of the usual three and nothing else.
-fn hot_delta(data: &[u8]) -> Option<HotDelta<'_>> {
-    let mut scan = Scan::new(data);
+fn hot_delta<'a>(scan: &mut Scan<'a>) -> Option<HotDelta<'a>> {
     let (mut index, mut fits, mut named, mut text) = (None, None, None, None);
     scan.object(|key, scan| {
         match key {

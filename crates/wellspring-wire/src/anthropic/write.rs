@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    Annotation, CallResult, Content, MediaSource, Message, MessagePart, PartKind, RunsOn, Thinking,
-    ToolChoice, ToolContent, ToolOutcome, ToolSpec, TurnRequest, WirePartId,
+    Annotation, CallResult, Content, MediaSource, Message, MessagePart, OutputSchema, PartKind,
+    RunsOn, Thinking, ToolChoice, ToolContent, ToolOutcome, ToolSpec, TurnRequest, WirePartId,
 };
 
 use super::ORIGIN;
@@ -50,6 +50,7 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
     }
     let thinks = !matches!(settings.thinking, None | Some(Thinking::Off));
     let limit = settings.max_output_tokens;
+    let mut output = Map::new();
 
     let mut body = Body::new(settings.extra.as_ref());
     body.member("model", model);
@@ -62,13 +63,19 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
         Some(Thinking::Effort(effort)) => {
             body.member("max_tokens", &limit);
             body.member("thinking", &json!({"type": "adaptive"}));
-            body.member("output_config", &json!({"effort": effort}));
+            output.insert("effort".into(), json!(effort));
         }
         Some(Thinking::Budget(tokens)) => {
             let tokens = (*tokens).max(BUDGET_TOKENS_MIN);
             body.member("max_tokens", &limit.saturating_add(tokens));
             body.member("thinking", &json!({"type": "enabled", "budget_tokens": tokens}));
         }
+    }
+    if let Some(OutputSchema { schema, .. }) = &settings.output {
+        output.insert("format".into(), json!({"type": "json_schema", "schema": schema}));
+    }
+    if !output.is_empty() {
+        body.member("output_config", &output);
     }
     if request.streaming {
         body.member("stream", &true);

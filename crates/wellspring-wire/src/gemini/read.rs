@@ -15,6 +15,7 @@ use super::write::NAMES;
 use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
+use crate::provider::surroundings::Surroundings;
 use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
 use crate::text::member;
 
@@ -42,6 +43,8 @@ pub struct Reader {
     stop: Option<Stop>,
     stopped: bool,
     scratch: String,
+    /// Around the last chunk of nothing but text, and whether that was a thought.
+    last: Surroundings<bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,8 +66,10 @@ impl Reader {
     /// The chunk that comes by the thousand, one piece of text and nothing new about it, read
     /// without a parser; `None` leaves it to one.
     fn text_chunk(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
-        let mut text = None;
-        let mut thought = false;
+        if let Some((thought, text)) = self.last.find(data) {
+            return self.words(text, thought, batch);
+        }
+        let (mut text, mut thought) = (None, false);
         let mut scan = Scan::new(data);
         scan.object(|key, scan| match key {
             b"candidates" => scan.array(|scan| {
@@ -80,11 +85,14 @@ impl Reader {
                 })
             }),
             // The last chunk, which has a reason and is read in full, has the totals.
-            b"usageMetadata" | b"modelVersion" | b"responseId" | b"createTime" => scan.skip(),
+            b"usageMetadata" | b"createTime" => scan.vary(),
+            b"modelVersion" | b"responseId" => scan.skip(),
             _ => None,
         })?;
         scan.end()?;
-        self.words(text?, thought, batch)
+        self.words(text?, thought, batch)?;
+        self.last.learn(&scan, text?, thought);
+        Some(())
     }
 
     /// Words as they are on the wire: they may end in half a character, and no parser takes

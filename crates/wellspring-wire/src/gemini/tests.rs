@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    CallResult, Content, MediaSource, Message, ModelSettings, RunsOn, Thinking, ToolChoice,
-    ToolOutcome, ToolSpec, TurnRequest,
+    CallResult, Content, MediaSource, Message, ModelSettings, OutputSchema, RunsOn, Thinking,
+    ToolChoice, ToolOutcome, ToolSpec, TurnRequest,
 };
 
 use super::arguments::{Arguments, Step, parse};
@@ -55,7 +55,7 @@ fn whole_answer() {
 
 #[test]
 fn cut_at_every_byte() {
-    for body in [fixture!("thought_signed.sse"), fixture!("error.sse"), fixture!("blocked.sse")] {
+    for (_, body) in STREAMS {
         stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
     }
 }
@@ -212,8 +212,9 @@ fn settings() {
         stop_sequences: vec!["END".into()],
         thinking: Some(Thinking::Effort("high".into())),
         tool_choice: ToolChoice::Tool("7/read".into()),
+        output: Some(OutputSchema { name: "x".into(), schema: json!({ "type": "object" }) }),
         extra: Some(json!({
-            "generationConfig": { "responseMimeType": "application/json", "temperature": null },
+            "generationConfig": { "seed": 7, "temperature": null },
             "safetySettings": [{ "category": "HARM_CATEGORY_HATE_SPEECH", "threshold": "OFF" }],
         })),
     };

@@ -4,8 +4,8 @@ use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    CallResult, Content, MediaSource, Message, MessagePart, ModelSettings, PartKind, RunsOn,
-    Thinking, ToolChoice, ToolOutcome, ToolSpec, TurnRequest,
+    CallResult, Content, MediaSource, Message, MessagePart, ModelSettings, OutputSchema, PartKind,
+    RunsOn, Thinking, ToolChoice, ToolOutcome, ToolSpec, TurnRequest,
 };
 
 use super::schema::declared;
@@ -72,13 +72,6 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     left_out.written(body.finish())
 }
 
-/// The member of a request that gives every answer a shape.
-#[must_use]
-pub fn output_format(schema: &Value) -> (&'static str, Value) {
-    let shape = json!({ "responseMimeType": "application/json", "responseJsonSchema": schema });
-    ("generationConfig", shape)
-}
-
 /// What differs between the generations of models.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Generation {
@@ -111,6 +104,10 @@ fn generation_config(
     }
     if let Some(thinking) = &settings.thinking {
         config.insert("thinkingConfig".into(), thinking_config(thinking, model));
+    }
+    if let Some(OutputSchema { schema, .. }) = &settings.output {
+        config.insert("responseMimeType".into(), "application/json".into());
+        config.insert("responseJsonSchema".into(), schema.clone());
     }
     if let Some(Value::Object(given)) = given {
         config.extend(given);

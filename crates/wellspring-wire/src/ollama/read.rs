@@ -12,6 +12,7 @@ use super::write::NAMES;
 use super::{ORIGIN, THINKING};
 use crate::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
+use crate::provider::surroundings::Surroundings;
 use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
 
 /// Reads one response.
@@ -25,6 +26,8 @@ pub struct Reader {
     scratch: String,
     /// Half a character that the last line ended in.
     half: Half,
+    /// Around the last few words.
+    last: Surroundings<Voice>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -43,6 +46,9 @@ impl Reader {
     /// The line that comes by the thousand, a few words and nothing else, read without a
     /// parser; `None` leaves it to one.
     fn hot_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
+        if let Some((voice, said)) = self.last.find(data) {
+            return self.hear(voice, said, batch);
+        }
         let (mut content, mut thinking) = (Quoted::default(), Quoted::default());
         let mut scan = Scan::new(data);
         scan.object(|key, scan| match key {
@@ -55,17 +61,28 @@ impl Reader {
                 }
                 Some(())
             }),
-            b"model" | b"created_at" => scan.skip(),
+            b"model" => scan.skip(),
+            b"created_at" => scan.vary(),
             b"done" => scan.boolean().filter(|done| !done).map(drop),
             _ => None,
         })?;
         scan.end()?;
-        // Words may end in half a character, and no parser takes that.
-        for (voice, said) in [(Voice::Thinking, thinking), (Voice::Content, content)] {
-            if said != Quoted::default() {
-                let part = self.speaker(voice, batch);
-                batch.delta(part, said.text(&mut self.scratch, &mut self.half)?);
-            }
+        self.hear(Voice::Thinking, thinking, batch)?;
+        self.hear(Voice::Content, content, batch)?;
+        match (thinking == Quoted::default(), content == Quoted::default()) {
+            (false, true) => self.last.learn(&scan, thinking, Voice::Thinking),
+            (true, false) => self.last.learn(&scan, content, Voice::Content),
+            (true, true) | (false, false) => {}
+        }
+        Some(())
+    }
+
+    /// Words as they are on the wire: they may end in half a character, and no parser takes
+    /// that.
+    fn hear(&mut self, voice: Voice, said: Quoted<'_>, batch: &mut Batch) -> Option<()> {
+        if said != Quoted::default() {
+            let part = self.speaker(voice, batch);
+            batch.delta(part, said.text(&mut self.scratch, &mut self.half)?);
         }
         Some(())
     }

@@ -1,7 +1,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    Content, MediaSource, Message, ModelSettings, Thinking, ToolChoice, ToolSpec, TurnRequest,
+    Content, MediaSource, Message, ModelSettings, OutputSchema, Thinking, ToolChoice, ToolSpec,
+    TurnRequest,
 };
 
 use super::*;
@@ -129,9 +130,9 @@ fn settings() {
         stop_sequences: vec!["END".into()],
         thinking: Some(Thinking::Effort("high".into())),
         tool_choice: ToolChoice::Required,
+        output: Some(OutputSchema { name: "x".into(), schema: json!({ "type": "object" }) }),
         extra: Some(json!({
             "options": { "num_ctx": 8192, "temperature": null },
-            "format": { "type": "object" },
             "keep_alive": "5m",
         })),
     };

@@ -60,6 +60,7 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
         body.member("tools", &tools);
     }
     body.optional("think", settings.thinking.as_ref().map(|thinking| think(thinking, model)));
+    body.optional("format", settings.output.as_ref().map(|output| &output.schema));
     body.member("options", &options(settings, given));
     // It streams unless told not to.
     body.member("stream", &request.streaming);

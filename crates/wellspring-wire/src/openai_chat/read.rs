@@ -10,7 +10,8 @@ use wellspring_core::{
 
 use super::{ORIGIN, write};
 use crate::framer::Frame;
-use crate::provider::scan::{Half, Quoted, Scan, Surroundings};
+use crate::provider::scan::{Half, Quoted, Scan};
+use crate::provider::surroundings::Surroundings;
 use crate::provider::{
     AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark, media_of_data_url,
 };
@@ -443,17 +444,16 @@ impl Reader {
         let mut scratch = std::mem::take(&mut self.scratch);
         let taken = match self.last.find(data) {
             Some((kind, text)) => self.take(kind, text, &mut scratch, batch),
-            None => hot_delta(data).and_then(|hot| {
-                let HotDelta { kind, text, model } = hot;
-                if let (None, Some(model)) = (&self.model, model.and_then(Quoted::plain)) {
-                    self.model = Some(model.into());
-                }
-                if let Some(kind) = kind {
-                    self.take(kind, text, &mut scratch, batch)?;
-                    self.last.learn(data, text, kind);
-                }
-                Some(())
-            }),
+            None => {
+                let mut scan = Scan::new(data);
+                hot_delta(&mut scan).and_then(|HotDelta { kind, text }| {
+                    if let Some(kind) = kind {
+                        self.take(kind, text, &mut scratch, batch)?;
+                        self.last.learn(&scan, text, kind);
+                    }
+                    Some(())
+                })
+            }
         };
         self.scratch = scratch;
         taken
@@ -529,7 +529,6 @@ impl AnswerReader for Reader {
 struct HotDelta<'a> {
     kind: Option<HotKind>,
     text: Quoted<'a>,
-    model: Option<Quoted<'a>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -554,10 +553,9 @@ impl<'a> HotDelta<'a> {
 
 /// The delta in a chunk, if it has nothing but more of a text, a thought or a call's
 /// arguments.
-fn hot_delta(data: &[u8]) -> Option<HotDelta<'_>> {
+fn hot_delta<'a>(scan: &mut Scan<'a>) -> Option<HotDelta<'a>> {
     let mut hot = HotDelta::default();
     let mut choices = 0;
-    let mut scan = Scan::new(data);
     scan.object(|key, scan| match key {
         b"choices" => scan.array(|scan| {
             choices += 1;
@@ -575,9 +573,8 @@ fn hot_delta(data: &[u8]) -> Option<HotDelta<'_>> {
         | b"model"
         | b"system_fingerprint"
         | b"service_tier"
-        | b"provider"
-        | b"obfuscation"
-        | b"timings" => scan.skip(),
+        | b"provider" => scan.skip(),
+        b"obfuscation" | b"timings" => scan.vary(),
         b"usage" | b"error" | b"x_groq" => scan.null(),
         _ => None,
     })?;

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use wellspring_core::{
-    CallResult, Content, MediaSource, Message, MessagePart, PartKind, RunsOn, Thinking, ToolChoice,
-    ToolContent, ToolSpec, TurnRequest, WirePartId,
+    CallResult, Content, MediaSource, Message, MessagePart, OutputSchema, PartKind, RunsOn,
+    Thinking, ToolChoice, ToolContent, ToolSpec, TurnRequest, WirePartId,
 };
 
 use super::ORIGIN;
@@ -14,34 +14,9 @@ use crate::provider::{Block, Body, LeftOut, NameRule, Written, decoded_text, mar
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 
-/// How a request is written, beyond what is asked.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Options {
-    /// Who is asked.
-    pub vendor: Vendor,
-    /// The shape that every answer must have.
-    pub output: Option<OutputSchema>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { vendor: Vendor::COMPATIBLE, output: None }
-    }
-}
-
-/// The shape of an answer.
-#[derive(Clone, Debug, PartialEq)]
-pub struct OutputSchema {
-    /// What it is called.
-    pub name: Box<str>,
-    /// Its JSON schema.
-    pub schema: Value,
-}
-
-/// A request for one turn by `model`.
+/// A request for one turn by `model`, as this vendor likes it.
 #[must_use]
-pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
-    let Options { vendor, output } = options;
+pub fn write(model: &str, request: &TurnRequest, vendor: &Vendor) -> Written {
     let settings = &request.settings;
     let mut left_out = LeftOut::default();
     let messages = messages(request, vendor, &mut left_out);
@@ -70,7 +45,7 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
     if !settings.stop_sequences.is_empty() {
         body.member("stop", &settings.stop_sequences);
     }
-    if let Some(OutputSchema { name, schema }) = output {
+    if let Some(OutputSchema { name, schema }) = &settings.output {
         body.member(
             "response_format",
             &match vendor.schema {

@@ -1,20 +1,22 @@
 //! Reading: events of the stream, or a whole response, into a batch.
 
+mod hot;
+mod item;
+mod whole;
+
 use serde_json::Value;
 use wellspring_core::{
-    Annotation, Batch, Content, ContentChange, Event, FileProduced, LocalPart, MediaSource, Opaque,
-    PartId, PartKind, Source, Stop, ToolContent, ToolMode, ToolOutcome, ToolResult, ToolUpdate,
-    TurnRequest, Usage,
+    Batch, Content, ContentChange, Event, MediaSource, PartId, ToolContent, ToolUpdate, TurnRequest,
 };
 
-use super::items::{Hosted, ItemType};
-use super::types::{Response, StreamEvent, UsageBody};
+use super::ORIGIN;
+use super::types::{Response, StreamEvent};
 use super::write::NAMES;
-use super::{ITEM, ORIGIN, PIECE};
 use crate::Frame;
-use crate::provider::scan::{Half, Quoted, Scan};
-use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
+use crate::provider::surroundings::Surroundings;
+use crate::provider::{AnswerReader, Failure, ReadError, ToolNames};
 use crate::text::member;
+use item::{Form, Item, Place, What, spoken};
 
 /// Items that one response may have: as many as a turn may have parts.
 pub const ITEMS_MAX: usize = 4096;
@@ -31,74 +33,9 @@ pub struct Reader {
     refused: bool,
     stopped: bool,
     scratch: String,
-}
-
-#[derive(Debug)]
-struct Item {
-    index: Option<u64>,
-    id: Box<str>,
-    what: What,
-    /// The parts it became, in the order in which they began.
-    pieces: Vec<Piece>,
-    /// Whether it is a call that runs at the provider.
-    at_provider: bool,
-    /// Whether its arguments were said to be whole.
-    whole: bool,
-    done: bool,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum What {
-    Message,
-    Reasoning,
-    /// A call whose arguments stream; they run here, or at the provider.
-    Call(Form),
-    /// A call at the provider that is announced whole.
-    Hosted,
-    /// Shown when it is done.
-    Late,
-}
-
-/// How what the wire streams becomes JSON.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Form {
-    /// It is JSON.
-    Json,
-    /// It is text: the arguments are one string.
-    Text,
-    /// It is a program: the arguments are an object with its code.
-    Code,
-}
-
-impl Form {
-    fn around(self) -> (&'static str, &'static str) {
-        match self {
-            Self::Json => ("", ""),
-            Self::Text => ("\"", "\""),
-            Self::Code => ("{\"code\":\"", "\"}"),
-        }
-    }
-}
-
-#[derive(Debug)]
-struct Piece {
-    place: Place,
-    index: u64,
-    part: LocalPart,
-    /// Bytes of it that came so far: a closing event repeats all of it, and what was not
-    /// streamed is taken from there.
-    written: usize,
-    citations: usize,
-    /// Half a character that the last delta ended in.
-    half: Half,
-    open: bool,
-}
-
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Place {
-    Content,
-    Summary,
-    Arguments,
+    /// Around the last delta, and the item and piece of it that grew; for as long as nothing
+    /// but deltas comes.
+    last: Surroundings<(usize, usize)>,
 }
 
 impl Reader {
@@ -106,51 +43,6 @@ impl Reader {
     #[must_use]
     pub fn new(request: &TurnRequest) -> Self {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
-    }
-
-    /// The events that come by the thousand, read without a parser; `None` leaves it to one.
-    fn hot_delta(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
-        let (mut output_index, mut content_index, mut summary_index) = (None, 0, 0);
-        let (mut delta, mut item_id) = (Quoted::default(), Quoted::default());
-        let mut place = None;
-        let mut scan = Scan::new(data);
-        scan.object(|key, scan| {
-            match key {
-                b"type" => {
-                    place = Some(match scan.string()?.plain()? {
-                        "response.output_text.delta" | "response.reasoning_text.delta" => {
-                            Place::Content
-                        }
-                        "response.reasoning_summary_text.delta" => Place::Summary,
-                        "response.function_call_arguments.delta" => Place::Arguments,
-                        _ => return None,
-                    });
-                }
-                b"output_index" => output_index = Some(scan.number()?),
-                b"content_index" => content_index = scan.number()?,
-                b"summary_index" => summary_index = scan.number()?,
-                b"item_id" => item_id = scan.string()?,
-                b"delta" => delta = scan.string()?,
-                _ => scan.skip()?,
-            }
-            Some(())
-        })?;
-        scan.end()?;
-        let place = place?;
-        let index = match place {
-            Place::Content => content_index,
-            Place::Summary => summary_index,
-            Place::Arguments => 0,
-        };
-        let at = self.find(output_index, Some(item_id.plain()?).filter(|id| !id.is_empty()))?;
-        let item = &mut self.items[at];
-        // A delta may end in half a character, and no parser takes that.
-        let piece = match item.piece(place, index, batch) {
-            Ok(piece) => piece,
-            Err(error) => return Some(Err(error)),
-        };
-        let text = delta.text(&mut self.scratch, &mut item.pieces[piece].half)?;
-        Some(item.delta(piece, text, batch))
     }
 
     fn read(
@@ -392,170 +284,6 @@ impl Reader {
         Ok(self.items.len() - 1)
     }
 
-    fn begin_item(
-        &mut self,
-        index: Option<u64>,
-        item: &Value,
-        batch: &mut Batch,
-    ) -> Result<usize, ReadError> {
-        let id = member(item, "id").unwrap_or_default();
-        let kind = ItemType::of(item);
-        let what = match &kind {
-            ItemType::Message => What::Message,
-            ItemType::Reasoning => What::Reasoning,
-            ItemType::FunctionCall => What::Call(Form::Json),
-            ItemType::CustomToolCall => What::Call(Form::Text),
-            ItemType::Hosted(hosted) if hosted.streams_code() => What::Call(Form::Code),
-            ItemType::Hosted(hosted) if hosted.streams_arguments() => What::Call(Form::Json),
-            ItemType::Hosted(_) => What::Hosted,
-            ItemType::Action(_) | ItemType::Other => What::Late,
-        };
-        let at = self.add(index, id, what)?;
-        match kind {
-            ItemType::FunctionCall | ItemType::CustomToolCall => {
-                self.called = true;
-                let name = self.names.ours(member(item, "name").unwrap_or_default()).to_owned();
-                self.items[at].open_call(PartKind::call(name), batch);
-                let call_id = member(item, "call_id").or(member(item, "id"));
-                self.items[at].identify(call_id, batch);
-            }
-            ItemType::Hosted(hosted) => {
-                self.items[at].at_provider = true;
-                self.items[at].open_call(hosted.call(item), batch);
-                self.items[at].identify(member(item, "id"), batch);
-                if what == What::Hosted {
-                    if let Some(arguments) = hosted.arguments(item) {
-                        self.items[at].delta(0, &arguments.to_string(), batch)?;
-                    }
-                    self.items[at].start_at_provider(0, batch);
-                }
-            }
-            ItemType::Message | ItemType::Reasoning | ItemType::Action(_) | ItemType::Other => {}
-        }
-        Ok(at)
-    }
-
-    /// An item is complete: whatever was not streamed is taken from it, its parts are closed,
-    /// and what must go back with them is kept.
-    fn finish_item(
-        &mut self,
-        index: Option<u64>,
-        mut value: Value,
-        batch: &mut Batch,
-    ) -> Result<(), ReadError> {
-        let known = self.items.iter().rposition(|item| match index {
-            Some(index) => item.index == Some(index),
-            None => !item.id.is_empty() && Some(&*item.id) == member(&value, "id"),
-        });
-        let at = match known {
-            Some(at) if self.items[at].done => return Ok(()),
-            Some(at) => at,
-            None => self.begin_item(index, &value, batch)?,
-        };
-        self.items[at].done = true;
-        let item = &mut self.items[at];
-        match ItemType::of(&value) {
-            ItemType::Message => {
-                self.refused |= list(&value, "content").any(|part| part.get("refusal").is_some());
-                item.finish_pieces(&mut value, "content", Place::Content, batch)?;
-                item.close_all(batch);
-                item.keep(value, batch);
-            }
-            ItemType::Reasoning => {
-                item.finish_pieces(&mut value, "summary", Place::Summary, batch)?;
-                item.finish_pieces(&mut value, "content", Place::Content, batch)?;
-                if item.pieces.is_empty() {
-                    item.piece(Place::Summary, 0, batch)?;
-                }
-                item.close_all(batch);
-                item.keep(value, batch);
-            }
-            ItemType::FunctionCall => item.finish_call(value, "arguments", batch)?,
-            ItemType::CustomToolCall => item.finish_call(value, "input", batch)?,
-            ItemType::Hosted(hosted) => item.finish_hosted(hosted, value, batch)?,
-            ItemType::Action(name) => {
-                self.called = true;
-                item.open_call(PartKind::call(name), batch);
-                item.identify(member(&value, "call_id").or(member(&value, "id")), batch);
-                let arguments = super::items::action(&value).cloned().unwrap_or_default();
-                item.delta(0, &arguments.to_string(), batch)?;
-                item.close(0, batch);
-                item.keep(value, batch);
-            }
-            ItemType::Other => keep_opaque(value, batch),
-        }
-        Ok(())
-    }
-
-    fn finish(&mut self, response: Response, batch: &mut Batch) -> Result<(), ReadError> {
-        if let Some(error) = response.error {
-            return Err(ReadError::Failed(Failure::of_error(&error)));
-        }
-        self.model = response.model.or(self.model.take());
-        for (index, item) in response.output.unwrap_or_default().into_iter().enumerate() {
-            let index = self.index_of(index as u64, &item);
-            self.finish_item(index, item, batch)?;
-        }
-        let completed = response.status.as_deref() != Some("incomplete");
-        for item in &mut self.items {
-            item.end(completed, batch)?;
-        }
-        let usage = response.usage.map(|usage| self.usage(&usage));
-        let stop = match response.status.as_deref() {
-            Some("completed") | None if self.refused => Stop::Refusal,
-            Some("completed") | None if self.called => Stop::ToolCalls,
-            Some("completed") | None => Stop::EndTurn,
-            Some("incomplete") => {
-                match response.incomplete_details.and_then(|details| details.reason).as_deref() {
-                    Some("max_output_tokens" | "max_tokens") | None => Stop::MaxTokens,
-                    Some("content_filter") => Stop::ContentFilter,
-                    Some(reason) => Stop::Other(reason.into()),
-                }
-            }
-            Some(status @ ("failed" | "cancelled")) => {
-                let error = Value::from(format!("the response was {status}"));
-                return Err(ReadError::Failed(Failure::of_error(&error)));
-            }
-            Some(status) => {
-                return Err(ReadError::Order(format!("the response ended as {status}").into()));
-            }
-        };
-        if !std::mem::replace(&mut self.stopped, true) {
-            batch.stop(stop, usage);
-        }
-        Ok(())
-    }
-
-    /// The place under which an item of the whole response is known: emulators that leave out
-    /// `output_index` give ids.
-    fn index_of(&self, index: u64, item: &Value) -> Option<u64> {
-        let id = member(item, "id").unwrap_or_default();
-        let by_id = self.items.iter().find(|known| !id.is_empty() && &*known.id == id);
-        match by_id {
-            Some(known) => known.index,
-            None if self.items.iter().all(|known| known.index.is_some()) => Some(index),
-            None => None,
-        }
-    }
-
-    fn usage(&self, usage: &UsageBody) -> Usage {
-        Usage {
-            provider: Some("openai".into()),
-            model: self.model.clone(),
-            input: usage.input_tokens.unwrap_or(0),
-            output: usage.output_tokens.unwrap_or(0),
-            reasoning: usage
-                .output_tokens_details
-                .as_ref()
-                .and_then(|details| details.reasoning_tokens),
-            cached_input: usage
-                .input_tokens_details
-                .as_ref()
-                .and_then(|details| details.cached_tokens),
-            ..Usage::default()
-        }
-    }
-
     fn update(&mut self, event: &StreamEvent<'_>, update: ToolUpdate, batch: &mut Batch) {
         if let Some(at) = self.find(event.output_index, event.item_id.given())
             && let [piece] = &*self.items[at].pieces
@@ -575,9 +303,10 @@ impl AnswerReader for Reader {
         if self.stopped {
             return Ok(());
         }
-        if let Some(read) = self.hot_delta(data, batch) {
+        if let Some(read) = self.hot(data, batch) {
             return read;
         }
+        self.last.forget();
         let error = match serde_json::from_slice::<StreamEvent<'_>>(data) {
             Ok(event) => return self.read(event, data, batch),
             Err(_) if data.trim_ascii() == b"[DONE]" => return Ok(()),
@@ -607,280 +336,6 @@ impl AnswerReader for Reader {
     }
 }
 
-impl Item {
-    fn piece(&mut self, place: Place, index: u64, batch: &mut Batch) -> Result<usize, ReadError> {
-        let known =
-            self.pieces.iter().rposition(|piece| piece.place == place && piece.index == index);
-        if let Some(known) = known {
-            return Ok(known);
-        }
-        let kind = match self.what {
-            What::Message => PartKind::TEXT,
-            What::Reasoning => PartKind::Thought,
-            What::Call(_) | What::Hosted | What::Late => {
-                return Err(ReadError::Order("text came for an item that has none".into()));
-            }
-        };
-        Ok(self.open(kind, place, index, batch))
-    }
-
-    fn open(&mut self, kind: PartKind, place: Place, index: u64, batch: &mut Batch) -> usize {
-        let part = batch.start(kind);
-        self.pieces.push(Piece {
-            place,
-            index,
-            part,
-            written: 0,
-            citations: 0,
-            half: Half::default(),
-            open: true,
-        });
-        self.pieces.len() - 1
-    }
-
-    fn open_call(&mut self, kind: PartKind, batch: &mut Batch) {
-        let piece = self.open(kind, Place::Arguments, 0, batch);
-        if let What::Call(form) = self.what {
-            batch.delta(self.pieces[piece].part, form.around().0);
-        }
-    }
-
-    fn identify(&self, id: Option<&str>, batch: &mut Batch) {
-        if let (Some(id), [piece, ..]) = (id, &*self.pieces) {
-            batch.annotate(piece.part, Annotation::ProviderId(id.into()));
-        }
-    }
-
-    fn delta(&mut self, piece: usize, text: &str, batch: &mut Batch) -> Result<(), ReadError> {
-        if text.is_empty() {
-            return Ok(());
-        }
-        let piece = &mut self.pieces[piece];
-        if !piece.open {
-            return Err(ReadError::Order("a part went on after it was done".into()));
-        }
-        piece.written += text.len();
-        match self.what {
-            What::Call(Form::Text | Form::Code) => {
-                let quoted = Value::from(text).to_string();
-                batch.delta(piece.part, &quoted[1..quoted.len() - 1]);
-            }
-            What::Call(Form::Json)
-            | What::Message
-            | What::Reasoning
-            | What::Hosted
-            | What::Late => {
-                batch.delta(piece.part, text);
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds what of the whole text has not come yet.
-    fn complete(&mut self, piece: usize, whole: &str, batch: &mut Batch) -> Result<(), ReadError> {
-        let written = self.pieces[piece].written;
-        match whole.get(written..) {
-            Some(rest) if self.pieces[piece].open => {
-                if !rest.is_empty() {
-                    self.pieces[piece].half = Half::default();
-                }
-                self.delta(piece, rest, batch)
-            }
-            // It ends in other words than it came in: what was shown stays.
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    fn close(&mut self, piece: usize, batch: &mut Batch) {
-        let piece = &mut self.pieces[piece];
-        if std::mem::take(&mut piece.open) {
-            batch.delta(piece.part, piece.half.end());
-            if let What::Call(form) = self.what {
-                batch.delta(piece.part, form.around().1);
-            }
-            batch.finish(piece.part);
-        }
-    }
-
-    fn close_all(&mut self, batch: &mut Batch) {
-        for piece in 0..self.pieces.len() {
-            self.close(piece, batch);
-        }
-    }
-
-    fn cite(&mut self, piece: usize, citation: Value, batch: &mut Batch) {
-        let piece = &mut self.pieces[piece];
-        piece.citations += 1;
-        if let Some(source) = source(&citation) {
-            batch.event(Event::SourceCited(Box::new(source)));
-        }
-        batch.annotate(piece.part, Annotation::Citation(citation));
-    }
-
-    /// Completes the pieces in one list of an item, and puts their numbers in place of their
-    /// words: the words are the parts' own.
-    fn finish_pieces(
-        &mut self,
-        item: &mut Value,
-        list: &str,
-        place: Place,
-        batch: &mut Batch,
-    ) -> Result<(), ReadError> {
-        let Some(Value::Array(parts)) = item.get_mut(list) else { return Ok(()) };
-        for (index, part) in parts.iter_mut().enumerate() {
-            let Some(text) = spoken(part).map(str::to_owned) else { continue };
-            let piece = self.piece(place, index as u64, batch)?;
-            self.complete(piece, &text, batch)?;
-            if let Some(Value::Array(citations)) = part.get_mut("annotations") {
-                let told = self.pieces[piece].citations.min(citations.len());
-                for citation in citations.drain(..).skip(told) {
-                    self.cite(piece, citation, batch);
-                }
-            }
-            // Where the end differs from what was streamed, the end is what goes back.
-            let words = if part.get("text").is_some() { "text" } else { "refusal" };
-            if self.pieces[piece].written == text.len()
-                && let Some(words) = part.get_mut(words)
-            {
-                *words = Value::from(piece);
-            }
-        }
-        Ok(())
-    }
-
-    fn finish_call(
-        &mut self,
-        mut item: Value,
-        arguments: &str,
-        batch: &mut Batch,
-    ) -> Result<(), ReadError> {
-        let text = item.as_object_mut().and_then(|item| item.remove(arguments));
-        let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
-        self.complete(0, text, batch)?;
-        // Half of an object is no JSON, so nobody runs it; the model is told.
-        if member(&item, "status") == Some("incomplete") {
-            self.cut(batch);
-        }
-        self.close(0, batch);
-        self.keep(item, batch);
-        Ok(())
-    }
-
-    /// The output limit cut the arguments. What is there stays as it is, with no end put to it.
-    fn cut(&mut self, batch: &mut Batch) {
-        let piece = &mut self.pieces[0];
-        if std::mem::take(&mut piece.open) {
-            if piece.written == 0 && self.what == What::Call(Form::Json) {
-                batch.delta(piece.part, CUT_ARGUMENTS);
-            }
-            batch.finish(piece.part);
-        }
-    }
-
-    fn start_at_provider(&mut self, piece: usize, batch: &mut Batch) {
-        if self.pieces[piece].open {
-            self.close(piece, batch);
-            let call = PartId(self.pieces[piece].part.0);
-            batch.event(Event::ToolStarted { call, mode: ToolMode::Parallel, arguments: None });
-        }
-    }
-
-    fn finish_hosted(
-        &mut self,
-        hosted: Hosted,
-        item: Value,
-        batch: &mut Batch,
-    ) -> Result<(), ReadError> {
-        let text = match self.what {
-            What::Call(Form::Code) => member(&item, "code"),
-            What::Call(Form::Json | Form::Text) => member(&item, "arguments"),
-            What::Message | What::Reasoning | What::Hosted | What::Late => None,
-        };
-        self.complete(0, text.unwrap_or_default(), batch)?;
-        self.start_at_provider(0, batch);
-        if self.what == What::Hosted
-            && self.pieces[0].written == 0
-            && let Some(data) = hosted.arguments(&item)
-        {
-            let update = ToolUpdate { data: Some(data), ..ToolUpdate::default() };
-            let call = PartId(self.pieces[0].part.0);
-            batch.event(Event::ToolUpdated { call, update: Box::new(update) });
-        }
-        if let Some((media_type, data)) = hosted.picture(&item) {
-            batch.event(Event::FileProduced(Box::new(FileProduced {
-                media_type,
-                source: MediaSource::Data(data.into()),
-                name: None,
-            })));
-        }
-        let outcome = match (member(&item, "status"), item.get("error")) {
-            (Some("failed" | "incomplete"), _) => ToolOutcome::Error,
-            (_, Some(error)) if !error.is_null() => ToolOutcome::Error,
-            _ => ToolOutcome::Ok,
-        };
-        let result = Box::new(ToolResult::new(hosted.output(&item)));
-        let call = PartId(self.pieces[0].part.0);
-        batch.event(Event::ToolFinished { call, outcome, result });
-        self.keep(item, batch);
-        Ok(())
-    }
-
-    /// The item as it goes back, with its first part.
-    fn keep(&self, item: Value, batch: &mut Batch) {
-        match &*self.pieces {
-            [first, more @ ..] => {
-                batch.annotate(first.part, mark(ORIGIN, ITEM, item));
-                for piece in more {
-                    batch.annotate(piece.part, mark(ORIGIN, PIECE, Value::from(&*self.id)));
-                }
-            }
-            [] => keep_opaque(item, batch),
-        }
-    }
-
-    /// The response is over. Words that nobody closed end here; a call does not become whole
-    /// by that.
-    fn end(&mut self, completed: bool, batch: &mut Batch) -> Result<(), ReadError> {
-        if self.done {
-            return Ok(());
-        }
-        match self.what {
-            What::Message | What::Reasoning => self.close_all(batch),
-            What::Hosted | What::Call(_) if self.at_provider => {
-                self.start_at_provider(0, batch);
-                let result = Box::new(ToolResult::default());
-                let call = PartId(self.pieces[0].part.0);
-                let outcome = ToolOutcome::Interrupted;
-                batch.event(Event::ToolFinished { call, outcome, result });
-            }
-            What::Hosted | What::Call(_) if self.whole && completed => self.close_all(batch),
-            What::Hosted | What::Call(_) if !completed => self.cut(batch),
-            What::Hosted | What::Call(_) => {
-                return Err(ReadError::Order("the response ended inside a call".into()));
-            }
-            What::Late => {}
-        }
-        self.done = true;
-        Ok(())
-    }
-}
-
-/// An item without parts goes back whole.
-fn keep_opaque(item: Value, batch: &mut Batch) {
-    let opaque = Opaque { origin: ORIGIN.into(), raw: item };
-    let part = batch.start(PartKind::Opaque(Box::new(opaque)));
-    batch.finish(part);
-}
-
-/// The words of a content part, whatever its type calls them.
-fn spoken(part: &Value) -> Option<&str> {
-    member(part, "text").or(member(part, "refusal"))
-}
-
-fn list<'v>(item: &'v Value, name: &str) -> impl Iterator<Item = &'v Value> {
-    item.get(name).and_then(Value::as_array).into_iter().flatten()
-}
-
 /// `searching` of `response.web_search_call.searching`.
 fn hosted_status(name: &str) -> Option<&str> {
     let (tool, status) = name.strip_prefix("response.")?.split_once('.')?;
@@ -889,17 +344,4 @@ fn hosted_status(name: &str) -> Option<&str> {
         "in_progress" | "searching" | "interpreting" | "generating" | "completed" | "failed"
     );
     ((tool.ends_with("_call") || tool == "mcp_list_tools") && known).then_some(status)
-}
-
-fn source(citation: &Value) -> Option<Source> {
-    let text = |name| member(citation, name).map(Into::into);
-    match member(citation, "type")? {
-        "url_citation" => {
-            Some(Source { url: text("url"), title: text("title"), ..Source::default() })
-        }
-        "file_citation" | "container_file_citation" | "file_path" => {
-            Some(Source { id: text("file_id"), title: text("filename"), ..Source::default() })
-        }
-        _ => None,
-    }
 }

@@ -1,8 +1,8 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    Content, MediaSource, Message, ModelSettings, RunsOn, Thinking, ToolChoice, ToolSpec,
-    TurnRequest,
+    Content, MediaSource, Message, ModelSettings, OutputSchema, RunsOn, Thinking, ToolChoice,
+    ToolSpec, TurnRequest,
 };
 
 use super::*;
@@ -57,7 +57,7 @@ fn whole_response() {
 
 #[test]
 fn cut_at_every_byte() {
-    for body in [fixture!("emulator.sse"), fixture!("error.sse")] {
+    for (_, body) in STREAMS {
         stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
     }
 }
@@ -211,8 +211,8 @@ fn settings() {
         stop_sequences: vec!["END".into()],
         thinking: Some(Thinking::Effort("high".into())),
         tool_choice: ToolChoice::Tool("files/read".into()),
+        output: Some(OutputSchema { name: "x".into(), schema: json!({}) }),
         extra: Some(json!({
-            "text": { "format": { "type": "json_schema", "name": "x", "schema": {} } },
             "store": true,
             "temperature": null,
         })),

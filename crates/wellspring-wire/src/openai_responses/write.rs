@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    Annotation, CallResult, Content, MediaSource, Message, MessagePart, PartKind, Role, RunsOn,
-    Thinking, ToolChoice, ToolSpec, TurnRequest, WirePartId,
+    Annotation, CallResult, Content, MediaSource, Message, MessagePart, OutputSchema, PartKind,
+    Role, RunsOn, Thinking, ToolChoice, ToolSpec, TurnRequest, WirePartId,
 };
 
 use super::{ITEM, ORIGIN, PIECE};
@@ -67,17 +67,17 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     body.member("store", &false);
     body.member("max_output_tokens", &settings.max_output_tokens);
     body.optional("temperature", settings.temperature);
+    body.optional("text", settings.output.as_ref().map(output_format));
     if request.streaming {
         body.member("stream", &true);
     }
     left_out.written(body.finish())
 }
 
-/// The member of a request that gives every answer a shape.
-#[must_use]
-pub fn output_format(name: &str, schema: &Value) -> (&'static str, Value) {
+/// What gives an answer a shape.
+fn output_format(OutputSchema { name, schema }: &OutputSchema) -> Value {
     let name = NAMES.legal(name);
-    ("text", json!({ "format": { "type": "json_schema", "name": name, "schema": schema } }))
+    json!({ "format": { "type": "json_schema", "name": name, "schema": schema } })
 }
 
 fn some(text: &str) -> Option<&str> {

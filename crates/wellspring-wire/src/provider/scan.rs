@@ -6,6 +6,8 @@
 //! does not expect; the caller then hands the same bytes to `serde_json`, which can tell
 //! rare from wrong. So nothing here has to be complete, only never mistaken.
 
+use std::ops::Range;
+
 use memchr::memchr2;
 
 /// How deep a value to be skipped may nest; deeper ones go to `serde_json`.
@@ -14,8 +16,20 @@ const DEPTH_MAX: u32 = 64;
 /// A cursor.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan<'a> {
+    whole: &'a [u8],
     rest: &'a [u8],
+    varying: Varying,
 }
+
+/// Where values are that differ from event to event and say nothing.
+#[derive(Clone, Debug, Default)]
+struct Varying {
+    ranges: [Range<usize>; VARYING_MAX],
+    count: usize,
+}
+
+/// Values of one event whose places are noted; what is beyond is taken as it is.
+pub(crate) const VARYING_MAX: usize = 16;
 
 /// A string's bytes between its quotes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -30,17 +44,25 @@ impl<'a> Quoted<'a> {
         if self.escaped { None } else { std::str::from_utf8(self.bytes).ok() }
     }
 
-    /// The bytes of a string without its quotes, if that is what they are.
-    fn of(bytes: &'a [u8]) -> Option<Self> {
+    /// A string's inside, up to the quote that ends it, and what follows from that quote on.
+    pub(crate) fn cut(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (mut at, mut escaped) = (0, false);
-        while let Some(found) = memchr2(b'"', b'\\', bytes.get(at..)?) {
-            if bytes[at + found] == b'"' {
-                return None;
+        loop {
+            at += memchr2(b'"', b'\\', bytes.get(at..)?)?;
+            if bytes[at] == b'"' {
+                let (bytes, rest) = bytes.split_at(at);
+                return has_no_controls(bytes).then_some((Self { bytes, escaped }, rest));
             }
             escaped = true;
-            at += found + 2;
+            at += 2;
         }
-        has_no_controls(bytes).then_some(Self { bytes, escaped })
+    }
+
+    /// Where in an event it is, if it is of it.
+    pub(crate) fn place(self, event: &[u8]) -> Option<Range<usize>> {
+        let start = self.bytes.as_ptr().addr().checked_sub(event.as_ptr().addr())?;
+        let end = start.checked_add(self.bytes.len())?;
+        (end <= event.len()).then_some(start..end)
     }
 
     /// The text, unescaped into `scratch` where it has to be.
@@ -132,63 +154,37 @@ fn joined(first: u32, second: u32) -> char {
     char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
+/// Whether the places of values are noted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Noting {
+    On,
+    Off,
+}
+
+/// Whether numbers are made of it.
+pub(crate) fn is_in_number(byte: u8) -> bool {
+    matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')
+}
+
 /// JSON has no control characters in strings.
 fn has_no_controls(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |bad, byte| bad | u8::from(*byte < 0x20)) == 0
 }
 
-/// What surrounds the string in one event, as the next one will nearly always have it.
-///
-/// Deltas of one part differ in their text and in nothing else. An event that begins and ends
-/// like the last one, with a string's inside in between, says the same of another text; that
-/// takes two comparisons.
-#[derive(Debug)]
-pub(crate) struct Surroundings<T> {
-    before: Vec<u8>,
-    after: Vec<u8>,
-    meaning: Option<T>,
-}
-
-impl<T> Default for Surroundings<T> {
-    fn default() -> Self {
-        Self { before: Vec::new(), after: Vec::new(), meaning: None }
-    }
-}
-
-/// Bytes around a string that are worth remembering: the longest envelopes of providers are
-/// half as long.
-const SURROUNDINGS_BYTES_MAX: usize = 1024;
-
-impl<T: Copy> Surroundings<T> {
-    /// The string in an event that is otherwise like the last one, and what that meant.
-    pub(crate) fn find<'a>(&self, event: &'a [u8]) -> Option<(T, Quoted<'a>)> {
-        let meaning = self.meaning?;
-        let inner = event.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
-        Some((meaning, Quoted::of(inner)?))
-    }
-
-    /// Remembers what surrounds `quoted`, a string of this event.
-    pub(crate) fn learn(&mut self, event: &[u8], quoted: Quoted<'_>, meaning: T) {
-        let start = quoted.bytes.as_ptr().addr().wrapping_sub(event.as_ptr().addr());
-        let around = event.get(..start).zip(event.get(start.saturating_add(quoted.bytes.len())..));
-        self.meaning = None;
-        if let Some((before, after)) = around
-            && before.len() + after.len() <= SURROUNDINGS_BYTES_MAX
-            && before.ends_with(b"\"")
-            && after.starts_with(b"\"")
-        {
-            self.before.clear();
-            self.before.extend_from_slice(before);
-            self.after.clear();
-            self.after.extend_from_slice(after);
-            self.meaning = Some(meaning);
-        }
-    }
-}
-
 impl<'a> Scan<'a> {
     pub(crate) fn new(json: &'a [u8]) -> Self {
-        Self { rest: json }
+        Self { whole: json, rest: json, varying: Varying::default() }
+    }
+
+    /// What it began with.
+    pub(crate) fn whole(&self) -> &'a [u8] {
+        self.whole
+    }
+
+    /// Where the values are that it passed over as ones that differ from event to event:
+    /// numbers, and the insides of strings, in their order.
+    pub(crate) fn varying(&self) -> &[Range<usize>] {
+        &self.varying.ranges[..self.varying.count]
     }
 
     /// Walks an object; `each` has to read the member's value.
@@ -230,17 +226,9 @@ impl<'a> Scan<'a> {
     /// A string.
     pub(crate) fn string(&mut self) -> Option<Quoted<'a>> {
         self.byte(b'"')?;
-        let (mut at, mut escaped) = (0, false);
-        loop {
-            at += memchr2(b'"', b'\\', self.rest.get(at..)?)?;
-            if self.rest[at] == b'"' {
-                let bytes = &self.rest[..at];
-                self.rest = &self.rest[at + 1..];
-                return has_no_controls(bytes).then_some(Quoted { bytes, escaped });
-            }
-            escaped = true;
-            at += 2;
-        }
+        let (quoted, rest) = Quoted::cut(self.rest)?;
+        self.rest = rest.get(1..)?;
+        Some(quoted)
     }
 
     /// A whole number.
@@ -277,7 +265,13 @@ impl<'a> Scan<'a> {
 
     /// Any value, passed over. It is not checked beyond finding its end.
     pub(crate) fn skip(&mut self) -> Option<()> {
-        self.skip_at(0)
+        self.pass(Noting::Off, 0)
+    }
+
+    /// The same, of a value that differs from event to event and says nothing: a number that
+    /// counts them, a time, padding.
+    pub(crate) fn vary(&mut self) -> Option<()> {
+        self.pass(Noting::On, 0)
     }
 
     /// Nothing but spaces is left.
@@ -286,21 +280,41 @@ impl<'a> Scan<'a> {
         self.rest.is_empty().then_some(())
     }
 
-    fn skip_at(&mut self, depth: u32) -> Option<()> {
+    fn pass(&mut self, noting: Noting, depth: u32) -> Option<()> {
         if depth > DEPTH_MAX {
             return None;
         }
         self.space();
         match self.rest.first()? {
-            b'"' => self.string().map(|_| ()),
-            b'{' => self.object(|_, scan| scan.skip_at(depth + 1)),
-            b'[' => self.array(|scan| scan.skip_at(depth + 1)),
-            _ => {
-                let word = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
-                let end = self.rest.iter().take_while(word).count();
-                self.rest = &self.rest[end..];
-                (end > 0).then_some(())
+            b'"' => {
+                let inside = self.string()?;
+                self.note(noting, inside.bytes.len(), 1);
+                Some(())
             }
+            b'{' => self.object(|_, scan| scan.pass(noting, depth + 1)),
+            b'[' => self.array(|scan| scan.pass(noting, depth + 1)),
+            first => {
+                let is_number = is_in_number(*first);
+                let word = |byte: &&u8| byte.is_ascii_alphanumeric() || b"+-.".contains(byte);
+                let length = self.rest.iter().take_while(word).count();
+                let (word, rest) = self.rest.split_at(length);
+                self.rest = rest;
+                if is_number && word.iter().all(|byte| is_in_number(*byte)) {
+                    self.note(noting, length, 0);
+                }
+                (length > 0).then_some(())
+            }
+        }
+    }
+
+    /// Notes what was just passed over; `behind` bytes are its closing quote.
+    fn note(&mut self, noting: Noting, length: usize, behind: usize) {
+        if noting == Noting::On
+            && let Some(range) = self.varying.ranges.get_mut(self.varying.count)
+        {
+            let end = self.whole.len() - self.rest.len() - behind;
+            *range = end - length..end;
+            self.varying.count += 1;
         }
     }
 
@@ -362,7 +376,8 @@ mod tests {
         let read = |pieces: &[&str]| {
             let (mut scratch, mut half, mut all) = (String::new(), Half::default(), String::new());
             for piece in pieces {
-                let quoted = Quoted::of(piece.as_bytes()).unwrap();
+                let piece = format!("{piece}\"");
+                let (quoted, _) = Quoted::cut(piece.as_bytes()).unwrap();
                 all += quoted.text(&mut scratch, &mut half).unwrap();
             }
             all + half.end()
@@ -372,32 +387,6 @@ mod tests {
         assert_eq!(read(&[r"\ud83d", "b"]), "\u{fffd}b");
         assert_eq!(read(&[r"\ud83d", r"\ud83d", r"\ude00"]), "\u{fffd}😀");
         assert_eq!(read(&[r"\ud83d"]), "\u{fffd}");
-    }
-
-    #[test]
-    fn an_event_like_the_last_one() {
-        let event = br#"{"a":1,"text":"x","b":"y"}"#;
-        let mut around = Surroundings::default();
-        assert_eq!(around.find(event), None);
-        around.learn(event, Quoted { bytes: &event[15..16], escaped: false }, 7);
-        let found = |event: &str| {
-            let (meaning, quoted) = around.find(event.as_bytes())?;
-            let text = quoted.text(&mut String::new(), &mut Half::default()).map(str::to_owned);
-            Some((meaning, text))
-        };
-        let other = Some((7, Some("z\n\"".to_owned())));
-        assert_eq!(found(r#"{"a":1,"text":"z\n\"","b":"y"}"#), other);
-        assert_eq!(found(r#"{"a":1,"text":"","b":"y"}"#), Some((7, Some(String::new()))));
-        for event in [
-            r#"{"a":2,"text":"z","b":"y"}"#,
-            r#"{"a":1,"text":"z","b":"z"}"#,
-            r#"{"a":1,"text":"z","text":"q","b":"y"}"#,
-            r#"{"a":1,"text":"z\","b":"y"}"#,
-            "{\"a\":1,\"text\":\"\n\",\"b\":\"y\"}",
-            r#"{"a":1,"text":"#,
-        ] {
-            assert_eq!(found(event), None, "{event}");
-        }
     }
 
     #[test]

@@ -121,7 +121,9 @@ fn openai_responses() {
         }
         holds(openai_responses::Reader::default, &start, |index| {
             let words = word(index);
-            let members = format!(r#""item_id":"i","delta":"{words}","logprobs":[]"#);
+            let members = format!(
+                r#""sequence_number":{index},"item_id":"i","delta":"{words}","logprobs":[]"#
+            );
             event(&format!("{delta}.delta"), &members)
         });
     }
@@ -133,7 +135,7 @@ fn gemini() {
         holds(gemini::Reader::default, "", |index| {
             let part = format!(r#"{{"text": "{}"{thought}}}"#, word(index));
             format!(
-                "data: {{\"candidates\": [{{\"content\": {{\"parts\": [{part}],\"role\": \"model\"}},\"index\": 0}}],\"usageMetadata\": {{\"promptTokenCount\": 1}},\"modelVersion\": \"m\"}}\r\n\r\n"
+                "data: {{\"candidates\": [{{\"content\": {{\"parts\": [{part}],\"role\": \"model\"}},\"index\": 0}}],\"usageMetadata\": {{\"promptTokenCount\": {index}}},\"modelVersion\": \"m\"}}\r\n\r\n"
             )
         });
     }
@@ -144,7 +146,9 @@ fn ollama() {
     for empty in [r#""content":"","thinking""#, r#""content""#] {
         holds_with(ollama::Reader::default, Framer::ndjson, "", |index| {
             let message = format!(r#"{{"role":"assistant",{empty}:"{}"}}"#, word(index));
-            format!("{{\"model\":\"m\",\"message\":{message},\"done\":false}}\n")
+            format!(
+                "{{\"model\":\"m\",\"created_at\":\"{index}\",\"message\":{message},\"done\":false}}\n"
+            )
         });
     }
 }

@@ -49,7 +49,7 @@ const PROVIDERS: &[Provider] = &[
         framer: Framer::sse,
         write: |request| {
             let vendor = openai_chat::Vendor::DEEPSEEK;
-            openai_chat::write("m", request, &openai_chat::Options { vendor, output: None })
+            openai_chat::write("m", request, &vendor)
         },
         first: include_str!("crossing/openai_chat_first.sse"),
         second: include_str!("crossing/openai_chat_second.sse"),

@@ -1,0 +1,385 @@
+//! One item of a response, and the parts that it becomes.
+
+use serde_json::Value;
+use wellspring_core::{
+    Annotation, Batch, Event, FileProduced, LocalPart, MediaSource, Opaque, PartId, PartKind,
+    Source, ToolMode, ToolOutcome, ToolResult, ToolUpdate,
+};
+
+use super::super::items::Hosted;
+use super::super::{ITEM, ORIGIN, PIECE};
+use crate::provider::scan::Half;
+use crate::provider::{CUT_ARGUMENTS, ReadError, mark};
+use crate::text::member;
+
+#[derive(Debug)]
+pub(super) struct Item {
+    pub(super) index: Option<u64>,
+    pub(super) id: Box<str>,
+    pub(super) what: What,
+    /// The parts it became, in the order in which they began.
+    pub(super) pieces: Vec<Piece>,
+    /// Whether it is a call that runs at the provider.
+    pub(super) at_provider: bool,
+    /// Whether its arguments were said to be whole.
+    pub(super) whole: bool,
+    pub(super) done: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum What {
+    Message,
+    Reasoning,
+    /// A call whose arguments stream; they run here, or at the provider.
+    Call(Form),
+    /// A call at the provider that is announced whole.
+    Hosted,
+    /// Shown when it is done.
+    Late,
+}
+
+/// How what the wire streams becomes JSON.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Form {
+    /// It is JSON.
+    Json,
+    /// It is text: the arguments are one string.
+    Text,
+    /// It is a program: the arguments are an object with its code.
+    Code,
+}
+
+impl Form {
+    fn around(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Json => ("", ""),
+            Self::Text => ("\"", "\""),
+            Self::Code => ("{\"code\":\"", "\"}"),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) place: Place,
+    pub(super) index: u64,
+    pub(super) part: LocalPart,
+    /// Bytes of it that came so far: a closing event repeats all of it, and what was not
+    /// streamed is taken from there.
+    pub(super) written: usize,
+    pub(super) citations: usize,
+    /// Half a character that the last delta ended in.
+    pub(super) half: Half,
+    pub(super) open: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Place {
+    Content,
+    Summary,
+    Arguments,
+}
+
+impl Item {
+    pub(super) fn piece(
+        &mut self,
+        place: Place,
+        index: u64,
+        batch: &mut Batch,
+    ) -> Result<usize, ReadError> {
+        let known =
+            self.pieces.iter().rposition(|piece| piece.place == place && piece.index == index);
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let kind = match self.what {
+            What::Message => PartKind::TEXT,
+            What::Reasoning => PartKind::Thought,
+            What::Call(_) | What::Hosted | What::Late => {
+                return Err(ReadError::Order("text came for an item that has none".into()));
+            }
+        };
+        Ok(self.open(kind, place, index, batch))
+    }
+
+    pub(super) fn open(
+        &mut self,
+        kind: PartKind,
+        place: Place,
+        index: u64,
+        batch: &mut Batch,
+    ) -> usize {
+        let part = batch.start(kind);
+        self.pieces.push(Piece {
+            place,
+            index,
+            part,
+            written: 0,
+            citations: 0,
+            half: Half::default(),
+            open: true,
+        });
+        self.pieces.len() - 1
+    }
+
+    pub(super) fn open_call(&mut self, kind: PartKind, batch: &mut Batch) {
+        let piece = self.open(kind, Place::Arguments, 0, batch);
+        if let What::Call(form) = self.what {
+            batch.delta(self.pieces[piece].part, form.around().0);
+        }
+    }
+
+    pub(super) fn identify(&self, id: Option<&str>, batch: &mut Batch) {
+        if let (Some(id), [piece, ..]) = (id, &*self.pieces) {
+            batch.annotate(piece.part, Annotation::ProviderId(id.into()));
+        }
+    }
+
+    pub(super) fn delta(
+        &mut self,
+        piece: usize,
+        text: &str,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let piece = &mut self.pieces[piece];
+        if !piece.open {
+            return Err(ReadError::Order("a part went on after it was done".into()));
+        }
+        piece.written += text.len();
+        match self.what {
+            What::Call(Form::Text | Form::Code) => {
+                let quoted = Value::from(text).to_string();
+                batch.delta(piece.part, &quoted[1..quoted.len() - 1]);
+            }
+            What::Call(Form::Json)
+            | What::Message
+            | What::Reasoning
+            | What::Hosted
+            | What::Late => {
+                batch.delta(piece.part, text);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what of the whole text has not come yet.
+    pub(super) fn complete(
+        &mut self,
+        piece: usize,
+        whole: &str,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let written = self.pieces[piece].written;
+        match whole.get(written..) {
+            Some(rest) if self.pieces[piece].open => {
+                if !rest.is_empty() {
+                    self.pieces[piece].half = Half::default();
+                }
+                self.delta(piece, rest, batch)
+            }
+            // It ends in other words than it came in: what was shown stays.
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    pub(super) fn close(&mut self, piece: usize, batch: &mut Batch) {
+        let piece = &mut self.pieces[piece];
+        if std::mem::take(&mut piece.open) {
+            batch.delta(piece.part, piece.half.end());
+            if let What::Call(form) = self.what {
+                batch.delta(piece.part, form.around().1);
+            }
+            batch.finish(piece.part);
+        }
+    }
+
+    pub(super) fn close_all(&mut self, batch: &mut Batch) {
+        for piece in 0..self.pieces.len() {
+            self.close(piece, batch);
+        }
+    }
+
+    pub(super) fn cite(&mut self, piece: usize, citation: Value, batch: &mut Batch) {
+        let piece = &mut self.pieces[piece];
+        piece.citations += 1;
+        if let Some(source) = source(&citation) {
+            batch.event(Event::SourceCited(Box::new(source)));
+        }
+        batch.annotate(piece.part, Annotation::Citation(citation));
+    }
+
+    /// Completes the pieces in one list of an item, and puts their numbers in place of their
+    /// words: the words are the parts' own.
+    pub(super) fn finish_pieces(
+        &mut self,
+        item: &mut Value,
+        list: &str,
+        place: Place,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let Some(Value::Array(parts)) = item.get_mut(list) else { return Ok(()) };
+        for (index, part) in parts.iter_mut().enumerate() {
+            let Some(text) = spoken(part).map(str::to_owned) else { continue };
+            let piece = self.piece(place, index as u64, batch)?;
+            self.complete(piece, &text, batch)?;
+            if let Some(Value::Array(citations)) = part.get_mut("annotations") {
+                let told = self.pieces[piece].citations.min(citations.len());
+                for citation in citations.drain(..).skip(told) {
+                    self.cite(piece, citation, batch);
+                }
+            }
+            // Where the end differs from what was streamed, the end is what goes back.
+            let words = if part.get("text").is_some() { "text" } else { "refusal" };
+            if self.pieces[piece].written == text.len()
+                && let Some(words) = part.get_mut(words)
+            {
+                *words = Value::from(piece);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish_call(
+        &mut self,
+        mut item: Value,
+        arguments: &str,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let text = item.as_object_mut().and_then(|item| item.remove(arguments));
+        let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
+        self.complete(0, text, batch)?;
+        // Half of an object is no JSON, so nobody runs it; the model is told.
+        if member(&item, "status") == Some("incomplete") {
+            self.cut(batch);
+        }
+        self.close(0, batch);
+        self.keep(item, batch);
+        Ok(())
+    }
+
+    /// The output limit cut the arguments. What is there stays as it is, with no end put to it.
+    fn cut(&mut self, batch: &mut Batch) {
+        let piece = &mut self.pieces[0];
+        if std::mem::take(&mut piece.open) {
+            if piece.written == 0 && self.what == What::Call(Form::Json) {
+                batch.delta(piece.part, CUT_ARGUMENTS);
+            }
+            batch.finish(piece.part);
+        }
+    }
+
+    pub(super) fn start_at_provider(&mut self, piece: usize, batch: &mut Batch) {
+        if self.pieces[piece].open {
+            self.close(piece, batch);
+            let call = PartId(self.pieces[piece].part.0);
+            batch.event(Event::ToolStarted { call, mode: ToolMode::Parallel, arguments: None });
+        }
+    }
+
+    pub(super) fn finish_hosted(
+        &mut self,
+        hosted: Hosted,
+        item: Value,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let text = match self.what {
+            What::Call(Form::Code) => member(&item, "code"),
+            What::Call(Form::Json | Form::Text) => member(&item, "arguments"),
+            What::Message | What::Reasoning | What::Hosted | What::Late => None,
+        };
+        self.complete(0, text.unwrap_or_default(), batch)?;
+        self.start_at_provider(0, batch);
+        if self.what == What::Hosted
+            && self.pieces[0].written == 0
+            && let Some(data) = hosted.arguments(&item)
+        {
+            let update = ToolUpdate { data: Some(data), ..ToolUpdate::default() };
+            let call = PartId(self.pieces[0].part.0);
+            batch.event(Event::ToolUpdated { call, update: Box::new(update) });
+        }
+        if let Some((media_type, data)) = hosted.picture(&item) {
+            batch.event(Event::FileProduced(Box::new(FileProduced {
+                media_type,
+                source: MediaSource::Data(data.into()),
+                name: None,
+            })));
+        }
+        let outcome = match (member(&item, "status"), item.get("error")) {
+            (Some("failed" | "incomplete"), _) => ToolOutcome::Error,
+            (_, Some(error)) if !error.is_null() => ToolOutcome::Error,
+            _ => ToolOutcome::Ok,
+        };
+        let result = Box::new(ToolResult::new(hosted.output(&item)));
+        let call = PartId(self.pieces[0].part.0);
+        batch.event(Event::ToolFinished { call, outcome, result });
+        self.keep(item, batch);
+        Ok(())
+    }
+
+    /// The item as it goes back, with its first part.
+    pub(super) fn keep(&self, item: Value, batch: &mut Batch) {
+        match &*self.pieces {
+            [first, more @ ..] => {
+                batch.annotate(first.part, mark(ORIGIN, ITEM, item));
+                for piece in more {
+                    batch.annotate(piece.part, mark(ORIGIN, PIECE, Value::from(&*self.id)));
+                }
+            }
+            [] => keep_opaque(item, batch),
+        }
+    }
+
+    /// The response is over. Words that nobody closed end here; a call does not become whole
+    /// by that.
+    pub(super) fn end(&mut self, completed: bool, batch: &mut Batch) -> Result<(), ReadError> {
+        if self.done {
+            return Ok(());
+        }
+        match self.what {
+            What::Message | What::Reasoning => self.close_all(batch),
+            What::Hosted | What::Call(_) if self.at_provider => {
+                self.start_at_provider(0, batch);
+                let result = Box::new(ToolResult::default());
+                let call = PartId(self.pieces[0].part.0);
+                let outcome = ToolOutcome::Interrupted;
+                batch.event(Event::ToolFinished { call, outcome, result });
+            }
+            What::Hosted | What::Call(_) if self.whole && completed => self.close_all(batch),
+            What::Hosted | What::Call(_) if !completed => self.cut(batch),
+            What::Hosted | What::Call(_) => {
+                return Err(ReadError::Order("the response ended inside a call".into()));
+            }
+            What::Late => {}
+        }
+        self.done = true;
+        Ok(())
+    }
+}
+
+/// An item without parts goes back whole.
+pub(super) fn keep_opaque(item: Value, batch: &mut Batch) {
+    let opaque = Opaque { origin: ORIGIN.into(), raw: item };
+    let part = batch.start(PartKind::Opaque(Box::new(opaque)));
+    batch.finish(part);
+}
+
+/// The words of a content part, whatever its type calls them.
+pub(super) fn spoken(part: &Value) -> Option<&str> {
+    member(part, "text").or(member(part, "refusal"))
+}
+
+fn source(citation: &Value) -> Option<Source> {
+    let text = |name| member(citation, name).map(Into::into);
+    match member(citation, "type")? {
+        "url_citation" => {
+            Some(Source { url: text("url"), title: text("title"), ..Source::default() })
+        }
+        "file_citation" | "container_file_citation" | "file_path" => {
+            Some(Source { id: text("file_id"), title: text("filename"), ..Source::default() })
+        }
+        _ => None,
+    }
+}
