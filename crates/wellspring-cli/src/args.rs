@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Serve the agents over HTTP, with a page to talk to them.
     Serve(ServeArgs),
+    /// Be an ACP agent on standard input and output, for an editor that starts it.
+    Acp(AcpArgs),
     /// Make, list and revoke the tokens that let others use the server.
     #[command(subcommand)]
     Token(TokenCommand),
@@ -85,6 +87,13 @@ pub(crate) struct ServeArgs {
     /// Seconds that runs may go on once it is told to stop.
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     pub(crate) drain: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AcpArgs {
+    /// Who answers in a new session; the others are its modes.
+    #[arg(long, default_value = wellspring::demo::NAME)]
+    pub(crate) agent: String,
 }
 
 #[derive(Debug, Subcommand)]

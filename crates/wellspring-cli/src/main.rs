@@ -6,6 +6,7 @@
 //!
 //! Exit codes: 0 completed, 1 failed, 2 usage, 130 cancelled.
 
+mod acp;
 mod args;
 mod find;
 mod follow;
@@ -81,6 +82,7 @@ async fn command(cli: Cli) -> Result<Exit> {
         }
         Some(Command::Run(args)) => run::run(&Place::open(&cli.store)?, args).await,
         Some(Command::Runs(command)) => runs::runs(&Place::open(&cli.store)?, command).await,
+        Some(Command::Acp(args)) => acp::acp(&Place::open(&cli.store)?, &args).await,
         Some(Command::Serve(args)) => serve::serve(&Place::open(&cli.store)?, args).await,
         Some(Command::Token(command)) => serve::token(&Place::open(&cli.store)?, command).await,
         Some(Command::Backup { file }) => serve::backup(&Place::open(&cli.store)?, file).await,

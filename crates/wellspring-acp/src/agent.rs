@@ -1,0 +1,331 @@
+//! Being an ACP agent: any agent of a runtime, for any editor.
+//!
+//! A session is a thread, a prompt is a run, and its updates are a cursor over the log in the
+//! dialect [`acp`](wellspring_wire::acp). So a session survives its process, can be loaded and
+//! resumed, and can be watched and answered elsewhere meanwhile. A mode is an agent: switching
+//! it changes who is asked next.
+//!
+//! # What a client brings
+//!
+//! MCP servers that come with a session are tools of its agent. A client that offers files or
+//! terminals lends them to agents that are models: `read_file`, `write_file` and
+//! `run_shell_command` then work through the client, and see unsaved files. They are ruled by
+//! the agent's policy like any tool; writing and running ask first. Questions go to the client
+//! as permission requests, or as forms where it has them.
+//!
+//! # What is deliberately absent
+//!
+//! A queue: a client that reads slowly makes its cursor lag, and nothing else. Authentication:
+//! whoever starts the process is the user.
+
+mod commands;
+mod follow;
+mod mcp;
+mod open;
+mod replay;
+mod session;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use wellspring_core::{CancellationToken, ThreadId};
+use wellspring_engine::{DEFAULT_TENANT, Runtime};
+use wellspring_wire::acp;
+
+pub use crate::rpc::{PENDING_MAX, REQUESTS_MAX};
+pub use mcp::SERVERS_MAX;
+pub use open::{DIRECTORIES_MAX, LIST_PAGE, LIST_SCANNED_MAX};
+pub use replay::REPLAY_RUNS_MAX;
+pub use session::SESSIONS_MAX;
+
+use crate::rpc::{Handler, Peer, Reply, RpcError};
+use session::{Running, Session};
+
+/// The version of the protocol that is spoken.
+const VERSION: u64 = 1;
+
+/// The agents of a runtime, for one client.
+///
+/// ```
+/// use std::sync::Arc;
+/// use serde_json::{Value, json};
+/// use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+/// use wellspring_acp::agent::AcpSurface;
+/// use wellspring_engine::{AgentDef, Runtime};
+/// use wellspring_log::Log;
+/// use wellspring_models::{Say, Scripted};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let runtime = Runtime::new(Log::in_memory());
+/// runtime.register(AgentDef::model("greeter", Arc::new(Scripted::new([Say::new().text("Hello.")]))));
+/// let surface = AcpSurface::new(runtime, "greeter")?;
+/// let (client, agent) = tokio::io::duplex(64 * 1024);
+/// let (input, output) = tokio::io::split(agent);
+/// tokio::spawn(surface.serve(input, output));
+///
+/// let (read, mut write) = tokio::io::split(client);
+/// let initialize = json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {"protocolVersion": 1}});
+/// write.write_all(format!("{initialize}\n").as_bytes()).await?;
+/// let line = BufReader::new(read).lines().next_line().await?.unwrap();
+/// let answer: Value = serde_json::from_str(&line)?;
+/// assert_eq!(answer["result"]["protocolVersion"], 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct AcpSurface {
+    runtime: Runtime,
+    agent: Box<str>,
+}
+
+/// There is no such agent.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("there is no agent {name:?}; there are: {known}")]
+pub struct UnknownAgent {
+    name: Box<str>,
+    known: String,
+}
+
+impl AcpSurface {
+    /// All agents that are registered; `agent` is the one that a new session talks to.
+    ///
+    /// # Errors
+    ///
+    /// When there is no agent of that name.
+    pub fn new(runtime: Runtime, agent: &str) -> Result<Self, UnknownAgent> {
+        if runtime.agent(agent).is_none() {
+            let known: Vec<_> = runtime.agents().iter().map(|it| it.name.to_string()).collect();
+            return Err(UnknownAgent { name: agent.into(), known: known.join(", ") });
+        }
+        Ok(Self { runtime, agent: agent.into() })
+    }
+
+    /// Serves one client until it closes its side. Runs go on in the runtime.
+    ///
+    /// # Errors
+    ///
+    /// When reading fails, or the client sends a message larger than
+    /// [`EVENT_BYTES_MAX`](wellspring_wire::EVENT_BYTES_MAX).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropped, the client is gone, and runs go on.
+    pub async fn serve(
+        self,
+        input: impl AsyncRead + Unpin + Send,
+        output: impl AsyncWrite + Send + Unpin + 'static,
+    ) -> std::io::Result<()> {
+        let peer = Peer::new(output);
+        let agent = Agent {
+            runtime: self.runtime,
+            peer: peer.clone(),
+            default_agent: self.agent,
+            client: Mutex::default(),
+            sessions: Mutex::default(),
+        };
+        peer.serve(input, &Arc::new(agent)).await
+    }
+}
+
+/// What serves one client.
+struct Agent {
+    runtime: Runtime,
+    peer: Peer,
+    default_agent: Box<str>,
+    client: Mutex<Client>,
+    sessions: Mutex<BTreeMap<ThreadId, Arc<Session>>>,
+}
+
+/// What a client can do.
+#[derive(Clone, Copy, Debug, Default)]
+struct Client {
+    reads_files: bool,
+    writes_files: bool,
+    has_terminals: bool,
+    has_forms: bool,
+    has_notices: bool,
+    has_compaction: bool,
+}
+
+impl Client {
+    fn of(capabilities: &Value) -> Self {
+        let is_there = |value: &Value| value.is_object() || *value == json!(true);
+        Self {
+            reads_files: capabilities["fs"]["readTextFile"] == json!(true),
+            writes_files: capabilities["fs"]["writeTextFile"] == json!(true),
+            has_terminals: capabilities["terminal"] == json!(true),
+            has_forms: is_there(&capabilities["elicitation"]["form"]),
+            has_notices: is_there(&capabilities["session"]["notices"]),
+            has_compaction: is_there(&capabilities["session"]["compaction"]),
+        }
+    }
+}
+
+impl Handler for Arc<Agent> {
+    fn request(
+        &self,
+        method: &str,
+        params: Value,
+        cancelled: CancellationToken,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>> {
+        let agent = Arc::clone(self);
+        let quick = |done: Result<Value, RpcError>| ready(done.map(Reply::from)).boxed();
+        let slow: BoxFuture<'static, Result<Reply, RpcError>> = match method {
+            "initialize" => return quick(Ok(self.initialize(&params))),
+            "authenticate" => {
+                return quick(Err(RpcError::invalid("there is nothing to authenticate for")));
+            }
+            "session/set_mode" => return ready(self.set_mode(&params)).boxed(),
+            "session/close" => return quick(self.close(&params)),
+            // It ends by its own means when it is cancelled.
+            "session/prompt" => {
+                return match self.begin_prompt(&params, cancelled) {
+                    Ok((running, input)) => {
+                        async move { agent.prompt(running, input).await }.boxed()
+                    }
+                    Err(error) => ready(Err(error)).boxed(),
+                };
+            }
+            "session/new" => async move { agent.new_session(&params).await }.boxed(),
+            "session/load" => async move { agent.load(&params).await }.boxed(),
+            "session/resume" => async move { agent.resume(&params).await }.boxed(),
+            "session/list" => async move { agent.list(&params).await }.boxed(),
+            "session/delete" => async move { agent.delete(&params).await }.boxed(),
+            unknown => {
+                let unknown: String = unknown.chars().take(64).collect();
+                let message = format!("there is no method {unknown:?}");
+                return quick(Err(RpcError::new(RpcError::NO_METHOD, message)));
+            }
+        };
+        async move {
+            tokio::select! {
+                done = slow => done,
+                () = cancelled.cancelled() => {
+                    Err(RpcError::new(RpcError::CANCELLED, "cancelled as you asked"))
+                }
+            }
+        }
+        .boxed()
+    }
+
+    fn notification(&self, method: &str, params: Value) {
+        if method == "session/cancel" {
+            if let Ok(session) = self.session(&params) {
+                session.cancel();
+            }
+        } else {
+            tracing::debug!(method, "a notification that means nothing here");
+        }
+    }
+}
+
+impl Agent {
+    fn initialize(&self, params: &Value) -> Value {
+        *lock(&self.client) = Client::of(&params["clientCapabilities"]);
+        json!({
+            "protocolVersion": VERSION,
+            "agentCapabilities": {
+                "loadSession": true,
+                "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
+                "mcpCapabilities": {"http": true, "sse": false},
+                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+            },
+            "agentInfo": {
+                "name": "wellspring",
+                "title": "Wellspring",
+                "version": env!("CARGO_PKG_VERSION"),
+            },
+            "authMethods": [],
+        })
+    }
+
+    /// What happens to a prompt before the next message is read: from here on it can be
+    /// cancelled, and no other can begin.
+    fn begin_prompt(
+        &self,
+        params: &Value,
+        cancelled: CancellationToken,
+    ) -> Result<(Running, Vec<wellspring_core::Content>), RpcError> {
+        let session = self.session(params)?;
+        let blocks = params["prompt"].as_array();
+        let blocks = blocks.ok_or_else(|| RpcError::invalid("`prompt` is not a list of blocks"))?;
+        let input = acp::prompt(blocks).map_err(|error| RpcError::invalid(error.to_string()))?;
+        if input.is_empty() {
+            return Err(RpcError::invalid("the prompt is empty"));
+        }
+        Ok((session.begin(cancelled)?, input))
+    }
+
+    fn set_mode(&self, params: &Value) -> Result<Reply, RpcError> {
+        let session = self.session(params)?;
+        let mode = text(params, "modeId")?;
+        if self.runtime.agent(mode).is_none() {
+            return Err(RpcError::invalid(format!("there is no mode {mode:?}; modes are agents")));
+        }
+        session.switch(mode);
+        let commands = session.update(self.commands_update(&session));
+        Ok(Reply { result: json!({}), after: vec![("session/update", commands)] })
+    }
+
+    fn close(&self, params: &Value) -> Result<Value, RpcError> {
+        let session = self.session(params)?;
+        session.cancel();
+        lock(&self.sessions).remove(&session.thread);
+        Ok(json!({}))
+    }
+
+    fn client(&self) -> Client {
+        *lock(&self.client)
+    }
+
+    /// The session that a request names.
+    fn session(&self, params: &Value) -> Result<Arc<Session>, RpcError> {
+        let thread = thread(params)?;
+        lock(&self.sessions).get(&thread).cloned().ok_or_else(|| {
+            let message = format!("session {thread} is not open; load or resume it first");
+            RpcError::new(RpcError::NOT_FOUND, message)
+        })
+    }
+
+    /// One mode per agent.
+    fn modes(&self, current: &str) -> Value {
+        let mode = |def: &Arc<wellspring_engine::AgentDef>| {
+            let mut mode = json!({"id": def.name, "name": def.name});
+            if !def.description.is_empty() {
+                mode["description"] = (&*def.description).into();
+            }
+            mode
+        };
+        let modes: Vec<_> = self.runtime.agents().iter().map(mode).collect();
+        json!({"currentModeId": current, "availableModes": modes})
+    }
+
+    /// Tells the client something about a session.
+    async fn update(&self, session: &Session, update: Value) -> Result<(), RpcError> {
+        self.peer.notify("session/update", &session.update(update)).await
+    }
+
+    const fn tenant() -> &'static str {
+        DEFAULT_TENANT
+    }
+}
+
+fn thread(params: &Value) -> Result<ThreadId, RpcError> {
+    let id = text(params, "sessionId")?;
+    id.parse().map_err(|_| {
+        RpcError::new(RpcError::NOT_FOUND, format!("{id:?} is not the id of a session"))
+    })
+}
+
+fn text<'a>(params: &'a Value, name: &str) -> Result<&'a str, RpcError> {
+    params[name].as_str().ok_or_else(|| RpcError::invalid(format!("`{name}` is not a text")))
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,144 @@
+//! Slash commands: what one can type instead of asking.
+
+use serde_json::{Value, json};
+use wellspring_core::{Content, Usage};
+use wellspring_log::{RunFilter, RunState};
+
+use super::Agent;
+use super::session::Session;
+use crate::rpc::RpcError;
+
+/// Runs that `/runs` and `/usage` look at.
+const RUNS_SHOWN: usize = 50;
+
+/// A command, and what was typed after it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Command {
+    name: &'static str,
+    rest: String,
+}
+
+/// Name, what it does, and what to type after it.
+const COMMANDS: [(&str, &str, Option<&str>); 4] = [
+    ("agent", "Talk to another agent from now on, or list them", Some("name of the agent")),
+    ("model", "Use another model of the agent's provider, or say which", Some("name of the model")),
+    ("runs", "List this session's runs with their ids, to replay or export them", None),
+    ("usage", "Sum up the tokens that this session has used", None),
+];
+
+impl Command {
+    /// The command that a prompt is, if it is one of ours.
+    pub(super) fn of(input: &[Content], session: &Session) -> Option<Self> {
+        let [Content::Text(text)] = input else { return None };
+        let typed = text.trim().strip_prefix('/')?;
+        let (name, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
+        let (name, ..) = COMMANDS.into_iter().find(|it| it.0 == name)?;
+        let is_theirs = session.state().their_commands.iter().any(|it| it["name"] == name);
+        (!is_theirs).then(|| Self { name, rest: rest.trim().into() })
+    }
+}
+
+impl Agent {
+    /// What the client can offer: ours, and those of an agent behind us, which come first.
+    pub(super) fn commands_update(&self, session: &Session) -> Value {
+        let mut commands = session.state().their_commands.clone();
+        for (name, description, hint) in COMMANDS {
+            if commands.iter().all(|it| it["name"] != name) {
+                let mut command = json!({"name": name, "description": description});
+                if let Some(hint) = hint {
+                    command["input"] = json!({"hint": hint});
+                }
+                commands.push(command);
+            }
+        }
+        json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+    }
+
+    /// Does what a command says, and tells the client.
+    pub(super) async fn obey(&self, session: &Session, command: Command) -> Result<(), RpcError> {
+        let said = match (command.name, &*command.rest) {
+            ("agent", "") => self.agents(session),
+            ("agent", name) => self.switch(session, name).await?,
+            ("model", name) => self.model(session, name),
+            ("runs", _) => self.list_runs(session).await?,
+            _ => self.sum_up(session).await?,
+        };
+        let content = json!({"type": "text", "text": said});
+        self.update(session, json!({"sessionUpdate": "agent_message_chunk", "content": content}))
+            .await
+    }
+
+    fn agents(&self, session: &Session) -> String {
+        let current = session.state().agent.clone();
+        let mut said = String::new();
+        for def in self.runtime.agents() {
+            let mark = if def.name == current { " (now)" } else { "" };
+            let dash = if def.description.is_empty() { "" } else { " – " };
+            said += &format!("- `{}`{mark}{dash}{}\n", def.name, def.description);
+        }
+        said
+    }
+
+    async fn switch(&self, session: &Session, name: &str) -> Result<String, RpcError> {
+        let Some(def) = self.runtime.agent(name) else {
+            return Ok(format!(
+                "There is no agent `{name}`. There are:\n\n{}",
+                self.agents(session)
+            ));
+        };
+        session.switch(&def.name);
+        let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": def.name});
+        self.update(session, update).await?;
+        self.update(session, self.commands_update(session)).await?;
+        Ok(format!("From now on you talk to `{}`.", def.name))
+    }
+
+    fn model(&self, session: &Session, name: &str) -> String {
+        let mut state = session.state();
+        let agent = state.agent.clone();
+        match self.runtime.agent(&agent) {
+            _ if name.is_empty() => match &state.model {
+                Some(model) => format!("`{agent}` uses the model `{model}`."),
+                None => format!("`{agent}` uses its own model."),
+            },
+            Some(def) if def.allow_model => {
+                state.model = Some(name.into());
+                format!("From now on `{agent}` uses the model `{name}`.")
+            }
+            Some(_) | None => format!("`{agent}` has only its own model."),
+        }
+    }
+
+    async fn list_runs(&self, session: &Session) -> Result<String, RpcError> {
+        let filter = RunFilter { thread: Some(session.thread), limit: RUNS_SHOWN, ..self.ours() };
+        let runs = self.runs(filter).await?;
+        if runs.is_empty() {
+            return Ok("Nothing ran in this session yet.".into());
+        }
+        let mut said = String::new();
+        for info in runs {
+            let state = match info.state {
+                RunState::Running => "running",
+                RunState::Paused => "waiting",
+                RunState::Completed => "completed",
+                RunState::Cancelled => "cancelled",
+                RunState::Failed => "failed",
+            };
+            said += &format!("- `{}` {state}, by `{}`: {}\n", info.run, info.agent, info.title);
+        }
+        said += "\nSee one again with `wellspring runs replay ID`.";
+        Ok(said)
+    }
+
+    async fn sum_up(&self, session: &Session) -> Result<String, RpcError> {
+        let filter = RunFilter { thread: Some(session.thread), limit: RUNS_SHOWN, ..self.ours() };
+        let mut total = Usage::default();
+        for info in self.runs(filter).await? {
+            let transcript = self.runtime.log().transcript(info.run).await;
+            total.add(&transcript.map_err(|error| RpcError::internal(&error))?.usage);
+        }
+        let cost = total.cost.map(|cost| format!(", {:.4} {}", cost.amount, cost.currency));
+        let (input, output) = (total.input, total.output);
+        Ok(format!("{input} tokens in, {output} out{}.", cost.unwrap_or_default()))
+    }
+}

@@ -1,0 +1,365 @@
+//! A prompt: starts a run, tells the client how it goes, and asks it what the run asks.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde_json::{Value, json};
+use wellspring_core::{
+    Answer, CancelWhen, CancellationToken, Content, ContentChange, ContextNote, Event, Outcome,
+    Outline, Question, QuestionId, Record, RunId, RunRequest, Seq, ToolContent,
+};
+use wellspring_engine::{AgentDef, Brain, SendError, StartError, StartRun};
+use wellspring_wire::acp::{Acp, Asked, Asking, prompt_usage, stop_reason};
+use wellspring_wire::{Dialect as _, Out};
+
+use super::session::{Running, Session};
+use super::{Agent, Client, commands, open, tools};
+use crate::rpc::{self, Reply, RpcError};
+
+impl Agent {
+    pub(super) async fn prompt(
+        self: Arc<Self>,
+        running: Running,
+        input: Vec<Content>,
+    ) -> Result<Reply, RpcError> {
+        let session = &running.session;
+        self.say_notes(session).await?;
+        if let Some(command) = commands::Command::of(&input, session) {
+            self.obey(session, command).await?;
+            return Ok(json!({"stopReason": "end_turn"}).into());
+        }
+        let run = self.start(session, input).await?;
+        let follow = self.follow(session, run, &running.cancelled);
+        // Beside the reader, which may be waiting for a client that does not read.
+        let cancel = async {
+            running.cancelled.cancelled().await;
+            match self.runtime.cancel(run, CancelWhen::Now, None, None).await {
+                Ok(_) | Err(SendError::Finished(_)) => {}
+                Err(error) => tracing::warn!(%run, %error, "the run could not be cancelled"),
+            }
+            std::future::pending::<()>().await;
+        };
+        let outcome = tokio::select! {
+            followed = follow => followed?,
+            () = cancel => return Err(RpcError::new(RpcError::CANCELLED, "cancelled")),
+        };
+        self.stopped(run, &outcome).await
+    }
+
+    /// What could not be said when the session was opened.
+    async fn say_notes(&self, session: &Session) -> Result<(), RpcError> {
+        let notes = std::mem::take(&mut session.state().notes);
+        for note in notes {
+            let content = json!({"type": "text", "text": format!("Note: {note}\n\n")});
+            let update = json!({"sessionUpdate": "agent_message_chunk", "content": content});
+            self.update(session, update).await?;
+        }
+        Ok(())
+    }
+
+    async fn start(&self, session: &Arc<Session>, input: Vec<Content>) -> Result<RunId, RpcError> {
+        let is_first = self.latest(session.thread).await?.is_none();
+        let def = self.def(session)?;
+        let mut start = StartRun::new(def, self.request(session, input));
+        start.tenant = Self::tenant().into();
+        start.thread = Some(session.thread);
+        let run = loop {
+            match self.runtime.start(start.clone()).await {
+                Ok(run) => break run,
+                Err(StartError::ThreadBusy(busy)) => self.supersede(busy).await?,
+                Err(error) => return Err(RpcError::internal(&error)),
+            }
+        };
+        if is_first && let Ok(Some(info)) = self.runtime.log().store().info(run).await {
+            let mut update = json!({"sessionUpdate": "session_info_update", "title": info.title});
+            if let Some(at) = open::iso_8601(info.updated_at) {
+                update["updatedAt"] = at.into();
+            }
+            self.update(session, update).await?;
+        }
+        Ok(run)
+    }
+
+    fn request(&self, session: &Session, input: Vec<Content>) -> RunRequest {
+        let directory = |description: &str, path: &str| ContextNote {
+            description: description.into(),
+            value: path.into(),
+        };
+        let others = session.others.iter().map(|path| directory("another directory", path));
+        let context = [directory("the working directory", &session.cwd)].into_iter().chain(others);
+        RunRequest {
+            input,
+            model: session.state().model.clone(),
+            context: context.collect(),
+            cwd: Some(session.cwd.clone()),
+            ..RunRequest::default()
+        }
+    }
+
+    /// The session's agent, with what the client lends it.
+    fn def(&self, session: &Arc<Session>) -> Result<Arc<AgentDef>, RpcError> {
+        let name = session.state().agent.clone();
+        let def = self.runtime.agent(&name).ok_or_else(|| {
+            RpcError::new(RpcError::INTERNAL, format!("agent {name:?} is not there any more"))
+        })?;
+        let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
+        match def.brain {
+            Brain::Model(_) => lent.extend(tools::lent(&self.peer, session, self.client())),
+            // It has its own.
+            Brain::Remote(_) => {}
+        }
+        if lent.is_empty() {
+            return Ok(def);
+        }
+        let mut def = AgentDef::clone(&def);
+        // What works through the client takes the place of what does not.
+        def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
+        def.tools.extend(lent);
+        Ok(Arc::new(def))
+    }
+
+    /// Ends a run of the session that nobody works on: its process is gone.
+    async fn supersede(&self, busy: RunId) -> Result<(), RpcError> {
+        let info = self.runtime.log().store().info(busy).await;
+        let info = info.map_err(|error| RpcError::internal(&error))?;
+        let now = self.runtime.log().clock().now();
+        let lease = info.and_then(|info| info.lease);
+        if self.runtime.is_live(busy) || lease.is_some_and(|lease| lease.until > now) {
+            let message = format!(
+                "the session is busy with run {busy}, which was started elsewhere; wait for its \
+                 end, or stop it with `wellspring runs cancel {busy}`"
+            );
+            return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
+        }
+        match self.runtime.cancel(busy, CancelWhen::Now, None, Some("superseded")).await {
+            Ok(_) | Err(SendError::Finished(_)) => {}
+            Err(error) => return Err(RpcError::internal(&error)),
+        }
+        self.runtime.wait(busy).await.map_err(|error| RpcError::internal(&error))?;
+        Ok(())
+    }
+
+    /// Tells the client of a run until it is over. The next updates are read from the log only
+    /// when those before are written.
+    async fn follow(
+        &self,
+        session: &Session,
+        run: RunId,
+        cancelled: &CancellationToken,
+    ) -> Result<Outcome, RpcError> {
+        let failed = |error| RpcError::internal(&error);
+        let mut cursor = self.runtime.attach(run, Seq(0)).await.map_err(failed)?;
+        let mut updates = Updates::default();
+        let mut open = Open::default();
+        loop {
+            tokio::select! {
+                frames = cursor.next() => {
+                    let Some(frames) = frames.map_err(failed)? else {
+                        let message = format!("run {run} ended without an outcome");
+                        return Err(RpcError::new(RpcError::INTERNAL, message));
+                    };
+                    for record in frames.iter().flat_map(|frame| frame.records()) {
+                        if let Some(outcome) =
+                            self.tell(session, run, record, &mut updates, &mut open, cancelled).await?
+                        {
+                            return Ok(outcome);
+                        }
+                    }
+                    self.flush(session, &mut updates).await?;
+                }
+                (question, answer) = open.next() => self.answer(run, question, answer).await,
+            }
+        }
+    }
+
+    /// Tells the client of one record; gives the outcome if it is the last.
+    async fn tell(
+        &self,
+        session: &Session,
+        run: RunId,
+        record: &Record,
+        updates: &mut Updates,
+        open: &mut Open,
+        cancelled: &CancellationToken,
+    ) -> Result<Option<Outcome>, RpcError> {
+        let mut outcome = None;
+        if let Some(commands) = their_commands(record) {
+            session.state().their_commands = commands;
+            self.flush(session, updates).await?;
+            self.update(session, self.commands_update(session)).await?;
+        } else if record.seq == Seq(1) {
+            // The client knows what it asked.
+            updates.acp.encode(&updates.outline, record, &mut Out::default());
+        } else if Updates::is_for(self.client(), record) {
+            updates.acp.encode(&updates.outline, record, &mut updates.out);
+        }
+        if let Event::QuestionAsked(question) = &record.event {
+            // What the question is about comes first.
+            self.flush(session, updates).await?;
+            self.ask(session, run, question, &updates.outline, open).await?;
+        } else if let Event::QuestionAnswered(answered) = &record.event {
+            // Somebody else was quicker. A client that cancels withdraws its questions itself.
+            if let Some((_, answer)) = open.0.remove(&answered.question)
+                && !cancelled.is_cancelled()
+            {
+                answer.cancel().await;
+            }
+        } else if let Some(terminals) = terminals(record) {
+            self.flush(session, updates).await?;
+            terminals.for_each(|terminal| session.terminal_shown(terminal));
+        } else if let Event::RunFinished { outcome: ended } = &record.event {
+            self.flush(session, updates).await?;
+            outcome = Some((**ended).clone());
+        }
+        updates.outline.apply(record);
+        Ok(outcome)
+    }
+
+    async fn flush(&self, session: &Session, updates: &mut Updates) -> Result<(), RpcError> {
+        if updates.out.is_empty() {
+            return Ok(());
+        }
+        let lines = Updates::lines(session, &updates.out);
+        updates.out.clear();
+        self.peer.write(&lines).await
+    }
+
+    async fn ask(
+        &self,
+        session: &Session,
+        run: RunId,
+        question: &Question,
+        before: &Outline,
+        open: &mut Open,
+    ) -> Result<(), RpcError> {
+        match Asked::new(question, before, &session.id, self.client().has_forms) {
+            Asked::Request(asking) => {
+                match self.peer.request(asking.method, &asking.params).await {
+                    Ok(answer) => {
+                        open.0.insert(question.question, (asking, answer));
+                    }
+                    Err(error) if self.peer.is_gone() => return Err(error),
+                    Err(error) => self.answer(run, question.question, unasked(&error)).await,
+                }
+            }
+            Asked::Unaskable(answer) => self.answer(run, question.question, answer).await,
+        }
+        Ok(())
+    }
+
+    async fn answer(&self, run: RunId, question: QuestionId, answer: Answer) {
+        if self.peer.is_gone() {
+            // Nobody said no: whoever finds the question may answer it.
+            return;
+        }
+        match self.runtime.answer(run, question, answer, None).await {
+            // Somebody was quicker, or it does not matter any more.
+            Ok(_) | Err(SendError::Finished(_) | SendError::NoQuestion(_)) => {}
+            Err(error) => tracing::warn!(%run, %error, "the answer could not be kept"),
+        }
+    }
+
+    async fn stopped(&self, run: RunId, outcome: &Outcome) -> Result<Reply, RpcError> {
+        if let Outcome::Failed { kind, message, retryable } = outcome {
+            let data = json!({"run": run, "kind": kind, "retryable": retryable});
+            let error = RpcError::new(RpcError::INTERNAL, &**message);
+            return Err(RpcError { data: Some(data), ..error });
+        }
+        let mut result = json!({"stopReason": stop_reason(outcome)});
+        if let Ok(transcript) = self.runtime.log().transcript(run).await
+            && transcript.usage.input + transcript.usage.output > 0
+        {
+            result["usage"] = prompt_usage(&transcript.usage);
+        }
+        Ok(result.into())
+    }
+}
+
+/// A run as the client is told of it.
+#[derive(Debug, Default)]
+pub(super) struct Updates {
+    acp: Acp,
+    outline: Outline,
+    out: Out,
+}
+
+impl Updates {
+    /// Whether a client is to be told of a record. It hears what an agent behind us said if it
+    /// can show it, but nothing of that agent's own modes and options: ours are the agents.
+    pub(super) fn is_for(client: Client, record: &Record) -> bool {
+        let Event::Extended(extended) = &record.event else { return true };
+        match &*extended.name {
+            "current_mode_update" | "config_option_update" | COMMANDS_UPDATE => false,
+            "notice" => client.has_notices,
+            "compaction_update" | "compaction_summary_chunk" => client.has_compaction,
+            _ => true,
+        }
+    }
+
+    /// The updates as lines.
+    pub(super) fn lines(session: &Session, out: &Out) -> Vec<u8> {
+        // Everything but the update is the same each time.
+        let around = rpc::notification("session/update", &session.update(json!(0))).to_string();
+        let (before, after) = around.rsplit_once('0').unwrap_or((&around, ""));
+        let mut lines = Vec::with_capacity(out.bytes_len() + out.len() * around.len());
+        for (_, update) in out.events() {
+            lines.extend_from_slice(before.as_bytes());
+            lines.extend_from_slice(update);
+            lines.extend_from_slice(after.as_bytes());
+            lines.push(b'\n');
+        }
+        lines
+    }
+}
+
+const COMMANDS_UPDATE: &str = "available_commands_update";
+
+/// What an agent behind us can be told.
+fn their_commands(record: &Record) -> Option<Vec<Value>> {
+    let Event::Extended(extended) = &record.event else { return None };
+    let commands = extended.value["availableCommands"].as_array();
+    commands.filter(|_| &*extended.name == COMMANDS_UPDATE).cloned()
+}
+
+/// The terminals that a call shows.
+fn terminals(record: &Record) -> Option<impl Iterator<Item = &str>> {
+    let Event::ToolUpdated { update, .. } = &record.event else { return None };
+    let (ContentChange::Append(content) | ContentChange::Replace(content)) =
+        update.content.as_ref()?;
+    Some(content.iter().filter_map(|content| match content {
+        ToolContent::Terminal { terminal_id } => Some(&**terminal_id),
+        ToolContent::Content(_) | ToolContent::Diff { .. } => None,
+    }))
+}
+
+fn unasked(error: &RpcError) -> Answer {
+    Answer::no(format!("the user could not be asked: {}", error.message))
+}
+
+/// The questions that the client was asked.
+#[derive(Default)]
+struct Open(BTreeMap<QuestionId, (Asking, rpc::Answer)>);
+
+impl Open {
+    /// Waits for the next answer.
+    async fn next(&mut self) -> (QuestionId, Answer) {
+        let (question, result) = poll_fn(|cx| {
+            for (question, (_, answer)) in &mut self.0 {
+                if let Poll::Ready(result) = Pin::new(answer).poll(cx) {
+                    return Poll::Ready((*question, result));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        let answer = match (self.0.remove(&question), result) {
+            (Some((asking, _)), Ok(result)) => asking.answer(&result),
+            (_, Err(error)) => unasked(&error),
+            (None, Ok(_)) => Answer::Deny { reason: None },
+        };
+        (question, answer)
+    }
+}

@@ -1,0 +1,85 @@
+//! A session from its beginning: its runs, read from the log.
+
+use wellspring_core::{Event, Outline, Record, RunId, Seq};
+use wellspring_wire::acp::Acp;
+use wellspring_wire::{Dialect as _, Out};
+
+use super::Agent;
+use super::follow::Updates;
+use super::session::Session;
+use crate::rpc::RpcError;
+
+/// Runs of a session that are shown again, the latest ones: more than anybody scrolls through.
+pub const REPLAY_RUNS_MAX: usize = 1000;
+
+impl Agent {
+    /// Tells the client all that happened in a session, up to now.
+    pub(super) async fn replay(&self, session: &Session) -> Result<(), RpcError> {
+        let mut newest_first = Vec::new();
+        let mut next = self.latest(session.thread).await?;
+        while let Some(info) = next.filter(|_| newest_first.len() < REPLAY_RUNS_MAX) {
+            newest_first.push((info.run, info.head));
+            next = match info.after {
+                Some(run) => self.runtime.log().store().info(run).await,
+                None => Ok(None),
+            }
+            .map_err(|error| RpcError::internal(&error))?;
+        }
+        for (run, head) in newest_first.into_iter().rev() {
+            self.replay_run(session, run, head).await?;
+        }
+        Ok(())
+    }
+
+    async fn replay_run(&self, session: &Session, run: RunId, head: Seq) -> Result<(), RpcError> {
+        let failed = |error| RpcError::internal(&error);
+        let mut cursor = self.runtime.attach(run, Seq(0)).await.map_err(failed)?;
+        let (mut acp, mut outline, mut out) = (Acp::default(), Outline::default(), Out::default());
+        while cursor.position() < head {
+            let Some(frames) = cursor.next().await.map_err(failed)? else { break };
+            let records = frames.iter().flat_map(|frame| frame.records());
+            for record in joined(records) {
+                if Updates::is_for(self.client(), &record) {
+                    acp.encode(&outline, &record, &mut out);
+                }
+                outline.apply(&record);
+            }
+            self.peer.write(&Updates::lines(session, &out)).await?;
+            out.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Records with adjacent deltas of one part joined: what was said long ago need not be said
+/// again word by word.
+fn joined<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Record> {
+    let mut joined: Vec<Record> = Vec::new();
+    let mut text = String::new();
+    let settle = |joined: &mut Vec<Record>, text: &mut String| {
+        if let (false, Some(Record { event: Event::PartDelta { chunk, .. }, .. })) =
+            (text.is_empty(), joined.last_mut())
+        {
+            *chunk = std::mem::take(text).into();
+        }
+    };
+    for record in records {
+        if let (
+            Event::PartDelta { part, chunk },
+            Some(Record { seq, event: Event::PartDelta { part: last, .. }, .. }),
+        ) = (&record.event, joined.last_mut())
+            && part == last
+        {
+            *seq = record.seq;
+            text.push_str(chunk);
+            continue;
+        }
+        settle(&mut joined, &mut text);
+        if let Event::PartDelta { chunk, .. } = &record.event {
+            text.push_str(chunk);
+        }
+        joined.push(record.clone());
+    }
+    settle(&mut joined, &mut text);
+    joined
+}

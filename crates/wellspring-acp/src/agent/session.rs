@@ -1,0 +1,147 @@
+//! A session: a thread, and what a client said about it.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
+use wellspring_core::{CancellationToken, ThreadId};
+use wellspring_mcp::McpConnection;
+
+use super::lock;
+use crate::rpc::RpcError;
+
+/// Sessions that a client has open at once: more than an editor has windows. Each costs little
+/// but the MCP servers that it came with.
+pub const SESSIONS_MAX: usize = 256;
+
+pub(super) struct Session {
+    pub(super) thread: ThreadId,
+    /// What the client calls it.
+    pub(super) id: Box<str>,
+    pub(super) cwd: Box<str>,
+    /// Other directories that the client has open.
+    pub(super) others: Vec<Box<str>>,
+    pub(super) mcp: Vec<McpConnection>,
+    /// The client's terminals that it was told to show.
+    shown_terminals: watch::Sender<BTreeSet<Box<str>>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Who is asked next.
+    pub(super) agent: Box<str>,
+    /// With which model.
+    pub(super) model: Option<Box<str>>,
+    /// What its agent, itself one that speaks ACP, can be told.
+    pub(super) their_commands: Vec<Value>,
+    /// What the client should hear before the next answer.
+    pub(super) notes: Vec<String>,
+    /// Cancels the prompt that is going on.
+    running: Option<CancellationToken>,
+}
+
+impl Session {
+    pub(super) fn new(thread: ThreadId, agent: Box<str>, place: Place) -> Self {
+        let state = State { agent, notes: place.notes, ..State::default() };
+        Self {
+            thread,
+            id: thread.to_string().into(),
+            cwd: place.cwd,
+            others: place.others,
+            mcp: place.mcp,
+            shown_terminals: watch::Sender::default(),
+            state: Mutex::new(state),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// Lets another agent answer from now on.
+    pub(super) fn switch(&self, agent: &str) {
+        let mut state = self.state();
+        state.agent = agent.into();
+        state.model = None;
+        state.their_commands.clear();
+    }
+
+    /// Notes that the client was told to show a terminal.
+    pub(super) fn terminal_shown(&self, terminal: &str) {
+        self.shown_terminals.send_modify(|shown| {
+            shown.insert(terminal.into());
+        });
+    }
+
+    /// Waits until the client was told to show a terminal, and forgets it.
+    pub(super) async fn showing(&self, terminal: &str) {
+        let mut shown = self.shown_terminals.subscribe();
+        // The sender is ours.
+        let _ = shown.wait_for(|shown| shown.contains(terminal)).await;
+        self.shown_terminals.send_modify(|shown| {
+            shown.remove(terminal);
+        });
+    }
+
+    /// The parameters of an update.
+    pub(super) fn update(&self, update: Value) -> Value {
+        json!({"sessionId": self.id, "update": update})
+    }
+
+    /// Cancels the prompt that is going on, if there is one.
+    pub(super) fn cancel(&self) {
+        if let Some(running) = &self.state().running {
+            running.cancel();
+        }
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.state().running.is_some()
+    }
+
+    /// Begins a prompt: one at a time.
+    pub(super) fn begin(
+        self: Arc<Self>,
+        cancelled: CancellationToken,
+    ) -> Result<Running, RpcError> {
+        let mut state = self.state();
+        if state.running.is_some() {
+            let message = "the session is busy with a prompt; wait for its end, or cancel it";
+            return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
+        }
+        state.running = Some(cancelled.clone());
+        drop(state);
+        Ok(Running { session: self, cancelled })
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// Where a session works, and with what.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    pub(super) cwd: Box<str>,
+    pub(super) others: Vec<Box<str>>,
+    pub(super) mcp: Vec<McpConnection>,
+    pub(super) notes: Vec<String>,
+}
+
+/// A prompt that is going on; dropped, it is not.
+#[derive(Debug)]
+pub(super) struct Running {
+    pub(super) session: Arc<Session>,
+    pub(super) cancelled: CancellationToken,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.state().running = None;
+    }
+}

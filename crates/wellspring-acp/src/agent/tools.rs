@@ -1,0 +1,298 @@
+//! The client's files and terminals, as tools.
+//!
+//! They work on what the editor shows, unsaved changes included, and people see commands run
+//! in a terminal of their own. Paths stay below the session's directories.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use wellspring_core::{
+    ContentChange, Context, Location, Tool, ToolContent, ToolError, ToolKind, ToolUpdate,
+};
+use wellspring_engine::tools::files::READ_BYTES_MAX;
+use wellspring_engine::tools::function;
+
+use super::Client;
+use super::session::Session;
+use crate::rpc::{Peer, RpcError};
+
+/// Bytes of a command's output that the model is told; the client keeps the last ones.
+const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+
+/// Seconds that a command may take, unless the model asks for another time.
+const SECONDS_DEFAULT: u64 = 120;
+
+/// How long a terminal is kept for a client that is slow to hear of it.
+const SHOW_TIME: Duration = Duration::from_secs(10);
+
+/// Seconds that a command may take, whatever the model asks for.
+const SECONDS_MAX: u64 = 3600;
+
+/// What a client lends to a session.
+pub(super) fn lent(peer: &Peer, session: &Arc<Session>, client: Client) -> Vec<Arc<dyn Tool>> {
+    let lender = Lender {
+        peer: peer.clone(),
+        session: Arc::clone(session),
+        roots: [&session.cwd]
+            .into_iter()
+            .chain(&session.others)
+            .map(|it| PathBuf::from(&**it))
+            .collect(),
+        reads_files: client.reads_files,
+    };
+    let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
+    if client.reads_files {
+        let lender = lender.clone();
+        let about =
+            "Reads a text file, as the user's editor has it, or the lines from `offset` on.";
+        let tool = function("read_file", about, move |arguments, context| {
+            lender.clone().read(arguments, context)
+        });
+        tools.push(Arc::new(tool.title("Read file").kind(ToolKind::Read).idempotent()));
+    }
+    if client.writes_files {
+        let lender = lender.clone();
+        let about = "Writes a text file in the user's editor, replacing what it said.";
+        let tool = function("write_file", about, move |arguments, context| {
+            lender.clone().write(arguments, context)
+        });
+        tools.push(Arc::new(tool.title("Write file").kind(ToolKind::Edit).idempotent()));
+    }
+    if client.has_terminals {
+        let about = "Runs a shell command (sh) in a terminal of the user's editor and gives back \
+            its exit code and what it wrote, both streams as one. There is no input.";
+        let tool = function("run_shell_command", about, move |arguments, context| {
+            lender.clone().run(arguments, context)
+        });
+        let tool = tool.title("Shell").kind(ToolKind::Execute).sequential();
+        // A command may be silent for as long as it may take.
+        let limit = Duration::from_secs(SECONDS_MAX + 60);
+        tools.push(Arc::new(tool.idle_timeout(limit).timeout(limit)));
+    }
+    tools
+}
+
+#[derive(Clone, Debug)]
+struct Lender {
+    peer: Peer,
+    session: Arc<Session>,
+    /// The working directory, then the others.
+    roots: Vec<PathBuf>,
+    reads_files: bool,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Read {
+    /// The file, relative to the working directory.
+    path: Box<str>,
+    /// The first line to read; lines count from 1.
+    #[schemars(range(min = 1))]
+    offset: Option<u32>,
+    /// How many lines to read; all when absent.
+    #[schemars(range(min = 1))]
+    limit: Option<u32>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Write {
+    /// The file, relative to the working directory.
+    path: Box<str>,
+    /// All that the file says from now on.
+    content: Box<str>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+struct Run {
+    /// The command, as one would type it.
+    command: Box<str>,
+    /// The directory to start in, relative to the working directory.
+    cwd: Option<Box<str>>,
+    /// Seconds it may take, at most 3600.
+    #[serde(default = "default_seconds")]
+    timeout: u64,
+}
+
+fn default_seconds() -> u64 {
+    SECONDS_DEFAULT
+}
+
+impl Lender {
+    async fn read(self, arguments: Read, context: Context) -> Result<Value, ToolError> {
+        let path = self.path(&arguments.path)?;
+        let locations = vec![Location { path: shown(&path), line: arguments.offset }];
+        context.update(ToolUpdate { locations, ..ToolUpdate::default() }).await;
+        let mut params = json!({"sessionId": self.session.id, "path": shown(&path)});
+        for (name, value) in [("line", arguments.offset), ("limit", arguments.limit)] {
+            if let Some(value) = value {
+                params[name] = value.into();
+            }
+        }
+        let answer = self.ask(&context, "fs/read_text_file", &params).await?;
+        let text = answer["content"].as_str().unwrap_or_default();
+        let end = text.floor_char_boundary(READ_BYTES_MAX);
+        let mut excerpt = json!({"content": &text[..end]});
+        if end < text.len() {
+            excerpt["cut_by_bytes"] = (text.len() - end).into();
+        }
+        Ok(excerpt)
+    }
+
+    async fn write(self, arguments: Write, context: Context) -> Result<Value, ToolError> {
+        let path = self.path(&arguments.path)?;
+        let params = json!({"sessionId": self.session.id, "path": shown(&path)});
+        // A file that cannot be read is taken for a new one.
+        let old_text = match self.reads_files {
+            true => self.ask(&context, "fs/read_text_file", &params).await.ok(),
+            false => None,
+        };
+        let diff = ToolContent::Diff {
+            path: shown(&path),
+            old_text: old_text.as_ref().and_then(|it| it["content"].as_str()).map(Into::into),
+            new_text: arguments.content.clone(),
+        };
+        let update = ToolUpdate {
+            locations: vec![Location { path: shown(&path), line: None }],
+            content: Some(ContentChange::Replace(vec![diff])),
+            ..ToolUpdate::default()
+        };
+        context.update(update).await;
+        let mut params = params;
+        params["content"] = (&*arguments.content).into();
+        self.ask(&context, "fs/write_text_file", &params).await?;
+        Ok(json!({"written_bytes": arguments.content.len()}))
+    }
+
+    async fn run(self, arguments: Run, context: Context) -> Result<Value, ToolError> {
+        let cwd = self.path(arguments.cwd.as_deref().unwrap_or("."))?;
+        let params = json!({
+            "sessionId": self.session.id,
+            "command": "sh",
+            "args": ["-c", arguments.command],
+            "env": [],
+            "cwd": shown(&cwd),
+            "outputByteLimit": OUTPUT_BYTES_MAX,
+        });
+        let created = self.ask(&context, "terminal/create", &params).await?;
+        let id = created["terminalId"].as_str();
+        let id = id.ok_or_else(|| ToolError::new("the client made a terminal without an id"))?;
+        let mut terminal = Terminal {
+            params: json!({"sessionId": self.session.id, "terminalId": id}),
+            peer: self.peer.clone(),
+            is_released: false,
+        };
+        let content = vec![ToolContent::Terminal { terminal_id: id.into() }];
+        let title = Some(arguments.command.chars().take(200).collect::<String>().into());
+        let content = Some(ContentChange::Replace(content));
+        context.update(ToolUpdate { title, content, ..ToolUpdate::default() }).await;
+        let timeout = Duration::from_secs(arguments.timeout.clamp(1, SECONDS_MAX));
+        let ended = tokio::select! {
+            ended = self.peer.ask("terminal/wait_for_exit", &terminal.params) => {
+                ended.map(|status| (status, None)).map_err(|error| failed("terminal/wait_for_exit", &error))
+            }
+            () = context.signal().cancelled() => Ok((Value::Null, Some("killed on request".to_owned()))),
+            () = tokio::time::sleep(timeout) => {
+                Ok((Value::Null, Some(format!("killed after {} s", timeout.as_secs()))))
+            }
+        };
+        if !matches!(ended, Ok((_, None))) {
+            // It may have ended meanwhile.
+            let _ = self.peer.ask("terminal/kill", &terminal.params).await;
+        }
+        let output = self.peer.ask("terminal/output", &terminal.params).await;
+        // A terminal can be shown only before it is given back.
+        let _ = tokio::time::timeout(SHOW_TIME, self.session.showing(id)).await;
+        terminal.release().await;
+        let (status, killed) = ended?;
+        let output = output.map_err(|error| failed("terminal/output", &error))?;
+        let text = output["output"].as_str().unwrap_or_default();
+        if let Some(why) = killed {
+            return Err(ToolError::new(format!("{why}; so far it wrote {text}")));
+        }
+        let mut result = json!({"stdout": text, "exit_code": status["exitCode"]});
+        if let Some(signal) = status["signal"].as_str() {
+            result["signal"] = signal.into();
+        }
+        if output["truncated"] == json!(true) {
+            result["truncated"] = true.into();
+        }
+        Ok(result)
+    }
+
+    async fn ask(
+        &self,
+        context: &Context,
+        method: &str,
+        params: &Value,
+    ) -> Result<Value, ToolError> {
+        tokio::select! {
+            answer = self.peer.ask(method, params) => answer.map_err(|error| failed(method, &error)),
+            () = context.signal().cancelled() => Err(ToolError::new("cancelled before the end")),
+        }
+    }
+
+    /// A path below one of the session's directories, in full. It goes by names alone: links
+    /// are the client's affair.
+    fn path(&self, path: &str) -> Result<PathBuf, ToolError> {
+        let base = self.roots.first().cloned().unwrap_or_default();
+        let mut found = PathBuf::new();
+        for component in base.join(path).components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    found.pop();
+                }
+                Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                    found.push(component);
+                }
+            }
+        }
+        if self.roots.iter().any(|root| found.starts_with(root)) {
+            return Ok(found);
+        }
+        Err(ToolError::new(format!(
+            "{path:?} leads out of the working directory; use a path below it"
+        )))
+    }
+}
+
+/// A terminal of the client, which is given back in any case: that also ends its command.
+struct Terminal {
+    peer: Peer,
+    params: Value,
+    is_released: bool,
+}
+
+impl Terminal {
+    async fn release(&mut self) {
+        self.is_released = true;
+        if let Err(error) = self.peer.ask("terminal/release", &self.params).await {
+            tracing::debug!(%error, "the client did not take its terminal back");
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        if self.is_released {
+            return;
+        }
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let (peer, params) = (self.peer.clone(), self.params.take());
+            runtime.spawn(async move {
+                let _ = peer.ask("terminal/release", &params).await;
+            });
+        }
+    }
+}
+
+fn failed(method: &str, error: &RpcError) -> ToolError {
+    ToolError::new(format!("the client refused {method}: {}", error.message))
+}
+
+fn shown(path: &Path) -> Box<str> {
+    path.to_string_lossy().into()
+}

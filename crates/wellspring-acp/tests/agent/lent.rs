@@ -1,0 +1,159 @@
+//! What a client lends: files, terminals, MCP servers.
+
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use wellspring_core::{Approval, CancellationToken, Context, ToolKind};
+use wellspring_engine::tools::function;
+use wellspring_engine::{AgentDef, Policy, Rule};
+use wellspring_mcp::{Loopback, run_at_once};
+use wellspring_models::Say;
+
+use crate::client::{Client, agent, runtime};
+
+fn allowed(name: &str, says: impl IntoIterator<Item = Say>) -> AgentDef {
+    let policy = Policy::default().rule(Rule::tool("*").decide(Approval::Allow));
+    AgentDef { policy, ..agent(name, says, []) }
+}
+
+/// An editor with one unsaved file and a terminal.
+fn editor(
+    asked: &Arc<Mutex<Vec<String>>>,
+) -> impl FnMut(&str, &Value) -> Result<Value, Value> + Send + use<> {
+    let asked = Arc::clone(asked);
+    let mut file = "unsaved".to_owned();
+    move |method, params| {
+        asked.lock().unwrap().push(method.to_owned());
+        match method {
+            "fs/read_text_file" if params["path"] == "/srv/project/a.txt" => {
+                Ok(json!({"content": file}))
+            }
+            "fs/read_text_file" => Err(json!({"code": -32002, "message": "no such file"})),
+            "fs/write_text_file" => {
+                file = params["content"].as_str().unwrap().to_owned();
+                Ok(json!({}))
+            }
+            "terminal/create" => Ok(json!({"terminalId": "t1"})),
+            "terminal/wait_for_exit" => Ok(json!({"exitCode": 3})),
+            "terminal/output" => Ok(json!({"output": "hello\n", "truncated": false})),
+            _ => Ok(json!({})),
+        }
+    }
+}
+
+fn everything() -> Value {
+    json!({"fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true})
+}
+
+#[tokio::test]
+async fn files_and_terminals_of_the_client() {
+    let says = [
+        Say::new().call("read_file", json!({"path": "a.txt", "offset": 2})),
+        Say::new().call("read_file", json!({"path": "../../etc/passwd"})),
+        Say::new().call("read_file", json!({"path": "b.txt"})),
+        Say::new().call("write_file", json!({"path": "/srv/project/a.txt", "content": "saved"})),
+        Say::new().call("run_shell_command", json!({"command": "echo hello; exit 3"})),
+        Say::new().text("Done."),
+    ];
+    let runtime = runtime([allowed("a", says)]);
+    let asked = Arc::default();
+    let client = Client::ready(&runtime, "a", everything()).await;
+    let mut client = client.answer(editor(&asked));
+    let session = client.session().await;
+    client.said();
+    client.prompt(&session, "Work").await.unwrap();
+    // A terminal is given back only after the client was told to show it.
+    let shown = client.heard.iter().position(|it| it.to_string().contains("\"type\":\"terminal\""));
+    let released = client.heard.iter().position(|it| it["method"] == "terminal/release");
+    assert!(shown.unwrap() < released.unwrap());
+    // The tools do not wait for the client to hear of them; each side has its own order.
+    let said = client.said();
+    let (asked, told): (Vec<_>, Vec<_>) =
+        said.lines().partition(|line| line.starts_with("fs/") || line.starts_with("terminal/"));
+    insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
+}
+
+/// What can change things asks first, and what is not offered is not there.
+#[tokio::test]
+async fn lent_tools_ask_and_are_lent_only_where_offered() {
+    let run = Say::new().call("run_shell_command", json!({"command": "true"}));
+    let runtime = runtime([agent("a", [run, Say::new().text("Done.")], [])]);
+    let asked = Arc::default();
+    let client = Client::ready(&runtime, "a", everything()).await;
+    let mut client = client.answer(editor(&asked));
+    let session = client.session().await;
+    client.prompt(&session, "Run").await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), ["session/request_permission"]);
+
+    let mut without = Client::ready(&runtime, "a", json!({})).await;
+    let session = without.session().await;
+    without.said();
+    without.prompt(&session, "Run").await.unwrap();
+    assert!(without.said().contains("there is no tool"), "the model asked for what is not there");
+}
+
+/// A command that is cancelled is killed, and its terminal given back.
+#[tokio::test]
+async fn a_cancelled_command_is_killed() {
+    let run = Say::new().call("run_shell_command", json!({"command": "sleep 1000"}));
+    let runtime = runtime([allowed("a", [run])]);
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let mut editor = editor(&asked);
+    let client = Client::ready(&runtime, "a", everything()).await;
+    let mut client = client.answer(move |method, params| match (editor(method, params), method) {
+        (_, "terminal/wait_for_exit") => Ok(Value::Null),
+        (answer, _) => answer,
+    });
+    let session = client.session().await;
+    let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Go"}]});
+    let id = client.send("session/prompt", prompt).await;
+    client.until(|it| it["method"] == "terminal/wait_for_exit").await;
+    client.notify("session/cancel", json!({"sessionId": session})).await;
+    assert_eq!(client.result(id).await.unwrap()["stopReason"], "cancelled");
+    let asked = asked.lock().unwrap().clone();
+    let want = ["create", "wait_for_exit", "kill", "output", "release"];
+    assert_eq!(asked, want.map(|it| format!("terminal/{it}")));
+}
+
+#[tokio::test]
+async fn mcp_servers_of_the_client() {
+    let shout = function("shout", "Shouts.", |words: Words, _| async move {
+        Ok::<_, wellspring_core::ToolError>(words.words.to_uppercase())
+    });
+    let tools = vec![Arc::new(shout.kind(ToolKind::Read)) as _];
+    let handler = run_at_once(|_| Context::create("trace", CancellationToken::new()));
+    let server = Loopback::start("loud", tools, handler).await.unwrap();
+    let (name, value) = server.header();
+
+    let says =
+        [Say::new().call("loud__shout", json!({"words": "hello"})), Say::new().text("Done.")];
+    let runtime = runtime([allowed("a", says)]);
+    let mut client = Client::ready(&runtime, "a", json!({})).await;
+    let servers = json!([
+        {"type": "http", "name": "loud", "url": server.url(), "headers": [{"name": name, "value": value}]},
+        {"name": "gone", "command": "/no/such/program", "args": [], "env": []},
+    ]);
+    let session = client.session_with(servers.clone()).await;
+    client.said();
+    client.prompt(&session, "Shout").await.unwrap();
+    let said = client.said();
+    assert!(said.contains("\"rawOutput\":\"HELLO\""), "{said}");
+    // The one that is not there is told of, once.
+    assert_eq!(said.matches("/no/such/program").count(), 1, "{said}");
+
+    // A client that shows notices gets one.
+    let notices = json!({"session": {"notices": {}}});
+    let mut client = Client::ready(&runtime, "a", notices).await;
+    let session = client.session_with(servers).await;
+    let notice = client.until(|it| it["params"]["update"]["sessionUpdate"] == "notice").await;
+    let told = notice["params"]["update"]["description"].as_str().unwrap();
+    assert!(told.contains("/no/such/program"), "{told}");
+    client.said();
+    client.prompt(&session, "Shout").await.unwrap();
+    assert!(!client.said().contains("/no/such/program"));
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Words {
+    words: String,
+}

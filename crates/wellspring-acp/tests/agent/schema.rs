@@ -1,0 +1,106 @@
+//! Every line that we emit, held against the published JSON schema.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{LazyLock, Mutex, PoisonError};
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use wellspring_core::Record;
+use wellspring_testkit::arbitrary::arb_run;
+use wellspring_testkit::samples;
+use wellspring_wire::{DialectName, Encoder, Out};
+
+/// The schema that the protocol's own SDK ships; `cargo xtask test` fetches it.
+static SCHEMA: LazyLock<Option<Value>> = LazyLock::new(|| {
+    if std::env::var_os("WELLSPRING_PEER_ACP_CLIENTS").is_none() {
+        println!("skipped: WELLSPRING_PEER_ACP_CLIENTS is not set; `cargo xtask test` sets it");
+        return None;
+    }
+    let file = "tests/clients/node_modules/@agentclientprotocol/sdk/schema/v1/schema.json";
+    let text = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap();
+    Some(serde_json::from_str(&text).unwrap())
+});
+
+/// Checks a message of ours, given the methods of the requests that it may answer. The schema's
+/// own list of messages lets anything pass as an extension, so each is held to its own type.
+pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
+    assert_eq!(message["jsonrpc"], "2.0", "{message}");
+    if message.get("error").is_some() {
+        return hold("Error", &message["error"]);
+    }
+    match message["method"].as_str() {
+        Some(method) => hold(params_of(method), &message["params"]),
+        None => {
+            let method = message["id"].as_u64().and_then(|id| asked.get(&id)).unwrap();
+            hold(result_of(method), &message["result"]);
+        }
+    }
+}
+
+fn params_of(method: &str) -> &'static str {
+    match method {
+        "session/update" => "SessionNotification",
+        "session/request_permission" => "RequestPermissionRequest",
+        "elicitation/create" => "CreateElicitationRequest",
+        "fs/read_text_file" => "ReadTextFileRequest",
+        "fs/write_text_file" => "WriteTextFileRequest",
+        "terminal/create" => "CreateTerminalRequest",
+        "terminal/output" => "TerminalOutputRequest",
+        "terminal/wait_for_exit" => "WaitForTerminalExitRequest",
+        "terminal/kill" => "KillTerminalRequest",
+        "terminal/release" => "ReleaseTerminalRequest",
+        "$/cancel_request" => "CancelRequestNotification",
+        other => panic!("{other} is no method of the protocol"),
+    }
+}
+
+fn result_of(method: &str) -> &'static str {
+    match method {
+        "initialize" => "InitializeResponse",
+        "session/new" => "NewSessionResponse",
+        "session/load" => "LoadSessionResponse",
+        "session/resume" => "ResumeSessionResponse",
+        "session/list" => "ListSessionsResponse",
+        "session/close" => "CloseSessionResponse",
+        "session/delete" => "DeleteSessionResponse",
+        "session/set_mode" => "SetSessionModeResponse",
+        "session/prompt" => "PromptResponse",
+        other => panic!("{other} has no result"),
+    }
+}
+
+fn hold(definition: &str, value: &Value) {
+    static COMPILED: Mutex<BTreeMap<String, jsonschema::Validator>> = Mutex::new(BTreeMap::new());
+    let Some(schema) = &*SCHEMA else { return };
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    let validator = compiled.entry(definition.to_owned()).or_insert_with(|| {
+        let root = json!({"$ref": format!("#/$defs/{definition}"), "$defs": schema["$defs"]});
+        jsonschema::validator_for(&root).unwrap()
+    });
+    let wrong: Vec<_> = validator.iter_errors(value).map(|error| error.to_string()).collect();
+    assert_eq!(wrong, [""; 0], "{definition}: {value}");
+}
+
+fn updates_hold(records: &[Record]) {
+    let mut encoder = Encoder::new(DialectName::Acp);
+    let mut out = Out::default();
+    encoder.frame(records, &mut out);
+    for (_, update) in out.events() {
+        hold("SessionUpdate", &serde_json::from_slice(update).unwrap());
+    }
+}
+
+#[test]
+fn every_sample_run_holds() {
+    for sample in samples::all() {
+        updates_hold(&sample.records);
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_run_holds(run in arb_run()) {
+        updates_hold(&run);
+    }
+}
