@@ -26,7 +26,8 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[MCP, AIMOCK, LLAMA, AG_UI, AG_UI_CLIENT, CHROMIUM, SCHEMATHESIS];
+pub const PEERS: &[Peer] =
+    &[MCP, AIMOCK, LLAMA, AG_UI, AG_UI_CLIENT, CHROMIUM, SCHEMATHESIS, ACP_CLIENTS, ACP_PYTHON];
 
 const MCP: Peer = Peer {
     name: "MCP example server and TypeScript SDK",
@@ -130,6 +131,35 @@ const SCHEMATHESIS: Peer = Peer {
          target/peers/schemathesis/bin/pip install --quiet schemathesis==4.32.5",
     ],
     variable: "WELLSPRING_PEER_SCHEMATHESIS",
+};
+
+// With acpx comes its own Node, which is newer than many systems have.
+const ACP_CLIENTS: Peer = Peer {
+    name: "ACP's schema, and acpx",
+    probe: &["npm", "--version"],
+    install: "https://nodejs.org, version 20 or newer",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-acp/tests/clients",
+    ],
+    variable: "WELLSPRING_PEER_ACP_CLIENTS",
+};
+
+const ACP_PYTHON: Peer = Peer {
+    name: "ACP's Python SDK",
+    probe: &["python3", "-m", "venv", "--help"],
+    install: "apt install python3-venv",
+    setup: &[
+        "sh",
+        "-c",
+        "python3 -m venv target/peers/acp && \
+         target/peers/acp/bin/pip install --quiet agent-client-protocol==0.12.1",
+    ],
+    variable: "WELLSPRING_PEER_ACP_PYTHON",
 };
 
 /// What is done about a peer.

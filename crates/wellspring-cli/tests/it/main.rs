@@ -1,7 +1,13 @@
 //! The command as people and scripts use it.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests, in their helpers too")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "tests, in their helpers too, which say what they skip"
+)]
 #![cfg(unix)]
 
+mod acp;
 mod crash;
 mod kit;
 mod pipes;
