@@ -38,7 +38,7 @@ use wellspring_wire::acp;
 
 pub use crate::rpc::{PENDING_MAX, REQUESTS_MAX};
 pub use mcp::SERVERS_MAX;
-pub use open::{LIST_PAGE, LIST_SCANNED_MAX};
+pub use open::{DIRECTORIES_MAX, LIST_PAGE, LIST_SCANNED_MAX};
 pub use replay::REPLAY_RUNS_MAX;
 pub use session::SESSIONS_MAX;
 

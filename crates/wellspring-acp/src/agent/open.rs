@@ -19,8 +19,8 @@ pub const LIST_PAGE: usize = 50;
 /// next one goes on.
 pub const LIST_SCANNED_MAX: usize = 1000;
 
-/// Directories besides the working directory.
-const OTHERS_MAX: usize = 64;
+/// Directories besides the working directory: each is told to the model.
+pub const DIRECTORIES_MAX: usize = 64;
 
 impl Agent {
     pub(super) async fn new_session(&self, params: &Value) -> Result<Reply, RpcError> {
@@ -162,8 +162,13 @@ impl Agent {
             false => Err(RpcError::invalid(format!("{path:?} is not an absolute path"))),
         };
         let others = params["additionalDirectories"].as_array().into_iter().flatten();
-        let others = others.filter_map(Value::as_str).take(OTHERS_MAX);
-        let others = others.map(absolute).collect::<Result<_, _>>()?;
+        let others = others.filter_map(Value::as_str).map(absolute);
+        let others = others.collect::<Result<Vec<_>, _>>()?;
+        if others.len() > DIRECTORIES_MAX {
+            let message =
+                format!("{} more directories are more than {DIRECTORIES_MAX}", others.len());
+            return Err(RpcError::invalid(message));
+        }
         let cwd = absolute(cwd)?;
         let configs = mcp::configs(&params["mcpServers"], &cwd)?;
         let (mcp, notes) = mcp::connect(configs).await;

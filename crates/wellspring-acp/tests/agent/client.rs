@@ -158,7 +158,7 @@ impl Client {
     }
 
     pub(crate) async fn session_with(&mut self, mcp: Value) -> String {
-        let params = json!({"cwd": "/work/project", "mcpServers": mcp});
+        let params = json!({"cwd": "/srv/project", "mcpServers": mcp});
         let opened = self.call("session/new", params).await.unwrap();
         self.until(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update")
             .await;

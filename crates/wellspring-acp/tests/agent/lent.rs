@@ -25,7 +25,7 @@ fn editor(
     move |method, params| {
         asked.lock().unwrap().push(method.to_owned());
         match method {
-            "fs/read_text_file" if params["path"] == "/work/project/a.txt" => {
+            "fs/read_text_file" if params["path"] == "/srv/project/a.txt" => {
                 Ok(json!({"content": file}))
             }
             "fs/read_text_file" => Err(json!({"code": -32002, "message": "no such file"})),
@@ -51,7 +51,7 @@ async fn files_and_terminals_of_the_client() {
         Say::new().call("read_file", json!({"path": "a.txt", "offset": 2})),
         Say::new().call("read_file", json!({"path": "../../etc/passwd"})),
         Say::new().call("read_file", json!({"path": "b.txt"})),
-        Say::new().call("write_file", json!({"path": "/work/project/a.txt", "content": "saved"})),
+        Say::new().call("write_file", json!({"path": "/srv/project/a.txt", "content": "saved"})),
         Say::new().call("run_shell_command", json!({"command": "echo hello; exit 3"})),
         Say::new().text("Done."),
     ];

@@ -1,7 +1,13 @@
 //! Every maximum is reached.
 
 use serde_json::{Value, json};
-use wellspring_acp::agent::{PENDING_MAX, REQUESTS_MAX, SERVERS_MAX, SESSIONS_MAX};
+use uuid::Uuid;
+use wellspring_acp::agent::{
+    DIRECTORIES_MAX, LIST_SCANNED_MAX, PENDING_MAX, REPLAY_RUNS_MAX, REQUESTS_MAX, SERVERS_MAX,
+    SESSIONS_MAX,
+};
+use wellspring_core::{AgentNo, Event, Outcome, RunId, RunRequest, RunStarted, Stop, ThreadId};
+use wellspring_engine::{DEFAULT_TENANT, Runtime};
 use wellspring_models::Say;
 
 use crate::client::{Client, agent, runtime};
@@ -24,6 +30,54 @@ async fn sessions_and_servers() {
     let servers: Vec<Value> = vec![server; SERVERS_MAX + 1];
     let refused = client.call("session/new", json!({"cwd": "/", "mcpServers": servers})).await;
     assert_eq!(refused.unwrap_err()["message"], "33 MCP servers are more than 32");
+
+    let directories = vec!["/srv"; DIRECTORIES_MAX + 1];
+    let params = json!({"cwd": "/", "mcpServers": [], "additionalDirectories": directories});
+    let refused = client.call("session/new", params).await;
+    assert_eq!(refused.unwrap_err()["message"], "65 more directories are more than 64");
+}
+
+/// A run that is over, without any engine.
+async fn finished(runtime: &Runtime, thread: ThreadId, after: Option<RunId>, asked: &str) -> RunId {
+    let run = RunId::new(Uuid::now_v7());
+    let request = RunRequest::text(asked);
+    let started = RunStarted { run, thread, agent: "a".into(), after, request };
+    let owner = runtime.log().create(DEFAULT_TENANT, started).await.unwrap();
+    let outcome = Box::new(Outcome::Completed { stop: Stop::EndTurn });
+    owner.push(AgentNo::ROOT, Event::RunFinished { outcome });
+    owner.commit().await.unwrap();
+    run
+}
+
+#[tokio::test]
+async fn runs_that_are_replayed() {
+    let runtime = runtime([agent("a", [], [])]);
+    let thread = ThreadId::new(Uuid::now_v7());
+    let mut last = None;
+    for number in 0..=REPLAY_RUNS_MAX {
+        last = Some(finished(&runtime, thread, last, &number.to_string()).await);
+    }
+    let mut client = Client::ready(&runtime, "a", json!({})).await;
+    client.heard.clear();
+    let params = json!({"sessionId": thread.to_string(), "cwd": "/", "mcpServers": []});
+    client.call("session/load", params).await.unwrap();
+    let asked =
+        client.heard.iter().filter_map(|it| it["params"]["update"]["content"]["text"].as_str());
+    let want: Vec<String> = (1..=REPLAY_RUNS_MAX).map(|number| number.to_string()).collect();
+    assert_eq!(asked.collect::<Vec<_>>(), want);
+}
+
+#[tokio::test]
+async fn runs_that_are_looked_at_for_a_list() {
+    let runtime = runtime([agent("a", [], [])]);
+    for _ in 0..=LIST_SCANNED_MAX {
+        finished(&runtime, ThreadId::new(Uuid::now_v7()), None, "No directory").await;
+    }
+    let mut client = Client::ready(&runtime, "a", json!({})).await;
+    let page = client.call("session/list", json!({})).await.unwrap();
+    assert_eq!(page["sessions"], json!([]));
+    let next = client.call("session/list", json!({"cursor": page["nextCursor"]})).await.unwrap();
+    assert_eq!(next, json!({"sessions": []}));
 }
 
 #[tokio::test]

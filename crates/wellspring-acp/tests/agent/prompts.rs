@@ -62,7 +62,7 @@ async fn pictures_and_files_reach_the_model() {
     client.call("session/prompt", params).await.unwrap();
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
     let started = runtime.wait(runs[0].run).await.unwrap().started.unwrap();
-    assert_eq!(started.request.cwd.as_deref(), Some("/work/project"));
+    assert_eq!(started.request.cwd.as_deref(), Some("/srv/project"));
     insta::assert_json_snapshot!(started.request.input);
 }
 

@@ -6,7 +6,7 @@ use wellspring_models::Say;
 use crate::client::{Client, agent, runtime};
 
 fn params(session: &str) -> Value {
-    json!({"sessionId": session, "cwd": "/work/project", "mcpServers": []})
+    json!({"sessionId": session, "cwd": "/srv/project", "mcpServers": []})
 }
 
 #[tokio::test]
@@ -80,7 +80,7 @@ async fn listed_page_by_page_and_deleted() {
     sessions.reverse();
     assert_eq!(ids, sessions);
     assert_eq!(listed[0]["title"], "One more");
-    assert_eq!(listed[0]["cwd"], "/work/project");
+    assert_eq!(listed[0]["cwd"], "/srv/project");
     let other = client.call("session/list", json!({"cwd": "/elsewhere"})).await.unwrap();
     assert_eq!(other, json!({"sessions": []}));
     assert_eq!(
