@@ -65,16 +65,16 @@ pub(crate) fn settings(config: &ServerConfig, args: ServeArgs) -> Result<ServerC
 
 /// Says what to do about an address that somebody else has.
 fn taken(error: ServeError) -> anyhow::Error {
-    match &error {
-        ServeError::Listen { listen, cause } if cause.kind() == std::io::ErrorKind::AddrInUse => {
-            let what = format!(
-                "somebody listens on {listen} already; if that is Wellspring, open http://{listen}, \
-                 otherwise listen elsewhere with --listen"
-            );
-            anyhow::Error::new(error).context(what)
-        }
-        _ => error.into(),
+    if let ServeError::Listen { listen, cause } = &error
+        && cause.kind() == std::io::ErrorKind::AddrInUse
+    {
+        let what = format!(
+            "somebody listens on {listen} already; if that is Wellspring, open http://{listen}, \
+             otherwise listen elsewhere with --listen"
+        );
+        return anyhow::Error::new(error).context(what);
     }
+    error.into()
 }
 
 /// Makes, lists and revokes tokens.

@@ -330,7 +330,6 @@ fn describe(method: &Method, path: &str) -> Described {
             body_required: true,
             responses: vec![("200", "The run's events.", ag_ui_events())],
             errors: &["404", "409", "413"],
-            ..Described::default()
         },
         ("GET", "/ag-ui/{agent}/runs/{run}") => Described {
             id: "attachAgUi",

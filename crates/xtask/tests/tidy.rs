@@ -77,7 +77,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("wellspring-core", &["tokio", "reqwest", "rusqlite", "tracing"]),
     ("wellspring-wire", &["tokio", "tokio-util", "reqwest", "rusqlite"]),
     ("wellspring-log", &["reqwest", "crossterm"]),
-    ("wellspring-engine", &["rusqlite", "crossterm"]),
+    ("wellspring-engine", &["rusqlite", "crossterm", "opentelemetry", "tracing-opentelemetry"]),
     ("wellspring-models", &["rusqlite", "crossterm"]),
 ];
 

@@ -197,11 +197,10 @@ fn brain(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
         models.extend(reference(item.node, item));
     }
     if let Some(item) = section.get("fallback") {
-        match &item.node.value {
-            Value::List(nodes) => {
-                models.extend(nodes.iter().filter_map(|node| reference(node, item)))
-            }
-            _ => section.wrong(item),
+        if let Value::List(nodes) = &item.node.value {
+            models.extend(nodes.iter().filter_map(|node| reference(node, item)));
+        } else {
+            section.wrong(item);
         }
         if section.get("model").is_none() {
             let what = format!("{} has a `fallback` but no `model`", section.title);

@@ -161,18 +161,22 @@ pub(crate) fn provider(
 /// `thinking`, wherever it stands.
 pub(crate) fn thinking(section: &Section<'_>) -> Option<Thinking> {
     let item = section.get("thinking")?;
-    match &item.node.value {
+    let thinking = match &item.node.value {
         Value::Text(word) if word == "off" => Some(Thinking::Off),
         Value::Text(word) if !word.is_empty() => Some(Thinking::Effort(word.as_str().into())),
         Value::Integer(0) | Value::Bool(false) => Some(Thinking::Off),
-        Value::Integer(tokens) if u32::try_from(*tokens).is_ok() => {
-            u32::try_from(*tokens).ok().map(Thinking::Budget)
-        }
-        _ => {
-            section.wrong(item);
-            None
-        }
+        Value::Integer(tokens) => u32::try_from(*tokens).ok().map(Thinking::Budget),
+        Value::Nothing
+        | Value::Bool(_)
+        | Value::Float(_)
+        | Value::Text(_)
+        | Value::List(_)
+        | Value::Table(_) => None,
+    };
+    if thinking.is_none() {
+        section.wrong(item);
     }
+    thinking
 }
 
 /// A number of which zero would make no sense.

@@ -138,17 +138,13 @@ impl<'a> Section<'a> {
     }
 
     pub(crate) fn bool(&self, name: &'static str) -> Option<bool> {
-        self.read(name, |node| match node.value {
-            Value::Bool(value) => Some(value),
-            _ => None,
-        })
+        self.read(name, |node| if let Value::Bool(value) = node.value { Some(value) } else { None })
     }
 
     /// A whole number that fits.
     pub(crate) fn number<T: TryFrom<i64>>(&self, name: &'static str) -> Option<T> {
-        self.read(name, |node| match node.value {
-            Value::Integer(value) => T::try_from(value).ok(),
-            _ => None,
+        self.read(name, |node| {
+            if let Value::Integer(value) = node.value { T::try_from(value).ok() } else { None }
         })
     }
 
@@ -158,9 +154,9 @@ impl<'a> Section<'a> {
 
     /// A number of seconds, or a text with a unit.
     pub(crate) fn duration(&self, name: &'static str) -> Option<Duration> {
-        self.read(name, |node| match &node.value {
-            Value::Text(text) => duration(text),
-            _ => Duration::try_from_secs_f64(float(node)?).ok(),
+        self.read(name, |node| match text(node) {
+            Some(text) => duration(text),
+            None => Duration::try_from_secs_f64(float(node)?).ok(),
         })
     }
 
@@ -169,9 +165,9 @@ impl<'a> Section<'a> {
     }
 
     pub(crate) fn texts(&self, name: &'static str) -> Option<Vec<Box<str>>> {
-        self.read(name, |node| match &node.value {
-            Value::List(items) => items.iter().map(|item| text(item).map(Into::into)).collect(),
-            _ => None,
+        self.read(name, |node| {
+            let Value::List(items) = &node.value else { return None };
+            items.iter().map(|item| text(item).map(Into::into)).collect()
         })
     }
 
@@ -271,10 +267,7 @@ impl<'a> Section<'a> {
 }
 
 pub(crate) fn text(node: &Node) -> Option<&str> {
-    match &node.value {
-        Value::Text(text) => Some(text),
-        _ => None,
-    }
+    if let Value::Text(text) = &node.value { Some(text) } else { None }
 }
 
 fn float(node: &Node) -> Option<f64> {
@@ -282,7 +275,7 @@ fn float(node: &Node) -> Option<f64> {
         Value::Float(value) => Some(value).filter(|value| value.is_finite()),
         // Numbers of a configuration are small.
         Value::Integer(value) => i32::try_from(value).ok().map(f64::from),
-        _ => None,
+        Value::Nothing | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Table(_) => None,
     }
 }
 

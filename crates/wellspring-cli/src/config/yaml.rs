@@ -15,12 +15,20 @@ pub(crate) fn parse(text: &str, lines_before: usize) -> Result<Node, SyntaxError
     let mut found = None;
     loop {
         let (event, line) = reader.next()?;
-        match event {
-            Event::StreamEnd => break,
-            Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing => {}
-            event if found.is_none() => found = Some(reader.node(event, line)?),
-            _ => return Err(SyntaxError { line, what: "there is a second document".into() }),
+        if event == Event::StreamEnd {
+            break;
         }
+        let is_frame = matches!(
+            event,
+            Event::StreamStart | Event::DocumentStart(_) | Event::DocumentEnd | Event::Nothing
+        );
+        if is_frame {
+            continue;
+        }
+        if found.is_some() {
+            return Err(SyntaxError { line, what: "there is a second document".into() });
+        }
+        found = Some(reader.node(event, line)?);
     }
     let nothing = Node { line: lines_before, value: Value::Table(Vec::new()) };
     Ok(match found {
@@ -61,7 +69,14 @@ impl<'a> Reader<'a> {
             Event::SequenceStart(anchor, tag) | Event::MappingStart(anchor, tag) => {
                 (*anchor, tag.is_some())
             }
-            _ => (0, false),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::Alias(_)
+            | Event::SequenceEnd
+            | Event::MappingEnd => (0, false),
         };
         if anchor != 0 || matches!(event, Event::Alias(_)) {
             return refused("anchors and aliases are not read here; write it out");
@@ -88,7 +103,14 @@ impl<'a> Reader<'a> {
                 Value::List(items)
             }
             Event::MappingStart(..) => Value::Table(self.members()?),
-            _ => return refused("this is not YAML"),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::Alias(_)
+            | Event::SequenceEnd
+            | Event::MappingEnd => return refused("this is not YAML"),
         };
         self.depth -= 1;
         Ok(Node { line, value })

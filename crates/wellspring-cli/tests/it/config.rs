@@ -146,7 +146,11 @@ async fn a_doctor_says_what_to_do() {
 /// With nothing but a key, there is an agent of its provider's name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn agents_come_from_the_environment() {
-    let rows: [(&str, &str, &str, &str, fn(&str) -> Answer, &str); 4] = [
+    /// An agent, the variables of its key and its address, what follows the address, what it
+    /// answers, and where it is asked.
+    type Row =
+        (&'static str, &'static str, &'static str, &'static str, fn(&str) -> Answer, &'static str);
+    let rows: [Row; 4] = [
         ("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "", anthropic, "/v1/messages"),
         ("openai", "OPENAI_API_KEY", "OPENAI_BASE_URL", "/v1", responses, "/v1/responses"),
         (
