@@ -389,3 +389,15 @@ async fn refresh(shared: &Shared, connection: &Connection) -> Result<(), McpErro
     shared.version.send_modify(|version| *version += 1);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_twice_as_long_each_time_up_to_the_maximum() {
+        let delays: Vec<u128> = (0..9).map(|it| restart_delay(it).as_millis()).collect();
+        assert_eq!(delays, [250, 500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000]);
+        assert_eq!(restart_delay(u32::MAX), RESTART_DELAY_MAX);
+    }
+}

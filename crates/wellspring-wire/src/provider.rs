@@ -27,6 +27,8 @@ mod block;
 mod body;
 mod failure;
 mod names;
+#[cfg(test)]
+mod recorded;
 pub(crate) mod scan;
 #[cfg(test)]
 mod shortcuts;

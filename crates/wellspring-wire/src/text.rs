@@ -106,9 +106,21 @@ pub(crate) struct CallIds {
 }
 
 impl CallIds {
+    /// The id of a call, for a provider that takes any.
     pub(crate) fn name(&mut self, part: &MessagePart) -> &str {
-        let id = part.provider_id().filter(|id| self.used.insert((*id).into()));
-        let id = id.map_or_else(|| part.id.to_string().into(), Into::into);
+        self.name_as(part, |id| !id.is_empty(), |part| part.to_string())
+    }
+
+    /// The same, for one that does not: which ids it takes, and what else a call may go by.
+    pub(crate) fn name_as(
+        &mut self,
+        part: &MessagePart,
+        is_legal: impl Fn(&str) -> bool,
+        made_up: impl FnOnce(WirePartId) -> String,
+    ) -> &str {
+        let own = part.provider_id().filter(|id| is_legal(id));
+        let own = own.filter(|id| self.used.insert((*id).into()));
+        let id = own.map_or_else(|| made_up(part.id).into(), Into::into);
         self.by_part.entry(part.id).insert_entry(id).into_mut()
     }
 

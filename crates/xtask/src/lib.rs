@@ -1,7 +1,8 @@
 //! What cargo cannot do for this workspace by itself.
 //!
 //! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long
-//! versions, `cargo xtask bench` measures everything and prints one table. Each is a list of
+//! versions, `cargo xtask bench` measures everything and prints one table, `cargo xtask record`
+//! keeps what the servers of others send as fixtures. Each is a list of
 //! [`step::Step`]s: plain commands that anybody can repeat by hand.
 //!
 //! # What is deliberately absent
@@ -13,6 +14,7 @@ pub mod bench;
 pub mod figures;
 pub mod peers;
 pub mod readme;
+pub mod record;
 pub mod serves;
 pub mod soak;
 pub mod step;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, soak, test};
+use xtask::{bench, record, soak, test};
 
 /// What cargo cannot do for this workspace by itself.
 #[derive(Debug, Parser)]
@@ -21,6 +21,8 @@ enum Command {
     Soak(soak::Options),
     /// Runs every bench and prints the figures in one table.
     Bench(bench::Options),
+    /// Records anew what the servers of others send, as fixtures.
+    Record(record::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -28,5 +30,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Test(options) => test::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::Record(options) => record::run(&options),
     }
 }

@@ -44,7 +44,8 @@ const MCP: Peer = Peer {
     variable: "WELLSPRING_PEER_MCP",
 };
 
-const AIMOCK: Peer = Peer {
+/// Answers as five providers do.
+pub const AIMOCK: Peer = Peer {
     name: "aimock, which answers as five providers do",
     probe: &["npm", "--version"],
     install: "https://nodejs.org, version 20 or newer",
@@ -59,7 +60,8 @@ const AIMOCK: Peer = Peer {
     variable: "WELLSPRING_PEER_AIMOCK",
 };
 
-const LLAMA: Peer = Peer {
+/// A real server, with a tiny model.
+pub const LLAMA: Peer = Peer {
     name: "llama.cpp's server",
     probe: &["python3", "-m", "pip", "--version"],
     install: "Python 3.10 or newer, with pip",

@@ -75,6 +75,18 @@ fn the_oldest_progress_is_forgotten_beyond_the_maximum() {
 }
 
 #[test]
+fn a_long_message_is_cut() {
+    let calls = Arc::new(Calls::default());
+    let ticket = calls.begin(context(1));
+    calls.sent(&ticket.call, &id(1), Some(&id(1)));
+    let mut long = progress(id(1), 1.0);
+    long.message = Some("x".repeat(PROGRESS_BYTES_MAX + 3));
+    calls.progress(long);
+    let message = format!("{}\n[... 3 bytes left out ...]", "x".repeat(PROGRESS_BYTES_MAX));
+    assert_eq!(ticket.call.waiting(), Some(json!({"progress": 1.0, "message": message})));
+}
+
+#[test]
 fn what_is_over_hears_nothing() {
     let calls = Arc::new(Calls::default());
     let ticket = calls.begin(context(1));

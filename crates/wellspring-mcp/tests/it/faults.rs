@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::AsyncReadExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 use wellspring_core::{Answer, Approval, Form, Tool, ToolError, ToolResult};
 use wellspring_mcp::{
-    MESSAGE_BYTES_MAX, McpConfig, McpConnection, McpError, McpErrorKind, McpServer, McpTransport,
-    PROGRESS_WAITING_MAX, RESTARTS_MAX, SERVER_REQUESTS_MAX, TOOLS_MAX, connect_all,
+    INPUT_ROUNDS_MAX, MESSAGE_BYTES_MAX, McpConfig, McpConnection, McpError, McpErrorKind,
+    McpServer, McpTransport, PROGRESS_WAITING_MAX, QUESTION_BYTES_MAX, RESOURCES_LISTED_MAX,
+    RESTARTS_MAX, SERVER_REQUESTS_MAX, TOOLS_MAX, connect_all,
 };
 
 use crate::scripted::server;
@@ -237,6 +238,50 @@ async fn a_flood_of_questions_is_refused() {
     let run = Run::new().answers([Answer::Deny { reason: None }]);
     let answer = run.call(&of(&connection, "ask"), json!({})).await;
     assert_eq!(answer, Ok(ToolResult::new("{\"action\":\"decline\"}")));
+}
+
+#[tokio::test]
+async fn what_a_server_asks_and_lists_is_bounded() {
+    let mut config = server("s", "greedy");
+    config.resources = true;
+    let connection = connect(config).await;
+    let run = Run::new().answers([Answer::Deny { reason: None }]);
+    run.call(&of(&connection, "ask_at_length"), json!({})).await.unwrap();
+    let cut = 5 * 1024 - QUESTION_BYTES_MAX;
+    let asked = format!("s: {}\n[... {cut} bytes left out ...]", "x".repeat(QUESTION_BYTES_MAX));
+    assert_eq!(run.asked()[0].0, asked);
+
+    let listed = Run::new().call(&of(&connection, "list_resources"), json!({})).await.unwrap();
+    assert_eq!(listed.output.as_array().unwrap().len(), RESOURCES_LISTED_MAX);
+
+    let error = fails(&of(&connection, "ask_for_ever")).await;
+    let what = format!("it asked for more input {INPUT_ROUNDS_MAX} times");
+    assert_eq!(kind(&error), McpErrorKind::Protocol(what.into()));
+}
+
+/// A server over HTTP that leads in circles is followed only so far.
+#[tokio::test]
+async fn redirects_are_bounded() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+    let circle = tokio::spawn(async move {
+        let mut asked = 0;
+        while let Ok((mut connection, _)) = listener.accept().await {
+            let mut head = [0; 4096];
+            let _ = connection.read(&mut head).await;
+            asked += 1;
+            let answer = "HTTP/1.1 307 Go on\r\nlocation: /mcp\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+            let _ = connection.write_all(answer.as_bytes()).await;
+            if asked == 8 {
+                break;
+            }
+        }
+        asked
+    });
+    let error = soon(McpServer::new(McpConfig::http("s", url)).connect()).await.unwrap_err();
+    assert!(error.to_string().contains("error following redirect"), "{error}");
+    assert!(!circle.is_finished(), "it was followed eight times");
+    circle.abort();
 }
 
 #[tokio::test]

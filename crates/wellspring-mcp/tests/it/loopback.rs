@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
 use tokio::sync::watch;
 use wellspring_core::{
     CancellationToken, Content, Context, MediaSource, Tool, ToolContent, ToolError, ToolKind,
     ToolResult, ToolSpec,
 };
 use wellspring_mcp::{
-    BODY_BYTES_MAX, CALLS_MAX, Loopback, McpConfig, McpConnection, McpErrorKind, McpServer,
-    NeverSeen, bridge, run_at_once,
+    BODY_BYTES_MAX, CALLS_MAX, CONNECTIONS_MAX, Loopback, McpConfig, McpConnection, McpErrorKind,
+    McpServer, NeverSeen, bridge, run_at_once,
 };
 
 use crate::support::{Run, peers, soon, tool};
@@ -188,6 +190,38 @@ async fn calls_at_a_time_are_bounded() {
     assert_eq!(refused, Err(why.to_owned()));
     drop(waiting);
     soon(cancelled.wait_for(|count| *count as usize == CALLS_MAX)).await.unwrap();
+}
+
+/// Connections beyond the maximum wait until another has gone.
+#[tokio::test]
+async fn connections_at_a_time_are_bounded() {
+    let (loopback, _, _) = start().await;
+    let address = loopback.url().split('/').nth(2).unwrap();
+    let connect = async || tokio::net::TcpStream::connect(address).await.unwrap();
+    let ask = async |connection: &mut tokio::net::TcpStream| {
+        let head = format!("GET / HTTP/1.1\r\nhost: {address}\r\n\r\n");
+        connection.write_all(head.as_bytes()).await.unwrap();
+    };
+    let answered = async |connection: &mut tokio::net::TcpStream| {
+        let mut answer = [0; 4096];
+        assert!(soon(connection.read(&mut answer)).await.unwrap() > 0);
+    };
+    let mut inside = Vec::new();
+    for _ in 0..CONNECTIONS_MAX {
+        let mut connection = connect().await;
+        ask(&mut connection).await;
+        answered(&mut connection).await;
+        inside.push(connection);
+    }
+    let mut outside = connect().await;
+    ask(&mut outside).await;
+    // Whoever is inside is still served, and meanwhile nobody else was.
+    ask(&mut inside[0]).await;
+    answered(&mut inside[0]).await;
+    let waits = outside.try_read(&mut [0; 1]).unwrap_err().kind();
+    assert_eq!(waits, std::io::ErrorKind::WouldBlock);
+    drop(inside.pop());
+    answered(&mut outside).await;
 }
 
 #[tokio::test]

@@ -63,15 +63,21 @@ impl Server {
         let id = &message["id"];
         match message["method"].as_str() {
             Some("initialize") if self.habits == "mute" => {}
-            Some("initialize") => result(
-                id,
-                &json!({
-                    "protocolVersion": message["params"]["protocolVersion"],
-                    "capabilities": {"tools": {"listChanged": true}},
-                    "serverInfo": {"name": "scripted", "version": "1"},
-                    "instructions": "Be careful.",
-                }),
-            ),
+            Some("initialize") => {
+                let mut capabilities = json!({"tools": {"listChanged": true}});
+                if self.habits == "greedy" {
+                    capabilities["resources"] = json!({});
+                }
+                result(
+                    id,
+                    &json!({
+                        "protocolVersion": message["params"]["protocolVersion"],
+                        "capabilities": capabilities,
+                        "serverInfo": {"name": "scripted", "version": "1"},
+                        "instructions": "Be careful.",
+                    }),
+                );
+            }
             Some("tools/list") if self.habits == "pages" => {
                 // Never ends.
                 let page =
@@ -81,6 +87,10 @@ impl Server {
             Some("tools/list") if self.habits == "many" => {
                 let tool = |n: u32| json!({"name": format!("t{n}"), "inputSchema": {}});
                 result(id, &json!({"tools": (0..600).map(tool).collect::<Vec<_>>()}));
+            }
+            Some("resources/list") => {
+                let resource = |n: u32| json!({"uri": format!("r:{n}"), "name": n.to_string()});
+                result(id, &json!({"resources": (0..600).map(resource).collect::<Vec<_>>()}));
             }
             Some("tools/list") => result(id, &json!({"tools": self.tools()})),
             Some("tools/call") => self.call(id, &message["params"]),
@@ -120,6 +130,9 @@ impl Server {
             "ask_flood",
         ];
         let mut tools = vec![echo];
+        if self.habits == "greedy" {
+            tools.extend(["ask_at_length", "ask_for_ever"].map(plain));
+        }
         tools.extend(names.map(plain));
         // A server may be as careless as this.
         tools.push(json!({"name": "no_schema"}));
@@ -180,6 +193,15 @@ impl Server {
                     }
                 };
                 text(id, &answer["result"].to_string());
+            }
+            "ask_at_length" => {
+                let params = json!({"message": "x".repeat(5 * 1024), "requestedSchema": {}});
+                send(&json!({"jsonrpc": "2.0", "id": "long", "method": "elicitation/create",
+                    "params": params}));
+                text(id, &next().unwrap()["result"].to_string());
+            }
+            "ask_for_ever" => {
+                result(id, &json!({"resultType": "input_required", "requestState": "again"}));
             }
             "ask_flood" => {
                 // Nobody answers the first 32; the other eight are refused at once.

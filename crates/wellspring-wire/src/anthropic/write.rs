@@ -1,17 +1,18 @@
 //! Conversations into requests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use wellspring_core::{
     Annotation, CallResult, Content, MediaSource, Message, MessagePart, OutputSchema, PartKind,
-    RunsOn, Thinking, ToolChoice, ToolContent, ToolOutcome, ToolSpec, TurnRequest, WirePartId,
+    RunsOn, Thinking, ToolChoice, ToolContent, ToolOutcome, ToolSpec, TurnRequest,
 };
 
 use super::ORIGIN;
 use crate::provider::{Block, Body, LeftOut, NameRule, Written, decoded_text, is_of, marks};
+use crate::text::CallIds;
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 
@@ -153,29 +154,14 @@ fn drop_unanswered(content: &mut Vec<Block<'_>>, left_out: &mut LeftOut) {
     });
 }
 
-/// The id by which each call goes: its own where that is legal and new, as some servers count
-/// from 0 in every answer.
-#[derive(Default)]
-struct CallIds<'a> {
-    by_part: BTreeMap<WirePartId, String>,
-    used: BTreeSet<&'a str>,
-}
-
-impl<'a> CallIds<'a> {
-    fn name(&mut self, part: &'a MessagePart) -> String {
-        let legal = |id: &&str| {
-            !id.is_empty() && id.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-".contains(&it))
-        };
-        let own = part.provider_id().filter(legal).filter(|id| self.used.insert(id));
-        let id = own.map_or_else(|| part.id.to_string(), str::to_owned);
-        self.by_part.insert(part.id, id.clone());
-        id
-    }
+/// Whether a call can go by this id.
+fn is_id(id: &str) -> bool {
+    !id.is_empty() && id.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-".contains(&it))
 }
 
 fn assistant<'a>(
     parts: &'a [MessagePart],
-    ids: &mut CallIds<'a>,
+    ids: &mut CallIds,
     left_out: &mut LeftOut,
 ) -> Vec<Block<'a>> {
     let mut blocks: Vec<Block<'a>> =
@@ -189,7 +175,7 @@ fn assistant<'a>(
 
 fn spoken<'a>(
     part: &'a MessagePart,
-    ids: &mut CallIds<'a>,
+    ids: &mut CallIds,
     left_out: &mut LeftOut,
 ) -> Option<Block<'a>> {
     let mut block = match &part.kind {
@@ -211,7 +197,7 @@ fn spoken<'a>(
         })?,
         PartKind::ToolCall(call) if call.runs_on.is_ours() => {
             let mut block = Block::new("tool_use");
-            block.text("id", ids.name(part));
+            block.text("id", ids.name_as(part, is_id, |part| part.to_string()).to_owned());
             block.text("name", NAMES.legal(&call.name));
             block.raw("input", input(part, left_out));
             block
@@ -328,17 +314,13 @@ fn opaque_block<'a>(raw: &'a Value, part: &'a MessagePart) -> Option<Block<'a>> 
     Some(Block::whole(members))
 }
 
-fn result<'a>(
-    result: &'a CallResult,
-    ids: &CallIds<'_>,
-    left_out: &mut LeftOut,
-) -> Option<Block<'a>> {
-    let Some(id) = ids.by_part.get(&result.call) else {
+fn result<'a>(result: &'a CallResult, ids: &CallIds, left_out: &mut LeftOut) -> Option<Block<'a>> {
+    let Some(id) = ids.of(result) else {
         left_out.note("results of calls that are not in the conversation");
         return None;
     };
     let mut block = Block::new("tool_result");
-    block.text("tool_use_id", id.clone());
+    block.text("tool_use_id", id.to_owned());
     let images = result.result.content.iter().filter_map(|content| match content {
         ToolContent::Content(content @ Content::Media { media_type, .. })
             if media_type.starts_with("image/") =>

@@ -375,7 +375,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(wellspring_testkit::soak(64, 4096)))]
 
     #[test]
     fn cut_at_random(at in 0..STREAMS.len(), cuts: [prop::sample::Index; 12]) {

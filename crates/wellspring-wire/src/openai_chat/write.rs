@@ -1,7 +1,5 @@
 //! Conversations into requests.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::{Value, json};
 use wellspring_core::{
     CallResult, Content, MediaSource, Message, MessagePart, OutputSchema, PartKind, RunsOn,
@@ -11,6 +9,7 @@ use wellspring_core::{
 use super::ORIGIN;
 use super::vendor::{CallIdRule, Effort, LimitMember, ReasoningBack, SchemaForm, Vendor};
 use crate::provider::{Block, Body, LeftOut, NameRule, Written, decoded_text, marks};
+use crate::text::CallIds;
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 
@@ -101,8 +100,7 @@ fn messages<'a>(
     }
     let is_user = |message: &Message| matches!(message, Message::User { .. });
     let since_user = request.messages.iter().rposition(is_user).unwrap_or(0);
-    let mut ids =
-        CallIds { rule: vendor.call_ids, by_part: BTreeMap::new(), used: BTreeSet::new() };
+    let mut ids = CallIds::default();
     for (at, message) in request.messages.iter().enumerate() {
         match message {
             Message::User { content } => {
@@ -145,26 +143,13 @@ fn user(mut parts: Vec<Block<'_>>) -> Block<'_> {
     message
 }
 
-/// The id by which each call goes: its own where the vendor takes that and it is new.
-struct CallIds<'a> {
-    rule: CallIdRule,
-    by_part: BTreeMap<WirePartId, String>,
-    used: BTreeSet<&'a str>,
-}
-
-impl<'a> CallIds<'a> {
-    fn name(&mut self, part: &'a MessagePart) -> String {
-        let rule = self.rule;
-        let legal = |id: &&str| match rule {
-            CallIdRule::AtMost(chars) => !id.is_empty() && id.len() <= chars,
-            CallIdRule::Exactly(chars) => {
-                id.len() == chars && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
-            }
-        };
-        let own = part.provider_id().filter(legal).filter(|id| self.used.insert(id));
-        let id = own.map_or_else(|| made_up(part.id, rule), str::to_owned);
-        self.by_part.insert(part.id, id.clone());
-        id
+/// Whether a call can go by this id.
+fn is_id(id: &str, rule: CallIdRule) -> bool {
+    match rule {
+        CallIdRule::AtMost(chars) => !id.is_empty() && id.len() <= chars,
+        CallIdRule::Exactly(chars) => {
+            id.len() == chars && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        }
     }
 }
 
@@ -184,7 +169,7 @@ fn assistant<'a>(
     parts: &'a [MessagePart],
     recent: bool,
     vendor: &Vendor,
-    ids: &mut CallIds<'a>,
+    ids: &mut CallIds,
     left_out: &mut LeftOut,
 ) -> Option<Block<'a>> {
     let (mut text, mut refusal, mut reasoning) = (String::new(), String::new(), String::new());
@@ -216,7 +201,9 @@ fn assistant<'a>(
                 let none = part.text.trim().is_empty();
                 function.text("arguments", if none { "{}" } else { &part.text });
                 let mut block = Block::bare();
-                block.text("id", ids.name(part));
+                let rule = vendor.call_ids;
+                let id = ids.name_as(part, |id| is_id(id, rule), |part| made_up(part, rule));
+                block.text("id", id.to_owned());
                 block.text("type", "function");
                 block.block("function", function);
                 for (_, rest) in marks(part, ORIGIN).filter(|it| it.0 == "call") {
@@ -250,17 +237,13 @@ fn assistant<'a>(
     Some(message)
 }
 
-fn result<'a>(
-    result: &'a CallResult,
-    ids: &CallIds<'_>,
-    left_out: &mut LeftOut,
-) -> Option<Block<'a>> {
-    let Some(id) = ids.by_part.get(&result.call) else {
+fn result<'a>(result: &'a CallResult, ids: &CallIds, left_out: &mut LeftOut) -> Option<Block<'a>> {
+    let Some(id) = ids.of(result) else {
         left_out.note("results of calls that are not in the conversation");
         return None;
     };
     let mut message = said_by("tool");
-    message.text("tool_call_id", id.clone());
+    message.text("tool_call_id", id.to_owned());
     message.text("content", result.result.output_text());
     Some(message)
 }

@@ -63,7 +63,7 @@ fn cut_at_every_byte() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(wellspring_testkit::soak(64, 4096)))]
 
     #[test]
     fn cut_at_random(at in 0..STREAMS.len(), cuts: [prop::sample::Index; 12]) {

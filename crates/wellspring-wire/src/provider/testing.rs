@@ -164,43 +164,64 @@ pub(crate) fn for_the_parser(body: &str) -> String {
 fn cut_anywhere<R: AnswerReader>(reader: &impl Fn() -> R, framer: &Framer, body: &str) -> Heard {
     let body = body.as_bytes();
     let all = stream(reader(), framer.clone(), [body]);
-    let (frames, _) = frames(framer.clone(), [body]);
-    let mut last = None;
-    for cut in 0..=body.len() {
-        let (head, tail) = body.split_at(cut);
-        assert_eq!(self::frames(framer.clone(), [head, tail]).0, frames, "cut at {cut}");
-        // A reader sees events: as long as those are the same, so is what it makes of them.
-        let seen = Some(self::frames(framer.clone(), [head]));
-        if seen == last {
-            continue;
+    let (events, _) = events(framer, [body]);
+    let mut ends = ends(framer.clone(), body);
+    ends.push(body.len());
+    let (mut start, mut last) = (0, None);
+    for (at, end) in ends.into_iter().enumerate() {
+        for cut in start..=end {
+            // What comes before an event, and after, is all the same to it.
+            let (head, tail) = (&body[start..cut], &body[cut..end]);
+            let whole = self::events(framer, [head, tail]).0;
+            assert_eq!(whole, events.get(at).cloned().as_slice(), "cut at {cut}");
+            // As long as the events are the same, so is what a reader makes of them.
+            let (more, rest) = self::events(framer, [head]);
+            let seen = Some((at + more.len(), rest));
+            if seen == last {
+                continue;
+            }
+            last = seen;
+            let (head, tail) = body.split_at(cut);
+            assert_eq!(stream(reader(), framer.clone(), [head, tail]), all, "cut at {cut}");
+            let prefix = stream(reader(), framer.clone(), [head]);
+            // The usage may come after the terminal.
+            let reason = |heard: &Heard| heard.stop.as_ref().map(|(stop, _)| stop.clone());
+            assert!(prefix.stop.is_none() || reason(&prefix) == reason(&all), "cut off at {cut}");
+            assert!(prefix.stop.is_some() || prefix.error.is_some(), "silent at {cut}");
         }
-        last = seen;
-        assert_eq!(stream(reader(), framer.clone(), [head, tail]), all, "cut at {cut}");
-        let prefix = stream(reader(), framer.clone(), [head]);
-        // The usage may come after the terminal.
-        let reason = |heard: &Heard| heard.stop.as_ref().map(|(stop, _)| stop.clone());
-        assert!(prefix.stop.is_none() || reason(&prefix) == reason(&all), "cut off at {cut}");
-        assert!(prefix.stop.is_some() || prefix.error.is_some(), "silent at {cut}");
+        start = end;
     }
     assert_eq!(stream(reader(), framer.clone(), body.chunks(1)), all, "byte by byte");
     all
 }
 
+/// Where each event of a stream is complete.
+fn ends(mut framer: Framer, body: &[u8]) -> Vec<usize> {
+    let mut ends = Vec::new();
+    for (at, mut byte) in body.chunks(1).enumerate() {
+        while framer.next(&mut byte).unwrap().is_some() {
+            ends.push(at + 1);
+        }
+    }
+    ends
+}
+
 type Data = Vec<u8>;
 
 /// The events in some chunks, and what the end of the stream makes one.
-fn frames<'c>(
-    mut framer: Framer,
+fn events<'c>(
+    framer: &Framer,
     chunks: impl IntoIterator<Item = &'c [u8]>,
 ) -> (Vec<(Data, Data)>, Option<Data>) {
-    let mut frames = Vec::new();
+    let mut framer = framer.clone();
+    let mut events = Vec::new();
     for mut chunk in chunks {
         while let Some(frame) = framer.next(&mut chunk).unwrap() {
-            frames.push((frame.event.to_vec(), frame.data.to_vec()));
+            events.push((frame.event.to_vec(), frame.data.to_vec()));
         }
     }
     let last = framer.end().map(|frame| frame.data.to_vec());
-    (frames, last)
+    (events, last)
 }
 
 impl Heard {
