@@ -144,13 +144,6 @@ pub(crate) struct AcpArgs {
     pub(crate) agent: Option<String>,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct AcpArgs {
-    /// Who answers in a new session; the others are its modes.
-    #[arg(long, default_value = wellspring::demo::NAME)]
-    pub(crate) agent: String,
-}
-
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
     /// Make a token and print it. It is not shown again.

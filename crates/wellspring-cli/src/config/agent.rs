@@ -266,6 +266,8 @@ fn settings(section: &Section<'_>) -> ModelSettings {
             .collect(),
         thinking: thinking(section),
         tool_choice: tool_choice.unwrap_or(default.tool_choice),
+        // What a run answers with is `output` of the agent, which the engine holds it to.
+        output: None,
         extra: object(section, "extra"),
     }
 }
@@ -430,6 +432,7 @@ fn limits(section: Section<'_>) -> Limits {
         time: section.duration("time"),
         tools_at_once: above_zero(&section, "tools_at_once").unwrap_or(default.tools_at_once),
         attempts: above_zero(&section, "attempts").unwrap_or(default.attempts),
+        retries: section.number("retries").unwrap_or(default.retries),
         repairs: section.number("repairs").unwrap_or(default.repairs),
     };
     section.done();

@@ -386,6 +386,7 @@ pub(crate) const LIMITS: Table = Table {
         key("time", TIME, "any", "Looked at between turns; `timeouts.run` is the hard limit."),
         key("tools_at_once", "a whole number above 0", "8", "That run beside each other."),
         key("attempts", "a whole number above 0", "4", "At one turn."),
+        key("retries", NUMBER, "10", "Beyond the first attempts, in the whole run."),
         key("repairs", NUMBER, "3", "How often an invalid result goes back."),
     ],
 };
