@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use wellspring_core::{Model, ModelSettings, RemoteAgent, Tool, ToolMode};
+use wellspring_core::{Model, ModelSettings, RemoteAgent, RunRequest, Tool, ToolMode};
 
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Timeouts};
@@ -99,6 +99,16 @@ impl AgentDef {
             allow_model: false,
             hooks: None,
         }
+    }
+
+    /// The model that a request names, where it may.
+    pub(crate) fn model_named(&self, request: &RunRequest) -> Option<Box<str>> {
+        request.model.clone().filter(|_| self.allow_model)
+    }
+
+    /// Whether the model streams for a request.
+    pub(crate) fn streams(&self, request: &RunRequest) -> bool {
+        request.streaming.unwrap_or(self.streaming)
     }
 
     /// The tool of that name.
