@@ -11,6 +11,7 @@ pub const AG_UI_VALIDATE: &str = "WELLSPRING_PEER_AG_UI_VALIDATE";
 /// finds neither an error nor a warning. `None` where the validator is not installed, which is
 /// said out loud.
 #[must_use]
+#[expect(clippy::print_stdout, reason = "a test says what it skips")]
 pub fn ag_ui_validate(stream: &str) -> Option<Result<(), String>> {
     if std::env::var_os(AG_UI_VALIDATE).is_none() {
         println!("skipped: {AG_UI_VALIDATE} is not set; `cargo xtask test` sets it");

@@ -169,8 +169,7 @@ impl Dialect for AgUi {
 
     fn needs(&self, before: &Outline, record: &Record) -> bool {
         let unsure = before.paused.is_some() || !self.tally.is_complete(before.head);
-        matches!(record.event, Fact::PartsVoided { .. })
-            || (before.paused.is_some() && matches!(record.event, Fact::RunResumed { .. }))
+        matches!(record.event, Fact::PartsVoided { .. } | Fact::RunResumed { .. })
             || (unsure && matches!(record.event, Fact::RunFinished { .. }))
     }
 
