@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use wellspring_core::{Model, ModelSettings, RemoteAgent, Tool, ToolMode};
+use wellspring_core::{Model, ModelSettings, RemoteAgent, RunRequest, Tool, ToolMode};
 
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Timeouts};
@@ -103,6 +103,16 @@ impl AgentDef {
             result_schema: None,
             hooks: None,
         }
+    }
+
+    /// The model that a request names, where it may.
+    pub(crate) fn model_named(&self, request: &RunRequest) -> Option<Box<str>> {
+        request.model.clone().filter(|_| self.allow_model)
+    }
+
+    /// Whether the model streams for a request.
+    pub(crate) fn streams(&self, request: &RunRequest) -> bool {
+        request.streaming.unwrap_or(self.streaming)
     }
 
     /// The tool of that name.

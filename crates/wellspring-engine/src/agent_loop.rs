@@ -240,28 +240,33 @@ impl AgentWork {
                 |at| if at.in_turn { (at.turn, at.attempt + 1) } else { (at.turn + 1, 1) },
             )
         });
-        if attempt > 1 {
+        let mut announced = self.agent.is_root() && self.run.take_announced_turn();
+        if announced {
+            attempt -= 1;
+        } else if attempt > 1 {
             self.void_attempt();
         }
         let mut config = self.turn_config(model, result_tool);
         let span = telemetry::chat(&self.span, &self.run, &**model, &config);
         loop {
-            self.run.push(
-                self.agent,
-                Event::TurnStarted(Box::new(TurnStarted {
-                    turn: turn_no,
-                    attempt,
-                    model: config.model_name.clone().unwrap_or_else(|| model.name().into()),
-                    streaming: config.streaming,
-                })),
-            );
-            self.run.commit().await;
+            if !std::mem::take(&mut announced) {
+                self.run.push(
+                    self.agent,
+                    Event::TurnStarted(Box::new(TurnStarted {
+                        turn: turn_no,
+                        attempt,
+                        model: config.model_name.clone().unwrap_or_else(|| model.name().into()),
+                        streaming: config.streaming,
+                    })),
+                );
+                self.run.commit().await;
+            }
             let mut turn = Turn::new(config);
             let mut running = Running::default();
             let error = match self.attempt(&mut turn, &mut running, result_tool, &span).await {
-                Ok(()) => {
+                Ok(last) => {
                     telemetry::chat_ended(&span, &turn, attempt);
-                    self.finish_turn(&turn, turn_no, attempt);
+                    self.finish_turn(last, &turn, turn_no, attempt);
                     return Ok(running);
                 }
                 Err(error) => error,
@@ -299,37 +304,45 @@ impl AgentWork {
         }
     }
 
-    /// Plays one attempt into the log, and starts idempotent tools as soon as they can.
+    /// Plays one attempt into the log, and starts idempotent tools as soon as they can. What
+    /// the model said last is given back, to be appended together with the turn's end.
     async fn attempt<'a>(
         &'a self,
         turn: &mut Turn,
         running: &mut Running<'a>,
         result_tool: Option<&ResultTool>,
         span: &Span,
-    ) -> Result<(), ModelError> {
+    ) -> Result<Vec<Event>, ModelError> {
         let mut parts: Vec<PartId> = Vec::new();
         let mut calls_seen = 0;
         let mut asked_at = Some(Instant::now());
+        let mut last = Vec::new();
         loop {
             let next = tokio::select! {
                 biased;
                 next = turn.next() => next,
                 Some(_) = running.next(), if !running.is_empty() => continue,
             };
-            let Some(events) = next.transpose()? else { return Ok(()) };
+            let Some(mut events) = next.transpose()? else { return Ok(last) };
             if let Some(asked_at) = asked_at.take() {
                 let time = asked_at.elapsed().as_secs_f64();
                 span.record("gen_ai.response.time_to_first_chunk", time);
             }
-            for event in events {
-                let event = self.place(event, &mut parts);
-                if let Event::PartDelta { .. } = &event {
+            for event in &mut events {
+                self.place(event, &mut parts);
+                if let Event::PartDelta { .. } = event {
                     for hooks in self.run.runtime.hooks(&self.def) {
-                        hooks.on_chunk(self.run.id(), &event);
+                        hooks.on_chunk(self.run.id(), event);
                     }
                 }
-                self.run.push(self.agent, event);
             }
+            // A model that has stopped ends at once, and nothing of it needs to start a tool
+            // before the turn is over.
+            if turn.stop().is_some() {
+                last.append(&mut events);
+                continue;
+            }
+            self.run.push_all(self.agent, events);
             for call in &turn.tool_calls()[calls_seen..] {
                 let Some(part) = parts.get(call.part.0 as usize) else { continue };
                 self.start_early(*part, call, result_tool, running).await;
@@ -341,31 +354,30 @@ impl AgentWork {
 
     /// Gives a model's event its place in the run: parts get their ids, calls what is known
     /// of their tools.
-    fn place(&self, mut event: Event, parts: &mut Vec<PartId>) -> Event {
-        if let Event::PartStarted { kind, .. } = event {
-            let part = self.run.mint_part();
-            parts.push(part);
-            return Event::PartStarted { part, kind: self.describe(kind) };
+    fn place(&self, event: &mut Event, parts: &mut Vec<PartId>) {
+        if let Event::PartStarted { part, kind } = event {
+            *part = self.run.mint_part();
+            parts.push(*part);
+            self.describe(kind);
+            return;
         }
         event.rename_parts(|part| parts.get(part.0 as usize).copied().unwrap_or(part));
-        event
     }
 
-    fn describe(&self, kind: PartKind) -> PartKind {
-        let PartKind::ToolCall(mut call) = kind else { return kind };
+    fn describe(&self, kind: &mut PartKind) {
+        let PartKind::ToolCall(call) = kind else { return };
         let spec = self.def.tool(&call.name).map(|tool| tool.spec());
         let client =
             self.run.started.request.client_tools.iter().find(|tool| tool.name == call.name);
         if let Some(spec) = spec.or(client).filter(|_| call.runs_on == RunsOn::Here) {
-            let ToolCall { title, kind, runs_on, .. } = &mut *call;
+            let ToolCall { title, kind, runs_on, .. } = &mut **call;
             title.get_or_insert_with(|| spec.title.clone().unwrap_or_else(|| spec.name.clone()));
             *kind = spec.kind;
             *runs_on = if client.is_some() { RunsOn::Client } else { RunsOn::Here };
         }
-        PartKind::ToolCall(call)
     }
 
-    fn finish_turn(&self, turn: &Turn, number: u32, attempts: u32) {
+    fn finish_turn(&self, mut last: Vec<Event>, turn: &Turn, number: u32, attempts: u32) {
         let (stop, usage) = turn.outcome();
         let calls = turn.tool_calls().len();
         for hooks in self.run.runtime.hooks(&self.def) {
@@ -373,7 +385,8 @@ impl AgentWork {
             let report = TurnReport { turn: number, attempts, stop, usage, calls };
             hooks.on_turn(self.run.id(), &report);
         }
-        self.run.push(self.agent, Event::TurnFinished { stop, usage: usage.map(Box::new) });
+        last.push(Event::TurnFinished { stop, usage: usage.map(Box::new) });
+        self.run.push_all(self.agent, last);
     }
 
     fn void_attempt(&self) {
@@ -398,8 +411,7 @@ impl AgentWork {
             tools.extend(request.client_tools.iter().cloned());
         }
         tools.extend(result_tool.map(|tool| tool.spec.clone()));
-        let model_name =
-            request.model.clone().filter(|_| self.def.allow_model && self.agent.is_root());
+        let model_name = self.def.model_named(request).filter(|_| self.agent.is_root());
         TurnConfig {
             model: Arc::clone(model),
             model_name,
@@ -407,7 +419,7 @@ impl AgentWork {
             messages: self.messages().into(),
             tools: tools.into(),
             settings: self.def.settings.clone(),
-            streaming: request.streaming.unwrap_or(self.def.streaming),
+            streaming: self.def.streams(request),
             timeouts: self.def.timeouts.clone(),
             signal: self.run.signal.clone(),
         }

@@ -63,8 +63,11 @@ async fn resume(run: &Arc<Run>) {
         // The entry is named by its effect, not here: it may turn out to have none.
         run.push(AgentNo::ROOT, Event::RunResumed { inbox: None, wire_run });
         run.commit().await;
+        run.take_inbox().await;
+    } else if run.owner.inbox_changed().now_or_never().is_some() {
+        // It was adopted. The inbox of a run that was just created is empty.
+        run.take_inbox().await;
     }
-    run.take_inbox().await;
 }
 
 enum End {
@@ -88,7 +91,8 @@ async fn work(run: &Arc<Run>) -> End {
             run.take_inbox().await;
         }
     });
-    let mut time_is_up = Box::pin(tokio::time::sleep(run.def.timeouts.run));
+    let run_time = run.runtime.run_time(&run.def);
+    let mut time_is_up = Box::pin(tokio::time::sleep(run_time));
     let mut grace_is_over = Box::pin(async {
         run.signal.cancelled().await;
         tokio::time::sleep(run.def.timeouts.cancel_grace).await;
@@ -102,7 +106,7 @@ async fn work(run: &Arc<Run>) -> End {
                 return End::Outcome(run.cancelled().unwrap_or_else(|| internal("nobody said why")));
             }
             () = &mut time_is_up, if !run.signal.is_cancelled() => {
-                let limit = run.def.timeouts.run.as_secs();
+                let limit = run_time.as_secs_f32();
                 run.cancel_now(Outcome::Failed {
                     kind: FailureKind::TimedOut,
                     message: format!("the run took longer than {limit} s").into(),

@@ -2,7 +2,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::FutureExt as _;
@@ -34,6 +34,8 @@ pub(crate) struct Run {
     pub(crate) signal: CancellationToken,
     pub(crate) activity: Activity,
     pub(crate) began: Instant,
+    /// The turn that was announced with the run and has not begun yet.
+    announced_turn: AtomicBool,
     parts: AtomicU32,
     questions: AtomicU32,
     agents: AtomicU32,
@@ -60,11 +62,21 @@ pub(crate) struct NewRunParts {
     pub(crate) started: RunStarted,
     pub(crate) history: Arc<[Message]>,
     pub(crate) sessions: BTreeMap<Box<str>, serde_json::Value>,
+    pub(crate) announced: Announced,
+}
+
+/// What the log says already of what is to come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Announced {
+    Nothing,
+    /// The root agent's first turn.
+    Turn,
 }
 
 impl Run {
     pub(crate) fn new(parts: NewRunParts) -> Self {
-        let NewRunParts { runtime, owner, tenant, def, started, history, sessions } = parts;
+        let NewRunParts { runtime, owner, tenant, def, started, history, sessions, announced } =
+            parts;
         let trace_id = started
             .request
             .trace_id
@@ -86,6 +98,7 @@ impl Run {
             signal: CancellationToken::new(),
             activity: Activity::default(),
             began: Instant::now(),
+            announced_turn: AtomicBool::new(announced == Announced::Turn),
             parts: AtomicU32::new(next_part),
             questions: AtomicU32::new(next_question),
             agents: AtomicU32::new(next_agent),
@@ -106,8 +119,17 @@ impl Run {
         self.runtime.log().clock().now()
     }
 
+    /// Whether the turn that the log has open was announced and has not begun: once.
+    pub(crate) fn take_announced_turn(&self) -> bool {
+        self.announced_turn.swap(false, Ordering::Relaxed)
+    }
+
     pub(crate) fn push(&self, agent: AgentNo, event: Event) {
         self.owner.push(agent, event);
+    }
+
+    pub(crate) fn push_all(&self, agent: AgentNo, events: impl IntoIterator<Item = Event>) {
+        self.owner.push_all(events.into_iter().map(|event| (agent, event)));
     }
 
     /// Waits until all that was pushed is committed. When the run is lost it waits for ever:

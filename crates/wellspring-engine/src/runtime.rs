@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio_util::task::TaskTracker;
 use uuid::Uuid;
 use wellspring_core::{
-    AgentNo, Answer, CancelWhen, CancellationToken, Command, Content, FailureKind, InboxNo,
+    AgentNo, Answer, CancelWhen, CancellationToken, Command, Content, Event, FailureKind, InboxNo,
     Message, Millis, Outcome, PartId, QuestionId, RunId, RunRequest, RunStarted, Seq, ThreadId,
-    ToolOutcome, ToolResult, Transcript,
+    ToolOutcome, ToolResult, Transcript, TurnStarted,
 };
 use wellspring_log::{
-    AdoptError, CreateError, Cursor, Log, Owner, Put, ReadError, RunFilter, RunInfo, RunState,
-    StoreError,
+    AdoptError, AppendError, Beginning, CreateError, Cursor, ExternalId, Log, Owner, Put,
+    ReadError, RunFilter, RunInfo, RunState, StoreError,
 };
 
-use crate::agent::{AgentDef, WhenBusy};
+use crate::agent::{AgentDef, Brain, WhenBusy};
 use crate::close::closing_events;
 use crate::drive::{Left, drive};
 use crate::hooks::Hooks;
 use crate::limits::HISTORY_RUNS_MAX;
-use crate::run::{NewRunParts, Run, may_answer};
+use crate::run::{Announced, NewRunParts, Run, may_answer};
 
 /// How many orphaned runs one [`Runtime::recover`] looks at; the next call takes the rest.
 const RECOVER_MAX: usize = 1000;
@@ -60,6 +60,7 @@ struct Inner {
     tasks: TaskTracker,
     closing: CancellationToken,
     observer: Observer,
+    run_time_max: OnceLock<Duration>,
 }
 
 /// Who is told of every run, whichever its agent.
@@ -84,6 +85,14 @@ struct State {
 struct Working {
     def: Arc<AgentDef>,
     live: bool,
+    /// The store failed it, and it has not come back yet.
+    lost: bool,
+}
+
+impl Working {
+    fn live(def: &Arc<AgentDef>) -> Self {
+        Self { def: Arc::clone(def), live: true, lost: false }
+    }
 }
 
 /// A run to be started.
@@ -95,10 +104,14 @@ pub struct StartRun {
     pub tenant: Box<str>,
     /// The conversation it belongs to; a new one when absent.
     pub thread: Option<ThreadId>,
+    /// Whether that conversation is known to have no run yet: then none is looked for.
+    pub is_first: bool,
     /// The run it continues; the thread's latest when absent.
     pub after: Option<RunId>,
     /// Its id; a new one when absent.
     pub run: Option<RunId>,
+    /// What a surface calls it. From the run's first moment on that name means this run.
+    pub name: Option<ExternalId>,
     /// What is asked.
     pub request: RunRequest,
 }
@@ -129,7 +142,9 @@ impl StartRun {
     #[must_use]
     pub fn new(agent: impl Into<AgentRef>, request: RunRequest) -> Self {
         let tenant = DEFAULT_TENANT.into();
-        Self { agent: agent.into(), tenant, thread: None, after: None, run: None, request }
+        let (thread, after, run, name) = (None, None, None, None);
+        let is_first = false;
+        Self { agent: agent.into(), tenant, thread, is_first, after, run, name, request }
     }
 
     /// A run of a new thread that is asked just this.
@@ -163,6 +178,9 @@ pub enum StartError {
     /// The id is taken.
     #[error("there is a run {} already", .0.run)]
     Exists(Box<RunInfo>),
+    /// The name means another run already.
+    #[error("that name means run {0} already")]
+    Named(RunId),
     /// The run to continue does not exist, or is someone else's.
     #[error("there is no run {0} to continue")]
     NoRun(RunId),
@@ -218,6 +236,7 @@ impl Runtime {
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             observer: Observer::default(),
+            run_time_max: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -232,6 +251,18 @@ impl Runtime {
     /// told too. `false` if there is an observer already.
     pub fn observe(&self, observer: Arc<dyn Hooks>) -> bool {
         self.inner.observer.0.set(observer).is_ok()
+    }
+
+    /// Lets no run take longer, whatever its agent allows. `false` if there is such a limit
+    /// already.
+    pub fn limit_run_time(&self, max: Duration) -> bool {
+        self.inner.run_time_max.set(max).is_ok()
+    }
+
+    /// How long a run of this agent may take.
+    pub(crate) fn run_time(&self, def: &AgentDef) -> Duration {
+        let max = self.inner.run_time_max.get();
+        max.map_or(def.timeouts.run, |max| def.timeouts.run.min(*max))
     }
 
     /// Whether this runtime works on a run right now.
@@ -299,8 +330,10 @@ impl Runtime {
         loop {
             let after = match (start.after, start.thread) {
                 (Some(after), _) => Some(after),
-                (None, Some(thread)) => self.latest_run(&start.tenant, thread).await?,
-                (None, None) => None,
+                (None, Some(thread)) if !start.is_first => {
+                    self.latest_run(&start.tenant, thread).await?
+                }
+                (None, _) => None,
             };
             let past = self.past(&start.tenant, after).await?;
             let started = RunStarted {
@@ -310,13 +343,24 @@ impl Runtime {
                 after,
                 request: start.request.clone(),
             };
-            match self.inner.log.create(&start.tenant, started.clone()).await {
+            let first_turn = first_turn(&def, &started.request);
+            let announced = if first_turn.is_some() { Announced::Turn } else { Announced::Nothing };
+            let beginning = Beginning {
+                name: start.name.clone(),
+                then: first_turn
+                    .map(|turn| Event::TurnStarted(Box::new(turn)))
+                    .into_iter()
+                    .collect(),
+            };
+            match self.inner.log.begin(&start.tenant, started.clone(), beginning).await {
                 Ok(owner) => {
-                    self.own(owner, start.tenant, def, started, past);
+                    self.own(owner, start.tenant, def, started, past, announced);
                     return Ok(run);
                 }
                 Err(CreateError::Exists(info)) => return Err(StartError::Exists(info)),
+                Err(CreateError::Named(run)) => return Err(StartError::Named(run)),
                 Err(CreateError::ThreadBusy(busy)) => {
+                    start.is_first = false;
                     if let Some(steered) = self.when_busy(&def, busy, &start.request).await? {
                         return Ok(steered);
                     }
@@ -458,7 +502,11 @@ impl Runtime {
         let now = self.inner.log.clock().now();
         let store = self.inner.log.store();
         let mut adopted = Vec::new();
-        for run in store.expired(now, RECOVER_MAX).await? {
+        let expired = store.expired(now, RECOVER_MAX).await?;
+        // Those that the store failed have a lease of ours that has not ended.
+        let lost: Vec<_> =
+            self.state().runs.iter().filter(|(_, it)| it.lost).map(|(run, _)| *run).collect();
+        for run in lost.into_iter().chain(expired) {
             if self.resume(run).await {
                 adopted.push(run);
             }
@@ -519,16 +567,16 @@ impl Runtime {
         let known = self.def_of(&info);
         if let Some(def) = &known {
             let mut state = self.state();
-            let working = Working { def: Arc::clone(def), live: true };
-            if state.runs.insert(run, working).is_some_and(|before| before.live) {
+            let before = state.runs.insert(run, Working::live(def));
+            if before.is_some_and(|before| before.live) {
                 return Ok(false);
             }
         }
         let owner = match self.inner.log.adopt(run).await {
             Ok(owner) => owner,
             Err(error) => {
-                self.mark(run, |working| working.live = false);
                 let elsewhere = matches!(error, AdoptError::Owned { .. } | AdoptError::Finished(_));
+                self.mark(run, |working| (working.live, working.lost) = (false, !elsewhere));
                 return if elsewhere { Ok(false) } else { Err(error.into()) };
             }
         };
@@ -540,7 +588,7 @@ impl Runtime {
                 });
                 let started = started.ok_or("the run has no first record")?;
                 let past = self.past(&info.tenant, after).await?;
-                self.own(owner, info.tenant, def, started, past);
+                self.own(owner, info.tenant, def, started, past, Announced::Nothing);
                 Ok(true)
             }
             None => self.resume_without_agent(&owner).await,
@@ -577,9 +625,10 @@ impl Runtime {
         def: Arc<AgentDef>,
         started: RunStarted,
         past: Past,
+        announced: Announced,
     ) {
         let id = started.run;
-        self.state().runs.insert(id, Working { def: Arc::clone(&def), live: true });
+        self.state().runs.insert(id, Working::live(&def));
         let run = Arc::new(Run::new(NewRunParts {
             runtime: self.clone(),
             owner,
@@ -588,6 +637,7 @@ impl Runtime {
             started,
             history: past.messages.into(),
             sessions: past.sessions,
+            announced,
         }));
         let runtime = self.clone();
         let closing = self.inner.closing.clone();
@@ -631,7 +681,8 @@ impl Runtime {
             }
             Left::Lost(error) => {
                 tracing::warn!(run = %id, %error, "the run was lost; whoever recovers next goes on with it");
-                self.mark(id, |working| working.live = false);
+                let lost = matches!(error, AppendError::Store(_));
+                self.mark(id, |working| (working.live, working.lost) = (false, lost));
             }
         }
     }
@@ -765,6 +816,24 @@ impl Runtime {
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The first turn, where it is certain that there will be one: then it is announced with the
+/// run itself, and the model can be asked as soon as the run is there.
+fn first_turn(def: &AgentDef, request: &RunRequest) -> Option<TurnStarted> {
+    let Brain::Model(model) = &def.brain else { return None };
+    let limits = &def.limits;
+    let may_end_before = limits.turns == 0
+        || limits.tokens == Some(0)
+        || limits.cost.is_some_and(|cost| cost <= 0.0)
+        || limits.time.is_some_and(|time| time.is_zero())
+        || request.result_schema.is_some();
+    (!may_end_before).then(|| TurnStarted {
+        turn: 1,
+        attempt: 1,
+        model: def.model_named(request).unwrap_or_else(|| model.name().into()),
+        streaming: def.streams(request),
+    })
 }
 
 #[derive(Default)]

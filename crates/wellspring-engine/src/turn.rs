@@ -5,12 +5,14 @@
 //! the loop around it does.
 
 use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::{Map, Value};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
+use tokio_util::sync::WaitForCancellationFutureOwned;
 use wellspring_core::{
     AttemptStream, CancellationToken, Event, FailureKind, LocalPart, Message, Model, ModelError,
     ModelSettings, PartId, PartKind, Role, Stop, ToolSpec, TurnRequest, Usage,
@@ -154,6 +156,7 @@ pub struct Turn {
     stop: Option<(Stop, Option<Usage>)>,
     deadline: Option<Instant>,
     content_at: Option<Instant>,
+    watch: Option<Watch>,
 }
 
 enum Attempt {
@@ -205,6 +208,7 @@ impl Turn {
             stop: None,
             deadline: None,
             content_at: None,
+            watch: None,
         }
     }
 
@@ -269,7 +273,8 @@ impl Turn {
             self.state = TurnState::Streaming;
             let patience = Patience::from(Instant::now(), timeouts.connect, deadline);
             let asking = self.config.model.attempt(self.request());
-            let asked = patience.limit(&self.config.signal, asking).await;
+            let watch = self.watch.get_or_insert_with(|| Watch::new(&self.config.signal));
+            let asked = patience.limit(watch, asking).await;
             self.attempt = Attempt::Talking(self.in_time(asked, "it did not answer")??);
         }
         let content_at = *self.content_at.get_or_insert_with(Instant::now);
@@ -278,7 +283,8 @@ impl Turn {
         let patience = Patience::from(content_at, silence, deadline);
         loop {
             let Attempt::Talking(attempt) = &mut self.attempt else { return Ok(None) };
-            let next = patience.limit(&self.config.signal, attempt.next()).await;
+            let watch = self.watch.get_or_insert_with(|| Watch::new(&self.config.signal));
+            let next = patience.limit(watch, attempt.next()).await;
             let Some(mut batch) = self.in_time(next, "it fell silent")?.transpose()? else {
                 return self.end().map(|()| None);
             };
@@ -532,17 +538,48 @@ impl Patience {
         Self { until: start + limit, limit, deadline }
     }
 
-    async fn limit<T>(
-        &self,
-        signal: &CancellationToken,
-        work: impl Future<Output = T>,
-    ) -> Result<T, Late> {
-        tokio::select! {
-            biased;
-            () = signal.cancelled() => Err(Late::Cancelled),
-            done = timeout_at(self.deadline.min(self.until), work) => done.map_err(|_| {
-                if self.deadline <= self.until { Late::Deadline } else { Late::After(self.limit) }
-            }),
+    async fn limit<T>(&self, watch: &mut Watch, work: impl Future<Output = T>) -> Result<T, Late> {
+        let due = self.deadline.min(self.until);
+        if due < watch.alarm.deadline() {
+            watch.alarm.as_mut().reset(due);
+        }
+        tokio::pin!(work);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut watch.cancelled => return Err(Late::Cancelled),
+                done = &mut work => return Ok(done),
+                () = &mut watch.alarm => {
+                    if Instant::now() < due {
+                        watch.alarm.as_mut().reset(due);
+                    } else if self.deadline <= self.until {
+                        return Err(Late::Deadline);
+                    } else {
+                        return Err(Late::After(self.limit));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What can end a wait for the model. It stays registered from one piece to the next: a timer
+/// and a waiter for each of them would cost more than reading it.
+#[derive(Debug)]
+struct Watch {
+    cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Rings at or before the time that is meant; when it does, one looks again.
+    alarm: Pin<Box<Sleep>>,
+}
+
+impl Watch {
+    /// Longer than any wait: the first one sets it.
+    const FAR: Duration = Duration::from_secs(24 * 60 * 60);
+
+    fn new(signal: &CancellationToken) -> Self {
+        Self {
+            cancelled: Box::pin(signal.clone().cancelled_owned()),
+            alarm: Box::pin(sleep_until(Instant::now() + Self::FAR)),
         }
     }
 }

@@ -11,6 +11,9 @@ pub enum CreateError {
     /// Its id is taken.
     #[error("run {} exists already", .0.run)]
     Exists(Box<RunInfo>),
+    /// Its name means another run already.
+    #[error("the name means run {0} already")]
+    Named(RunId),
     /// Its thread has an unfinished run.
     #[error("the thread is busy with run {0}")]
     ThreadBusy(RunId),

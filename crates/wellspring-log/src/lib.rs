@@ -39,7 +39,7 @@ pub use clock::{Clock, SystemClock, TokioClock};
 pub use cursor::Cursor;
 pub use error::{AdoptError, CreateError, ReadError};
 pub use frame::{ENCODED_SLOTS, Frame, FrameSlice};
-pub use log::Log;
+pub use log::{Beginning, Log};
 pub use memory::{MEMORY_BYTES_MAX, MemoryStore};
 pub use options::{
     JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, TAIL_BYTES_MAX, TAIL_BYTES_TOTAL_MAX,

@@ -13,10 +13,10 @@ use crate::fold::fold;
 use crate::hot::{Hot, Shared};
 use crate::memory::MemoryStore;
 use crate::options::LogOptions;
-use crate::owner::Owner;
+use crate::owner::{InboxSeen, Owner};
 use crate::store::{
-    Adopt, Append, AppendError, Created, Lease, NewFrame, NewRun, Put, RunFilter, RunState, Store,
-    StoreError,
+    Adopt, Append, AppendError, Created, ExternalId, Lease, NewFrame, NewRun, Put, RunFilter,
+    RunState, Store, StoreError,
 };
 use crate::writer::{self, RETRIES_MAX, RETRY_PAUSE, Writer};
 
@@ -108,6 +108,20 @@ impl Log {
     ///
     /// When the id is taken, the thread has an unfinished run, or the store fails.
     pub async fn create(&self, tenant: &str, started: RunStarted) -> Result<Owner, CreateError> {
+        self.begin(tenant, started, Beginning::default()).await
+    }
+
+    /// Creates a run with more than its first record, in one step.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create), and when its name is taken.
+    pub async fn begin(
+        &self,
+        tenant: &str,
+        started: RunStarted,
+        beginning: Beginning,
+    ) -> Result<Owner, CreateError> {
         let options = &self.shared.options;
         let new = NewRun {
             run: started.run,
@@ -116,6 +130,7 @@ impl Log {
             tenant: tenant.into(),
             after: started.after,
             title: title(&started),
+            name: beginning.name,
             lease: options.new_lease(),
         };
         let run = started.run;
@@ -124,16 +139,20 @@ impl Log {
             let racing = || StoreError::failed("creating a run", "it is being created already");
             return Err(CreateError::Exists(Box::new(info.ok_or_else(racing)?)));
         };
-        let event = Event::RunStarted(Box::new(started));
-        let (frame, first) = writer::first_frame(event, options.clock.now(), Seq(0))?;
+        let events = [Event::RunStarted(Box::new(started))].into_iter().chain(beginning.then);
+        let (frame, first) = writer::first_frame(events, options.clock.now(), Seq(0))?;
+        // Nobody can put anything into the inbox of a run that is not there: what comes later
+        // is a change since this moment.
+        let inbox_seen = InboxSeen::until_now(&claim.hot);
         match self.create_settled(new, &first).await? {
             Created::Exists(info) => return Err(CreateError::Exists(info)),
+            Created::Named(run) => return Err(CreateError::Named(run)),
             Created::ThreadBusy(run) => return Err(CreateError::ThreadBusy(run)),
             Created::New => {}
         }
         let transcript = Transcript::fold(frame.records());
         let bytes = writer::kept_bytes(&frame, &first.body);
-        Ok(self.own(claim, transcript, |hot| hot.own(&frame, bytes)))
+        Ok(self.own(claim, transcript, inbox_seen, |hot| hot.own(&frame, bytes)))
     }
 
     /// Takes over a run that has no owner: one that is paused, or whose owner's lease ended.
@@ -169,6 +188,13 @@ impl Log {
             }
         }
         Ok(Cursor::new(hot, after))
+    }
+
+    /// A cursor over a run that is about to be created. What is attached before the first
+    /// record never has to ask the store for it.
+    #[must_use]
+    pub fn cursor_ahead(&self, run: RunId) -> Cursor {
+        Cursor::new(self.shared.hot(run), Seq(0))
     }
 
     /// The whole run as committed so far, folded.
@@ -319,14 +345,15 @@ impl Log {
             let epoch = transcript.outline.epoch + 1;
             let event = Event::RunAdopted { node: options.node.clone(), epoch };
             let at = options.clock.now().max(transcript.updated_at);
-            let (frame, new) = writer::first_frame(event, at, head)?;
+            let (frame, new) = writer::first_frame([event], at, head)?;
             let bytes = writer::kept_bytes(&frame, &new.body);
             let adopt = Some(Adopt { epoch, lease: options.new_lease() });
             let append = Append { run, expected: head, frame: new, adopt };
             match writer::append(&*shared.store, &append).await {
                 Ok(()) => {
                     transcript.extend(frame.records());
-                    return Ok(self.own(claim, transcript, |hot| hot.own(&frame, bytes)));
+                    let unseen = InboxSeen::nothing(&claim.hot);
+                    return Ok(self.own(claim, transcript, unseen, |hot| hot.own(&frame, bytes)));
                 }
                 // The head moved: a last append of the old owner, or another one adopting.
                 Err(AppendError::Conflict { .. } | AppendError::Closed(_)) => {}
@@ -339,12 +366,18 @@ impl Log {
         Err(AdoptError::Contended { run, head })
     }
 
-    fn own(&self, claim: Claim, transcript: Transcript, show: impl FnOnce(&Hot)) -> Owner {
+    fn own(
+        &self,
+        claim: Claim,
+        transcript: Transcript,
+        inbox_seen: InboxSeen,
+        show: impl FnOnce(&Hot),
+    ) -> Owner {
         let hot = claim.keep();
         let runtime = Handle::try_current().ok();
         self.shared.leases.keep(&self.shared, hot.run, runtime.as_ref());
         show(&hot);
-        Owner::new(Writer::new(hot, transcript, runtime))
+        Owner::new(Writer::new(hot, transcript, runtime), inbox_seen)
     }
 }
 
@@ -352,6 +385,15 @@ impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log").field("options", &self.shared.options).finish_non_exhaustive()
     }
+}
+
+/// What a run begins with besides its first record.
+#[derive(Clone, Debug, Default)]
+pub struct Beginning {
+    /// What a surface calls it. From the first moment on that name means this run.
+    pub name: Option<ExternalId>,
+    /// What follows `run started` in the same frame.
+    pub then: Vec<Event>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -151,11 +151,18 @@ impl Memory {
         if let Some(kept) = self.runs.get(&new.run) {
             return Ok(Created::Exists(Box::new(kept.info.clone())));
         }
+        if let Some(run) = new.name.as_ref().and_then(|name| self.external.get(name)) {
+            return Ok(Created::Named(*run));
+        }
         if let Some(run) = self.busy.get(&new.thread) {
             return Ok(Created::ThreadBusy(*run));
         }
-        let bytes = RUN_BYTES + new.title.len() + first.body.len() + ENTRY_BYTES;
+        let named = new.name.as_ref().map_or(0, name_bytes);
+        let bytes = RUN_BYTES + new.title.len() + first.body.len() + ENTRY_BYTES + named;
         self.reserve(bytes)?;
+        if let Some(name) = new.name {
+            self.external.insert(name, new.run);
+        }
         self.busy.insert(new.thread, new.run);
         let info = RunInfo {
             run: new.run,
@@ -234,6 +241,11 @@ impl Kept {
         let frames = self.frames.iter().skip(from).take_while(within).cloned().collect();
         Page { frames, head: self.info.head, closed: self.info.state.is_final() }
     }
+}
+
+/// What a surface's own id takes.
+fn name_bytes(name: &ExternalId) -> usize {
+    ENTRY_BYTES + name.tenant.len() + name.surface.len() + name.id.len()
 }
 
 impl Store for MemoryStore {
@@ -355,8 +367,7 @@ impl Store for MemoryStore {
             if let Some(bound) = memory.external.get(&external) {
                 return Ok(*bound);
             }
-            let bytes = external.tenant.len() + external.surface.len() + external.id.len();
-            memory.grow(run, ENTRY_BYTES + bytes)?;
+            memory.grow(run, name_bytes(&external))?;
             memory.external.insert(external, run);
             Ok(run)
         })

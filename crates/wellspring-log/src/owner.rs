@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 use wellspring_core::{AgentNo, Event, InboxNo, RunId, Seq, Transcript};
 
+use crate::hot::Hot;
 use crate::lock;
 use crate::store::{AppendError, InboxEntry, StoreError};
 use crate::writer::Writer;
@@ -38,16 +39,32 @@ use crate::writer::Writer;
 /// ```
 pub struct Owner {
     writer: Arc<Writer>,
-    /// What [`inbox`](Self::inbox) has seen of changes from here and from elsewhere.
-    inbox_seen: AtomicU64,
-    foreign_seen: Mutex<watch::Receiver<u64>>,
+    inbox_seen: InboxSeen,
+}
+
+/// What an owner has seen of changes to its inbox, from here and from elsewhere.
+pub(crate) struct InboxSeen {
+    here: AtomicU64,
+    elsewhere: Mutex<watch::Receiver<u64>>,
+}
+
+impl InboxSeen {
+    /// Everything up to now.
+    pub(crate) fn until_now(hot: &Hot) -> Self {
+        let elsewhere = Mutex::new(hot.shared.store.foreign_changes());
+        Self { here: AtomicU64::new(hot.inbox.load(Ordering::Acquire)), elsewhere }
+    }
+
+    /// Nothing: the first wait for the inbox ends at once.
+    pub(crate) fn nothing(hot: &Hot) -> Self {
+        // Zero is before any count.
+        Self { here: AtomicU64::new(0), ..Self::until_now(hot) }
+    }
 }
 
 impl Owner {
-    pub(crate) fn new(writer: Arc<Writer>) -> Self {
-        let foreign_seen = Mutex::new(writer.hot.shared.store.foreign_changes());
-        // Zero is before any count, so that the first wait for the inbox ends at once.
-        Self { writer, inbox_seen: AtomicU64::new(0), foreign_seen }
+    pub(crate) fn new(writer: Arc<Writer>, inbox_seen: InboxSeen) -> Self {
+        Self { writer, inbox_seen }
     }
 
     /// The run that it owns.
@@ -109,8 +126,8 @@ impl Owner {
     pub async fn inbox(&self) -> Result<Vec<InboxEntry>, StoreError> {
         let hot = &self.writer.hot;
         // Before the store is asked: what comes after is a change again.
-        self.inbox_seen.store(hot.inbox.load(Ordering::Acquire), Ordering::Release);
-        lock(&self.foreign_seen).borrow_and_update();
+        self.inbox_seen.here.store(hot.inbox.load(Ordering::Acquire), Ordering::Release);
+        lock(&self.inbox_seen.elsewhere).borrow_and_update();
         let taken = self.with_transcript(|transcript| transcript.outline.taken.clone());
         let after = (1..).take_while(|number| taken.contains(&InboxNo(*number))).last();
         let after = InboxNo(after.unwrap_or_default());
@@ -119,18 +136,19 @@ impl Owner {
         Ok(entries)
     }
 
-    /// Waits until something may be new since [`inbox`](Self::inbox) was last called; at once
-    /// if it never was, or if something came since.
+    /// Waits until something may be new since [`inbox`](Self::inbox) was last called, or, if it
+    /// never was, since the run was created; at once if something came since, or if the run was
+    /// adopted and nobody has looked yet.
     pub async fn inbox_changed(&self) {
         let hot = &self.writer.hot;
         let local = hot.inbox_changed.notified();
         tokio::pin!(local);
         local.as_mut().enable();
-        if hot.inbox.load(Ordering::Acquire) != self.inbox_seen.load(Ordering::Acquire) {
+        if hot.inbox.load(Ordering::Acquire) != self.inbox_seen.here.load(Ordering::Acquire) {
             return;
         }
         // The copy has seen what the original has.
-        let mut foreign = lock(&self.foreign_seen).clone();
+        let mut foreign = lock(&self.inbox_seen.elsewhere).clone();
         tokio::select! {
             () = local => {}
             () = crate::cursor::foreign_change(&mut foreign) => {}

@@ -31,7 +31,8 @@ pub type AppendDone = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 /// 4. Sequence numbers are dense: a read after `n` starts with `n + 1`.
 /// 5. Every failure is an error, never a hang or a panic, and leaves what was there.
 pub trait Store: Send + Sync + 'static {
-    /// Creates a run with its first frame, unless its id exists or its thread is busy.
+    /// Creates a run with its first frame, unless its id exists, its name is taken or its thread
+    /// is busy. The name is bound in the same step.
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created>;
 
     /// Appends a frame. Returns at once; `done` is called, on any thread, once it is decided.
@@ -101,6 +102,61 @@ pub trait Store: Send + Sync + 'static {
     fn foreign_changes(&self) -> watch::Receiver<u64>;
 }
 
+/// Forwards to another store, the field of this name, what a wrapper leaves as it is: everything
+/// but `append` and `create`.
+#[macro_export]
+macro_rules! forward_store {
+    ($inner:ident) => {
+        $crate::forward_store! { $inner;
+            fn read(run: ::wellspring_core::RunId, after: ::wellspring_core::Seq, bytes_max: usize)
+                -> $crate::Page;
+            fn info(run: ::wellspring_core::RunId) -> Option<$crate::RunInfo>;
+            fn list(filter: $crate::RunFilter) -> Vec<$crate::RunInfo>;
+            fn put_inbox(
+                run: ::wellspring_core::RunId,
+                key: Box<str>,
+                command: ::wellspring_core::Command
+            ) -> $crate::Put;
+            fn inbox(run: ::wellspring_core::RunId, after: ::wellspring_core::InboxNo)
+                -> Vec<$crate::InboxEntry>;
+            fn renew(
+                node: Box<str>,
+                runs: Vec<::wellspring_core::RunId>,
+                until: ::wellspring_core::Millis
+            ) -> ();
+            fn expired(now: ::wellspring_core::Millis, limit: usize)
+                -> Vec<::wellspring_core::RunId>;
+            fn put_snapshot(
+                run: ::wellspring_core::RunId,
+                kind: $crate::SnapshotKind,
+                at: ::wellspring_core::Seq,
+                body: ::bytes::Bytes
+            ) -> ();
+            fn snapshot(
+                run: ::wellspring_core::RunId,
+                kind: $crate::SnapshotKind,
+                at_most: ::wellspring_core::Seq
+            ) -> Option<(::wellspring_core::Seq, ::bytes::Bytes)>;
+            fn bind(external: $crate::ExternalId, run: ::wellspring_core::RunId)
+                -> ::wellspring_core::RunId;
+            fn resolve(external: $crate::ExternalId) -> Option<::wellspring_core::RunId>;
+            fn setting(name: Box<str>) -> Option<Box<str>>;
+            fn put_setting(name: Box<str>, value: Option<Box<str>>) -> ();
+            fn delete(run: ::wellspring_core::RunId) -> bool;
+            fn backup(to: ::std::path::PathBuf) -> ();
+        }
+
+        fn foreign_changes(&self) -> ::tokio::sync::watch::Receiver<u64> {
+            self.$inner.foreign_changes()
+        }
+    };
+    ($inner:ident; $(fn $name:ident($($value:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
+        fn $name(&self, $($value: $kind),*) -> $crate::StoreFuture<'_, $gives> {
+            self.$inner.$name($($value),*)
+        }
+    )*};
+}
+
 /// A run that is about to exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRun {
@@ -116,6 +172,8 @@ pub struct NewRun {
     pub after: Option<RunId>,
     /// What a list shows: the beginning of the input.
     pub title: Box<str>,
+    /// What a surface calls it, if that has a name of its own for it.
+    pub name: Option<ExternalId>,
     /// Who starts it, and until when it is trusted to be alive.
     pub lease: Lease,
 }
@@ -188,6 +246,8 @@ pub enum Created {
     New,
     /// The id was taken; nothing changed.
     Exists(Box<RunInfo>),
+    /// The name means this run already; nothing changed.
+    Named(RunId),
     /// The thread has an unfinished run; nothing changed.
     ThreadBusy(RunId),
 }

@@ -64,6 +64,7 @@ macro_rules! store_suite {
             an_inbox_is_bounded
             snapshots_are_found_by_place
             external_ids_belong_to_a_tenant
+            a_name_is_taken_with_the_run_or_not_at_all
             settings_are_kept_and_forgotten
             lists_are_filtered_and_paged
             lists_are_bounded
@@ -357,6 +358,28 @@ pub async fn external_ids_belong_to_a_tenant(subject: &impl Subject) {
     }
 }
 
+/// A run that is created with a name is found by it from its first moment, and a name that is
+/// taken creates nothing.
+pub async fn a_name_is_taken_with_the_run_or_not_at_all(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let id = external("tenant", "ag-ui", "run");
+    let (first, second) = (run_id(1), run_id(2));
+    let named = |run, thread| NewRun { name: Some(id.clone()), ..new_run(run, thread) };
+    assert_eq!(store.create(named(first, 1), first_frame("a")).await.unwrap(), Created::New);
+    assert_eq!(other.resolve(id.clone()).await.unwrap(), Some(first));
+    let taken = other.create(named(second, 2), first_frame("a")).await.unwrap();
+    assert_eq!(taken, Created::Named(first));
+    assert_eq!(other.info(second).await.unwrap(), None);
+    // The same run again is what it was before, whatever it is called.
+    let again = other.create(named(first, 1), first_frame("a")).await.unwrap();
+    assert_eq!(again, Created::Exists(Box::new(info(first, 1, RunState::Running, 1))));
+    // Its name goes with it.
+    append(&*store, with_state(frame(first, 1, &["end"]), RunState::Completed)).await.unwrap();
+    assert!(store.delete(first).await.unwrap());
+    assert_eq!(other.create(named(second, 2), first_frame("a")).await.unwrap(), Created::New);
+    assert_eq!(store.resolve(id).await.unwrap(), Some(second));
+}
+
 /// Settings are kept, replaced and forgotten.
 pub async fn settings_are_kept_and_forgotten(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
@@ -492,6 +515,7 @@ fn new_run(run: RunId, thread: u128) -> NewRun {
         tenant: "tenant".into(),
         after: Some(run_id(12)),
         title: "a title".into(),
+        name: None,
         lease: Lease { node: "node".into(), until: Millis(2000) },
     }
 }

@@ -36,6 +36,9 @@ pub(crate) struct Writer {
     queue: Mutex<Queue>,
     /// Something was committed, or the owner is lost.
     progressed: Notify,
+    /// The owner is lost. Apart from the other, because whoever works on a run waits for this
+    /// all the time and need not be woken by every commit.
+    lost: Notify,
 }
 
 struct Queue {
@@ -66,6 +69,12 @@ struct Waiting {
     event: Event,
     bytes: usize,
     push: u64,
+}
+
+impl Waiting {
+    fn is_end(&self) -> bool {
+        matches!(self.event, Event::RunFinished { .. })
+    }
 }
 
 /// Bytes appended since a snapshot was last taken.
@@ -102,6 +111,7 @@ impl Writer {
             epoch: transcript.outline.epoch,
             runtime,
             progressed: Notify::new(),
+            lost: Notify::new(),
             queue: Mutex::new(Queue {
                 waiting: Vec::new(),
                 waiting_bytes: 0,
@@ -124,22 +134,27 @@ impl Writer {
 
     pub(crate) fn push_all(self: &Arc<Self>, events: impl IntoIterator<Item = (AgentNo, Event)>) {
         // Weighed outside the lock: it may serialise.
-        let events: Vec<_> = events
-            .into_iter()
-            .map(|(agent, event)| (codec::weight(&event), agent, event))
-            .collect();
+        let waiting =
+            |(agent, event)| Waiting { bytes: codec::weight(&event), agent, event, push: 0 };
+        let mut events: Vec<_> = events.into_iter().map(waiting).collect();
         let mut queue = lock(&self.queue);
         queue.pushes += 1;
-        let push = queue.pushes;
-        let mut ignored = 0usize;
-        for (bytes, agent, event) in events {
-            if queue.finished || queue.failure.is_some() {
-                ignored += 1;
-                continue;
-            }
-            queue.finished = matches!(event, Event::RunFinished { .. });
-            queue.waiting_bytes += bytes;
-            queue.waiting.push(Waiting { agent, event, bytes, push });
+        let all = events.len();
+        if queue.finished || queue.failure.is_some() {
+            events.clear();
+        } else if let Some(end) = events.iter().position(Waiting::is_end) {
+            events.truncate(end + 1);
+            queue.finished = true;
+        }
+        let ignored = all - events.len();
+        for waiting in &mut events {
+            waiting.push = queue.pushes;
+            queue.waiting_bytes += waiting.bytes;
+        }
+        if queue.waiting.is_empty() {
+            queue.waiting = events;
+        } else {
+            queue.waiting.append(&mut events);
         }
         drop(queue);
         if ignored > 0 {
@@ -152,19 +167,21 @@ impl Writer {
     /// Waits until everything pushed before is committed.
     pub(crate) async fn commit(&self) -> Result<Seq, AppendError> {
         let pushes = lock(&self.queue).pushes;
-        self.until(|queue| (queue.pushes_committed >= pushes).then_some(queue.committed)).await
+        let committed =
+            |queue: &Queue| (queue.pushes_committed >= pushes).then_some(queue.committed);
+        self.until(&self.progressed, committed).await
     }
 
     /// Waits until less than the maximum is uncommitted.
     pub(crate) async fn room(&self) -> Result<(), AppendError> {
         let max = self.hot.shared.options.uncommitted_bytes_max;
-        self.until(|queue| (queue.uncommitted() < max).then_some(())).await
+        self.until(&self.progressed, |queue| (queue.uncommitted() < max).then_some(())).await
     }
 
     /// Waits until ownership is lost.
     pub(crate) async fn lost(&self) -> AppendError {
         loop {
-            if let Err(error) = self.until(|_| None::<()>).await {
+            if let Err(error) = self.until(&self.lost, |_| None::<()>).await {
                 return error;
             }
         }
@@ -188,21 +205,30 @@ impl Writer {
         }
     }
 
-    async fn until<T>(&self, ready: impl Fn(&Queue) -> Option<T>) -> Result<T, AppendError> {
-        loop {
-            let progressed = self.progressed.notified();
-            tokio::pin!(progressed);
-            progressed.as_mut().enable();
-            {
-                let queue = lock(&self.queue);
-                if let Some(failure) = &queue.failure {
-                    return Err(failure.clone());
-                }
-                if let Some(value) = ready(&queue) {
-                    return Ok(value);
-                }
+    async fn until<T>(
+        &self,
+        changed: &Notify,
+        ready: impl Fn(&Queue) -> Option<T>,
+    ) -> Result<T, AppendError> {
+        let look = || {
+            let queue = lock(&self.queue);
+            match &queue.failure {
+                Some(failure) => Some(Err(failure.clone())),
+                None => ready(&queue).map(Ok),
             }
-            progressed.await;
+        };
+        // Mostly there is nothing to wait for.
+        if let Some(found) = look() {
+            return found;
+        }
+        loop {
+            let notified = changed.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if let Some(found) = look() {
+                return found;
+            }
+            notified.await;
         }
     }
 
@@ -315,6 +341,7 @@ impl Writer {
             self.hot.shared.leases.release(self.hot.run);
             self.hot.disown(failure);
         }
+        self.lost.notify_waiters();
         self.progressed.notify_waiters();
     }
 
@@ -553,17 +580,20 @@ async fn read_back(store: &dyn Store, append: &Append) -> Result<Fate, StoreErro
     })
 }
 
-/// A run's first record, as a frame.
+/// A new owner's first records, as a frame.
 pub(crate) fn first_frame(
-    event: Event,
+    events: impl IntoIterator<Item = Event>,
     at: Millis,
     expected: Seq,
 ) -> Result<(Arc<Frame>, NewFrame), StoreError> {
-    let state = state_of(&event);
-    let records = vec![Record { seq: expected.next(), agent: AgentNo::ROOT, at, event }];
+    let numbered = events.into_iter().zip(expected.0 + 1..);
+    let record = |(event, seq)| Record { seq: Seq(seq), agent: AgentNo::ROOT, at, event };
+    let records: Vec<_> = numbered.map(record).collect();
+    let state = records.iter().filter_map(|record| state_of(&record.event)).next_back();
+    let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
     let body = codec::encode(&records)
         .map_err(|error| StoreError::failed("encoding a frame", error))?
         .into();
     let frame = Arc::new(Frame::new(expected.next(), records));
-    Ok((frame, NewFrame { count: 1, body, at, state }))
+    Ok((frame, NewFrame { count, body, at, state }))
 }

@@ -1,14 +1,18 @@
 //! What serving costs, over real sockets: `cargo bench -p wellspring-server --bench serve`.
 //!
-//! Server and clients are one process, so each figure holds both sides. `viewers` is one run
-//! watched by many, and again with one among them that does not read; `held` is many runs at
-//! one delta per 200 ms; `stream` is a whole run of 200 deltas, started and read over HTTP.
+//! Server and clients are one process, so each figure holds both sides; but they do not share a
+//! thread, and where there are two cores the server has one and the clients the other. `viewers`
+//! is one run watched by many, and again with one among them that does not read; `held` is many
+//! runs at one delta per 200 ms, in SQLite; `stream` is a whole run of 200 deltas, started and
+//! read over HTTP.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use wellspring_core::RunId;
@@ -41,8 +45,8 @@ fn scale() -> Scale {
         (true, false) => Scale {
             viewers: 1000,
             deltas: 200,
-            held: 2000,
-            held_for: Duration::from_secs(10),
+            held: 5000,
+            held_for: Duration::from_secs(30),
             runs: 2000,
         },
     }
@@ -53,27 +57,64 @@ fn figure(name: &str, value: f64, unit: &str, baseline: Option<&str>) {
     println!(r#"{{"figure":"{name}","value":{value:.3},"unit":"{unit}"{baseline}}}"#);
 }
 
-fn main() {
-    let scale = scale();
-    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
-    tokio.block_on(async {
-        let alone = viewers(&scale, None).await;
-        figure("serve/viewers/all-read", alone, "us/delta/viewer", None);
-        let beside = viewers(&scale, Some(1)).await;
-        let baseline = Some("serve/viewers/all-read");
-        figure("serve/viewers/one-does-not", beside, "us/delta/viewer", baseline);
-        let memory = streams(&scale, Log::in_memory()).await;
-        figure("serve/stream/memory", memory, "us/delta", None);
-        let folder = tempfile::tempdir().unwrap();
-        let store = SqliteStore::open(folder.path().join("runs.db"), SqliteOptions::default());
-        let log = Log::new(Arc::new(store.unwrap()), LogOptions::default());
-        let sqlite = streams(&scale, log).await;
-        figure("serve/stream/sqlite", sqlite, "us/delta", Some("serve/stream/memory"));
-        held(&scale).await;
+/// A runtime with one thread, on a core of its own where there are enough.
+fn on_core(core: usize) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).enable_all().on_thread_start(move || {
+        let mut cores = CpuSet::new();
+        cores.set(core);
+        // Where that core cannot be had the system decides.
+        let _ = sched_setaffinity(None, &cores);
     });
+    builder.build().unwrap()
+}
+
+/// Lets the process have as many connections as the system allows.
+fn raise_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+/// Where the server lives.
+static SERVER: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| on_core(0));
+
+fn main() {
+    raise_files();
+    let scale = scale();
+    let clients = on_core(1);
+    let measured = clients.spawn(measure(scale));
+    clients.block_on(measured).unwrap();
+}
+
+async fn measure(scale: Scale) {
+    let alone = viewers(&scale, None).await;
+    figure("serve/viewers/all-read", alone, "us/delta/viewer", None);
+    let beside = viewers(&scale, Some(1)).await;
+    let baseline = Some("serve/viewers/all-read");
+    figure("serve/viewers/one-does-not", beside, "us/delta/viewer", baseline);
+    let memory = streams(&scale, Log::in_memory()).await;
+    figure("serve/stream/memory", memory, "us/delta", None);
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("runs.db"), SqliteOptions::default());
+    let log = Log::new(Arc::new(store.unwrap()), LogOptions::default());
+    let sqlite = streams(&scale, log).await;
+    figure("serve/stream/sqlite", sqlite, "us/delta", Some("serve/stream/memory"));
+    let store = SqliteStore::open(folder.path().join("held.db"), SqliteOptions::default());
+    held(&scale, Log::new(Arc::new(store.unwrap()), LogOptions::default())).await;
 }
 
 async fn serve(log: Log, say: Say) -> (Runtime, Server) {
+    SERVER.spawn(serve_here(log, say)).await.unwrap()
+}
+
+/// Starts a run where the server lives.
+async fn start(runtime: &Runtime) -> RunId {
+    let runtime = runtime.clone();
+    let started = async move { runtime.start(StartRun::text("agent", "go")).await.unwrap() };
+    SERVER.spawn(started).await.unwrap()
+}
+
+async fn serve_here(log: Log, say: Say) -> (Runtime, Server) {
     let runtime = Runtime::new(log);
     runtime.register(AgentDef::model("agent", Arc::new(Scripted::new([say]))));
     let config = ServerConfig {
@@ -116,7 +157,7 @@ async fn viewers(scale: &Scale, idle: Option<usize>) -> f64 {
     let gate = Gate::new();
     let say = Say::new().gate(&gate).chunks((0..scale.deltas).map(|n| format!(" word{n}")));
     let (runtime, server) = serve(Log::in_memory(), say).await;
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = start(&runtime).await;
     let mut idlers = Vec::new();
     for _ in 0..idle.unwrap_or(0) {
         idlers.push(watch(server.address(), run).await);
@@ -174,16 +215,16 @@ async fn streams(scale: &Scale, log: Log) -> f64 {
 }
 
 /// Many runs at one delta per 200 ms, each with a viewer: memory, and whether the rate holds.
-async fn held(scale: &Scale) {
+async fn held(scale: &Scale, log: Log) {
     const PACE: Duration = Duration::from_millis(200);
     let deltas = (scale.held_for.as_millis() / PACE.as_millis()).max(1) as usize;
     let say = Say::new().pace(PACE).chunks((0..deltas).map(|n| format!(" word{n}")));
-    let (runtime, server) = serve(Log::in_memory(), say).await;
+    let (runtime, server) = serve(log, say).await;
     let before = resident_kib();
     let began = Instant::now();
     let mut readers = Vec::new();
     for _ in 0..scale.held {
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        let run = start(&runtime).await;
         readers.push(tokio::spawn(words(watch(server.address(), run).await)));
     }
     let opened = began.elapsed();

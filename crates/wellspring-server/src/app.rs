@@ -10,10 +10,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wellspring_core::RunId;
+use wellspring_core::{RunId, ThreadId};
 use wellspring_engine::Runtime;
 use wellspring_log::{ExternalId, RunInfo};
 
@@ -173,6 +174,19 @@ pub(crate) fn allow(who: &Principal, scope: TokenScope) -> Result<(), ApiError> 
     let message = format!("this token does not allow `{}`", scope.as_str());
     let remedy = "make a token with that scope: `wellspring token create`";
     Err(ApiError::new(StatusCode::FORBIDDEN, "scope", message, remedy))
+}
+
+/// The thread that a surface's own id means: always the same one, whichever of its runs are
+/// still there. Nothing has to be kept for it.
+pub(crate) fn thread_named(name: &ExternalId) -> ThreadId {
+    let mut hasher = Sha256::new();
+    for text in [&name.tenant, &name.surface, &name.id] {
+        hasher.update((text.len() as u64).to_le_bytes());
+        hasher.update(text.as_bytes());
+    }
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hasher.finalize()[..16]);
+    ThreadId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
 }
 
 /// Extractors: whoever calls, once it is clear that they may.

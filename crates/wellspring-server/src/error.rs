@@ -17,7 +17,7 @@ pub(crate) struct ApiError {
     pub(crate) message: String,
     /// What to do about it.
     pub(crate) remedy: &'static str,
-    retry_after: Option<u32>,
+    pub(crate) retry_after: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -174,7 +174,7 @@ impl From<StartError> for ApiError {
                 error.to_string(),
                 "wait for that run, cancel it, or POST to its /input",
             ),
-            StartError::Exists(_) => Self::new(
+            StartError::Exists(_) | StartError::Named(_) => Self::new(
                 StatusCode::CONFLICT,
                 "run_exists",
                 error.to_string(),

@@ -215,6 +215,24 @@ mod tests {
         assert!(rates.take("a").is_err());
     }
 
+    /// This machine's own requests are not counted; everybody else's are, each by itself.
+    #[tokio::test(start_paused = true)]
+    async fn an_address_has_a_rate() {
+        let limits = ServerLimits { requests_per_address: 1, ..ServerLimits::default() };
+        let gates = Gates::new(&limits, Runtime::new(wellspring_log::Log::in_memory()));
+        let ask = |address: &str| {
+            let refused = gates.address(address.parse().unwrap()).err();
+            refused.map(|error| (error.status.as_u16(), error.code, error.retry_after))
+        };
+        for _ in 0..10 {
+            assert_eq!((ask("127.0.0.1"), ask("::1"), ask("::ffff:127.0.0.1")), (None, None, None));
+        }
+        let burst = [ask("192.0.2.1"), ask("192.0.2.1"), ask("192.0.2.1"), ask("192.0.2.2")];
+        assert_eq!(burst, [None, None, Some((429, "too_often", Some(2))), None]);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(ask("192.0.2.1"), None);
+    }
+
     #[tokio::test(start_paused = true)]
     async fn callers_are_forgotten_at_the_maximum() {
         let rates = Rates::new(1);

@@ -5,19 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use tokio::sync::watch;
-use wellspring_core::{Command, InboxNo, Millis, Outcome, RunId, Seq};
+use wellspring_core::{Outcome, RunId};
 use wellspring_engine::{Hooks, TurnReport};
-use wellspring_log::{
-    Append, AppendDone, Created, ExternalId, InboxEntry, NewFrame, NewRun, Page, Put, RunFilter,
-    RunInfo, SnapshotKind, Store, StoreFuture,
-};
+use wellspring_log::{Append, AppendDone, Created, NewFrame, NewRun, Store, StoreFuture};
 
 /// Upper bounds of every histogram's buckets, in microseconds: from a fast disk to a slow model.
 const BUCKETS_MICROS: [u64; 12] = [
@@ -275,80 +269,7 @@ impl Store for MeteredStore {
         self.store.create(new, first)
     }
 
-    fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page> {
-        self.store.read(run, after, bytes_max)
-    }
-
-    fn info(&self, run: RunId) -> StoreFuture<'_, Option<RunInfo>> {
-        self.store.info(run)
-    }
-
-    fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>> {
-        self.store.list(filter)
-    }
-
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
-        self.store.put_inbox(run, key, command)
-    }
-
-    fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {
-        self.store.inbox(run, after)
-    }
-
-    fn renew(&self, node: Box<str>, runs: Vec<RunId>, until: Millis) -> StoreFuture<'_, ()> {
-        self.store.renew(node, runs, until)
-    }
-
-    fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
-        self.store.expired(now, limit)
-    }
-
-    fn put_snapshot(
-        &self,
-        run: RunId,
-        kind: SnapshotKind,
-        at: Seq,
-        body: Bytes,
-    ) -> StoreFuture<'_, ()> {
-        self.store.put_snapshot(run, kind, at, body)
-    }
-
-    fn snapshot(
-        &self,
-        run: RunId,
-        kind: SnapshotKind,
-        at_most: Seq,
-    ) -> StoreFuture<'_, Option<(Seq, Bytes)>> {
-        self.store.snapshot(run, kind, at_most)
-    }
-
-    fn bind(&self, external: ExternalId, run: RunId) -> StoreFuture<'_, RunId> {
-        self.store.bind(external, run)
-    }
-
-    fn resolve(&self, external: ExternalId) -> StoreFuture<'_, Option<RunId>> {
-        self.store.resolve(external)
-    }
-
-    fn setting(&self, name: Box<str>) -> StoreFuture<'_, Option<Box<str>>> {
-        self.store.setting(name)
-    }
-
-    fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()> {
-        self.store.put_setting(name, value)
-    }
-
-    fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {
-        self.store.delete(run)
-    }
-
-    fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()> {
-        self.store.backup(to)
-    }
-
-    fn foreign_changes(&self) -> watch::Receiver<u64> {
-        self.store.foreign_changes()
-    }
+    wellspring_log::forward_store!(store);
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 use wellspring_core::Millis;
-use wellspring_engine::{AgentDef, Runtime};
+use wellspring_engine::Runtime;
 
 use crate::app::App;
 use crate::auth::{Signer, TokenError, Tokens};
@@ -143,7 +143,7 @@ impl ServerBuilder {
             listener.local_addr().map_err(|cause| ServeError::Listen { listen, cause })?;
         config.listen = address;
         runtime.observe(Arc::new(metrics.clone()));
-        hold_to_run_time(&runtime, config.limits.run_time);
+        runtime.limit_run_time(config.limits.run_time);
         let signer = Signer::of(&*store).await?;
         runtime.recover().await.map_err(ServeError::Recover)?;
         let app = App::new(config, runtime, tokens, signer, metrics);
@@ -218,17 +218,6 @@ impl Server {
         tasks.close();
         if tokio::time::timeout(CLOSE_LIMIT, tasks.wait()).await.is_err() {
             tracing::warn!(connections = tasks.len(), "connections did not end in time");
-        }
-    }
-}
-
-/// No agent's runs may take longer than the server allows.
-fn hold_to_run_time(runtime: &Runtime, run_time: Duration) {
-    for def in runtime.agents() {
-        if def.timeouts.run > run_time {
-            let mut held = AgentDef::clone(&def);
-            held.timeouts.run = run_time;
-            runtime.register(held);
         }
     }
 }

@@ -96,6 +96,8 @@ pub(crate) struct Wanted {
     pub(crate) kinds: Option<BTreeSet<&'static str>>,
     pub(crate) until: Until,
     pub(crate) form: Form,
+    /// Its cursor, where it has one already.
+    pub(crate) cursor: Option<Cursor>,
 }
 
 /// Where a stream ends.
@@ -297,10 +299,13 @@ impl Reader {
     pub(crate) async fn open(
         log: &Log,
         folds: &Arc<Folds>,
-        wanted: Wanted,
+        mut wanted: Wanted,
     ) -> Result<Self, ReadError> {
         let (run, after) = (wanted.run, wanted.after);
-        let cursor = log.cursor(run, after.whole()).await?;
+        let cursor = match wanted.cursor.take() {
+            Some(cursor) => cursor,
+            None => log.cursor(run, after.whole()).await?,
+        };
         let own = match after.k {
             None => None,
             Some(_) => Some(own(log, run, wanted.dialect, after).await?),

@@ -5,6 +5,7 @@
 //! - [`samples`] are named runs, one per thing that can happen.
 //! - [`arbitrary`] has random ones: legal runs, and nonsense.
 //! - [`FakeProvider`] is a server that answers as a test says, and fails in every way.
+//! - [`ag_ui_validate`] is what somebody else's validator says of a stream.
 //! - [`soak`] says how many rounds to play, [`figures`] print what a bench claims.
 //!
 //! # What is deliberately absent
@@ -12,6 +13,7 @@
 //! The protocols' own types: a fake that used ours would only prove that we agree with
 //! ourselves.
 
+mod ag_ui_validate;
 pub mod arbitrary;
 mod fake_provider;
 pub mod figures;
@@ -19,6 +21,7 @@ mod run_builder;
 pub mod samples;
 mod soak;
 
+pub use ag_ui_validate::{AG_UI_VALIDATE, ag_ui_validate};
 pub use fake_provider::{Answer, Asked, FakeProvider};
 pub use run_builder::{RUN, RunBuilder, THREAD};
 pub use soak::{SOAK, soak};

@@ -22,13 +22,13 @@
 //! | signature, encrypted value | REASONING_ENCRYPTED_VALUE of the message or the call |
 //! | tool call | TOOL_CALL_START (its parent is the turn's text before it), ARGS, END; title, kind and place in `metadata` |
 //! | tool updated, output | ACTIVITY_SNAPSHOT `tool_progress` that replaces nothing, then ACTIVITY_DELTA |
-//! | tool finished | TOOL_CALL_RESULT; outcome and content for people in `metadata`. Not for what the client itself answered: it has that message |
+//! | tool finished | TOOL_CALL_RESULT; outcome and content for people in `metadata`. Also for what the client itself answered: others watch too, and the snapshot before it took the client's own message back |
 //! | parts voided | what they left open is closed, then MESSAGES_SNAPSHOT |
 //! | plan | ACTIVITY_SNAPSHOT `plan` |
 //! | state | STATE_SNAPSHOT, STATE_DELTA |
 //! | sub-agent | SUBAGENT_STARTED, SUBAGENT_FINISHED or SUBAGENT_ERROR; its events carry `subagentRunId` |
 //! | paused | everything open is closed (sub-agents `suspended`), then RUN_FINISHED: `interrupt` if a question waits, else `success` with `pendingToolCallIds` |
-//! | resumed | RUN_STARTED with the client's new run id, and what was open is opened again |
+//! | resumed | RUN_STARTED with the client's new run id, MESSAGES_SNAPSHOT, and what was open is opened again |
 //! | completed | RUN_FINISHED `success`; `result` is the typed result, or the answer's text; `usage` per model |
 //! | cancelled | RUN_FINISHED `cancelled` |
 //! | failed | RUN_ERROR, with the kind of failure as `code` |
@@ -40,7 +40,9 @@
 //!
 //! Writing: when things happened; that a turn was attempted again; who owns the run and
 //! which remote run it is attached to; the arguments of a call that a remote agent told after
-//! its result; the media of steering input; the calls that hand over a typed result.
+//! its result; the media of steering input; the calls that hand over a typed result; after a
+//! void, where a call stood whose text before it was taken back: clients put the message that
+//! it then gets of its own last.
 //!
 //! Joining: in which order the streams of one call's output were interleaved, and where
 //! between the messages an activity or a steering input came.

@@ -27,7 +27,18 @@ pub struct Peer {
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
 pub const PEERS: &[Peer] =
-    &[MCP, AIMOCK, LLAMA, AG_UI, AG_UI_CLIENT, CHROMIUM, SCHEMATHESIS, ACP_CLIENTS, ACP_PYTHON];
+    &[
+        MCP,
+        AIMOCK,
+        LLAMA,
+        AG_UI,
+        AG_UI_CLIENT,
+        AG_UI_VALIDATE,
+        CHROMIUM,
+        SCHEMATHESIS,
+        ACP_CLIENTS,
+        ACP_PYTHON,
+    ];
 
 const MCP: Peer = Peer {
     name: "MCP example server and TypeScript SDK",
@@ -107,6 +118,19 @@ const AG_UI_CLIENT: Peer = Peer {
         "crates/wellspring-server/tests/peer",
     ],
     ..AG_UI
+};
+
+const AG_UI_VALIDATE: Peer = Peer {
+    name: "ag-ui-validate",
+    probe: &["python3", "-m", "venv", "--help"],
+    install: "apt install python3-venv",
+    setup: &[
+        "sh",
+        "-c",
+        "python3 -m venv target/peers/ag-ui-validate && \
+         target/peers/ag-ui-validate/bin/pip install --quiet 'ag-ui-validate[transport]==0.4.0'",
+    ],
+    variable: "WELLSPRING_PEER_AG_UI_VALIDATE",
 };
 
 const CHROMIUM: Peer = Peer {

@@ -37,7 +37,9 @@ pub(super) fn list(connection: &Connection, filter: &RunFilter) -> rusqlite::Res
     let blob = |uuid: uuid::Uuid| -> Box<dyn ToSql> { Box::new(*uuid.as_bytes()) };
     let text = |text: &str| -> Box<dyn ToSql> { Box::new(text.to_owned()) };
     let time = |at: Millis| -> Box<dyn ToSql> { Box::new(int(at.0)) };
-    condition("tenant =", filter.tenant.as_deref().map(text));
+    // A thread has few runs and a tenant many; with the plus its index is not considered.
+    let tenant = if filter.thread.is_some() { "+tenant =" } else { "tenant =" };
+    condition(tenant, filter.tenant.as_deref().map(text));
     condition("thread =", filter.thread.map(|thread| blob(thread.uuid())));
     condition("agent =", filter.agent.as_deref().map(text));
     condition("created_at >=", filter.since.map(time));

@@ -20,22 +20,19 @@ const DELETE_ROWS: i64 = 256;
 type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
 
 pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Created> {
-    if let Some(info) = read::info(&db.connection, new.run)? {
-        return Ok(Ok(Created::Exists(Box::new(info))));
+    let named = match &new.name {
+        Some(name) => read::resolve(&db.connection, name)?,
+        None => None,
+    };
+    if named.is_some() {
+        return in_the_way(db, new, named);
     }
-    let busy = db
+    let inserted = db
         .connection
-        .prepare_cached("SELECT run FROM runs WHERE thread = ?1 AND state < 2")?
-        .query_row([new.thread.uuid().as_bytes()], |row| read::run_id(row, 0))
-        .optional()?;
-    if let Some(run) = busy {
-        return Ok(Ok(Created::ThreadBusy(run)));
-    }
-    db.connection
         .prepare_cached(
             "INSERT INTO runs (run, thread, agent, tenant, after, title, state, epoch, node,
                 lease_until, created_at, updated_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8, ?9, ?9)",
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8, ?9, ?9) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             new.run.uuid().as_bytes(),
@@ -48,13 +45,36 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
             int(new.lease.until.0),
             int(first.at.0),
         ])?;
+    if inserted == 0 {
+        return in_the_way(db, new, None);
+    }
     let key = db.connection.last_insert_rowid();
+    if let Some(name) = &new.name {
+        insert_name(&db.connection, name, key)?;
+    }
     insert_frame(&db.connection, key, Seq(1), first)?;
-    change_state(&db.connection, key, first)?;
+    if first.state != Some(RunState::Running) {
+        change_state(&db.connection, key, first)?;
+    }
     if !first.state.is_some_and(RunState::is_final) {
         db.remember(new.run, Head { key, head: Seq(u64::from(first.count)) });
     }
     Ok(Ok(Created::New))
+}
+
+/// Why a run was not created. Most are, so this is asked only afterwards.
+fn in_the_way(db: &Db, new: &NewRun, named: Option<RunId>) -> Outcome<Created> {
+    if let Some(info) = read::info(&db.connection, new.run)? {
+        return Ok(Ok(Created::Exists(Box::new(info))));
+    }
+    if let Some(run) = named {
+        return Ok(Ok(Created::Named(run)));
+    }
+    let run = db
+        .connection
+        .prepare_cached("SELECT run FROM runs WHERE thread = ?1 AND state < 2")?
+        .query_row([new.thread.uuid().as_bytes()], |row| read::run_id(row, 0))?;
+    Ok(Ok(Created::ThreadBusy(run)))
 }
 
 pub(super) fn append(db: &mut Db, append: &Append) -> rusqlite::Result<Result<(), AppendError>> {
@@ -218,12 +238,17 @@ pub(super) fn bind(db: &mut Db, external: &ExternalId, run: RunId) -> Outcome<Ru
     let Some((key, _)) = read::key_and_state(&db.connection, run)? else {
         return Ok(Err(StoreError::NoRun(run)));
     };
-    db.connection
+    insert_name(&db.connection, external, key)?;
+    Ok(Ok(run))
+}
+
+fn insert_name(connection: &Connection, name: &ExternalId, key: i64) -> rusqlite::Result<()> {
+    connection
         .prepare_cached(
             "INSERT INTO external_ids (tenant, surface, id, run) VALUES (?1, ?2, ?3, ?4)",
         )?
-        .execute(params![&*external.tenant, &*external.surface, &*external.id, key])?;
-    Ok(Ok(run))
+        .execute(params![&*name.tenant, &*name.surface, &*name.id, key])
+        .map(drop)
 }
 
 pub(super) fn put_setting(db: &mut Db, name: &str, value: Option<&str>) -> rusqlite::Result<()> {

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use rusqlite::Connection;
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use wellspring_core::{RunId, Seq};
 
@@ -29,6 +30,8 @@ pub(super) enum Message {
 /// A write. It may be applied twice: with others, and, if their transaction failed, alone.
 pub(super) trait Job: Send {
     fn apply(&mut self, db: &mut Db) -> rusqlite::Result<()>;
+    /// Where whoever waits for it lives.
+    fn runtime(&self) -> Option<&Handle>;
     /// Called once the transaction is decided.
     fn done(self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>);
 }
@@ -163,9 +166,7 @@ impl Writer {
         match self.db.transact(jobs) {
             Ok(changed) => {
                 self.tell(changed);
-                // Each of these publishes a frame and hands over the next one, so the next
-                // transaction takes them all.
-                jobs.drain(..).for_each(|job| job.done(Ok(())));
+                finish(jobs, &Ok(()));
             }
             // One of them may be the cause; alone, the others succeed.
             Err(_) if jobs.len() > 1 => {
@@ -176,8 +177,7 @@ impl Writer {
                 }
             }
             Err(error) => {
-                let error = Arc::new(error);
-                jobs.drain(..).for_each(|job| job.done(Err(Arc::clone(&error))));
+                finish(jobs, &Err(Arc::new(error)));
             }
         }
     }
@@ -189,16 +189,38 @@ impl Writer {
     }
 }
 
+/// Tells everybody who waits for a transaction that it is decided. Each is then on its way to
+/// publish a frame and to hand over the next one, so that the next transaction takes them all.
+///
+/// They are told where they live, all of a runtime in one task: from here every single one of
+/// them would be a wake-up across threads.
+fn finish(jobs: &mut Vec<Box<dyn Job>>, decided: &Result<(), Arc<rusqlite::Error>>) {
+    while let Some(first) = jobs.first() {
+        let runtime = first.runtime().cloned();
+        let id = runtime.as_ref().map(Handle::id);
+        let count = jobs.iter().take_while(|job| job.runtime().map(Handle::id) == id).count();
+        let neighbours: Vec<_> = jobs.drain(..count).collect();
+        let decided = decided.clone();
+        let tell = move || neighbours.into_iter().for_each(|job| job.done(decided.clone()));
+        match runtime {
+            Some(runtime) => drop(runtime.spawn(async move { tell() })),
+            None => tell(),
+        }
+    }
+}
+
 /// An append and who waits for it.
 pub(super) struct AppendJob {
     append: Append,
     result: Result<(), AppendError>,
     done: Option<AppendDone>,
+    runtime: Option<Handle>,
 }
 
 impl AppendJob {
     pub(super) fn new(append: Append, done: AppendDone) -> Self {
-        Self { append, result: Ok(()), done: Some(done) }
+        let runtime = Handle::try_current().ok();
+        Self { append, result: Ok(()), done: Some(done), runtime }
     }
 }
 
@@ -206,6 +228,10 @@ impl Job for AppendJob {
     fn apply(&mut self, db: &mut Db) -> rusqlite::Result<()> {
         self.result = write::append(db, &self.append)?;
         Ok(())
+    }
+
+    fn runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
     }
 
     fn done(mut self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>) {
@@ -234,6 +260,7 @@ pub(super) struct Call<T, W> {
     work: W,
     result: Option<Result<T, StoreError>>,
     reply: oneshot::Sender<Result<T, StoreError>>,
+    runtime: Option<Handle>,
 }
 
 impl<T, W> Call<T, W> {
@@ -242,7 +269,8 @@ impl<T, W> Call<T, W> {
         work: W,
         reply: oneshot::Sender<Result<T, StoreError>>,
     ) -> Self {
-        Self { while_doing, work, result: None, reply }
+        let runtime = Handle::try_current().ok();
+        Self { while_doing, work, result: None, reply, runtime }
     }
 }
 
@@ -254,6 +282,10 @@ where
     fn apply(&mut self, db: &mut Db) -> rusqlite::Result<()> {
         self.result = Some((self.work)(db)?);
         Ok(())
+    }
+
+    fn runtime(&self) -> Option<&Handle> {
+        self.runtime.as_ref()
     }
 
     fn done(self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>) {

@@ -19,16 +19,17 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
+use uuid::Uuid;
 use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq};
-use wellspring_engine::{SendError, StartRun};
-use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
+use wellspring_engine::{SendError, StartError, StartRun};
+use wellspring_log::{ExternalId, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::RunAgentInput;
 use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, join, proto};
 use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
 use super::Route;
-use super::native::wants;
-use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId, allow};
+use super::native::{runs_of, wants};
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId, allow, thread_named};
 use crate::auth::{Principal, TokenScope};
 use crate::error::ApiError;
 use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
@@ -36,7 +37,7 @@ use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
 /// Under which name the clients' run ids are kept.
 const RUNS: &str = "ag-ui";
 
-/// Under which name the clients' thread ids are kept; they name a run of the thread.
+/// Of what kind the clients' thread ids are.
 const THREADS: &str = "ag-ui.thread";
 
 /// How many runs of a thread are asked which message was their input: a client repeats its
@@ -76,18 +77,26 @@ async fn run(
         return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
     };
     let log = app.runtime.log();
-    let thread_name = external(&who, THREADS, &input.thread_id);
-    let run_name = external(&who, RUNS, &input.run_id);
-    let alone = app.alone(&thread_name).await;
-    if let Some(run) = log.store().resolve(run_name.clone()).await? {
+    // A client that does not care names neither.
+    let run_name = (!input.run_id.is_empty()).then(|| external(&who, RUNS, &input.run_id));
+    let thread_name =
+        (!input.thread_id.is_empty()).then(|| external(&who, THREADS, &input.thread_id));
+    let thread = thread_name.as_ref().map(thread_named);
+    let alone = match &thread_name {
+        Some(name) => Some(app.alone(name).await),
+        None => None,
+    };
+    let runs = match thread {
+        Some(thread) => runs_of(&app, &who, thread, KNOWN_RUNS_MAX).await?,
+        None => Vec::new(),
+    };
+    // A thread without runs has none of that name; should another have it, starting says so.
+    if let (Some(name), false) = (&run_name, runs.is_empty())
+        && let Some(run) = log.store().resolve(name.clone()).await?
+    {
         drop(alone);
         return joined(&app, &who, run, form).await;
     }
-    let first = log.store().resolve(thread_name.clone()).await?;
-    let runs = match first {
-        None => Vec::new(),
-        Some(first) => thread_of(&app, &who, first).await?,
-    };
     let latest = runs.first();
     let paused = match latest {
         Some(info) if info.state == RunState::Paused => {
@@ -102,6 +111,7 @@ async fn run(
         |id| known.iter().any(|known| &**known == id),
         Trust::User,
     )?;
+    let mut cursor = None;
     let (run, after) = match asked {
         Asked::Start(mut request) => {
             if request.input.is_empty() {
@@ -118,22 +128,40 @@ async fn run(
                 RunRequest { by: Some((*who.id).into()), trace_id: Some(trace), ..*request };
             let mut start = StartRun::new(&*agent, request);
             start.tenant = (*who.tenant).into();
-            start.thread = latest.map(|info| info.thread);
+            start.thread = thread;
+            start.is_first = latest.is_none();
+            start.name = run_name.clone();
+            let new = RunId::new(Uuid::now_v7());
+            start.run = Some(new);
+            let ahead = log.cursor_ahead(new);
             app.may_start(&who)?;
-            let run = app.runtime.start(start).await?;
+            let run = match app.runtime.start(start).await {
+                Err(StartError::Named(run)) => {
+                    drop(alone);
+                    return joined(&app, &who, run, form).await;
+                }
+                started => started?,
+            };
             app.gates.run_started(&who, run);
             app.metrics.run_started();
-            log.store().bind(thread_name, run).await?;
+            if run == new {
+                cursor = Some(ahead);
+            } else if let Some(name) = run_name {
+                // It became input of a run that goes on.
+                log.store().bind(name, run).await?;
+            }
             (run, Seq(0))
         }
         Asked::Answer { commands } => {
             let info = latest.ok_or_else(|| ApiError::no_run(&*input.run_id))?;
             let after = paused.map_or(info.head, |outline| outline.head);
             answer(&app, &who, info, &input.run_id, commands).await?;
+            if let Some(name) = run_name {
+                log.store().bind(name, info.run).await?;
+            }
             (info.run, after)
         }
     };
-    log.store().bind(run_name, run).await?;
     drop(alone);
     let wanted = Wanted {
         run,
@@ -142,6 +170,7 @@ async fn run(
         kinds: None,
         until: Until::Pause,
         form,
+        cursor,
     };
     let first = match form {
         Form::Sse => None,
@@ -200,8 +229,15 @@ async fn joined(app: &App, who: &Principal, run: RunId, form: Form) -> Result<Re
         encoder: Encoder::of(dialect, transcript.outline.clone(), after),
         ends: transcript.outline.finished || transcript.outline.paused.is_some(),
     };
-    let wanted =
-        Wanted { run, dialect: DialectName::AgUi, after, kinds: None, until: Until::Pause, form };
+    let wanted = Wanted {
+        run,
+        dialect: DialectName::AgUi,
+        after,
+        kinds: None,
+        until: Until::Pause,
+        form,
+        cursor: None,
+    };
     Ok(app.stream(who, wanted, Some(first), None).await?.into_response())
 }
 
@@ -264,19 +300,6 @@ async fn answer(
         }
     }
     Ok(())
-}
-
-/// A thread's runs, newest first, by one of them.
-async fn thread_of(app: &App, who: &Principal, run: RunId) -> Result<Vec<RunInfo>, ApiError> {
-    let store = app.runtime.log().store();
-    let Some(info) = store.info(run).await? else { return Ok(Vec::new()) };
-    let filter = RunFilter {
-        tenant: Some((*who.tenant).into()),
-        thread: Some(info.thread),
-        limit: KNOWN_RUNS_MAX,
-        ..RunFilter::default()
-    };
-    Ok(store.list(filter).await?)
 }
 
 /// What the client called the messages that these runs were asked with.

@@ -24,6 +24,7 @@ mod runs;
 mod threads;
 
 pub(super) use runs::wants;
+pub(super) use threads::runs as runs_of;
 
 pub(super) fn routes() -> Vec<Route> {
     use TokenScope::{Admin, Approve, Read, Run};

@@ -1,10 +1,13 @@
 //! Who may ask for what, from where, and how often.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
-use wellspring_core::{Approval, ToolSpec};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use wellspring_core::{Approval, FailureKind, Outcome, ToolSpec};
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::Log;
@@ -265,6 +268,96 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     // What has ended does not count any more.
     kit.runtime.wait(run).await.unwrap();
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
+}
+
+/// The limits of all together, whoever asks.
+#[tokio::test]
+async fn beyond_the_limits_of_all_one_is_told_when_to_come_back() {
+    let limits = ServerLimits { runs: 1, streams: 1, ..ServerLimits::default() };
+    let gate = Gate::new();
+    let def = agent([Say::new().gate(&gate).text("Hello.")], []);
+    let runtime = Runtime::new(Log::in_memory());
+    let kit = Kit::with(ServerConfig { limits, ..config() }, runtime, def).await;
+    let refused = async |request: reqwest::RequestBuilder| {
+        let (status, headers, body) = parts(request.send().await.unwrap()).await;
+        let retry = headers.get("retry-after").map(|it| it.to_str().unwrap().to_owned());
+        (status, body["error"]["code"].as_str().unwrap_or_default().to_owned(), retry)
+    };
+    let full = |code: &str| (503, code.to_owned(), Some("5".to_owned()));
+    let run = kit.start().await;
+    let one_more = json!({ "agent": "agent", "input": "go" });
+    assert_eq!(refused(kit.post("/v1/runs", &one_more)).await, full("too_many_runs"));
+    let ag_ui = json!({
+        "threadId": "t", "runId": "r", "messages": [{ "id": "m", "role": "user", "content": "go" }],
+    });
+    assert_eq!(refused(kit.post("/ag-ui/agent", &ag_ui)).await, full("too_many_runs"));
+    let path = format!("/v1/runs/{run}/events");
+    let open = kit.get(&path).send().await.unwrap();
+    assert_eq!(refused(kit.get(&path)).await, full("too_many_streams"));
+    gate.open();
+    assert!(open.text().await.unwrap().contains("run_finished"));
+    kit.runtime.wait(run).await.unwrap();
+    assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
+}
+
+/// One connection too many is answered and closed, and its place is free again later.
+#[tokio::test]
+async fn one_connection_too_many_is_turned_away() {
+    let limits = ServerLimits { connections: 1, ..ServerLimits::default() };
+    let runtime = Runtime::new(Log::in_memory());
+    let config = ServerConfig { limits, ..config() };
+    let kit = Kit::with(config, runtime, agent([Say::new().text("Hello.")], [])).await;
+    let ask = async |socket: &mut TcpStream| {
+        let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        // Whoever is turned away may be gone before all of it was sent.
+        let _ = socket.write_all(request).await;
+        let mut answer = Vec::new();
+        let _ = socket.read_to_end(&mut answer).await;
+        String::from_utf8(answer).unwrap()
+    };
+    let mut first = TcpStream::connect(kit.server.address()).await.unwrap();
+    let mut second = TcpStream::connect(kit.server.address()).await.unwrap();
+    let mut answer = Vec::new();
+    second.read_to_end(&mut answer).await.unwrap();
+    insta::assert_snapshot!(String::from_utf8(answer).unwrap().replace('\r', ""), @r#"
+    HTTP/1.1 503 Service Unavailable
+    retry-after: 5
+    connection: close
+    content-type: application/json
+
+    {"error":{"code":"too_many_connections","message":"the server is full","remedy":"try again in a few seconds"}}
+    "#);
+    assert!(ask(&mut first).await.starts_with("HTTP/1.1 200 "));
+    // The place is given back once the server has seen the end; until then it is full.
+    loop {
+        let mut third = TcpStream::connect(kit.server.address()).await.unwrap();
+        let answer = ask(&mut third).await;
+        if !answer.starts_with("HTTP/1.1 503 ") {
+            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
+            break;
+        }
+    }
+}
+
+/// The server's limit holds for every agent, also for one that came later.
+#[tokio::test]
+async fn no_run_takes_longer_than_the_server_allows() {
+    let run_time = Duration::from_millis(20);
+    let limits = ServerLimits { run_time, ..ServerLimits::default() };
+    let runtime = Runtime::new(Log::in_memory());
+    let config = ServerConfig { limits, ..config() };
+    let kit = Kit::with(config, runtime, agent([], [])).await;
+    kit.runtime.register(agent([Say::new().text("one ").hang()], []));
+    let run = kit.start().await;
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    assert_eq!(
+        transcript.outcome,
+        Some(Outcome::Failed {
+            kind: FailureKind::TimedOut,
+            message: "the run took longer than 0.02 s".into(),
+            retryable: true,
+        })
+    );
 }
 
 #[tokio::test]

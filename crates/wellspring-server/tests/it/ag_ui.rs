@@ -1,4 +1,4 @@
-//! AG-UI over HTTP, with another implementation's verifier over every stream.
+//! AG-UI over HTTP, with two other implementations' verifiers over every stream.
 
 use ::ag_ui::server::EventVerifier;
 use reqwest::Response;
@@ -9,6 +9,7 @@ use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::Log;
 use wellspring_models::{Gate, Say};
 use wellspring_server::TokenScope;
+use wellspring_testkit::ag_ui_validate;
 
 use crate::kit::{Kit, agent, config, models, parse_sse, parts};
 
@@ -21,7 +22,7 @@ fn user(id: &str, text: &str) -> Value {
     json!({ "id": id, "role": "user", "content": text })
 }
 
-/// The events of an answer, which the verifier has nothing against.
+/// The events of an answer, which the verifiers have nothing against.
 async fn events(response: Response) -> Vec<Value> {
     events_after(response, &json!([])).await
 }
@@ -32,6 +33,9 @@ async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
     let text = response.text().await.unwrap();
     let events: Vec<Value> =
         parse_sse(&text).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    if let Some(judged) = ag_ui_validate(&text) {
+        judged.unwrap_or_else(|findings| panic!("{findings}"));
+    }
     let mut verifier = EventVerifier::new();
     for event in &events {
         let mut shown = event.clone();

@@ -5,6 +5,7 @@ mod access;
 mod ag_ui;
 mod api;
 mod cuts;
+mod failing;
 mod kit;
 mod peer;
 mod streams;

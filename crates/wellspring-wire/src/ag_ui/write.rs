@@ -6,8 +6,8 @@ mod scene;
 use serde_json::{Map, Value, json};
 use wellspring_core::{
     AgentNo, Annotation, Content, ContentChange, Event as Fact, FailureKind, Outcome, Outline,
-    OutputStream, PartId, PartKind, PartOutline, PartShape, Record, Role, RunsOn, Stop,
-    ToolContent, ToolKind, ToolOutcome, ToolUpdate,
+    OutputStream, PartId, PartKind, PartOutline, PartShape, Record, Role, Stop, ToolContent,
+    ToolKind, ToolOutcome, ToolUpdate,
 };
 
 pub(super) use scene::{Scene, result_metadata, tool_metadata};
@@ -169,7 +169,7 @@ impl Dialect for AgUi {
 
     fn needs(&self, before: &Outline, record: &Record) -> bool {
         let unsure = before.paused.is_some() || !self.tally.is_complete(before.head);
-        matches!(record.event, Fact::PartsVoided { .. })
+        matches!(record.event, Fact::PartsVoided { .. } | Fact::RunResumed { .. })
             || (unsure && matches!(record.event, Fact::RunFinished { .. }))
     }
 
@@ -387,8 +387,11 @@ impl Project<'_> {
         }
     }
 
+    /// Another run on the wire. It goes on with calls of the one before, so it says them again:
+    /// whoever knows only this one could make nothing of their results.
     fn resumed(&mut self, scene: &Scene<'_>, wire_run: Option<&str>) {
         self.say(scene.run_started(wire_run));
+        self.snapshot(&[]);
         scene.open_all(self.emit);
     }
 
@@ -588,10 +591,6 @@ impl Project<'_> {
         let Some(outline) = scene.call(call) else { return };
         if self.before.part(call).is_some_and(|part| part.open) {
             scene.close_part(call, self.emit);
-        }
-        // The client made this message itself; a second one would be a second result.
-        if outline.tool.runs_on == RunsOn::Client && result.inbox.is_some() {
-            return;
         }
         self.say(ToolCallResult {
             message_id: ids::result(scene.head.run, call),

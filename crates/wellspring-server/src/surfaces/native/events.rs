@@ -55,7 +55,7 @@ pub(super) async fn read(
     let kinds = kinds(query.kinds.as_deref(), dialect)?;
     let after = position(&headers, query.after.as_deref(), &info)?;
     let (until, form) = (Until::End, Form::Sse);
-    let wanted = Wanted { run: info.run, dialect, after, kinds, until, form };
+    let wanted = Wanted { run: info.run, dialect, after, kinds, until, form, cursor: None };
     let wait = wait(query.wait)?;
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
         return json_page(&app, &info, &wanted, wait).await;

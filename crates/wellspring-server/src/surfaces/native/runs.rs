@@ -146,6 +146,7 @@ pub(super) async fn start(
             kinds: None,
             until: Until::End,
             form: Form::Sse,
+            cursor: None,
         };
         app.stream(&who, wanted, None, Some(asked_at)).await?.into_response()
     } else {
@@ -202,6 +203,11 @@ async fn place(
 async fn begin(app: &App, who: &Principal, new: StartRun) -> Result<Started, ApiError> {
     app.may_start(who)?;
     let run = app.runtime.start(new).await?;
+    begun_by(app, who, run).await
+}
+
+/// Takes note of a run that was started.
+async fn begun_by(app: &App, who: &Principal, run: RunId) -> Result<Started, ApiError> {
     app.gates.run_started(who, run);
     app.metrics.run_started();
     let info = app.runtime.log().store().info(run).await?;
@@ -209,45 +215,34 @@ async fn begin(app: &App, who: &Principal, new: StartRun) -> Result<Started, Api
     Ok(Started { info, replayed: false })
 }
 
-/// Starts a run unless its key has one.
-///
-/// A key can be bound only to a run that is there. So the id is kept before the run begins:
-/// after a crash in between, the same request finds it and never makes two.
+/// Starts a run unless its key has one. The key is the run's name, so both are there or neither.
 async fn begin_once(
     app: &App,
     who: &Principal,
     mut new: StartRun,
     key: &str,
 ) -> Result<Started, ApiError> {
-    let store = app.runtime.log().store();
-    let external =
-        ExternalId { tenant: (*who.tenant).into(), surface: SURFACE.into(), id: key.into() };
-    let _alone = app.alone(&external).await;
-    if let Some(run) = store.resolve(external.clone()).await? {
+    let name = ExternalId { tenant: (*who.tenant).into(), surface: SURFACE.into(), id: key.into() };
+    // Before the limits: what was started already is no new run.
+    if let Some(run) = app.runtime.log().store().resolve(name.clone()).await? {
         return replay(app, run, &new.request, key).await;
     }
-    let intent: Box<str> = format!("server.intent/{}/{key}", who.tenant).into();
-    let kept = store.setting(intent.clone()).await?.and_then(|kept| kept.parse().ok());
-    let run = match kept {
-        Some(run) => run,
-        None => {
-            app.may_start(who)?;
-            let run = RunId::new(Uuid::now_v7());
-            store.put_setting(intent.clone(), Some(run.to_string().into())).await?;
-            run
-        }
-    };
-    new.run = Some(run);
+    let run = RunId::new(Uuid::now_v7());
     let request = new.request.clone();
-    let started = match begin(app, who, new).await {
-        Err(error) if error.code == "run_exists" => replay(app, run, &request, key).await,
-        started => started,
-    };
-    if let Ok(started) = &started {
-        store.bind(external, started.info.run).await?;
+    new.run = Some(run);
+    new.name = Some(name.clone());
+    app.may_start(who)?;
+    match app.runtime.start(new).await {
+        Ok(begun) => {
+            if begun != run {
+                // It became input of a run that goes on.
+                app.runtime.log().store().bind(name, begun).await?;
+            }
+            begun_by(app, who, begun).await
+        }
+        Err(StartError::Named(run)) => replay(app, run, &request, key).await,
+        Err(error) => Err(error.into()),
     }
-    store.put_setting(intent, None).await?;
-    started
 }
 
 /// The run that a key has, if it was for the same request.

@@ -25,7 +25,7 @@ pub(super) struct ListQuery {
 }
 
 /// A thread's runs of the caller's tenant, newest first.
-pub(super) async fn runs(
+pub(in super::super) async fn runs(
     app: &App,
     who: &Principal,
     thread: ThreadId,

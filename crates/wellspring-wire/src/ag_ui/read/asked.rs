@@ -149,8 +149,9 @@ fn start(
         context,
         state: input.state.clone(),
         wire: Some(Box::new(WireNames {
-            thread: Some(input.thread_id.clone()),
-            run: Some(input.run_id.clone()),
+            // An empty name is none: ours is used then.
+            thread: Some(input.thread_id.clone()).filter(|name| !name.is_empty()),
+            run: Some(input.run_id.clone()).filter(|name| !name.is_empty()),
             input: new.last().map(|message| message.id.clone()),
         })),
         ..RunRequest::default()

@@ -1,0 +1,105 @@
+//! A store that fails while somebody watches.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use futures::StreamExt as _;
+use reqwest::Response;
+use wellspring_core::{Checker, Event, Record};
+use wellspring_engine::Runtime;
+use wellspring_log::{
+    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewFrame, NewRun, Store, StoreError,
+    StoreFuture,
+};
+use wellspring_models::{Gate, Say};
+
+use crate::kit::{Kit, SseEvent, agent, config, parse_sse};
+
+/// A store whose disk does not sync while it is broken.
+struct Failing {
+    store: MemoryStore,
+    broken: AtomicBool,
+}
+
+impl Store for Failing {
+    fn append(&self, append: Append, done: AppendDone) {
+        if self.broken.load(Ordering::SeqCst) {
+            let error = std::io::Error::other("Input/output error");
+            return done(Err(StoreError::failed("syncing", error).into()));
+        }
+        self.store.append(append, done);
+    }
+
+    fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
+        self.store.create(new, first)
+    }
+
+    wellspring_log::forward_store!(store);
+}
+
+/// What is on a stream until some text is.
+async fn until(response: Response, text: &str) -> (String, impl Future<Output = String>) {
+    let mut body = response.bytes_stream();
+    let mut seen = String::new();
+    while !seen.contains(text) {
+        seen.push_str(std::str::from_utf8(&body.next().await.unwrap().unwrap()).unwrap());
+    }
+    let rest = async move {
+        let mut rest = String::new();
+        while let Some(chunk) = body.next().await {
+            rest.push_str(std::str::from_utf8(&chunk.unwrap()).unwrap());
+        }
+        rest
+    };
+    (seen, rest)
+}
+
+/// The run stops, every wire is told in its own words, nothing that was not kept is shown; and
+/// once the store is repaired the run goes on where it was.
+#[tokio::test]
+async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
+    let store = Arc::new(Failing { store: MemoryStore::default(), broken: AtomicBool::new(false) });
+    let log = Log::new(Arc::clone(&store) as Arc<dyn Store>, LogOptions::default());
+    let gate = Gate::new();
+    let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
+    let kit = Kit::with(config(), Runtime::new(log), def).await;
+    let run = kit.start().await;
+    gate.reached(1).await;
+    let watch = async |dialect: &str, after: &str| {
+        let path = format!("/v1/runs/{run}/events?dialect={dialect}");
+        kit.get(&path).header("last-event-id", after).send().await.unwrap()
+    };
+    let mut open = Vec::new();
+    for dialect in ["record", "ag_ui", "agent_event"] {
+        open.push((dialect, until(watch(dialect, "0").await, "one").await));
+    }
+    store.broken.store(true, Ordering::SeqCst);
+    gate.open();
+    let mut told = String::new();
+    let mut kept: Vec<SseEvent> = Vec::new();
+    for (dialect, (seen, rest)) in open {
+        let events = parse_sse(&(seen + &rest.await));
+        assert!(!events.iter().any(|event| event.data.contains("two")), "{events:?}");
+        let (last, shown) = events.split_last().unwrap();
+        assert_eq!(last.id, None);
+        told.push_str(&format!("{dialect}: {:?} {}\n", last.name, last.data));
+        if dialect == "record" {
+            kept = shown.to_vec();
+        }
+    }
+    insta::assert_snapshot!(told, @r#"
+    record: Some("closed") {"error":{"code":"store","message":"the store failed","remedy":"try again; the server's log says more"}}
+    ag_ui: None {"code":"store","message":"the store failed; try again; the server's log says more","type":"RUN_ERROR"}
+    agent_event: None {"error":"the store failed; try again; the server's log says more","type":"error"}
+    "#);
+    store.broken.store(false, Ordering::SeqCst);
+    assert_eq!(kit.runtime.recover().await.unwrap(), [run]);
+    let after = kept.last().unwrap().id.clone().unwrap();
+    kept.extend(parse_sse(&watch("record", &after).await.text().await.unwrap()));
+    let records: Vec<Record> =
+        kept.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    Checker::check(&records).unwrap();
+    assert!(records.iter().any(|it| matches!(it.event, Event::RunAdopted { .. })));
+    let transcript = kit.runtime.log().transcript(run).await.unwrap();
+    assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "one two");
+}
