@@ -25,6 +25,7 @@
 //!
 //! IO, the clock, any runtime. Protocols do not know each other.
 
+pub mod acp;
 pub mod ag_ui;
 pub mod agent_event;
 pub mod anthropic;
