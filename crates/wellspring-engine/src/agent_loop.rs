@@ -100,7 +100,7 @@ impl AgentWork {
         }
     }
 
-    fn result_tool(&self) -> Result<Option<ResultTool>, Outcome> {
+    pub(crate) fn result_tool(&self) -> Result<Option<ResultTool>, Outcome> {
         let schema = self.run.started.request.result_schema.as_ref();
         let Some(schema) = schema.filter(|_| self.agent.is_root()) else { return Ok(None) };
         ResultTool::new(schema).map(Some).map_err(|error| Outcome::Failed {
@@ -320,7 +320,7 @@ impl AgentWork {
         event
     }
 
-    fn describe(&self, kind: PartKind) -> PartKind {
+    pub(crate) fn describe(&self, kind: PartKind) -> PartKind {
         let PartKind::ToolCall(mut call) = kind else { return kind };
         let spec = self.def.tool(&call.name).map(|tool| tool.spec());
         let client =
