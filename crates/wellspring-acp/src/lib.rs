@@ -1,1 +1,3 @@
 //! The Agent Client Protocol, both ways: drive any agent that speaks it, and be one.
+
+pub mod client;

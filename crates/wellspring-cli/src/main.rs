@@ -79,6 +79,10 @@ async fn command(cli: Cli) -> Result<Exit> {
             clap_complete::generate(shell, &mut command, "wellspring", &mut std::io::stdout());
             Ok(Exit::Completed)
         }
+        Some(Command::McpBridge { url, token }) => {
+            wellspring_mcp::bridge(&url, &token, tokio::io::stdin(), tokio::io::stdout()).await?;
+            Ok(Exit::Completed)
+        }
         Some(Command::Run(args)) => run::run(&Place::open(&cli.store)?, args).await,
         Some(Command::Runs(command)) => runs::runs(&Place::open(&cli.store)?, command).await,
         Some(Command::Serve(args)) => serve::serve(&Place::open(&cli.store)?, args).await,

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use wellspring_core::{
-    AgentNo, Checker, ContextFacts, Event, FailureKind, Millis, ModelError, Outcome, PartId,
-    Record, RemoteAgent, RemoteRequest, Stop,
+    AgentNo, Checker, ContextFacts, Event, FailureKind, Message, Millis, ModelError, Outcome,
+    PartId, Record, RemoteAgent, RemoteRequest, RunRequest, Stop,
 };
 
 use crate::activity::Busy;
@@ -35,7 +35,7 @@ impl AgentWork {
             thread: self.run.started.thread,
             agent: self.agent,
             call: None,
-            messages: Arc::clone(&request.history),
+            messages: self.messages().into(),
             cwd: self.run.started.request.cwd.clone(),
             signal: self.run.signal.clone(),
             deadline: None,
@@ -62,7 +62,9 @@ impl AgentWork {
         let (attached, adopted) = self.run.folded(|transcript| {
             (transcript.attached.get(remote.name()).cloned(), transcript.outline.epoch > 0)
         });
-        if adopted && attached.is_none() {
+        // A sub-agent's calls share its name, so its handle does not say which of them it was.
+        let attached = attached.filter(|_| adopted && self.agent.is_root());
+        if adopted && attached.is_none() && self.was_at_work() {
             return Err(Outcome::Failed {
                 kind: FailureKind::Lost,
                 message:
@@ -72,19 +74,48 @@ impl AgentWork {
                 retryable: true,
             });
         }
+        let root = self.agent.is_root();
         let specs = self.def.tools.iter().map(|tool| tool.spec().clone());
         let (tools, lending) = lend(specs.chain(result_tool.map(|tool| tool.spec.clone())));
         let request = RemoteRequest {
             run: self.run.id(),
             thread: self.run.started.thread,
-            request: self.run.started.request.clone(),
+            request: self.asked(),
             instructions: Arc::clone(&self.def.instructions),
-            history: self.messages().into(),
+            history: if root { Arc::clone(&self.run.history) } else { Arc::from([]) },
             tools,
             attached,
-            session: self.run.sessions.get(remote.name()).cloned(),
+            session: self.run.sessions.get(remote.name()).filter(|_| root).cloned(),
         };
         Ok((request, lending))
+    }
+
+    /// What the agent is asked: the run's request, or what another agent called it with.
+    fn asked(&self) -> RunRequest {
+        let request = &self.run.started.request;
+        if self.agent.is_root() {
+            return request.clone();
+        }
+        let said = self.run.folded(|transcript| transcript.messages(self.agent));
+        let input = said.into_iter().find_map(|message| match message {
+            Message::User { content } => Some(content),
+            Message::Assistant { .. } | Message::Results { .. } => None,
+        });
+        RunRequest {
+            input: input.unwrap_or_default(),
+            by: request.by.clone(),
+            cwd: request.cwd.clone(),
+            trace_id: request.trace_id.clone(),
+            ..RunRequest::default()
+        }
+    }
+
+    /// Whether the agent has said or done anything in this run.
+    fn was_at_work(&self) -> bool {
+        self.agent.is_root()
+            || self.run.folded(|transcript| {
+                transcript.agents.get(&self.agent).is_some_and(|agent| !agent.items.is_empty())
+            })
     }
 }
 

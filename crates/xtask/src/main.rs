@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, soak, test};
+use xtask::{acp_agents, bench, soak, test};
 
 /// What cargo cannot do for this workspace by itself.
 #[derive(Debug, Parser)]
@@ -21,6 +21,8 @@ enum Command {
     Soak(soak::Options),
     /// Runs every bench and prints the figures in one table.
     Bench(bench::Options),
+    /// Drives the real ACP agents, offline, and prints a table of what came of it.
+    AcpAgents(acp_agents::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -28,5 +30,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Test(options) => test::run(&options),
         Command::Soak(options) => soak::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::AcpAgents(options) => acp_agents::run(&options),
     }
 }

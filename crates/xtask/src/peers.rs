@@ -26,7 +26,7 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[MCP, AIMOCK, LLAMA, AG_UI, AG_UI_CLIENT, CHROMIUM, SCHEMATHESIS];
+pub const PEERS: &[Peer] = &[MCP, ACP, AIMOCK, LLAMA, AG_UI, AG_UI_CLIENT, CHROMIUM, SCHEMATHESIS];
 
 const MCP: Peer = Peer {
     name: "MCP example server and TypeScript SDK",
@@ -41,6 +41,20 @@ const MCP: Peer = Peer {
         "crates/wellspring-mcp/tests/peer",
     ],
     variable: "WELLSPRING_PEER_MCP",
+};
+
+const ACP: Peer = Peer {
+    name: "ACP's example agents and schema",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-acp/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_ACP",
+    ..MCP
 };
 
 const AIMOCK: Peer = Peer {

@@ -91,7 +91,8 @@ impl Reader {
         };
         if !understood {
             let name = if name.is_empty() { "session/update" } else { name };
-            batch.extended(ORIGIN, &name.to_owned(), update);
+            let name: Box<str> = name.into();
+            batch.extended(ORIGIN, &name, update);
         }
     }
 
@@ -113,6 +114,12 @@ impl Reader {
         if let Some(call) = self.calls.get_mut(call) {
             call.deny();
         }
+    }
+
+    /// Something came between two words of the agent that it does not report, such as a call of
+    /// a tool of ours: what it says from here on is another message.
+    pub fn pause(&mut self, batch: &mut Batch) {
+        self.close_message(batch);
     }
 
     /// A terminal that we run for the agent wrote something.
@@ -208,6 +215,7 @@ impl Reader {
     fn tool_call(&mut self, update: &Value, batch: &mut Batch) -> Told {
         let Some(id) = update["toolCallId"].as_str() else { return Told::Partly };
         if self.lent.is_lent(id, update) {
+            self.pause(batch);
             return Told::Lent;
         }
         if !self.calls.contains_key(id) {

@@ -108,8 +108,11 @@ impl Call {
         let begins =
             matches!(status, Some(Status::InProgress | Status::Completed | Status::Failed))
                 || shown.as_ref().is_some_and(|shown| !shown.is_empty());
-        if begins {
+        let refused = self.denied && matches!(status, Some(Status::Failed));
+        if begins && !refused {
             self.begin(batch);
+        } else if begins {
+            self.complete(batch);
         }
         let ends = match status {
             Some(Status::Completed) => Some(ToolOutcome::Ok),
@@ -136,7 +139,7 @@ impl Call {
                 title: title.map(Into::into),
                 locations: content::locations(&update["locations"]),
                 content: change,
-                data: (!data.is_empty()).then(|| Value::Object(data)),
+                data: (!data.is_empty()).then_some(Value::Object(data)),
             },
             batch,
         );

@@ -269,9 +269,9 @@ fn arguments_beyond_their_maximum_are_kept_beside_the_call() {
     let events = read(&call.to_string(), LentTools::default());
     check(&events);
     assert!(events.iter().any(|event| matches!(event, Event::Extended(_))));
-    let arguments = events.iter().find_map(|event| match event {
-        Event::PartDelta { chunk, .. } => Some(chunk.to_string()),
-        _ => None,
+    let arguments = events.iter().find_map(|event| {
+        let Event::PartDelta { chunk, .. } = event else { return None };
+        Some(chunk.to_string())
     });
     assert_eq!(arguments.as_deref(), Some("{}"));
 }
