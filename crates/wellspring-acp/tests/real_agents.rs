@@ -3,7 +3,7 @@
 //! itself it does nothing, and says so, since the agents are half a gigabyte.
 //!
 //! `WELLSPRING_ACP_AGENTS` is the folder: the agents' packages are in its `node_modules`, and
-//! what they said is recorded in its `recordings`. `WELLSPRING_ACP_ONLY` names some of them.
+//! what they said is recorded in its `recordings`, and, scrubbed, in its `fixtures`. `WELLSPRING_ACP_ONLY` names some of them.
 
 #![expect(
     clippy::print_stdout,
@@ -45,7 +45,9 @@ async fn main() -> Result<(), Failure> {
     let asked = std::env::var("WELLSPRING_ACP_ONLY").unwrap_or_default();
     let asked: Vec<&str> = asked.split(',').filter(|name| !name.is_empty()).collect();
     let recordings = folder.join("recordings");
+    let fixtures = folder.join("fixtures");
     std::fs::create_dir_all(&recordings)?;
+    std::fs::create_dir_all(&fixtures)?;
     println!(
         "| agent | hello, with a thought | our tool | typed result, one repair | permission | cancel |"
     );
@@ -59,7 +61,7 @@ async fn main() -> Result<(), Failure> {
         let record = recordings.join(format!("{name}.txt"));
         let _ = std::fs::remove_file(&record);
         let mut config = configure(name, &folder, &home, &provider.url())?;
-        config.record = Some(record);
+        config.record = Some(record.clone());
         let agent = AcpAgent::new(name, config);
         let mut row = format!("| {name} |");
         for scene in [Scene::Hello, Scene::Clock, Scene::Result, Scene::Shell, Scene::Hang] {
@@ -80,6 +82,8 @@ async fn main() -> Result<(), Failure> {
             row += &format!(" {said} |");
         }
         println!("{row}");
+        let recorded = std::fs::read_to_string(record)?;
+        std::fs::write(fixtures.join(format!("{name}.jsonl")), scrubbed(&recorded, &home)?)?;
     }
     if failed { Err("not all scenes were played well".into()) } else { Ok(()) }
 }
@@ -111,13 +115,22 @@ fn configure(name: &str, folder: &Path, home: &Path, url: &str) -> Result<AcpCon
                 .env("MOCK_KEY", "x")
         }
         "gemini" => {
-            let settings = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
+            // It would fetch a program for searching, and wait long for a network.
+            let tools = json!({"useRipgrep": false});
+            let settings =
+                json!({"security": {"auth": {"selectedType": "gemini-api-key"}}, "tools": tools});
             std::fs::create_dir_all(home.join(".gemini"))?;
             std::fs::write(home.join(".gemini/settings.json"), settings.to_string())?;
-            AcpConfig::command([node, program(".bin/gemini"), "--acp".into()])
-                .env("GEMINI_API_KEY", "x")
-                .env("GOOGLE_GEMINI_BASE_URL", url)
-                .env("GEMINI_CLI_TRUST_WORKSPACE", "true")
+            AcpConfig::command([
+                node,
+                program(".bin/gemini"),
+                "--acp".into(),
+                "--model".into(),
+                "gemini-2.5-flash".into(),
+            ])
+            .env("GEMINI_API_KEY", "x")
+            .env("GOOGLE_GEMINI_BASE_URL", url)
+            .env("GEMINI_CLI_TRUST_WORKSPACE", "true")
         }
         "opencode" => {
             let provider = json!({"npm": "@ai-sdk/openai-compatible", "name": "mock",
@@ -136,9 +149,56 @@ fn configure(name: &str, folder: &Path, home: &Path, url: &str) -> Result<AcpCon
         .env("XDG_CONFIG_HOME", home.join(".config").display().to_string())
         .env("XDG_DATA_HOME", home.join(".data").display().to_string())
         .cwd(home.join("work"));
+    // Otherwise it has a model decide what may be done.
+    config.mode = (name == "codex").then(|| "read-only".into());
     // It would make one of them refuse to work.
     config.env_remove.push("IS_SANDBOX".into());
     Ok(config)
+}
+
+/// What the agent said of its sessions, without what is this machine's: a line each. Long lists
+/// are cut to their first entry.
+fn scrubbed(recorded: &str, home: &Path) -> Result<String, Failure> {
+    let mut lines = String::new();
+    let mut prompts = std::collections::BTreeMap::new();
+    let mut sessions: Vec<String> = Vec::new();
+    for line in recorded.lines() {
+        let Some((who, line)) = line.split_once(' ') else { continue };
+        let Ok(mut message) = serde_json::from_str::<Value>(line) else { continue };
+        let session = message["params"]["sessionId"].as_str().map(str::to_owned);
+        let session = match (who, message["method"].as_str(), session) {
+            (">", Some("session/prompt"), Some(session)) => {
+                prompts.insert(message["id"].to_string(), session);
+                continue;
+            }
+            ("<", Some("session/update" | "session/request_permission"), Some(session)) => session,
+            ("<", None, _) => match prompts.remove(&message["id"].to_string()) {
+                Some(session) => {
+                    message["sessionId"] = session.clone().into();
+                    session
+                }
+                None => continue,
+            },
+            _ => continue,
+        };
+        let update = &mut message["params"]["update"];
+        for list in ["availableCommands", "configOptions"] {
+            if let Some(entries) = update.get_mut(list).and_then(Value::as_array_mut) {
+                entries.truncate(1);
+            }
+        }
+        if message["params"].is_null() {
+            message.as_object_mut().map(|message| message.remove("params"));
+        }
+        if !sessions.contains(&session) {
+            sessions.push(session);
+        }
+        lines += &format!("{message}\n");
+    }
+    for (index, session) in sessions.iter().enumerate() {
+        lines = lines.replace(session, &format!("session-{}", index + 1));
+    }
+    Ok(lines.replace(&home.display().to_string(), "/home/user"))
 }
 
 fn clock() -> Arc<dyn Tool> {

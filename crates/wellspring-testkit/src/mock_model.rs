@@ -43,6 +43,9 @@ impl Scene {
 /// The command that [`Scene::Shell`] runs.
 pub const COMMAND: &str = "echo made > made-by-the-agent";
 
+/// The answer to whatever an agent wants decided.
+const ON_THE_SIDE: &str = r#"{"reasoning":"It is simple.","model_choice":"flash","complexity_reasoning":"It is simple.","complexity_score":1,"next_speaker":"user"}"#;
+
 /// What the model says once.
 enum Said {
     Words { thought: Option<&'static str>, text: String, hang: bool },
@@ -75,7 +78,12 @@ pub fn answer(asked: &Asked) -> Answer {
         let events = gemini(&said).into_iter().map(|it| format!("data: {it}\r\n\r\n"));
         stream(events.collect(), &said)
     } else if path.ends_with(":generateContent") {
-        let said = Conversation::gemini(body).say();
+        // What an agent asks on the side, to decide something, is asked for in JSON.
+        let said = if body["generationConfig"]["responseMimeType"] == "application/json" {
+            Said::Words { thought: None, text: ON_THE_SIDE.into(), hang: false }
+        } else {
+            Conversation::gemini(body).say()
+        };
         Answer::ok("application/json", gemini(&said).pop().unwrap_or_default().to_string())
     } else if path.ends_with(":countTokens") || path.ends_with("/count_tokens") {
         Answer::ok("application/json", r#"{"totalTokens":1,"input_tokens":1}"#)
@@ -143,12 +151,20 @@ impl Conversation {
         let Some((name, arguments)) = tool else {
             return Said::Words { thought: None, text: "There is no shell.".into(), hang: false };
         };
-        let list = json!(["bash", "-lc", COMMAND]);
-        let arguments = match (name.as_str(), arguments.iter().any(|it| it == "cmd")) {
-            (_, true) => json!({"cmd": COMMAND}),
-            ("shell", false) => json!({"command": list}),
-            (_, false) => json!({"command": COMMAND, "description": "makes a file"}),
+        let takes = |argument: &str| arguments.iter().any(|it| it == argument);
+        let mut given = if takes("cmd") {
+            json!({"cmd": COMMAND})
+        } else if name == "shell" {
+            json!({"command": ["bash", "-lc", COMMAND]})
+        } else {
+            json!({"command": COMMAND, "description": "makes a file"})
         };
+        // In a sandbox one has to ask to be let out of it.
+        if takes("sandbox_permissions") {
+            given["sandbox_permissions"] = "require_escalated".into();
+            given["justification"] = "It makes a file.".into();
+        }
+        let arguments = given;
         Said::Call { name: name.clone(), arguments }
     }
 

@@ -384,4 +384,6 @@ fn stop(reason: Option<&str>) -> Stop {
 }
 
 #[cfg(test)]
+mod recorded;
+#[cfg(test)]
 mod tests;

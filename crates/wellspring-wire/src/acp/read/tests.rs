@@ -31,7 +31,7 @@ fn shown(lines: &str) -> String {
 }
 
 /// Holds the events to the grammar of a run.
-fn check(events: &[Event]) {
+pub(super) fn check(events: &[Event]) {
     let mut checker = Checker::default();
     let started = RunStarted {
         run: wellspring_testkit::RUN,
