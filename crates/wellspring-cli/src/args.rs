@@ -92,6 +92,17 @@ pub(crate) enum Command {
         /// The new file.
         file: PathBuf,
     },
+    /// Carry our tools to an agent that takes MCP servers over stdio only. It is started by
+    /// that agent, and told by its environment where the tools are.
+    #[command(hide = true)]
+    McpBridge {
+        /// Where the tools are.
+        #[arg(long, env = "WELLSPRING_MCP_URL", hide_env_values = true)]
+        url: String,
+        /// What lets one in there.
+        #[arg(long, env = "WELLSPRING_MCP_TOKEN", hide_env_values = true)]
+        token: String,
+    },
     /// Print completions for a shell.
     Completions {
         /// Which shell.

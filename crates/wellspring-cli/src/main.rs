@@ -114,6 +114,10 @@ async fn command(cli: Cli) -> Result<Exit> {
             clap_complete::generate(shell, &mut command, "wellspring", &mut std::io::stdout());
             Ok(Exit::Completed)
         }
+        Some(Command::McpBridge { url, token }) => {
+            wellspring_mcp::bridge(&url, &token, tokio::io::stdin(), tokio::io::stdout()).await?;
+            Ok(Exit::Completed)
+        }
         Some(Command::Run(args)) => run::run(&open()?, args).await,
         Some(Command::Chat(args)) => chat::chat(&open()?, args).await,
         Some(Command::Runs(command)) => runs::runs(&open()?, command).await,

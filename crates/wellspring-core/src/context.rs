@@ -9,6 +9,7 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::batch::LocalPart;
 use crate::content::Content;
 use crate::event::{Answer, Event, Form, PlanEntry, ToolUpdate};
 use crate::id::{AgentNo, PartId, RunId, ThreadId};
@@ -55,6 +56,12 @@ pub trait Host: Send + Sync {
 
     /// Asks a person.
     fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer>;
+
+    /// Asks whether a call that a remote agent makes itself may go on. Rules may answer before
+    /// a person does.
+    fn permit(&self, _call: LocalPart, ask: Ask) -> BoxFuture<'_, Answer> {
+        self.ask(ask)
+    }
 
     /// Lets another agent work; resolves with its joined text.
     fn call_agent(
@@ -172,6 +179,16 @@ impl Context {
     /// Asks a person, and waits for the answer, its expiry or the end of the run.
     pub async fn ask(&self, ask: Ask) -> Answer {
         self.host.ask(ask).await
+    }
+
+    /// Asks whether a call that a remote agent makes itself may go on: the agent's policy
+    /// decides, or else a person. The call is named as the remote agent counts its parts, and
+    /// must have been yielded before.
+    ///
+    /// Where several kinds of yes and no are to be told apart, the form lists them; an answer
+    /// by the rules is still a plain [`Answer::Approve`] or [`Answer::Deny`].
+    pub async fn permit(&self, call: LocalPart, ask: Ask) -> Answer {
+        self.host.permit(call, ask).await
     }
 
     /// Lets another agent work, as part of this call; gives its joined text.

@@ -49,7 +49,10 @@ pub struct RemoteRequest {
     pub instructions: Arc<str>,
     /// The conversation before this run.
     pub history: Arc<[Message]>,
-    /// Our tools, for agents that can call back.
+    /// Our tools, for agents that can call back, and [`RETURN_RESULT`](crate::RETURN_RESULT)
+    /// where a typed result is wanted. To call one is to make a call of the run: it is
+    /// announced, asked about where the policy says so, run, and recorded, whatever the remote
+    /// agent says of it. It must not be yielded as well.
     pub tools: Vec<Arc<dyn Tool>>,
     /// The handle under which the run was started before, when it is to be found again.
     pub attached: Option<Value>,

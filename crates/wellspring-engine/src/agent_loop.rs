@@ -117,7 +117,7 @@ impl AgentWork {
         }
     }
 
-    fn result_tool(&self) -> Result<Option<ResultTool>, Outcome> {
+    pub(crate) fn result_tool(&self) -> Result<Option<ResultTool>, Outcome> {
         let schema = self.run.started.request.result_schema.as_ref();
         let Some(schema) = schema.filter(|_| self.agent.is_root()) else { return Ok(None) };
         ResultTool::new(schema).map(Some).map_err(|error| Outcome::Failed {
@@ -364,7 +364,7 @@ impl AgentWork {
         event.rename_parts(|part| parts.get(part.0 as usize).copied().unwrap_or(part));
     }
 
-    fn describe(&self, kind: &mut PartKind) {
+    pub(crate) fn describe(&self, kind: &mut PartKind) {
         let PartKind::ToolCall(call) = kind else { return };
         let spec = self.def.tool(&call.name).map(|tool| tool.spec());
         let client =

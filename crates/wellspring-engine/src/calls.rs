@@ -9,8 +9,9 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 use wellspring_core::{
-    Answer, Approval, CallOutline, CallState, ContextFacts, Event, FailureKind, Form, Outcome,
-    PartId, Question, RETURN_RESULT, RunsOn, Tool, ToolError, ToolMode, ToolOutcome, ToolResult,
+    Answer, Approval, CallOutline, CallState, Context, ContextFacts, Event, FailureKind, Form,
+    Outcome, PartId, Question, RETURN_RESULT, RunsOn, Tool, ToolError, ToolMode, ToolOutcome,
+    ToolResult,
 };
 
 use crate::activity::Busy;
@@ -52,22 +53,31 @@ impl<'a> Running<'a> {
 }
 
 /// A call that may run.
-struct ReadyCall {
+pub(crate) struct ReadyCall {
     call: PartId,
     tool: Arc<dyn Tool>,
     arguments: Value,
     /// An approver changed the arguments.
     edited: bool,
     mode: ToolMode,
+    /// The remote agent that made the call hears of it too, and may take it back.
+    caller: Option<Context>,
 }
 
 /// Whether a call may run.
-enum Verdict {
+pub(crate) enum Verdict {
     Run(ReadyCall),
     /// It has its result without running.
     Result(ToolOutcome, ToolResult),
     /// Somebody else saw to it, or the run is ending.
     Nothing,
+}
+
+impl ReadyCall {
+    /// Has the remote agent that made the call hear of it.
+    pub(crate) fn heard_by(self, caller: Context) -> Self {
+        Self { caller: Some(caller), ..self }
+    }
 }
 
 impl AgentWork {
@@ -172,6 +182,7 @@ impl AgentWork {
                 arguments: asked.arguments.clone(),
                 edited: false,
                 mode: ToolMode::Parallel,
+                caller: None,
             };
             running.push(call, self.run_call(ready, self.run.activity.busy()));
         }
@@ -198,7 +209,7 @@ impl AgentWork {
     }
 
     /// Decides whether a call may run. Waiting for people does not count as being busy.
-    async fn gate(
+    pub(crate) async fn gate(
         &self,
         call: PartId,
         open: &CallOutline,
@@ -229,6 +240,7 @@ impl AgentWork {
             arguments,
             edited: false,
             mode: self.mode_of(&**tool),
+            caller: None,
         };
         if let Err(message) = check_arguments(&**tool, &ready.arguments) {
             return (error(message), busy);
@@ -327,8 +339,8 @@ impl AgentWork {
     }
 
     /// Runs a tool: announced before, finished after, within its limits of time.
-    async fn run_call(&self, ready: ReadyCall, busy: Busy) -> Busy {
-        let ReadyCall { call, tool, arguments, edited, mode } = ready;
+    pub(crate) async fn run_call(&self, ready: ReadyCall, busy: Busy) -> Busy {
+        let ReadyCall { call, tool, arguments, edited, mode, caller } = ready;
         let edited = edited.then(|| Box::new(arguments.clone()));
         self.run.push(self.agent, Event::ToolStarted { call, mode, arguments: edited });
         self.run.commit().await;
@@ -338,7 +350,8 @@ impl AgentWork {
         let idle = timeouts.idle.unwrap_or(self.def.timeouts.tool_idle);
         let total = timeouts.total.unwrap_or(self.def.timeouts.tool_total);
         let started = Instant::now();
-        let host = RunHost::new(self.clone(), Some(call), is_repeatable(&*tool), span.clone());
+        let repeatable = is_repeatable(&*tool) && caller.is_none();
+        let host = RunHost::call(self.clone(), call, repeatable, span.clone(), caller.clone());
         let signal = self.run.signal.child_token();
         let context = host.context(ContextFacts {
             trace_id: self.run.trace_id.clone(),
@@ -357,6 +370,7 @@ impl AgentWork {
             tokio::select! {
                 biased;
                 ended = &mut work => break Some(ended),
+                () = taken_back(caller.as_ref()), if !signal.is_cancelled() => signal.cancel(),
                 () = sleep_until(host.too_late_at(started, total, idle)) => {
                     if Instant::now() >= host.too_late_at(started, total, idle) {
                         break None;
@@ -427,6 +441,14 @@ impl AgentWork {
             events
         });
         self.run.owner.push_all(events);
+    }
+}
+
+/// Resolves when the remote agent that made a call no longer wants it.
+async fn taken_back(caller: Option<&Context>) {
+    match caller {
+        Some(caller) => caller.signal().cancelled().await,
+        None => std::future::pending().await,
     }
 }
 

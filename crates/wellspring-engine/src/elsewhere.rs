@@ -1,49 +1,70 @@
 //! An agent that runs its own loop elsewhere: its events are placed into our log.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::stream::StreamExt as _;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use wellspring_core::{
-    AgentNo, Checker, ContextFacts, Event, FailureKind, Millis, ModelError, Outcome, PartId,
-    Record, RemoteAgent, RemoteRequest, Stop,
+    AgentNo, Checker, ContextFacts, Event, FailureKind, Message, Millis, ModelError, Outcome,
+    PartId, Record, RemoteAgent, RemoteRequest, RunRequest, Stop,
 };
 
 use crate::activity::Busy;
 use crate::agent_loop::{AgentWork, failed};
 use crate::host::RunHost;
+use crate::lent::{Lending, lend};
+use crate::result::ResultTool;
 
 impl AgentWork {
     /// Plays a remote agent's run into the log.
     pub(crate) async fn work_elsewhere(&self, remote: &dyn RemoteAgent, busy: Busy) -> Outcome {
         let _busy = busy;
-        let request = match self.remote_request(remote) {
+        let result_tool = match self.result_tool() {
+            Ok(tool) => tool,
+            Err(outcome) => return outcome,
+        };
+        let (request, lending) = match self.remote_request(remote, result_tool.as_ref()) {
             Ok(request) => request,
             Err(outcome) => return outcome,
         };
-        let host = RunHost::new(self.clone(), None, false, self.span.clone());
+        let placed = Placed::default();
+        let host = RunHost::elsewhere(self.clone(), placed.clone());
         let context = host.context(ContextFacts {
             trace_id: self.run.trace_id.clone(),
             run: self.run.id(),
             thread: self.run.started.thread,
             agent: self.agent,
             call: None,
-            messages: Arc::clone(&request.history),
+            messages: self.messages().into(),
             cwd: self.run.started.request.cwd.clone(),
             signal: self.run.signal.clone(),
             deadline: None,
         });
-        match self.play(remote, request, context).await {
+        let mut playing = Playing {
+            work: self,
+            placing: Placing::new(self, placed),
+            lending,
+            result_tool: result_tool.as_ref(),
+        };
+        let played = playing.play(remote, request, context).await;
+        host.close();
+        match played {
             Ok(stop) => self.run.cancelled().unwrap_or(Outcome::Completed { stop }),
             Err(error) => self.run.cancelled().unwrap_or_else(|| failed(&error)),
         }
     }
 
-    fn remote_request(&self, remote: &dyn RemoteAgent) -> Result<RemoteRequest, Outcome> {
+    fn remote_request(
+        &self,
+        remote: &dyn RemoteAgent,
+        result_tool: Option<&ResultTool>,
+    ) -> Result<(RemoteRequest, Lending), Outcome> {
         let (attached, adopted) = self.run.folded(|transcript| {
             (transcript.attached.get(remote.name()).cloned(), transcript.outline.epoch > 0)
         });
-        if adopted && attached.is_none() {
+        // A sub-agent's calls share its name, so its handle does not say which of them it was.
+        let attached = attached.filter(|_| adopted && self.agent.is_root());
+        if adopted && attached.is_none() && self.was_at_work() {
             return Err(Outcome::Failed {
                 kind: FailureKind::Lost,
                 message:
@@ -53,39 +74,109 @@ impl AgentWork {
                 retryable: true,
             });
         }
-        Ok(RemoteRequest {
+        let root = self.agent.is_root();
+        let specs = self.def.tools.iter().map(|tool| tool.spec().clone());
+        let (tools, lending) = lend(specs.chain(result_tool.map(|tool| tool.spec.clone())));
+        let request = RemoteRequest {
             run: self.run.id(),
             thread: self.run.started.thread,
-            request: self.run.started.request.clone(),
+            request: self.asked(),
             instructions: Arc::clone(&self.def.instructions),
-            history: self.messages().into(),
-            tools: self.def.tools.clone(),
+            history: if root { Arc::clone(&self.run.history) } else { Arc::from([]) },
+            tools,
             attached,
-            session: self.run.sessions.get(remote.name()).cloned(),
-        })
+            session: self.run.sessions.get(remote.name()).filter(|_| root).cloned(),
+        };
+        Ok((request, lending))
     }
 
+    /// What the agent is asked: the run's request, or what another agent called it with.
+    fn asked(&self) -> RunRequest {
+        let request = &self.run.started.request;
+        if self.agent.is_root() {
+            return request.clone();
+        }
+        let said = self.run.folded(|transcript| transcript.messages(self.agent));
+        let input = said.into_iter().find_map(|message| match message {
+            Message::User { content } => Some(content),
+            Message::Assistant { .. } | Message::Results { .. } => None,
+        });
+        RunRequest {
+            input: input.unwrap_or_default(),
+            by: request.by.clone(),
+            cwd: request.cwd.clone(),
+            trace_id: request.trace_id.clone(),
+            ..RunRequest::default()
+        }
+    }
+
+    /// Whether the agent has said or done anything in this run.
+    fn was_at_work(&self) -> bool {
+        self.agent.is_root()
+            || self.run.folded(|transcript| {
+                transcript.agents.get(&self.agent).is_some_and(|agent| !agent.items.is_empty())
+            })
+    }
+}
+
+/// A remote agent's run on its way into the log, and the calls it makes of our tools.
+struct Playing<'a> {
+    work: &'a AgentWork,
+    placing: Placing<'a>,
+    lending: Lending,
+    result_tool: Option<&'a ResultTool>,
+}
+
+impl Playing<'_> {
     async fn play(
-        &self,
+        &mut self,
         remote: &dyn RemoteAgent,
         request: RemoteRequest,
         context: wellspring_core::Context,
     ) -> Result<Stop, ModelError> {
-        let mut batches = remote.run(request, context).await?;
-        let mut placing = Placing::new(self);
+        let work = self.work;
+        let at_once = work.def.limits.tools_at_once;
+        let mut running = FuturesUnordered::new();
+        let starting = remote.run(request, context);
+        let mut starting = std::pin::pin!(starting);
+        let mut batches = loop {
+            // Whatever an agent does first, it may already call our tools.
+            tokio::select! {
+                batches = &mut starting => break batches?,
+                Some(call) = self.lending.next(), if running.len() < at_once => {
+                    running.push(work.run_lent(call, self.result_tool));
+                }
+                Some(()) = running.next() => {}
+            }
+        };
         let mut stop = None;
-        while let Some(batch) = batches.next().await {
+        loop {
+            let batch = tokio::select! {
+                batch = batches.next() => batch,
+                Some(call) = self.lending.next(), if running.len() < at_once => {
+                    running.push(work.run_lent(call, self.result_tool));
+                    continue;
+                }
+                Some(()) = running.next() => continue,
+            };
+            let Some(batch) = batch else { break };
             let mut batch = batch?;
             if let Some((why, _)) = batch.take_stop() {
                 stop = Some(why);
             }
             for (agent, event) in batch.into_events() {
-                let (agent, event) = placing
+                let (agent, event) = self
+                    .placing
                     .place(agent, event)
                     .map_err(|what| ModelError::new(remote.name(), FailureKind::Protocol, what))?;
-                self.run.push(agent, event);
+                if let Event::PartDelta { .. } = &event {
+                    for hooks in work.run.runtime.hooks(&work.def) {
+                        hooks.on_chunk(work.run.id(), &event);
+                    }
+                }
+                work.run.push(agent, event);
             }
-            self.run.room().await;
+            work.run.room().await;
         }
         stop.ok_or_else(|| {
             let message = "the stream ended before the agent had stopped";
@@ -94,20 +185,34 @@ impl AgentWork {
     }
 }
 
+/// Where a remote agent's parts are in the run. Clones know the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placed(Arc<Mutex<BTreeMap<PartId, PartId>>>);
+
+impl Placed {
+    pub(crate) fn get(&self, part: PartId) -> Option<PartId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&part).copied()
+    }
+
+    fn insert(&self, part: PartId, placed: PartId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(part, placed);
+    }
+}
+
 /// Gives a remote agent's events their place, and holds them to the grammar: a peer that
 /// breaks it must not break our log.
 struct Placing<'a> {
     work: &'a AgentWork,
-    parts: BTreeMap<PartId, PartId>,
+    parts: Placed,
     agents: BTreeMap<AgentNo, AgentNo>,
     checker: Checker,
 }
 
 impl<'a> Placing<'a> {
-    fn new(work: &'a AgentWork) -> Self {
+    fn new(work: &'a AgentWork, parts: Placed) -> Self {
         let checker = work.run.folded(|transcript| Checker::resume(transcript.outline.clone()));
         let agents = BTreeMap::from([(AgentNo::ROOT, work.agent)]);
-        Self { work, parts: BTreeMap::new(), agents, checker }
+        Self { work, parts, agents, checker }
     }
 
     fn place(&mut self, agent: AgentNo, event: Event) -> Result<(AgentNo, Event), String> {
@@ -130,12 +235,11 @@ impl<'a> Placing<'a> {
             self.parts.insert(*part, self.work.run.mint_part());
         }
         let mut unknown = None;
-        event.rename_parts(|part| match self.parts.get(&part) {
-            Some(placed) => *placed,
-            None => {
+        event.rename_parts(|part| {
+            self.parts.get(part).unwrap_or_else(|| {
                 unknown = Some(part);
                 part
-            }
+            })
         });
         if let Event::AgentStarted { parent, .. } = &mut event {
             *parent = *self.agents.get(parent).ok_or("a sub-agent's parent has not started")?;

@@ -9,13 +9,15 @@ use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
-    AgentNo, Answer, Ask, Content, Context, ContextFacts, Event, Host, Outcome, PartId, Question,
-    QuestionId, ToolError, ToolUpdate,
+    AgentNo, Answer, Approval, Ask, Content, Context, ContextFacts, Event, Host, LocalPart,
+    Outcome, PartId, Question, QuestionId, ToolError, ToolSpec, ToolUpdate,
 };
 
 use crate::agent_loop::AgentWork;
+use crate::elsewhere::Placed;
 use crate::limits::AGENT_DEPTH_MAX;
 use crate::run::Run;
+use crate::turn::parse_arguments;
 
 /// Where one call, or one remote agent, speaks to.
 pub(crate) struct RunHost {
@@ -25,6 +27,10 @@ pub(crate) struct RunHost {
     span: Span,
     /// Whether the work can be done again from its start: then a pause may drop it.
     repeatable: bool,
+    /// Who else hears of progress: a remote agent that made the call.
+    listener: Option<Context>,
+    /// Where a remote agent's parts are in the run.
+    placed: Placed,
     asked: AtomicUsize,
     /// Set when the call has its result: what a tool says later is not a fact any more.
     closed: AtomicBool,
@@ -43,17 +49,31 @@ struct Patience {
 }
 
 impl RunHost {
-    pub(crate) fn new(
+    /// Where a remote agent speaks to.
+    pub(crate) fn elsewhere(work: AgentWork, placed: Placed) -> Arc<Self> {
+        let span = work.span.clone();
+        Arc::new(Self { placed, ..Self::made(work, None, false, span) })
+    }
+
+    /// Where a call speaks to.
+    pub(crate) fn call(
         work: AgentWork,
-        call: Option<PartId>,
+        call: PartId,
         repeatable: bool,
         span: Span,
+        listener: Option<Context>,
     ) -> Arc<Self> {
-        Arc::new(Self {
+        Arc::new(Self { listener, ..Self::made(work, Some(call), repeatable, span) })
+    }
+
+    fn made(work: AgentWork, call: Option<PartId>, repeatable: bool, span: Span) -> Self {
+        Self {
             work,
             call,
             span,
             repeatable,
+            listener: None,
+            placed: Placed::default(),
             asked: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             patience: Mutex::new(Patience {
@@ -62,7 +82,7 @@ impl RunHost {
                 asking_since: None,
                 delegating: false,
             }),
-        })
+        }
     }
 
     pub(crate) fn context(self: &Arc<Self>, facts: ContextFacts) -> Context {
@@ -115,7 +135,7 @@ impl RunHost {
         })
     }
 
-    async fn ask_now(&self, ask: Ask) -> Answer {
+    async fn ask_now(&self, ask: Ask, about: Option<PartId>) -> Answer {
         let run = self.run();
         let nth = self.asked.fetch_add(1, Ordering::Relaxed);
         let (question, expires_at) = match self.asked_before(nth) {
@@ -132,7 +152,7 @@ impl RunHost {
                 let expires_at = run.now().plus(wait);
                 let asked = Question {
                     question,
-                    call: self.call,
+                    call: about,
                     prompt: ask.prompt,
                     form: ask.form,
                     expires_at: Some(expires_at),
@@ -151,6 +171,26 @@ impl RunHost {
         let asked_for = patience.asking_since.take().map_or(Duration::ZERO, |at| at.elapsed());
         patience.excused += asked_for;
         answer
+    }
+
+    async fn permit_now(&self, call: LocalPart, ask: Ask) -> Answer {
+        let call = self.placed.get(PartId(call.0));
+        self.run().commit().await;
+        let open = self.run().folded(|transcript| transcript.outline.call(call?).cloned());
+        if let Some(open) = &open {
+            // The agent asks because it is not sure; without a rule a person decides.
+            let spec = ToolSpec {
+                kind: open.tool.kind,
+                approval: Some(Approval::Ask),
+                ..ToolSpec::new(open.tool.name.clone(), "")
+            };
+            match self.work.def.policy.decide(&spec, &parse_arguments(&open.arguments)) {
+                Approval::Allow => return Answer::yes(),
+                Approval::Deny => return Answer::no("the policy does not allow this call"),
+                Approval::Ask => {}
+            }
+        }
+        self.ask_now(ask, call.filter(|_| open.is_some())).await
     }
 
     async fn call_agent_now(
@@ -256,8 +296,16 @@ impl Host for RunHost {
                     ToolUpdate { data: Some(note.into()), ..ToolUpdate::default() }
                 }
             };
+            let heard = self.listener.as_ref().map(|listener| (listener, update.clone()));
             let event = Event::ToolUpdated { call, update: Box::new(update) };
             self.run().push(self.work.agent, event);
+            if let Some((listener, update)) = heard {
+                return async move {
+                    listener.update(update).await;
+                    self.run().room().await;
+                }
+                .boxed();
+            }
         }
         self.run().room().boxed()
     }
@@ -309,7 +357,11 @@ impl Host for RunHost {
     }
 
     fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer> {
-        self.ask_now(ask).boxed()
+        self.ask_now(ask, self.call).boxed()
+    }
+
+    fn permit(&self, call: LocalPart, ask: Ask) -> BoxFuture<'_, Answer> {
+        self.permit_now(call, ask).boxed()
     }
 
     fn call_agent(

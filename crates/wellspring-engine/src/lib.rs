@@ -26,6 +26,7 @@ mod drive;
 mod elsewhere;
 mod hooks;
 mod host;
+mod lent;
 mod limits;
 mod policy;
 mod queue;
@@ -41,9 +42,9 @@ mod ui;
 pub use agent::{AgentDef, Brain, WhenBusy};
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{
-    AGENT_DEPTH_MAX, ARGUMENT_BYTES_MAX, ATTEMPTS_DEFAULT, HISTORY_RUNS_MAX, Limits,
-    PARTS_PER_TURN_MAX, REPAIRS_DEFAULT, REPETITIONS_MAX, RETRIES_DEFAULT, TOOL_BYTES_MAX,
-    TOOLS_AT_ONCE_DEFAULT, TURNS_DEFAULT, Timeouts,
+    AGENT_DEPTH_MAX, ARGUMENT_BYTES_MAX, ATTEMPTS_DEFAULT, HISTORY_RUNS_MAX,
+    LENT_CALLS_WAITING_MAX, Limits, PARTS_PER_TURN_MAX, REPAIRS_DEFAULT, REPETITIONS_MAX,
+    RETRIES_DEFAULT, TOOL_BYTES_MAX, TOOLS_AT_ONCE_DEFAULT, TURNS_DEFAULT, Timeouts,
 };
 pub use policy::{Policy, Rule, RuleError};
 pub use runtime::{AgentRef, DEFAULT_TENANT, Runtime, SendError, StartError, StartRun};

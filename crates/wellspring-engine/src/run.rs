@@ -295,7 +295,10 @@ impl Run {
         let asked = self.folded(|transcript| {
             let open = transcript.outline.questions.get(&question)?;
             let tool = open.call.and_then(|call| transcript.outline.call(call));
-            Some((open.agent, tool.map(|call| call.tool.name.clone())))
+            // What a remote agent calls a tool says too little to allow it for ever; whoever
+            // wants that tells the agent.
+            let ours = tool.filter(|call| call.tool.runs_on.is_ours());
+            Some((open.agent, ours.map(|call| call.tool.name.clone())))
         });
         let Some((agent, tool)) = asked else { return false };
         if self.desk().answers.contains_key(&question) || !self.may_answer(by.as_deref()) {

@@ -23,7 +23,7 @@ mod elicit;
 mod error;
 mod loopback;
 mod name;
-mod process;
+pub mod process;
 mod server;
 mod tool;
 mod transport;

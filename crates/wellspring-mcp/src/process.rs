@@ -1,4 +1,4 @@
-//! A server's process: its group, its pipes, its last words.
+//! A process that is talked to over its pipes: its group, its pipes, its last words.
 //!
 //! The process leads a group of its own; whatever is left of the group when the server is
 //! closed or dropped is killed. (The engine's shell does the same for commands that run to
@@ -36,7 +36,7 @@ const EXIT_TIME: Duration = Duration::from_millis(500);
 
 /// A process, and its group. Dropped, it kills the group.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     group: Option<Pid>,
     stderr: LastWords,
@@ -44,9 +44,12 @@ pub(crate) struct Process {
 }
 
 /// The pipes to talk over.
-pub(crate) struct Pipes {
-    pub(crate) stdin: ChildStdin,
-    pub(crate) stdout: ChildStdout,
+#[derive(Debug)]
+pub struct Pipes {
+    /// What it reads.
+    pub stdin: ChildStdin,
+    /// What it writes.
+    pub stdout: ChildStdout,
 }
 
 impl Process {
@@ -67,7 +70,12 @@ impl Process {
         Some(Self::spawn(starting))
     }
 
-    fn spawn(mut command: Command) -> io::Result<(Self, Pipes)> {
+    /// Starts a command in a group of its own.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such command, or it may not be run.
+    pub fn spawn(mut command: Command) -> io::Result<(Self, Pipes)> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -88,13 +96,14 @@ impl Process {
     }
 
     /// What it wrote to its standard error, the end of it.
-    pub(crate) fn last_words(&self) -> LastWords {
+    #[must_use]
+    pub fn last_words(&self) -> LastWords {
         self.stderr.clone()
     }
 
     /// Waits for its end by itself for a moment, then makes an end: asks, then kills. What
     /// it started goes with it.
-    pub(crate) async fn stop(&mut self) -> Option<ExitStatus> {
+    pub async fn stop(&mut self) -> Option<ExitStatus> {
         let mut status = tokio::time::timeout(STOP_GRACE, self.child.wait()).await;
         if status.is_err() {
             self.signal(Signal::TERM);
@@ -109,7 +118,7 @@ impl Process {
     }
 
     /// Makes an end of one that broke off: says how it ended, if it did so by itself.
-    pub(crate) async fn end(&mut self) -> Option<ExitStatus> {
+    pub async fn end(&mut self) -> Option<ExitStatus> {
         let ended = tokio::time::timeout(EXIT_TIME, self.child.wait()).await;
         self.kill();
         let _ = self.child.wait().await;
@@ -139,10 +148,12 @@ impl Drop for Process {
 
 /// The end of what a server wrote to its standard error. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct LastWords(Arc<Mutex<VecDeque<u8>>>);
+pub struct LastWords(Arc<Mutex<VecDeque<u8>>>);
 
 impl LastWords {
-    pub(crate) fn text(&self) -> String {
+    /// What is kept of it.
+    #[must_use]
+    pub fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let bytes: Vec<u8> = kept.iter().copied().collect();
         String::from_utf8_lossy(&bytes).into_owned()

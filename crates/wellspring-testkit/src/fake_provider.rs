@@ -115,12 +115,36 @@ pub struct FakeProvider {
     accepting: JoinHandle<()>,
 }
 
-#[derive(Debug)]
 struct Shared {
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<Answers>,
     asked: Mutex<Vec<Asked>>,
     /// Clients that left before their answer was complete.
     left: watch::Sender<usize>,
+}
+
+/// What it answers.
+enum Answers {
+    /// One per request; the last one again and again.
+    List(VecDeque<Answer>),
+    /// What a function makes of each.
+    Function(Box<dyn FnMut(&Asked) -> Answer + Send>),
+}
+
+impl Answers {
+    fn next(&mut self, asked: &Asked) -> Answer {
+        let next = match self {
+            Self::List(answers) if answers.len() > 1 => answers.pop_front(),
+            Self::List(answers) => answers.front().cloned(),
+            Self::Function(answer) => Some(answer(asked)),
+        };
+        next.unwrap_or_else(|| Answer::status(500, "no answer was given"))
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("left", &self.left).finish_non_exhaustive()
+    }
 }
 
 impl FakeProvider {
@@ -130,10 +154,25 @@ impl FakeProvider {
     ///
     /// When no port is free.
     pub async fn start(answers: impl IntoIterator<Item = Answer>) -> io::Result<Self> {
+        Self::with(Answers::List(answers.into_iter().collect())).await
+    }
+
+    /// Gives the answers that a function makes of the requests.
+    ///
+    /// # Errors
+    ///
+    /// When no port is free.
+    pub async fn answering(
+        answer: impl FnMut(&Asked) -> Answer + Send + 'static,
+    ) -> io::Result<Self> {
+        Self::with(Answers::Function(Box::new(answer))).await
+    }
+
+    async fn with(answers: Answers) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
-            answers: Mutex::new(answers.into_iter().collect()),
+            answers: Mutex::new(answers),
             asked: Mutex::default(),
             left: watch::Sender::new(0),
         });
@@ -179,12 +218,8 @@ impl Shared {
     async fn serve(&self, client: TcpStream) -> io::Result<()> {
         let mut client = BufReader::new(client);
         let asked = read_request(&mut client).await?;
+        let answer = self.answers.lock().unwrap_or_else(PoisonError::into_inner).next(&asked);
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).push(asked);
-        let answer = {
-            let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            if answers.len() > 1 { answers.pop_front() } else { answers.front().cloned() }
-        };
-        let answer = answer.unwrap_or_else(|| Answer::status(500, "no answer was given"));
         if !matches!(answer.ending, Ending::NoHead | Ending::HangUp) {
             let mut head = format!("HTTP/1.1 {} Whatever\r\n", answer.status);
             for (name, value) in &answer.headers {

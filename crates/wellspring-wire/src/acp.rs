@@ -1,5 +1,7 @@
 //! ACP, the Agent Client Protocol, version 1 (schema 1.15): what editors and agents speak.
 //!
+//! # Writing
+//!
 //! The dialect says a run as the `update`s of `session/update` notifications; a session is a
 //! thread. Around it is what else an agent needs to say: a prompt's content, a question as a
 //! permission request or a form, the reason for which a run stopped.
@@ -26,18 +28,47 @@
 //! directory, because paths are absolute here. Text that grows piece by piece is shown again
 //! each time it has grown by an eighth: what is written stays a small multiple of what was said.
 //!
+//! # Reading
+//!
+//! Reading works on plain JSON rather than on typed messages, because agents are ahead of any
+//! list of variants: what has no word here is kept whole, as an
+//! [`extended`](wellspring_core::Event::Extended) fact of origin `acp`.
+//!
+//! | `session/update` | becomes |
+//! | --- | --- |
+//! | `agent_message_chunk`, `user_message_chunk` | text of that role; pictures and sounds are files |
+//! | `agent_thought_chunk` | a thought |
+//! | `tool_call`, `tool_call_update` | one call, whichever comes first |
+//! | `plan` | the plan |
+//! | `usage_update` | usage of the session, with its context window |
+//! | everything else, known or not | `extended` |
+//!
+//! A call that the agent makes to one of our own tools is `extended` too: the call itself comes
+//! to us by another way, and what runs it reports it.
+//!
 //! # Lossy
 //!
-//! Not emitted: turns, queues, pauses, state, the typed result and the call that hands it
-//! over, the outcome (it is the answer to `session/prompt`), the user's name. Questions are
-//! requests, not updates. A sub-agent's thoughts, calls and plan stay in the records; its words
+//! When writing, not emitted: turns, queues, pauses, state, the typed result and the call that
+//! hands it over, the outcome (it is the answer to `session/prompt`), the user's name. Questions
+//! are requests, not updates. A sub-agent's thoughts, calls and plan stay in the records; its words
 //! lose their author. Words that were taken back stay where they are. Denied, interrupted,
 //! timed out and taken back are all `failed`. Of usage, what is not about the context window
 //! has no update. Of a prompt, annotations are dropped.
+//!
+//! When reading: the raw input of a call that changes after the call has begun is progress in
+//! the call's data, not its arguments. Of `_meta` on chunks, that of a message's first chunk and
+//! of those where it changes is kept.
 
+mod read;
 mod write;
 
+pub use read::{
+    ARGUMENTS_BYTES_MAX, CALLS_MAX, LentTools, Permission, PermissionKind, PermissionOption, Reader,
+};
 pub use write::{
     Acp, Asked, Asking, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block, prompt,
     prompt_usage, stop_reason,
 };
+
+/// Who says what we have no word for.
+pub const ORIGIN: &str = "acp";

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
+#[cfg(feature = "acp")]
+use wellspring_acp::client::{AcpAgent, AcpConfig, AcpError};
 use wellspring_core::{Model, ModelSettings, RemoteAgent, RunId, ThreadId, Tool as _, ToolMode};
 use wellspring_engine::tools::call_agent;
 use wellspring_engine::{AgentDef, Hooks, Limits, Policy, Runtime, Timeouts, WhenBusy};
@@ -58,6 +60,46 @@ impl Agent {
     pub fn remote(agent: impl RemoteAgent + 'static) -> Self {
         let name: Box<str> = agent.name().into();
         AgentDef { when_busy: WhenBusy::Queue, ..AgentDef::remote(name, Arc::new(agent)) }.into()
+    }
+
+    /// An agent that speaks the Agent Client Protocol, by its name (`claude`, `codex`, `gemini`,
+    /// `opencode`, `goose`, `kiro`, `auggie`: from the PATH, or by `npx`), by a command, or by a
+    /// URL. It is started at once, and ends when the last clone is dropped. Its runs are kept in
+    /// memory.
+    ///
+    /// It has tools of its own, and ours too; it asks before it changes things, and these
+    /// questions are answered like any others ([`Think::on_question`]), or by a
+    /// [policy](Self::policy).
+    ///
+    /// ```no_run
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let agent = Agent::open("claude").await?;
+    /// let lines = agent.think::<u32>().text("How many lines has README.md?").run().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When it is not installed, does not start, or speaks another version of the protocol.
+    #[cfg(feature = "acp")]
+    pub async fn open(agent: impl AsRef<str>) -> Result<Self, AcpError> {
+        Self::open_with(agent.as_ref().parse()?).await
+    }
+
+    /// The same, with more to say about it: its environment, its directory, its mode.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    #[cfg(feature = "acp")]
+    pub async fn open_with(config: AcpConfig) -> Result<Self, AcpError> {
+        let agent = AcpAgent::new(config.name(), config);
+        agent.start().await?;
+        Ok(Self::remote(agent))
     }
 
     /// Calls it something else: in the log, and for agents that call it.

@@ -62,6 +62,7 @@
 //! - [`tools`]: typed functions as tools, and the built-in ones.
 //! - [`Turn`]: one model call, to be tested by itself.
 //! - [`demo`]: an agent that needs no key and no network.
+//! - [`Agent::open`]: Claude Code, Codex, Gemini CLI and other agents that speak ACP.
 //! - [`core`], [`log`], [`engine`], [`models`], [`wire`]: the crates beneath, whole.
 //!
 //! # What is deliberately absent
@@ -89,12 +90,16 @@ pub use think::Think;
 pub use thread::Thread;
 pub use tool::{IntoTool, IsFunction, IsShared, IsTool};
 
+#[cfg(feature = "acp")]
+pub use wellspring_acp as acp;
 pub use wellspring_core as core;
 pub use wellspring_engine as engine;
 pub use wellspring_log as log;
 pub use wellspring_models as models;
 pub use wellspring_wire as wire;
 
+#[cfg(feature = "acp")]
+pub use wellspring_acp::client::{AcpConfig, AcpError};
 pub use wellspring_core::{
     Answer, Approval, CancellationToken, Content, Context, Event, FailureKind, Form, Message,
     Model, ModelError, ModelSettings, Outcome, Question, QuestionId, Record, RemoteAgent, RunId,
@@ -119,6 +124,11 @@ pub mod prelude {
     pub use futures::StreamExt as _;
     pub use wellspring_models::{Say, Scripted};
 }
+
+/// The guide to agents that speak ACP.
+#[cfg(all(doctest, feature = "acp"))]
+#[doc = include_str!("../../../docs/acp.md")]
+struct AcpGuide;
 
 /// The README's examples, compiled and run.
 #[cfg(doctest)]

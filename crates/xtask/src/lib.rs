@@ -2,7 +2,8 @@
 //!
 //! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long
 //! versions, `cargo xtask bench` measures everything and prints one table, `cargo xtask record`
-//! keeps what the servers of others send as fixtures. Each is a list of
+//! keeps what the servers of others send as fixtures, `cargo xtask acp-agents` drives the
+//! agents of others. Each is a list of
 //! [`step::Step`]s: plain commands that anybody can repeat by hand.
 //!
 //! # What is deliberately absent
@@ -10,6 +11,7 @@
 //! Anything plain cargo does well. Nothing here is needed to build, use or change a crate,
 //! and nothing has to be installed first.
 
+pub mod acp_agents;
 pub mod bench;
 pub mod figures;
 pub mod peers;

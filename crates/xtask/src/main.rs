@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, record, soak, test};
+use xtask::{acp_agents, bench, record, soak, test};
 
 /// What cargo cannot do for this workspace by itself.
 #[derive(Debug, Parser)]
@@ -23,6 +23,8 @@ enum Command {
     Bench(bench::Options),
     /// Records anew what the servers of others send, as fixtures.
     Record(record::Options),
+    /// Drives the real ACP agents, offline, and prints a table of what came of it.
+    AcpAgents(acp_agents::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -31,5 +33,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Soak(options) => soak::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Record(options) => record::run(&options),
+        Command::AcpAgents(options) => acp_agents::run(&options),
     }
 }

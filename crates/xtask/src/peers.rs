@@ -29,6 +29,7 @@ pub struct Peer {
 pub const PEERS: &[Peer] =
     &[
         MCP,
+        ACP,
         AIMOCK,
         LLAMA,
         AG_UI,
@@ -53,6 +54,20 @@ const MCP: Peer = Peer {
         "crates/wellspring-mcp/tests/peer",
     ],
     variable: "WELLSPRING_PEER_MCP",
+};
+
+const ACP: Peer = Peer {
+    name: "ACP's example agents and schema",
+    setup: &[
+        "npm",
+        "ci",
+        "--no-audit",
+        "--no-fund",
+        "--prefix",
+        "crates/wellspring-acp/tests/peer",
+    ],
+    variable: "WELLSPRING_PEER_ACP",
+    ..MCP
 };
 
 /// Answers as five providers do.

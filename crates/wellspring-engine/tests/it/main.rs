@@ -16,6 +16,7 @@ mod limits;
 mod properties;
 mod questions;
 mod recovery;
+mod remote;
 mod results;
 mod sub_agents;
 mod tools;

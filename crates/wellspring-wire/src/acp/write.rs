@@ -21,15 +21,13 @@ pub use ask::{Asked, Asking};
 pub use content::{PromptError, content_block, prompt};
 pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 
+use super::ORIGIN;
 use crate::dialect::Dialect;
 use crate::out::Out;
 use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, grown, shown_call, wire_id};
 use content::text_block;
 use shown::{Room, Shown, Voice};
 use update::{Location, PlanEntry, Said, Status, ToolCallUpdate, Window, kind};
-
-/// Where what an ACP agent said comes from, in records.
-const ORIGIN: &str = "acp";
 
 /// A run as the `update`s of `session/update`.
 ///

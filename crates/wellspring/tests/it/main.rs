@@ -7,6 +7,7 @@
 )]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for what it is about")]
 
+mod acp;
 mod at_once;
 mod attach;
 mod cancel;
@@ -17,3 +18,12 @@ mod semantics;
 mod skills;
 mod threads;
 mod tools;
+
+/// Not a test: the agent that `acp` drives, when it starts this program again.
+#[test]
+fn scripted_agent() {
+    if std::env::var_os(wellspring_testkit::acp_agent::SCRIPT).is_some() {
+        wellspring_testkit::acp_agent::play();
+        std::process::exit(0);
+    }
+}

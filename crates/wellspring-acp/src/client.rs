@@ -1,0 +1,56 @@
+//! Driving an agent that speaks ACP: a process on this machine, or a server elsewhere.
+//!
+//! [`AcpAgent`] is a [`RemoteAgent`](wellspring_core::RemoteAgent): the engine runs it like any
+//! other. Each run is one prompt of a session; the runs of a thread share a session, while the
+//! agent keeps it. Our tools reach the agent by a loopback MCP server, and its typed result
+//! comes back the same way.
+//!
+//! ```no_run
+//! use wellspring_acp::client::{AcpAgent, AcpConfig};
+//!
+//! let agent = AcpAgent::new("claude", "claude".parse::<AcpConfig>()?);
+//! # Ok::<(), wellspring_acp::client::AcpError>(())
+//! ```
+//!
+//! # What is promised
+//!
+//! - Every `session/update` is in the run, in its order: mapped, or kept whole.
+//! - A permission is decided by what an option means, never by its place, and by nobody when
+//!   nobody answers.
+//! - A cancelled prompt has until the run's deadline to end; then the agent's process group is
+//!   killed, as soon as it serves nobody else.
+//! - An agent that dies, hangs, floods or prints garbage ends the run with a reason and its last
+//!   words, and holds no more memory than the maxima here.
+//!
+//! # What is deliberately absent
+//!
+//! Types for the protocol's messages: see [`wellspring_wire::acp`].
+
+mod agent;
+mod config;
+mod drive;
+mod error;
+mod files;
+mod http;
+mod names;
+mod peer;
+mod permission;
+mod prompt;
+mod record;
+mod rpc;
+mod session;
+mod stdio;
+mod terminal;
+mod tools;
+mod ws;
+
+pub use agent::{AcpAgent, SESSIONS_KEPT_MAX};
+pub use config::{AcpConfig, AcpTimeouts, AcpTransport, FileAccess, SESSIONS_PER_PROCESS_DEFAULT};
+pub use drive::{REMINDERS_MAX, SERVED_MAX};
+pub use error::AcpError;
+pub use files::FILE_BYTES_MAX;
+pub use names::{KnownAgent, known_agents};
+pub use rpc::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_MAX, REQUESTS_MAX};
+pub use stdio::LINE_BYTES_MAX;
+pub use terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
+pub use tools::SERVER_NAME;

@@ -1,0 +1,321 @@
+//! Which agent, and how it is started and treated.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::error::AcpError;
+use super::names::KnownAgent;
+
+/// Prompts at a time in one process of an agent, unless told otherwise; beyond, another process
+/// is started. Agents share what they have loaded among sessions, and one that hangs takes its
+/// neighbours' process with it only when these are done.
+pub const SESSIONS_PER_PROCESS_DEFAULT: usize = 32;
+
+/// Which agent, and how it is treated.
+///
+/// A name, a command line, or a URL is enough:
+///
+/// ```
+/// use wellspring_acp::client::{AcpConfig, AcpTransport};
+///
+/// let config: AcpConfig = "node 'my agent.js' --verbose".parse()?;
+/// let command = ["node", "my agent.js", "--verbose"].map(Box::from).to_vec();
+/// assert_eq!(config.transport, AcpTransport::Command(command));
+/// # Ok::<(), wellspring_acp::client::AcpError>(())
+/// ```
+#[derive(Clone, Deserialize, PartialEq)]
+#[serde(deny_unknown_fields)]
+pub struct AcpConfig {
+    /// How it is reached.
+    #[serde(rename = "agent")]
+    pub transport: AcpTransport,
+    /// Set in its environment, besides all that is in ours.
+    #[serde(default)]
+    pub env: BTreeMap<Box<str>, Box<str>>,
+    /// Taken out of its environment.
+    #[serde(default)]
+    pub env_remove: Vec<Box<str>>,
+    /// Sent with every request, where it is reached at a URL: a token, for example.
+    #[serde(default)]
+    pub headers: BTreeMap<Box<str>, Box<str>>,
+    /// Where it works when a request does not say; where we are when this is absent.
+    #[serde(default)]
+    pub cwd: Option<PathBuf>,
+    /// The mode its sessions are put into.
+    #[serde(default)]
+    pub mode: Option<Box<str>>,
+    /// What it may do with files through us.
+    #[serde(default)]
+    pub files: FileAccess,
+    /// Whether it may run commands through us.
+    #[serde(default = "yes")]
+    pub terminals: bool,
+    /// The command that carries our tools to agents that take MCP servers over stdio only: one
+    /// that calls [`wellspring_mcp::bridge`] with `WELLSPRING_MCP_URL` and `WELLSPRING_MCP_TOKEN`.
+    #[serde(default)]
+    pub bridge: Option<Vec<Box<str>>>,
+    /// A file that all messages are written to, both ways, a line each: to see what an agent
+    /// really says. There may be secrets in it.
+    #[serde(default)]
+    pub record: Option<PathBuf>,
+    /// Prompts at a time in one process.
+    #[serde(default = "sessions_per_process")]
+    pub sessions_per_process: usize,
+    /// How long things may take.
+    #[serde(default)]
+    pub timeouts: AcpTimeouts,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn sessions_per_process() -> usize {
+    SESSIONS_PER_PROCESS_DEFAULT
+}
+
+/// Shows no values of variables and headers: there are keys among them.
+impl fmt::Debug for AcpConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcpConfig")
+            .field("transport", &self.transport)
+            .field("env", &self.env.keys())
+            .field("headers", &self.headers.keys())
+            .field("cwd", &self.cwd)
+            .field("mode", &self.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How an agent is reached. In a file it is a name, a command line or a URL as one string, or
+/// a list of a command's words.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AcpTransport {
+    /// By its name: see [`known_agents`](super::known_agents).
+    Name(Box<str>),
+    /// By a command, its program first, which speaks on its standard input and output.
+    Command(Vec<Box<str>>),
+    /// At a URL: `http` and `https` for streamable HTTP, `ws` and `wss` for WebSocket.
+    Url(Box<str>),
+}
+
+/// What an agent may do with files through us, below its working directory.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
+#[serde(rename_all = "snake_case")]
+pub enum FileAccess {
+    /// Read and write.
+    #[default]
+    Write,
+    /// Read.
+    Read,
+    /// Nothing.
+    None,
+}
+
+/// How long an agent may take.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
+#[serde(deny_unknown_fields, default)]
+pub struct AcpTimeouts {
+    /// To start and to agree on a version. The first `npx` fetches a package.
+    pub start: Duration,
+    /// To open, load or resume a session.
+    pub session: Duration,
+    /// To look at our tools before it is prompted. One that looks later still gets them.
+    pub tools: Duration,
+    /// Without any message during a prompt, while nobody is asked and nothing of ours runs.
+    pub silence: Duration,
+}
+
+impl Default for AcpTimeouts {
+    fn default() -> Self {
+        Self {
+            start: Duration::from_secs(180),
+            session: Duration::from_secs(120),
+            tools: Duration::from_secs(10),
+            silence: Duration::from_secs(15 * 60),
+        }
+    }
+}
+
+impl AcpConfig {
+    /// An agent that is reached this way, with everything else as it is by default.
+    #[must_use]
+    pub fn new(transport: AcpTransport) -> Self {
+        Self {
+            transport,
+            env: BTreeMap::new(),
+            env_remove: Vec::new(),
+            headers: BTreeMap::new(),
+            cwd: None,
+            mode: None,
+            files: FileAccess::default(),
+            terminals: true,
+            bridge: None,
+            record: None,
+            sessions_per_process: SESSIONS_PER_PROCESS_DEFAULT,
+            timeouts: AcpTimeouts::default(),
+        }
+    }
+
+    /// An agent that a command starts.
+    pub fn command(command: impl IntoIterator<Item = impl Into<Box<str>>>) -> Self {
+        Self::new(AcpTransport::Command(command.into_iter().map(Into::into).collect()))
+    }
+
+    /// With a variable in its environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
+        self.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Working there, when a request does not say.
+    #[must_use]
+    pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.cwd = Some(cwd.into());
+        self
+    }
+
+    /// What to call it: its name, or its program's.
+    #[must_use]
+    pub fn name(&self) -> Box<str> {
+        match &self.transport {
+            AcpTransport::Name(name) | AcpTransport::Url(name) => name.clone(),
+            AcpTransport::Command(command) => {
+                let program = command.first().map(AsRef::as_ref).unwrap_or_default();
+                program.rsplit('/').next().unwrap_or(program).into()
+            }
+        }
+    }
+}
+
+impl FromStr for AcpConfig {
+    type Err = AcpError;
+
+    /// Reads a known name, a URL, or a command line, whose words may be in quotes.
+    fn from_str(text: &str) -> Result<Self, AcpError> {
+        text.parse().map(Self::new)
+    }
+}
+
+impl FromStr for AcpTransport {
+    type Err = AcpError;
+
+    fn from_str(text: &str) -> Result<Self, AcpError> {
+        let text = text.trim();
+        if KnownAgent::of_name(text).is_some() {
+            return Ok(Self::Name(text.into()));
+        }
+        if ["http://", "https://", "ws://", "wss://"].iter().any(|it| text.starts_with(it)) {
+            return Ok(Self::Url(text.into()));
+        }
+        let command = words(text).map_err(|why| AcpError::Command { line: text.into(), why })?;
+        Ok(Self::Command(command))
+    }
+}
+
+impl<'de> Deserialize<'de> for AcpTransport {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reached;
+
+        impl<'de> Visitor<'de> for Reached {
+            type Value = AcpTransport;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an agent's name, a command or a URL")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<AcpTransport, E> {
+                text.parse().map_err(E::custom)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<AcpTransport, A::Error> {
+                let mut command = Vec::new();
+                while let Some(word) = words.next_element()? {
+                    command.push(word);
+                }
+                Ok(AcpTransport::Command(command))
+            }
+        }
+
+        deserializer.deserialize_any(Reached)
+    }
+}
+
+/// The words of a command line, as a shell would split them; nothing is expanded.
+fn words(line: &str) -> Result<Vec<Box<str>>, &'static str> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Some(open), letter) if letter == open => quote = None,
+            (None, '\'' | '"') => {
+                quote = Some(letter);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => {
+                let escaped = letters.next().ok_or("it ends with a backslash")?;
+                word.get_or_insert_default().push(escaped);
+            }
+            (None, letter) if letter.is_whitespace() => {
+                words.extend(word.take().map(String::into_boxed_str));
+            }
+            (_, letter) => word.get_or_insert_default().push(letter),
+        }
+    }
+    if quote.is_some() {
+        return Err("a quote is not closed");
+    }
+    words.extend(word.map(String::into_boxed_str));
+    if words.is_empty() { Err("it is empty") } else { Ok(words) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_lines_are_split_as_a_shell_does() {
+        for (line, want) in [
+            ("a b  c", Ok(vec!["a", "b", "c"])),
+            (r#"a 'b c' "d \"e\"" f\ g ''"#, Ok(vec!["a", "b c", "d \"e\"", "f g", ""])),
+            ("a 'b", Err("a quote is not closed")),
+            ("a \\", Err("it ends with a backslash")),
+            ("  ", Err("it is empty")),
+        ] {
+            let want =
+                want.map(|words| words.into_iter().map(Box::from).collect::<Vec<Box<str>>>());
+            assert_eq!(words(line), want, "{line}");
+        }
+    }
+
+    #[test]
+    fn names_urls_and_commands_are_told_apart() {
+        for (text, want) in [
+            ("claude", AcpTransport::Name("claude".into())),
+            ("wss://example.com/acp", AcpTransport::Url("wss://example.com/acp".into())),
+            ("claude --acp", AcpTransport::Command(vec!["claude".into(), "--acp".into()])),
+        ] {
+            assert_eq!(text.parse::<AcpConfig>().unwrap().transport, want);
+        }
+    }
+
+    #[test]
+    fn a_table_of_a_file_is_enough() {
+        let config: AcpConfig =
+            serde_json::from_str(r#"{"agent": "codex", "mode": "auto", "files": "read"}"#).unwrap();
+        assert_eq!(config.transport, AcpTransport::Name("codex".into()));
+        assert_eq!((config.mode.as_deref(), config.files), (Some("auto"), FileAccess::Read));
+        assert!(config.terminals);
+        let config: AcpConfig = serde_json::from_str(r#"{"agent": ["my agent", "x"]}"#).unwrap();
+        assert_eq!(config, AcpConfig::command(["my agent", "x"]));
+    }
+}

@@ -1,0 +1,436 @@
+//! A run: a session is found, prompted, listened to and answered, until the prompt's answer.
+//!
+//! All of it happens while the run's stream is polled, so that dropping the stream leaves
+//! nothing behind. A question is asked only once the call that it is about has been yielded.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::{FuturesUnordered, StreamExt as _};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep_until};
+use wellspring_core::{
+    Answer, Batch, Context, Event, ModelError, RETURN_RESULT, RemoteRequest, Stop,
+};
+use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader};
+
+use super::agent::Shared;
+use super::error::AcpError;
+use super::peer::Serving;
+use super::permission;
+use super::prompt::{self, Before};
+use super::rpc::{Incoming, Refusal, Request};
+use super::session::{Opened, Session};
+use super::terminal::{Terminals, Wrote};
+use super::tools::SERVER_NAME;
+
+/// How often an agent that stopped without its typed result is asked for it.
+pub const REMINDERS_MAX: u32 = 3;
+
+/// Requests of an agent that are worked on at a time; further ones are refused.
+pub const SERVED_MAX: usize = 64;
+
+/// Bytes of text that are read before they are handed on.
+const BATCH_BYTES_MAX: usize = 64 * 1024;
+
+/// A run on its way.
+pub(super) struct Drive {
+    shared: Arc<Shared>,
+    request: Arc<RemoteRequest>,
+    context: Context,
+    batch: Batch,
+    phase: Phase,
+}
+
+enum Phase {
+    Start,
+    /// The session is in the log; now it can be prompted.
+    Ready(Box<Prompting>, Before),
+    Prompting(Box<Prompting>),
+    /// What was read before is handed on first.
+    Failed(AcpError),
+    Done,
+}
+
+impl Drive {
+    pub(super) fn new(shared: Arc<Shared>, request: RemoteRequest, context: Context) -> Self {
+        let request = Arc::new(request);
+        Self { shared, request, context, batch: Batch::default(), phase: Phase::Start }
+    }
+
+    /// The next piece of the run.
+    pub(super) async fn next(&mut self) -> Option<Result<Batch, ModelError>> {
+        loop {
+            if !self.batch.is_empty() {
+                return Some(Ok(self.batch.take()));
+            }
+            let phase = std::mem::replace(&mut self.phase, Phase::Done);
+            let went = match phase {
+                Phase::Done => return None,
+                Phase::Failed(error) => return Some(Err(error.of(&self.shared.name))),
+                Phase::Start => self.start().await,
+                Phase::Ready(prompting, before) => self.prompt(prompting, before).await,
+                Phase::Prompting(mut prompting) => match prompting.step(&mut self.batch).await {
+                    Ok(Step::On) => Ok(Phase::Prompting(prompting)),
+                    Ok(Step::Over) => {
+                        prompting.finish(&self.shared);
+                        Ok(Phase::Done)
+                    }
+                    Err(error) => {
+                        prompting.reader.close(&mut self.batch);
+                        Err(error)
+                    }
+                },
+            };
+            self.phase = went.unwrap_or_else(Phase::Failed);
+        }
+    }
+
+    async fn start(&mut self) -> Result<Phase, AcpError> {
+        let signal = self.context.signal().clone();
+        let (Opened { session, before, note }, serving) = tokio::select! {
+            biased;
+            () = signal.cancelled() => return Ok(self.cancelled()),
+            opened = self.shared.session(&self.request) => opened?,
+        };
+        if self.request.attached.is_some() && before == Before::New {
+            return Err(AcpError::Lost(
+                "the agent's work ended with the process that drove it, and the agent cannot \
+                 continue a session; ask again",
+            ));
+        }
+        let handle = Box::new(session.handle());
+        self.batch.event(Event::Attached { origin: self.shared.name.clone(), handle });
+        if let Some(note) = note {
+            let value = json!({"session": session.id, "note": note});
+            self.batch.extended(ORIGIN, "session", value);
+        }
+        let prompting =
+            Prompting::new(session, serving, &self.shared, &self.request, &self.context);
+        Ok(Phase::Ready(Box::new(prompting), before))
+    }
+
+    async fn prompt(
+        &mut self,
+        mut prompting: Box<Prompting>,
+        before: Before,
+    ) -> Result<Phase, AcpError> {
+        prompting.show_tools(&mut self.batch).await?;
+        if self.context.signal().is_cancelled() {
+            return Ok(self.cancelled());
+        }
+        let blocks = match self.request.attached {
+            Some(_) => prompt::go_on(),
+            None => prompt::prompt(&self.request, before, &prompting.session()?.peer),
+        };
+        prompting.prompt(blocks).await?;
+        Ok(Phase::Prompting(prompting))
+    }
+
+    fn cancelled(&mut self) -> Phase {
+        self.batch.stop(Stop::Other("cancelled".into()), None);
+        Phase::Done
+    }
+}
+
+enum Step {
+    On,
+    Over,
+}
+
+/// A prompt that is being answered.
+struct Prompting {
+    /// Gone when the prompt is over and the session rests.
+    session: Option<Session>,
+    serving: Option<Serving>,
+    shared: Arc<Shared>,
+    request: Arc<RemoteRequest>,
+    context: Context,
+    reader: Reader,
+    terminals: Terminals,
+    /// Permissions about calls that are still in the batch.
+    to_ask: Vec<(Request, Permission)>,
+    asking: FuturesUnordered<BoxFuture<'static, Asked>>,
+    served: FuturesUnordered<BoxFuture<'static, ()>>,
+    /// The prompt has no answer yet.
+    pending: bool,
+    cancelling: bool,
+    reminders: u32,
+    heard_at: Instant,
+    signs_of_life: usize,
+    /// The calls of our tools that were heard of when the agent last spoke.
+    calls_heard: usize,
+}
+
+struct Asked {
+    request: Request,
+    permission: Permission,
+    answer: Answer,
+}
+
+impl Prompting {
+    fn new(
+        session: Session,
+        serving: Serving,
+        shared: &Arc<Shared>,
+        request: &Arc<RemoteRequest>,
+        context: &Context,
+    ) -> Self {
+        let names = request.tools.iter().map(|tool| tool.spec().name.clone());
+        Self {
+            session: Some(session),
+            serving: Some(serving),
+            shared: Arc::clone(shared),
+            request: Arc::clone(request),
+            context: context.clone(),
+            reader: Reader::new(LentTools::new(SERVER_NAME, names)),
+            terminals: Terminals::new(),
+            to_ask: Vec::new(),
+            asking: FuturesUnordered::new(),
+            served: FuturesUnordered::new(),
+            pending: false,
+            cancelling: false,
+            reminders: 0,
+            heard_at: Instant::now(),
+            signs_of_life: 0,
+            calls_heard: 0,
+        }
+    }
+
+    fn session(&self) -> Result<&Session, AcpError> {
+        self.session.as_ref().ok_or(AcpError::Lost("the prompt is over"))
+    }
+
+    /// Waits until the agent has seen our tools. One that has not by then is prompted all the
+    /// same, since some look only when they need to.
+    async fn show_tools(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
+        let Some(Session { queue, tools: Some(tools), connection, .. }) = &mut self.session else {
+            return Ok(());
+        };
+        tools.begin(&self.request.tools, self.context.clone());
+        let mut seen = std::pin::pin!(tools.seen(self.shared.config.timeouts.tools));
+        loop {
+            tokio::select! {
+                biased;
+                () = self.context.signal().cancelled() => return Ok(()),
+                _ = &mut seen => return Ok(()),
+                incoming = queue.messages.recv() => match incoming {
+                    Some(Incoming::Update(update)) => self.reader.update(update, batch),
+                    Some(Incoming::Notification(method, params)) => {
+                        batch.extended(ORIGIN, &method, params);
+                    }
+                    // Nothing was asked of it yet, so it has nothing to ask.
+                    Some(Incoming::Request(_) | Incoming::Prompted(_)) => {}
+                    None => return Err(ended(connection.ended())),
+                },
+            }
+        }
+    }
+
+    async fn prompt(&mut self, blocks: Vec<Value>) -> Result<(), AcpError> {
+        self.pending = true;
+        self.heard_at = Instant::now();
+        let session = self.session()?;
+        let params = json!({"sessionId": session.id, "prompt": blocks});
+        session.connection.prompt(&session.id, params).await
+    }
+
+    /// Waits for something to happen, and does what is to be done about it.
+    async fn step(&mut self, batch: &mut Batch) -> Result<Step, AcpError> {
+        for (request, permission) in std::mem::take(&mut self.to_ask) {
+            self.asking.push(ask(self.context.clone(), request, permission).boxed());
+        }
+        let silence = self.shared.config.timeouts.silence;
+        let quiet = self.asking.is_empty() && self.served.is_empty() && !self.terminals.is_busy();
+        let Some(session) = &mut self.session else { return Ok(Step::Over) };
+        let incoming = tokio::select! {
+            biased;
+            () = self.context.signal().cancelled(), if !self.cancelling => {
+                self.cancelling = true;
+                let params = json!({"sessionId": session.id});
+                session.connection.notify("session/cancel", params).await;
+                return Ok(Step::On);
+            }
+            Some(asked) = self.asking.next() => {
+                self.answer(asked).await;
+                return Ok(Step::On);
+            }
+            Some(()) = self.served.next() => {
+                self.heard_at = Instant::now();
+                return Ok(Step::On);
+            }
+            wrote = self.terminals.wrote() => {
+                self.heard_at = Instant::now();
+                match wrote {
+                    Wrote::Text(id, text) => self.reader.terminal_output(&id, &text, batch),
+                    Wrote::Over(id) => self.reader.terminal_over(&id, batch),
+                }
+                return Ok(Step::On);
+            }
+            incoming = session.queue.messages.recv() => match incoming {
+                Some(incoming) => incoming,
+                None => return Err(ended(session.connection.ended())),
+            },
+            () = sleep_until(self.heard_at + silence), if quiet => {
+                return self.still_there().map(|()| Step::On);
+            }
+        };
+        self.heard_at = Instant::now();
+        let mut incoming = Some(incoming);
+        while let Some(message) = incoming {
+            if let Step::Over = self.take(message, batch).await? {
+                return Ok(Step::Over);
+            }
+            // What comes after a question is said after it is asked.
+            let more = self.to_ask.is_empty() && batch.text_bytes() < BATCH_BYTES_MAX;
+            let Some(session) = self.session.as_mut().filter(|_| more) else { break };
+            incoming = session.queue.messages.try_recv().ok();
+        }
+        Ok(Step::On)
+    }
+
+    /// Whether nothing was heard because tools of ours were at work.
+    fn still_there(&mut self) -> Result<(), AcpError> {
+        let tools = self.session.as_ref().and_then(|session| session.tools.as_ref());
+        let signs = tools.map_or(0, |tools| tools.signs_of_life());
+        if tools.is_some_and(|tools| tools.is_busy()) || signs != self.signs_of_life {
+            self.signs_of_life = signs;
+            self.heard_at = Instant::now();
+            return Ok(());
+        }
+        let limit = self.shared.config.timeouts.silence;
+        Err(AcpError::TimedOut { what: "saying anything at all", limit })
+    }
+
+    async fn take(&mut self, incoming: Incoming, batch: &mut Batch) -> Result<Step, AcpError> {
+        let tools = self.session.as_ref().and_then(|session| session.tools.as_ref());
+        let calls = tools.map_or(0, |tools| tools.signs_of_life());
+        if calls != self.calls_heard {
+            self.calls_heard = calls;
+            self.reader.pause(batch);
+        }
+        match incoming {
+            Incoming::Update(update) => self.reader.update(update, batch),
+            Incoming::Notification(method, params) => batch.extended(ORIGIN, &method, params),
+            Incoming::Request(request) => self.serve(request, batch).await?,
+            Incoming::Prompted(answer) => {
+                self.pending = false;
+                return self.prompted(answer, batch).await;
+            }
+        }
+        Ok(Step::On)
+    }
+
+    async fn serve(&mut self, request: Request, batch: &mut Batch) -> Result<(), AcpError> {
+        let files = self.session()?.files.clone();
+        match &*request.method {
+            "session/request_permission" => {
+                let permission = self.reader.permission(&request.params, batch);
+                if self.cancelling {
+                    request.answer(Ok(permission::cancelled().outcome)).await;
+                } else if permission.lent {
+                    request.answer(Ok(permission::wave_through(&permission).outcome)).await;
+                } else if self.to_ask.len() + self.asking.len() >= SERVED_MAX {
+                    request.answer(Err(Refusal::failed("too many questions at once"))).await;
+                } else {
+                    self.to_ask.push((request, permission));
+                }
+            }
+            _ if self.served.len() >= SERVED_MAX => {
+                request.answer(Err(Refusal::failed("too many requests at once"))).await;
+            }
+            "fs/read_text_file" => {
+                let work = files.read(request.params.clone());
+                self.served.push(async move { request.answer(work.await).await }.boxed());
+            }
+            "fs/write_text_file" => {
+                let work = files.write(request.params.clone());
+                self.served.push(async move { request.answer(work.await).await }.boxed());
+            }
+            method if method.starts_with("terminal/") && self.shared.config.terminals => {
+                let work = self.terminals.serve(method, &request.params, &files);
+                self.served.push(async move { request.answer(work.await).await }.boxed());
+            }
+            _ => request.no_such_method().await,
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, asked: Asked) {
+        let Asked { request, permission, answer } = asked;
+        let decided = permission::decide(&permission, &answer);
+        if !decided.allowed {
+            self.reader.denied(&permission.call);
+        }
+        self.heard_at = Instant::now();
+        request.answer(Ok(decided.outcome)).await;
+    }
+
+    /// The prompt has its answer.
+    async fn prompted(
+        &mut self,
+        answer: Result<Value, AcpError>,
+        batch: &mut Batch,
+    ) -> Result<Step, AcpError> {
+        let response = match answer {
+            Ok(response) => response,
+            // Some agents call it an error to be cancelled.
+            Err(AcpError::Answer { .. }) if self.cancelling => json!({"stopReason": "cancelled"}),
+            Err(error) => return Err(error),
+        };
+        let tools = self.session.as_ref().and_then(|session| session.tools.as_ref());
+        if let Some(tools) = tools.filter(|_| !self.cancelling) {
+            // Seen by now, or never.
+            tools.seen(std::time::Duration::ZERO).await?;
+            let wanted = self.request.tools.iter().any(|it| &*it.spec().name == RETURN_RESULT);
+            let forgotten = wanted && !tools.has_result() && response["stopReason"] == "end_turn";
+            if forgotten && self.reminders < REMINDERS_MAX {
+                self.reminders += 1;
+                self.reader.close(batch);
+                self.prompt(prompt::reminder()).await?;
+                return Ok(Step::On);
+            }
+        }
+        self.reader.end(&response, batch);
+        Ok(Step::Over)
+    }
+
+    /// Lets the session rest until the thread's next run.
+    fn finish(mut self: Box<Self>, shared: &Shared) {
+        if let Some(session) = self.session.take() {
+            shared.keep(session);
+        }
+    }
+}
+
+impl Drop for Prompting {
+    /// Whoever still works on the prompt is stopped, or given up with its process.
+    fn drop(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        if let Some(tools) = &session.tools {
+            tools.rest();
+        }
+        if self.pending {
+            session.connection.notify_now("session/cancel", json!({"sessionId": session.id}));
+            session.connection.forget(&session.id);
+            if let Some(serving) = self.serving.take() {
+                serving.give_up();
+            }
+        } else {
+            session.connection.forget(&session.id);
+        }
+    }
+}
+
+async fn ask(context: Context, request: Request, permission: Permission) -> Asked {
+    let question = permission::question(&permission);
+    let answer = match permission.part {
+        Some(part) => context.permit(part, question).await,
+        None => context.ask(question).await,
+    };
+    Asked { request, permission, answer }
+}
+
+fn ended(error: Option<AcpError>) -> AcpError {
+    error.unwrap_or(AcpError::Ended { status: None, last_words: "".into() })
+}

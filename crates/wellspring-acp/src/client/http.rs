@@ -1,0 +1,216 @@
+//! An agent elsewhere, over ACP's streamable HTTP: what we say is posted, and what the agent
+//! says comes by server-sent events, in one stream for the connection and one per session.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use futures::stream::StreamExt as _;
+use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, RequestBuilder, Response};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+use wellspring_wire::Framer;
+
+use super::config::AcpConfig;
+use super::error::AcpError;
+use super::rpc::{Heard, LINES_WAITING_MAX, REQUESTS_MAX, Wire};
+use super::stdio::LINE_BYTES_MAX;
+
+const CONNECTION: HeaderName = HeaderName::from_static("acp-connection-id");
+const SESSION: HeaderName = HeaderName::from_static("acp-session-id");
+
+/// Opens a connection. Nothing is sent before the first message.
+pub(super) fn open(url: &str, config: &AcpConfig) -> Result<Wire, AcpError> {
+    let unreachable = |why: String| AcpError::Unreachable { url: url.into(), why: why.into() };
+    let headers = headers(config).map_err(unreachable)?;
+    let client = Client::builder()
+        .default_headers(headers)
+        .redirect(reqwest::redirect::Policy::none())
+        .build()
+        .map_err(|error| unreachable(error.to_string()))?;
+    let (out, lines) = mpsc::channel(LINES_WAITING_MAX);
+    let (heard, incoming) = mpsc::channel(LINES_WAITING_MAX);
+    let shared = Arc::new(Shared {
+        client,
+        url: url.into(),
+        connection: OnceLock::new(),
+        heard,
+        sessions: Mutex::default(),
+        asked_by: Mutex::default(),
+        over: CancellationToken::new(),
+    });
+    let writing = AbortOnDropHandle::new(tokio::spawn(shared.write(lines)));
+    Ok(Wire { out, incoming, tasks: vec![writing] })
+}
+
+/// The headers that every request has.
+pub(super) fn headers(config: &AcpConfig) -> Result<HeaderMap, String> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &config.headers {
+        let name: HeaderName =
+            name.parse().map_err(|_| format!("{name:?} is not the name of a header"))?;
+        let mut value: HeaderValue = value
+            .parse()
+            .map_err(|_| format!("the header {name} has a value that no header has"))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+struct Shared {
+    client: Client,
+    url: Box<str>,
+    connection: OnceLock<HeaderValue>,
+    heard: mpsc::Sender<Heard>,
+    /// The sessions whose stream is open.
+    sessions: Mutex<BTreeSet<Box<str>>>,
+    /// The session that a request of the agent came by: its answer goes the same way.
+    asked_by: Mutex<HashMap<String, Box<str>>>,
+    over: CancellationToken,
+}
+
+impl Shared {
+    async fn write(self: Arc<Self>, mut lines: mpsc::Receiver<String>) {
+        // Whatever listens ends with this.
+        let _over = self.over.clone().drop_guard();
+        while let Some(line) = lines.recv().await {
+            if let Err(error) = self.send(line).await {
+                let _ = self.heard.send(Heard::End(error)).await;
+                break;
+            }
+        }
+        if let Some(connection) = self.connection.get() {
+            let goodbye = self.client.delete(&*self.url).header(CONNECTION, connection);
+            let _ = goodbye.send().await;
+        }
+    }
+
+    async fn send(self: &Arc<Self>, line: String) -> Result<(), AcpError> {
+        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+        let post = self.client.post(&*self.url).header(CONTENT_TYPE, "application/json").body(line);
+        let Some(connection) = self.connection.get() else {
+            let answer = self.ask(post).await?;
+            let connection = answer.headers().get(CONNECTION).cloned();
+            let connection = connection.ok_or_else(|| self.broken("it gave no connection id"))?;
+            let body = answer.bytes().await.map_err(|error| self.broken(error))?;
+            let _ = self.connection.set(connection);
+            self.listen(None).await?;
+            let _ = self.heard.send(Heard::Line(body.to_vec())).await;
+            return Ok(());
+        };
+        let mut post = post.header(CONNECTION, connection);
+        if let Some(session) = self.session_of(&message) {
+            self.listen(Some(&session)).await?;
+            let session = HeaderValue::from_str(&session).map_err(|error| self.broken(error))?;
+            post = post.header(SESSION, session);
+        }
+        self.ask(post).await.map(drop)
+    }
+
+    fn session_of(&self, message: &Value) -> Option<Box<str>> {
+        if message["method"].is_string() {
+            return message["params"]["sessionId"].as_str().map(Into::into);
+        }
+        let id = message["id"].to_string();
+        self.asked_by.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+    }
+
+    async fn ask(&self, request: RequestBuilder) -> Result<Response, AcpError> {
+        let answer = request.send().await.map_err(|error| self.broken(error))?;
+        if answer.status().is_success() {
+            Ok(answer)
+        } else {
+            Err(self.broken(format!("it answered with {}", answer.status())))
+        }
+    }
+
+    /// Opens the stream of the connection, or of a session, unless it is open.
+    fn listen(self: &Arc<Self>, session: Option<&str>) -> BoxFuture<'_, Result<(), AcpError>> {
+        let session: Option<Box<str>> = session.map(Into::into);
+        // Boxed, for what reads a stream may open another one.
+        async move {
+            let Some(connection) = self.connection.get() else { return Ok(()) };
+            let mut get = self.client.get(&*self.url).header(ACCEPT, "text/event-stream");
+            get = get.header(CONNECTION, connection);
+            if let Some(session) = &session {
+                let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+                if !sessions.insert(session.clone()) {
+                    return Ok(());
+                }
+                get = get.header(SESSION, &**session);
+            }
+            let stream = self.ask(get).await?;
+            let reading = Arc::clone(self).read(stream, session);
+            let over = self.over.clone();
+            tokio::spawn(async move { over.run_until_cancelled_owned(reading).await });
+            Ok(())
+        }
+        .boxed()
+    }
+
+    async fn read(self: Arc<Self>, stream: Response, session: Option<Box<str>>) {
+        let mut framer = Framer::sse().event_bytes_max(LINE_BYTES_MAX);
+        let mut chunks = stream.bytes_stream();
+        let mut why = None;
+        'reading: while let Some(chunk) = chunks.next().await {
+            let chunk = match chunk {
+                Ok(chunk) => chunk,
+                Err(error) => {
+                    why = Some(self.broken(error));
+                    break;
+                }
+            };
+            let mut rest = &chunk[..];
+            loop {
+                match framer.next(&mut rest) {
+                    Ok(Some(frame)) => {
+                        let line = frame.data.to_vec();
+                        if let Err(error) = self.take(line, session.as_deref()).await {
+                            why = Some(error);
+                            break 'reading;
+                        }
+                    }
+                    Ok(None) => break,
+                    Err(error) => {
+                        why = Some(self.broken(error));
+                        break 'reading;
+                    }
+                }
+            }
+        }
+        if let Some(session) = &session {
+            self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+        }
+        // A session's stream may end with the session; the connection's ends the connection.
+        let why = why.or_else(|| session.is_none().then(|| self.broken("it closed the stream")));
+        if let Some(error) = why {
+            let _ = self.heard.send(Heard::End(error)).await;
+        }
+    }
+
+    async fn take(self: &Arc<Self>, line: Vec<u8>, session: Option<&str>) -> Result<(), AcpError> {
+        let message: Value = serde_json::from_slice(&line).unwrap_or_default();
+        if let Some(opened) = message["result"]["sessionId"].as_str() {
+            // What is said in it must not be missed.
+            self.listen(Some(opened)).await?;
+        }
+        if let (Some(session), true, Some(id)) =
+            (session, message["method"].is_string(), message.get("id"))
+        {
+            let mut asked = self.asked_by.lock().unwrap_or_else(PoisonError::into_inner);
+            if asked.len() < REQUESTS_MAX {
+                asked.insert(id.to_string(), session.into());
+            }
+        }
+        let _ = self.heard.send(Heard::Line(line)).await;
+        Ok(())
+    }
+
+    fn broken(&self, why: impl ToString) -> AcpError {
+        AcpError::Unreachable { url: self.url.clone(), why: why.to_string().into() }
+    }
+}

@@ -1,0 +1,142 @@
+//! Agents that are known by name.
+
+use std::path::{Path, PathBuf};
+
+use super::error::AcpError;
+
+/// An agent that can be opened by its name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct KnownAgent {
+    /// Its name.
+    pub name: &'static str,
+    /// Its program, where it is installed.
+    pub program: &'static str,
+    /// What makes the program speak ACP.
+    pub args: &'static [&'static str],
+    /// The npm package that has the program, where one does; run by `npx` when the program is
+    /// not installed.
+    pub package: Option<&'static str>,
+    /// What someone without it should do.
+    pub install: &'static str,
+}
+
+const KNOWN: &[KnownAgent] = &[
+    KnownAgent {
+        name: "claude",
+        program: "claude-agent-acp",
+        args: &[],
+        package: Some("@agentclientprotocol/claude-agent-acp@0.99.1"),
+        install: "npm install -g @agentclientprotocol/claude-agent-acp",
+    },
+    KnownAgent {
+        name: "codex",
+        program: "codex-acp",
+        args: &[],
+        package: Some("@agentclientprotocol/codex-acp@2.6.0"),
+        install: "npm install -g @agentclientprotocol/codex-acp",
+    },
+    KnownAgent {
+        name: "gemini",
+        program: "gemini",
+        args: &["--acp"],
+        package: Some("@google/gemini-cli@0.61.0"),
+        install: "npm install -g @google/gemini-cli",
+    },
+    KnownAgent {
+        name: "opencode",
+        program: "opencode",
+        args: &["acp"],
+        package: Some("opencode-ai@1.18.33"),
+        install: "npm install -g opencode-ai",
+    },
+    KnownAgent {
+        name: "goose",
+        program: "goose",
+        args: &["acp"],
+        package: None,
+        install: "see https://block.github.io/goose",
+    },
+    KnownAgent {
+        name: "kiro",
+        program: "kiro-cli",
+        args: &["acp"],
+        package: None,
+        install: "see https://kiro.dev/cli",
+    },
+    KnownAgent {
+        name: "auggie",
+        program: "auggie",
+        args: &["--acp"],
+        package: Some("@augmentcode/auggie"),
+        install: "npm install -g @augmentcode/auggie",
+    },
+];
+
+/// The agents that can be opened by name.
+#[must_use]
+pub fn known_agents() -> &'static [KnownAgent] {
+    KNOWN
+}
+
+impl KnownAgent {
+    pub(super) fn of_name(name: &str) -> Option<&'static Self> {
+        KNOWN.iter().find(|known| known.name == name)
+    }
+
+    /// The command to start it with, given where programs are looked for.
+    pub(super) fn command(&self, path: &[PathBuf]) -> Result<Vec<Box<str>>, AcpError> {
+        let args = self.args.iter().copied().map(Box::from);
+        if find(self.program, path) {
+            return Ok([self.program.into()].into_iter().chain(args).collect());
+        }
+        match self.package.filter(|_| find("npx", path)) {
+            Some(package) => {
+                let npx = ["npx", "--yes", package].map(Box::from);
+                Ok(npx.into_iter().chain(args).collect())
+            }
+            None => Err(AcpError::NotInstalled {
+                program: self.program.into(),
+                hint: self.install.into(),
+            }),
+        }
+    }
+}
+
+fn find(program: &str, path: &[PathBuf]) -> bool {
+    path.iter().any(|folder| is_program(&folder.join(program)))
+}
+
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    let Ok(metadata) = file.metadata() else { return false };
+    metadata.is_file() && metadata.permissions().mode() & 0o111 != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn an_installed_program_is_preferred_and_npx_fetches_what_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = [folder.path().to_owned()];
+        let install = |name: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, "").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        };
+        let gemini = KnownAgent::of_name("gemini").unwrap();
+        let goose = KnownAgent::of_name("goose").unwrap();
+        let missing = gemini.command(&path).unwrap_err().to_string();
+        assert_eq!(missing, "gemini is not installed: npm install -g @google/gemini-cli");
+        install("npx");
+        let fetched: Vec<Box<str>> =
+            ["npx", "--yes", "@google/gemini-cli@0.61.0", "--acp"].map(Box::from).to_vec();
+        assert_eq!(gemini.command(&path).unwrap(), fetched);
+        assert!(goose.command(&path).is_err());
+        install("gemini");
+        assert_eq!(gemini.command(&path).unwrap(), ["gemini", "--acp"].map(Box::from).to_vec());
+    }
+}

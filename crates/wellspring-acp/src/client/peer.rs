@@ -1,0 +1,145 @@
+//! One connection to an agent, and how many it serves.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::config::{AcpConfig, AcpTransport, FileAccess};
+use super::error::AcpError;
+use super::record::Recorder;
+use super::rpc::Connection;
+use super::{http, stdio, ws};
+
+/// The version of the protocol that is spoken here.
+const VERSION: u64 = 1;
+
+/// A running agent.
+pub(super) struct Peer {
+    pub(super) connection: Arc<Connection>,
+    /// What it said of itself.
+    pub(super) info: Value,
+    prompts: AtomicUsize,
+    /// Somebody gave up on it: it gets no more prompts, and ends with the last it has.
+    given_up: AtomicBool,
+}
+
+impl Peer {
+    /// Starts or reaches an agent and agrees on a version.
+    pub(super) async fn start(config: &AcpConfig) -> Result<Self, AcpError> {
+        let limit = config.timeouts.start;
+        within(limit, "its start", async {
+            let wire = match &config.transport {
+                AcpTransport::Url(url) if url.starts_with("ws") => ws::open(url, config).await?,
+                AcpTransport::Url(url) => http::open(url, config)?,
+                AcpTransport::Name(_) | AcpTransport::Command(_) => stdio::start(config)?,
+            };
+            let record = config.record.as_deref().map(Recorder::open).transpose()?;
+            let connection = Connection::new(wire, record);
+            let info = connection.request("initialize", hello(config)).await?;
+            if info["protocolVersion"].as_u64() != Some(VERSION) {
+                let theirs = info["protocolVersion"].to_string().into();
+                return Err(AcpError::Version { theirs });
+            }
+            Ok(Self {
+                connection: Arc::new(connection),
+                info,
+                prompts: AtomicUsize::new(0),
+                given_up: AtomicBool::new(false),
+            })
+        })
+        .await
+    }
+
+    /// Whether it takes further prompts.
+    pub(super) fn is_well(&self) -> bool {
+        !self.given_up.load(Ordering::Relaxed) && self.connection.ended().is_none()
+    }
+
+    pub(super) fn prompts(&self) -> usize {
+        self.prompts.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn capability(&self, path: &str) -> bool {
+        let capability = self.info["agentCapabilities"].pointer(path);
+        // Some are flags, and some are objects that say no more than that they are there.
+        capability.is_some_and(|it| it.as_bool().unwrap_or(!it.is_null()))
+    }
+
+    /// How one can log in, in the agent's words.
+    pub(super) fn logins(&self) -> Vec<Box<str>> {
+        let methods = self.info["authMethods"].as_array().into_iter().flatten();
+        let said = methods.filter_map(|method| {
+            let name = method["name"].as_str().or(method["id"].as_str())?;
+            Some(match method["description"].as_str().filter(|said| !said.is_empty()) {
+                Some(description) => format!("{name} ({description})").into(),
+                None => name.into(),
+            })
+        });
+        said.collect()
+    }
+
+    /// Counts a prompt until the guard is dropped.
+    pub(super) fn serve(self: &Arc<Self>) -> Serving {
+        self.prompts.fetch_add(1, Ordering::Relaxed);
+        Serving(Arc::clone(self))
+    }
+
+    /// Ends it as soon as it serves nobody.
+    fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        self.end_if_idle();
+    }
+
+    fn end_if_idle(&self) {
+        if !self.is_well() && self.prompts() == 0 {
+            self.connection.cut();
+        }
+    }
+}
+
+/// A prompt that an agent works on.
+pub(super) struct Serving(Arc<Peer>);
+
+impl Serving {
+    /// The agent does not end the prompt: it is given up.
+    pub(super) fn give_up(self) {
+        let peer = Arc::clone(&self.0);
+        drop(self);
+        peer.give_up();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.0.prompts.fetch_sub(1, Ordering::Relaxed);
+        self.0.end_if_idle();
+    }
+}
+
+fn hello(config: &AcpConfig) -> Value {
+    let (read, write) = match config.files {
+        FileAccess::Write => (true, true),
+        FileAccess::Read => (true, false),
+        FileAccess::None => (false, false),
+    };
+    json!({
+        "protocolVersion": VERSION,
+        "clientCapabilities": {
+            "fs": {"readTextFile": read, "writeTextFile": write},
+            "terminal": config.terminals,
+        },
+        "clientInfo": {"name": "wellspring", "version": env!("CARGO_PKG_VERSION")},
+    })
+}
+
+/// Gives up on what takes too long.
+pub(super) async fn within<T>(
+    limit: Duration,
+    what: &'static str,
+    work: impl Future<Output = Result<T, AcpError>>,
+) -> Result<T, AcpError> {
+    let late = AcpError::TimedOut { what, limit };
+    tokio::time::timeout(limit, work).await.unwrap_or(Err(late))
+}

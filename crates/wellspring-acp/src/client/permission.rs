@@ -1,0 +1,145 @@
+//! What a person, or the policy, says to a permission that an agent asks for.
+
+use serde_json::{Value, json};
+use wellspring_core::{Answer, Ask, Choice, Form, Scope};
+use wellspring_wire::acp::{Permission, PermissionKind, PermissionOption};
+
+/// The question, as a person gets it. Yes or no, unless the agent tells more apart.
+pub(super) fn question(permission: &Permission) -> Ask {
+    let form = if permission.is_yes_or_no() {
+        Form::Approve
+    } else {
+        let choices = permission.options.iter().map(|option| Choice {
+            id: option.id.clone(),
+            label: if option.name.is_empty() { option.id.clone() } else { option.name.clone() },
+        });
+        Form::Choose { choices: choices.collect(), multiple: false }
+    };
+    let prompt = if permission.title.is_empty() {
+        "Allow what the agent wants to do?".into()
+    } else {
+        format!("Allow {}?", permission.title).into()
+    };
+    Ask { prompt, form, expires_in: None }
+}
+
+/// What is answered, and whether that allows the call.
+pub(super) struct Decided {
+    pub(super) outcome: Value,
+    pub(super) allowed: bool,
+}
+
+/// What an answer means to the agent: by what its options mean, never by their places. Where no
+/// option means it, and when nobody answered, the call is refused.
+pub(super) fn decide(permission: &Permission, answer: &Answer) -> Decided {
+    use PermissionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
+    let first = |kinds: &[PermissionKind]| kinds.iter().find_map(|kind| permission.option(*kind));
+    let chosen = match answer {
+        Answer::Approve { scope: Scope::Once, .. } => first(&[AllowOnce]),
+        // What the agent cannot remember, it is allowed this time.
+        Answer::Approve { scope: Scope::Thread | Scope::Always, .. } => {
+            first(&[AllowAlways, AllowOnce])
+        }
+        Answer::Choose(ids) => match &ids[..] {
+            [id] => permission.options.iter().find(|option| option.id == *id),
+            _ => None,
+        },
+        Answer::Deny { .. } | Answer::Value(_) | Answer::Expired => None,
+        Answer::Withdrawn => return cancelled(),
+    };
+    // A no that forbids for ever was not said, so it comes last.
+    match chosen.or_else(|| first(&[RejectOnce, RejectAlways])) {
+        Some(option) => selected(option),
+        None => cancelled(),
+    }
+}
+
+/// The answer for a call of one of our own tools: whoever runs it asks, by our own rules.
+pub(super) fn wave_through(permission: &Permission) -> Decided {
+    decide(permission, &Answer::yes())
+}
+
+/// The answer when the prompt is being cancelled.
+pub(super) fn cancelled() -> Decided {
+    Decided { outcome: json!({"outcome": {"outcome": "cancelled"}}), allowed: false }
+}
+
+fn selected(option: &PermissionOption) -> Decided {
+    let outcome = json!({"outcome": {"outcome": "selected", "optionId": option.id}});
+    Decided { outcome, allowed: option.kind.allows() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permission(kinds: &[(&str, PermissionKind)]) -> Permission {
+        let options = kinds.iter().map(|(id, kind)| PermissionOption {
+            id: (*id).into(),
+            name: (*id).into(),
+            kind: *kind,
+        });
+        Permission {
+            call: "c".into(),
+            part: None,
+            lent: false,
+            title: "rm -rf".into(),
+            options: options.collect(),
+        }
+    }
+
+    fn told(permission: &Permission, answer: &Answer) -> String {
+        let outcome = decide(permission, answer).outcome;
+        outcome["outcome"]["optionId"].as_str().unwrap_or("cancelled").to_owned()
+    }
+
+    #[test]
+    fn answers_go_by_what_options_mean() {
+        use PermissionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce, Unknown};
+        let all = permission(&[
+            ("never", RejectAlways),
+            ("always", AllowAlways),
+            ("no", RejectOnce),
+            ("yes", AllowOnce),
+        ]);
+        let only_always = permission(&[("always", AllowAlways), ("no", RejectOnce)]);
+        let no_no = permission(&[("yes", AllowOnce)]);
+        let odd = permission(&[("odd", Unknown), ("never", RejectAlways)]);
+        let always = Answer::Approve { scope: Scope::Always, arguments: None };
+        let choose = |id: &str| Answer::Choose(vec![id.into()]);
+        for (permission, answer, want) in [
+            (&all, Answer::yes(), "yes"),
+            (&all, always.clone(), "always"),
+            (&all, Answer::no("no"), "no"),
+            (&all, Answer::Expired, "no"),
+            (&all, Answer::Withdrawn, "cancelled"),
+            (&all, choose("never"), "never"),
+            (&all, choose("made up"), "no"),
+            (&all, Answer::Choose(vec!["yes".into(), "no".into()]), "no"),
+            // A yes for once is not one for ever.
+            (&only_always, Answer::yes(), "no"),
+            (&only_always, always.clone(), "always"),
+            (&no_no, always, "yes"),
+            (&no_no, Answer::no("no"), "cancelled"),
+            (&no_no, Answer::Value(json!(true)), "cancelled"),
+            (&odd, Answer::yes(), "never"),
+            (&odd, choose("odd"), "odd"),
+        ] {
+            assert_eq!(told(permission, &answer), want, "{answer:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_more_than_yes_or_no_is_a_choice() {
+        use PermissionKind::{AllowAlways, AllowOnce, RejectOnce};
+        let plain = permission(&[("y", AllowOnce), ("a", AllowAlways), ("n", RejectOnce)]);
+        assert_eq!(question(&plain).form, Form::Approve);
+        assert_eq!(&*question(&plain).prompt, "Allow rm -rf?");
+        let modes = permission(&[("a", AllowAlways), ("b", AllowAlways), ("n", RejectOnce)]);
+        let Form::Choose { choices, multiple: false } = question(&modes).form else {
+            panic!("not a choice")
+        };
+        let ids: Vec<_> = choices.iter().map(|choice| &*choice.id).collect();
+        assert_eq!(ids, ["a", "b", "n"]);
+    }
+}

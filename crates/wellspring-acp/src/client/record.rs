@@ -1,0 +1,55 @@
+//! What an agent and we really say, in a file.
+
+use std::fs::File;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::error::AcpError;
+use super::rpc::LINES_WAITING_MAX;
+
+/// Writes messages to a file: `<` what the agent says, `>` what we say.
+#[derive(Clone)]
+pub(super) struct Recorder(Arc<Mutex<File>>);
+
+impl Recorder {
+    pub(super) fn open(path: &Path) -> Result<Self, AcpError> {
+        let file = File::options().create(true).append(true).open(path);
+        let file = file.map_err(|error| AcpError::directory(path, &error))?;
+        Ok(Self(Arc::new(Mutex::new(file))))
+    }
+
+    pub(super) fn heard(&self, line: &[u8]) {
+        self.write(b"< ", line);
+    }
+
+    /// A way out that is recorded.
+    pub(super) fn tap(
+        &self,
+        out: mpsc::Sender<String>,
+    ) -> (mpsc::Sender<String>, AbortOnDropHandle<()>) {
+        let (tapped, mut lines) = mpsc::channel::<String>(LINES_WAITING_MAX);
+        let record = self.clone();
+        let tap = tokio::spawn(async move {
+            while let Some(line) = lines.recv().await {
+                record.write(b"> ", line.as_bytes());
+                if out.send(line).await.is_err() {
+                    return;
+                }
+            }
+        });
+        (tapped, AbortOnDropHandle::new(tap))
+    }
+
+    /// A disk that is full stops no agent.
+    fn write(&self, mark: &[u8], line: &[u8]) {
+        let whole = [mark, line.trim_ascii_end(), b"\n"].concat();
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = file.write_all(&whole) {
+            tracing::warn!(%error, "a message could not be recorded");
+        }
+    }
+}

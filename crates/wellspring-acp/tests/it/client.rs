@@ -1,0 +1,12 @@
+//! What a client of ACP agents promises.
+
+mod cancel;
+mod faults;
+mod kit;
+mod many;
+mod peer;
+mod permissions;
+mod served;
+mod sessions;
+mod tools;
+mod updates;

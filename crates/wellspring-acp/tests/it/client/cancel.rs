@@ -1,0 +1,107 @@
+//! Cancelling reaches the agent, and does not wait for ever.
+
+use serde_json::json;
+use wellspring_acp::client::AcpAgent;
+use wellspring_core::{CancelWhen, Event, Outcome, RunId};
+use wellspring_engine::{Runtime, StartRun};
+
+use super::kit::{config, driven, finished, gone, outcome, runtime, session, shown, until, watch};
+
+async fn cancel(runtime: &Runtime, run: RunId) {
+    runtime.cancel(run, CancelWhen::Now, Some("me"), None).await.unwrap();
+}
+
+fn is_cancelled(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Cancelled { .. })
+}
+
+#[tokio::test]
+async fn a_cancelled_prompt_ends_and_the_agent_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("heard");
+    let script = json!({"record": record, "prompts": [[{"text": "Working."}, {"hang": true}]]});
+    let agent = AcpAgent::new("scripted", config(&script));
+    let runtime = runtime();
+    runtime.register(driven(agent.clone()));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
+    cancel(&runtime, run).await;
+    let records = finished(&runtime, run).await;
+    assert!(is_cancelled(&outcome(&records)));
+    assert_eq!(agent.processes(), 1);
+    let heard = std::fs::read_to_string(record).unwrap();
+    assert!(heard.contains("\"session/cancel\""), "{heard}");
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_hear_is_killed_with_its_group() {
+    let agent =
+        AcpAgent::new("scripted", config(&json!({"prompts": [[{"text": "La la."}, {"deaf": 1}]]})));
+    let runtime = runtime();
+    runtime.register(driven(agent.clone()));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let records = until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
+    let process = watch(session(&records).1);
+    cancel(&runtime, run).await;
+    let records = finished(&runtime, run).await;
+    assert!(is_cancelled(&outcome(&records)), "{}", shown(&records));
+    gone(process).await;
+    assert_eq!(agent.processes(), 0);
+}
+
+#[tokio::test]
+async fn an_agent_that_does_not_hear_is_killed_once_it_serves_nobody_else() {
+    let agent = AcpAgent::new(
+        "scripted",
+        config(&json!({"prompts": [
+            [{"echo": 1}, {"request": {"method": "session/request_permission", "params": {
+                "toolCall": {"toolCallId": "c", "title": "go on"},
+                "options": [{"optionId": "y", "name": "y", "kind": "allow_once"}]}}}, {"echo": 1}, {"deaf": 1}],
+        ]})),
+    );
+    let runtime = runtime();
+    runtime.register(driven(agent.clone()));
+    let asked = |event: &Event| matches!(event, Event::QuestionAsked(_));
+    let deaf = runtime.start(StartRun::text("agent", "deaf")).await.unwrap();
+    let first = until(&runtime, deaf, asked).await;
+    let other = runtime.start(StartRun::text("agent", "other")).await.unwrap();
+    let second = until(&runtime, other, asked).await;
+    assert_eq!(session(&first).1, session(&second).1, "they share a process");
+    let process = watch(session(&first).1);
+    // Past the question it no longer listens.
+    let Event::QuestionAsked(question) = &first.last().unwrap().event else { unreachable!() };
+    runtime.answer(deaf, question.question, wellspring_core::Answer::yes(), None).await.unwrap();
+    let echoed = |event: &Event| matches!(event, Event::PartDelta { part, chunk } if part.0 == 2 && !chunk.starts_with('{'));
+    until(&runtime, deaf, echoed).await;
+    cancel(&runtime, deaf).await;
+    assert!(is_cancelled(&outcome(&finished(&runtime, deaf).await)));
+    assert_eq!(agent.processes(), 0, "it takes no more prompts");
+    // The neighbour is not disturbed, and when it is done the process goes.
+    let Event::QuestionAsked(question) = &second.last().unwrap().event else { unreachable!() };
+    runtime.answer(other, question.question, wellspring_core::Answer::yes(), None).await.unwrap();
+    until(&runtime, other, echoed).await;
+    cancel(&runtime, other).await;
+    assert!(is_cancelled(&outcome(&finished(&runtime, other).await)));
+    gone(process).await;
+}
+
+#[tokio::test]
+async fn a_question_that_is_open_when_the_run_is_cancelled_is_cancelled_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("heard");
+    let script = json!({"record": record, "prompts": [[
+        {"request": {"method": "session/request_permission", "params": {
+            "toolCall": {"toolCallId": "c", "title": "go on"},
+            "options": [{"optionId": "y", "name": "y", "kind": "allow_once"}]}}},
+        {"hang": 1},
+    ]]});
+    let runtime = runtime();
+    runtime.register(driven(AcpAgent::new("scripted", config(&script))));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
+    cancel(&runtime, run).await;
+    let records = finished(&runtime, run).await;
+    assert!(is_cancelled(&outcome(&records)));
+    let heard = std::fs::read_to_string(record).unwrap();
+    assert!(heard.contains(r#""outcome":{"outcome":"cancelled"}"#), "{heard}");
+}

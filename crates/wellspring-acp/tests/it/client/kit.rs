@@ -1,0 +1,140 @@
+//! What every test here starts from.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use serde_json::{Value, json};
+use wellspring_acp::client::{AcpAgent, AcpConfig};
+use wellspring_core::{Checker, Event, Outcome, Record, RunId, RunRequest, Seq, render};
+use wellspring_engine::{AgentDef, Runtime, StartRun};
+use wellspring_log::{Cursor, Log, LogOptions, MemoryStore};
+use wellspring_testkit::acp_agent::SCRIPT;
+
+/// Long enough for a busy machine; only a hang takes as long.
+const LIMIT: Duration = Duration::from_secs(120);
+
+pub(super) fn runtime() -> Runtime {
+    Runtime::new(Log::new(Arc::new(MemoryStore::default()), LogOptions::default()))
+}
+
+/// How an agent is started that follows a script.
+pub(super) fn config(script: &Value) -> AcpConfig {
+    let program = std::env::current_exe().unwrap();
+    let program = program.to_str().unwrap();
+    AcpConfig::command([program, "--exact", "scripted_agent", "--nocapture", "--quiet"])
+        .env(SCRIPT, script.to_string())
+        .cwd(std::env::temp_dir())
+}
+
+/// An agent whose prompts all take these steps.
+pub(super) fn steps(steps: Value) -> AgentDef {
+    scripted(&json!({"prompts": [steps]}))
+}
+
+pub(super) fn scripted(script: &Value) -> AgentDef {
+    driven(AcpAgent::new("scripted", config(script)))
+}
+
+pub(super) fn driven(agent: AcpAgent) -> AgentDef {
+    AgentDef::remote("agent", Arc::new(agent))
+}
+
+/// Runs an agent to its end.
+pub(super) async fn play(def: AgentDef, request: RunRequest) -> Vec<Record> {
+    let runtime = runtime();
+    runtime.register(def);
+    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    finished(&runtime, run).await
+}
+
+/// The records of a run that ends, checked.
+pub(super) async fn finished(runtime: &Runtime, run: RunId) -> Vec<Record> {
+    let records = until(runtime, run, |event| matches!(event, Event::RunFinished { .. })).await;
+    Checker::check(&records)
+        .unwrap_or_else(|violation| panic!("{violation}\n{}", render(&records)));
+    records
+}
+
+/// The records up to the first that fits.
+pub(super) async fn until(
+    runtime: &Runtime,
+    run: RunId,
+    fits: impl Fn(&Event) -> bool,
+) -> Vec<Record> {
+    let cursor = runtime.attach(run, Seq(0)).await.unwrap();
+    let mut records = Vec::new();
+    let reading = read(cursor, &mut records, fits);
+    if tokio::time::timeout(LIMIT, reading).await.is_err() {
+        panic!("nothing fits in\n{}", render(&records));
+    }
+    records
+}
+
+async fn read(mut cursor: Cursor, records: &mut Vec<Record>, fits: impl Fn(&Event) -> bool) {
+    while let Some(frames) = cursor.next().await.unwrap() {
+        for frame in frames {
+            for record in frame.records() {
+                records.push(record.clone());
+                if fits(&record.event) {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The run as lines, without what differs from run to run.
+pub(super) fn shown(records: &[Record]) -> String {
+    let told = records
+        .iter()
+        .filter(|record| !matches!(record.event, Event::RunStarted(_) | Event::Attached { .. }));
+    told.map(|record| format!("{}\n", record.event)).collect()
+}
+
+pub(super) fn outcome(records: &[Record]) -> Outcome {
+    match &records.last().unwrap().event {
+        Event::RunFinished { outcome } => (**outcome).clone(),
+        other => panic!("{other}"),
+    }
+}
+
+/// The words of a run.
+pub(super) fn words(records: &[Record]) -> String {
+    let deltas = records.iter().filter_map(|record| match &record.event {
+        Event::PartDelta { chunk, .. } => Some(&**chunk),
+        _ => None,
+    });
+    deltas.collect()
+}
+
+/// The agent's session, and its process.
+pub(super) fn session(records: &[Record]) -> (String, Pid) {
+    let handle = records.iter().find_map(|record| match &record.event {
+        Event::Attached { handle, .. } => handle["session"].as_str().map(str::to_owned),
+        _ => None,
+    });
+    let session = handle.unwrap();
+    let pid = session.split('-').nth(1).unwrap().parse().unwrap();
+    (session, Pid::from_raw(pid).unwrap())
+}
+
+/// Watches a process from now on.
+pub(super) fn watch(pid: Pid) -> OwnedFd {
+    pidfd_open(pid, PidfdFlags::empty()).unwrap()
+}
+
+/// Waits until a process is gone.
+pub(super) async fn gone(process: OwnedFd) {
+    let waiting = tokio::task::spawn_blocking(move || {
+        let limit = Timespec { tv_sec: LIMIT.as_secs().cast_signed(), tv_nsec: 0 };
+        poll(&mut [PollFd::new(&process, PollFlags::IN)], Some(&limit)).unwrap()
+    });
+    assert_eq!(waiting.await.unwrap(), 1, "it never ended");
+}
+
+pub(super) fn schema() -> Value {
+    json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]})
+}

@@ -1,0 +1,19 @@
+//! Driving agents: real processes that follow a script, over the engine and an in-memory log.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test that cannot go on should stop"
+)]
+
+mod client;
+
+/// Not a test: the agent that the others drive, when they start this program again.
+#[test]
+fn scripted_agent() {
+    if std::env::var_os(wellspring_testkit::acp_agent::SCRIPT).is_some() {
+        wellspring_testkit::acp_agent::play();
+        std::process::exit(0);
+    }
+}

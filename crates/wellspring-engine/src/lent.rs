@@ -1,0 +1,143 @@
+//! Our tools in the hands of a remote agent: each call it makes is a call of the run, and
+//! worked on by the run's own task, so that nothing of it outlives the run.
+
+use std::sync::Arc;
+
+use futures::future::{BoxFuture, FutureExt as _};
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use wellspring_core::{
+    Context, Event, FailureKind, Outcome, PartKind, RETURN_RESULT, Tool, ToolError, ToolOutcome,
+    ToolResult, ToolSpec,
+};
+
+use crate::agent_loop::AgentWork;
+use crate::calls::Verdict;
+use crate::close::finished;
+use crate::limits::LENT_CALLS_WAITING_MAX;
+use crate::result::ResultTool;
+
+/// The calls that a remote agent makes of our tools.
+pub(crate) struct Lending(mpsc::Receiver<LentCall>);
+
+/// A call that a remote agent made.
+pub(crate) struct LentCall {
+    name: Box<str>,
+    arguments: Value,
+    caller: Context,
+    done: oneshot::Sender<Result<ToolResult, ToolError>>,
+}
+
+impl Lending {
+    /// The next call.
+    pub(crate) async fn next(&mut self) -> Option<LentCall> {
+        match self.0.recv().await {
+            Some(call) => Some(call),
+            // Nobody has a tool any more; there is nothing to wait for.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// Tools like these to give away, and the calls that are made of them.
+pub(crate) fn lend(specs: impl Iterator<Item = ToolSpec>) -> (Vec<Arc<dyn Tool>>, Lending) {
+    let (calls, called) = mpsc::channel(LENT_CALLS_WAITING_MAX);
+    let tools = specs.map(|spec| Arc::new(Lent { spec, calls: calls.clone() }) as Arc<dyn Tool>);
+    (tools.collect(), Lending(called))
+}
+
+/// A tool that has its calls run by the run it belongs to.
+struct Lent {
+    spec: ToolSpec,
+    calls: mpsc::Sender<LentCall>,
+}
+
+impl Tool for Lent {
+    fn spec(&self) -> &ToolSpec {
+        &self.spec
+    }
+
+    fn call(
+        &self,
+        arguments: Value,
+        caller: Context,
+    ) -> BoxFuture<'_, Result<ToolResult, ToolError>> {
+        async move {
+            let over = || ToolError::new("the run that lent this tool is over");
+            let (done, result) = oneshot::channel();
+            let call = LentCall { name: self.spec.name.clone(), arguments, caller, done };
+            self.calls.send(call).await.map_err(|_| over())?;
+            result.await.unwrap_or_else(|_| Err(over()))
+        }
+        .boxed()
+    }
+}
+
+impl AgentWork {
+    /// Makes a remote agent's call a call of the run, and sees it to its end.
+    pub(crate) async fn run_lent(&self, call: LentCall, result_tool: Option<&ResultTool>) {
+        let LentCall { name, arguments, caller, done } = call;
+        let result = self.call_for(name, arguments, caller, result_tool).await;
+        // An agent that no longer waits is told nothing.
+        let _ = done.send(result);
+    }
+
+    async fn call_for(
+        &self,
+        name: Box<str>,
+        arguments: Value,
+        caller: Context,
+        result_tool: Option<&ResultTool>,
+    ) -> Result<ToolResult, ToolError> {
+        let run = &self.run;
+        let part = run.mint_part();
+        let mut kind = PartKind::call(name.clone());
+        self.describe(&mut kind);
+        run.push(self.agent, Event::PartStarted { part, kind });
+        run.push(self.agent, Event::PartDelta { part, chunk: arguments.to_string().into() });
+        run.push(self.agent, Event::PartFinished { part });
+        run.commit().await;
+        let open = run.folded(|transcript| transcript.outline.call(part).cloned());
+        let Some(open) = open else { return Err(ToolError::new("the run is over")) };
+        let (verdict, busy) = self.gate(part, &open, result_tool, run.activity.busy()).await;
+        match verdict {
+            Verdict::Run(ready) => drop(self.run_call(ready.heard_by(caller), busy).await),
+            Verdict::Result(outcome, result) => {
+                run.push(self.agent, finished(part, outcome, result));
+            }
+            Verdict::Nothing => {}
+        }
+        run.commit().await;
+        let ended =
+            run.folded(|transcript| transcript.parts.get(&part)?.call.as_ref()?.finished.clone());
+        if result_tool.is_some() && &*name == RETURN_RESULT {
+            self.limit_repairs();
+        }
+        match ended {
+            Some((ToolOutcome::Ok, result)) => Ok(result),
+            Some((_, result)) => Err(ToolError::new(result.output_text())),
+            None => Err(ToolError::new("the run ended before the tool did")),
+        }
+    }
+
+    /// Ends a run whose agent does not get its result right.
+    fn limit_repairs(&self) {
+        let failed = self.run.folded(|transcript| {
+            let results = transcript.parts.values().filter(|part| {
+                matches!(&part.kind, PartKind::ToolCall(call) if &*call.name == RETURN_RESULT)
+            });
+            let failed = results.filter(|part| {
+                let ended = part.call.as_ref().and_then(|call| call.finished.as_ref());
+                ended.is_some_and(|(outcome, _)| *outcome == ToolOutcome::Error)
+            });
+            if transcript.outline.has_result { 0 } else { failed.count() }
+        });
+        if failed > self.def.limits.repairs as usize {
+            self.run.cancel_now(Outcome::Failed {
+                kind: FailureKind::Protocol,
+                message: format!("the agent gave no valid result in {failed} tries").into(),
+                retryable: true,
+            });
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! An agent that speaks ACP and follows a script, for tests of a client.
+//!
+//! It is a whole program on standard input and output, written against the protocol's own
+//! documents and not with our types. It is strict: a client that breaks the protocol makes it
+//! end with a word on its standard error.
+//!
+//! A test starts itself again with [`SCRIPT`] set, and calls [`play`] when it finds it so.
+
+#![expect(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a fake that cannot go on should stop"
+)]
+
+use std::collections::{HashMap, HashSet};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex};
+
+use serde_json::{Value, json};
+
+/// The variable that holds the script, as JSON:
+///
+/// - `prompts`: a list of steps for each prompt of a session; the last one again and again.
+/// - `capabilities`: its `agentCapabilities`; HTTP MCP by default. `version`: 1 by default.
+/// - `look`: when it lists the tools of its MCP servers: `new` (default), `prompt`, `never`.
+/// - `refuse`: the error that answers `session/new`. `replay`: updates that `session/load` sends.
+/// - `record`: a file to which it writes all that it is told, a line each.
+pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
+
+/// Plays the script until the input ends.
+pub fn play() {
+    let script: Value = serde_json::from_str(&std::env::var(SCRIPT).unwrap()).unwrap();
+    let agent = Arc::new(Agent {
+        record: script["record"].as_str().map(|path| {
+            let file = std::fs::File::options().create(true).append(true).open(path).unwrap();
+            Mutex::new(file)
+        }),
+        script,
+        sessions: Mutex::default(),
+        waiting: Mutex::default(),
+        cancelled: Mutex::default(),
+        cancel: Condvar::new(),
+        next: Mutex::new(0),
+    });
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        if let Some(record) = &agent.record {
+            writeln!(record.lock().unwrap(), "{line}").unwrap();
+        }
+        let message: Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(message["jsonrpc"], "2.0", "{line}");
+        Arc::clone(&agent).take(message);
+    }
+}
+
+struct Agent {
+    script: Value,
+    record: Option<Mutex<std::fs::File>>,
+    sessions: Mutex<HashMap<String, Session>>,
+    waiting: Mutex<HashMap<u64, Sender<Value>>>,
+    cancelled: Mutex<HashSet<String>>,
+    cancel: Condvar,
+    next: Mutex<u64>,
+}
+
+#[derive(Clone, Default)]
+struct Session {
+    servers: Vec<Value>,
+    prompts: usize,
+}
+
+impl Agent {
+    fn take(self: Arc<Self>, message: Value) {
+        let Some(method) = message["method"].as_str() else {
+            let id = message["id"].as_u64().unwrap();
+            let waiting = self.waiting.lock().unwrap().remove(&id);
+            waiting.expect("an answer to nothing").send(message).unwrap();
+            return;
+        };
+        let params = message["params"].clone();
+        let id = message["id"].clone();
+        match method {
+            "initialize" => {
+                assert!(params["protocolVersion"].is_u64(), "{params}");
+                assert!(params["clientCapabilities"].is_object(), "{params}");
+                let own = self.script.get("capabilities").cloned();
+                let capabilities =
+                    own.unwrap_or_else(|| json!({"mcpCapabilities": {"http": true}}));
+                let version = self.script["version"].as_u64().unwrap_or(1);
+                self.answer(
+                    &id,
+                    json!({"protocolVersion": version, "agentCapabilities": capabilities}),
+                );
+            }
+            "session/new" => {
+                if self.script["refuse"].is_object() {
+                    self.say(json!({"jsonrpc": "2.0", "id": id, "error": self.script["refuse"]}));
+                    return;
+                }
+                let session = format!("session-{}-{}", std::process::id(), self.number());
+                self.open(&session, &params);
+                self.answer(&id, json!({"sessionId": session}));
+            }
+            "session/load" | "session/resume" => {
+                let session = params["sessionId"].as_str().unwrap().to_owned();
+                self.open(&session, &params);
+                if method == "session/load" {
+                    for update in self.script["replay"].as_array().into_iter().flatten() {
+                        self.update(&session, update.clone());
+                    }
+                }
+                self.answer(&id, json!({}));
+            }
+            "session/set_mode" | "session/close" => self.answer(&id, json!({})),
+            "session/prompt" => {
+                assert!(params["prompt"].is_array(), "{params}");
+                std::thread::spawn(move || self.prompt(&id, &params));
+            }
+            "session/cancel" => {
+                let session = params["sessionId"].as_str().unwrap().to_owned();
+                self.cancelled.lock().unwrap().insert(session);
+                self.cancel.notify_all();
+            }
+            other => panic!("nobody asked for {other}"),
+        }
+    }
+
+    fn open(&self, session: &str, params: &Value) {
+        assert!(params["cwd"].as_str().unwrap().starts_with('/'), "{params}");
+        let servers = params["mcpServers"].as_array().unwrap().clone();
+        if self.script["look"].as_str().unwrap_or("new") == "new" {
+            for server in &servers {
+                Mcp::open(server);
+            }
+        }
+        let opened = Session { servers, prompts: 0 };
+        self.sessions.lock().unwrap().insert(session.to_owned(), opened);
+    }
+
+    fn prompt(&self, id: &Value, params: &Value) {
+        let name = params["sessionId"].as_str().unwrap();
+        self.cancelled.lock().unwrap().remove(name);
+        let session = {
+            let mut sessions = self.sessions.lock().unwrap();
+            let session = sessions.get_mut(name).expect("a session that was never opened");
+            session.prompts += 1;
+            session.clone()
+        };
+        if self.script["look"] == "prompt" {
+            for server in &session.servers {
+                Mcp::open(server);
+            }
+        }
+        let prompts = self.script["prompts"].as_array().unwrap();
+        let steps = prompts.get(session.prompts - 1).or(prompts.last()).unwrap();
+        let mut stop = json!({"stopReason": "end_turn"});
+        for step in steps.as_array().unwrap() {
+            if self.cancelled.lock().unwrap().contains(name) && step.get("deaf").is_none() {
+                stop = json!({"stopReason": "cancelled"});
+                break;
+            }
+            if let Some(end) = self.step(name, &session, params, step) {
+                stop = end;
+                break;
+            }
+        }
+        self.answer(id, stop);
+    }
+
+    /// Takes one step; gives the answer to the prompt if that was the last one.
+    fn step(&self, name: &str, session: &Session, params: &Value, step: &Value) -> Option<Value> {
+        let (what, how) = step.as_object().unwrap().iter().next().unwrap();
+        match what.as_str() {
+            "update" => self.update(name, how.clone()),
+            "text" => self.text(name, "agent_message_chunk", how.as_str().unwrap()),
+            "thought" => self.text(name, "agent_thought_chunk", how.as_str().unwrap()),
+            "echo" => {
+                let last = params["prompt"].as_array().unwrap().last().unwrap();
+                self.text(name, "agent_message_chunk", last["text"].as_str().unwrap());
+            }
+            // All that it was told, to see what a client makes of a request.
+            "tell" => self.text(name, "agent_message_chunk", &params["prompt"].to_string()),
+            "call" => {
+                let said = Mcp::open(&session.servers[0]).call(how);
+                self.text(name, "agent_message_chunk", &said);
+            }
+            "request" => {
+                let mut params = how["params"].clone();
+                params["sessionId"] = name.into();
+                let answer = self.ask(how["method"].as_str().unwrap(), params);
+                let said = answer.get("result").or(answer.get("error")).unwrap();
+                self.text(name, "agent_message_chunk", &said.to_string());
+            }
+            "terminal" => self.terminal(name, how),
+            "flood" => {
+                for number in 0..how.as_u64().unwrap() {
+                    self.text(name, "agent_message_chunk", &format!("{number} "));
+                }
+            }
+            "raw" => {
+                let mut out = std::io::stdout().lock();
+                writeln!(out, "{}", how.as_str().unwrap()).unwrap();
+                out.flush().unwrap();
+            }
+            "hang" => {
+                let cancelled = self.cancelled.lock().unwrap();
+                drop(self.cancel.wait_while(cancelled, |it| !it.contains(name)).unwrap());
+                return Some(json!({"stopReason": "cancelled"}));
+            }
+            "deaf" => loop {
+                std::thread::park();
+            },
+            "die" => {
+                let mut stderr = std::io::stderr();
+                writeln!(stderr, "{}", how.as_str().unwrap()).unwrap();
+                std::process::exit(3);
+            }
+            "stop" => return Some(how.clone()),
+            other => panic!("there is no step {other}"),
+        }
+        None
+    }
+
+    /// Runs a command through the client and shows its terminal in a call.
+    fn terminal(&self, name: &str, command: &Value) {
+        let mut create = command.clone();
+        create["sessionId"] = name.into();
+        let made = self.ask("terminal/create", create)["result"]["terminalId"].clone();
+        assert!(made.is_string(), "{command}");
+        let shown = json!([{"type": "terminal", "terminalId": made}]);
+        self.update(
+            name,
+            json!({"sessionUpdate": "tool_call", "toolCallId": "sh", "title": "sh",
+            "kind": "execute", "status": "in_progress", "content": shown}),
+        );
+        let params = json!({"sessionId": name, "terminalId": made});
+        let exit = self.ask("terminal/wait_for_exit", params.clone());
+        let output = self.ask("terminal/output", params.clone());
+        self.update(name, json!({"sessionUpdate": "tool_call_update", "toolCallId": "sh",
+            "status": "completed", "rawOutput": {"exit": exit["result"], "output": output["result"]}}));
+        self.ask("terminal/release", params);
+    }
+
+    fn text(&self, session: &str, kind: &str, text: &str) {
+        let content = json!({"type": "text", "text": text});
+        self.update(session, json!({"sessionUpdate": kind, "content": content}));
+    }
+
+    fn update(&self, session: &str, update: Value) {
+        let params = json!({"sessionId": session, "update": update});
+        self.say(json!({"jsonrpc": "2.0", "method": "session/update", "params": params}));
+    }
+
+    fn ask(&self, method: &str, params: Value) -> Value {
+        let id = self.number();
+        let (tell, told): (_, Receiver<Value>) = channel();
+        self.waiting.lock().unwrap().insert(id, tell);
+        self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+        told.recv().unwrap()
+    }
+
+    fn answer(&self, id: &Value, result: Value) {
+        self.say(json!({"jsonrpc": "2.0", "id": id, "result": result}));
+    }
+
+    fn say(&self, message: Value) {
+        let mut out = std::io::stdout().lock();
+        // A client that is gone is told nothing more.
+        let _ = writeln!(out, "{message}").and_then(|()| out.flush());
+    }
+
+    fn number(&self) -> u64 {
+        let mut next = self.next.lock().unwrap();
+        *next += 1;
+        *next
+    }
+}
+
+/// A client of one MCP server over HTTP, as small as one can be.
+struct Mcp<'a>(&'a Value);
+
+impl<'a> Mcp<'a> {
+    /// Connects and looks at the tools.
+    fn open(server: &'a Value) -> Self {
+        let mcp = Self(server);
+        let client = json!({"name": "scripted", "version": "1"});
+        let hello =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
+        mcp.ask("initialize", hello);
+        mcp.ask("tools/list", json!({}));
+        mcp
+    }
+
+    /// Calls a tool and gives its words.
+    fn call(&self, call: &Value) -> String {
+        let result = self.ask("tools/call", call.clone());
+        let words = result["content"][0]["text"].as_str().unwrap();
+        if result["isError"] == true { format!("error: {words}") } else { words.to_owned() }
+    }
+
+    fn ask(&self, method: &str, params: Value) -> Value {
+        let url = self.0["url"].as_str().unwrap().strip_prefix("http://").unwrap();
+        let (host, path) = url.split_once('/').unwrap();
+        let body =
+            json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).to_string();
+        let mut head = format!(
+            "POST /{path} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n\
+             accept: application/json, text/event-stream\r\nconnection: close\r\n\
+             mcp-protocol-version: 2025-06-18\r\ncontent-length: {}\r\n",
+            body.len()
+        );
+        for header in self.0["headers"].as_array().unwrap() {
+            let (name, value) = (header["name"].as_str(), header["value"].as_str());
+            head += &format!("{}: {}\r\n", name.unwrap(), value.unwrap());
+        }
+        let mut stream = TcpStream::connect(host).unwrap();
+        stream.write_all(format!("{head}\r\n{body}").as_bytes()).unwrap();
+        let body = read_body(&mut BufReader::new(stream));
+        let messages = match body.strip_prefix('{') {
+            Some(_) => vec![body],
+            None => {
+                body.lines().filter_map(|it| it.strip_prefix("data: ")).map(Into::into).collect()
+            }
+        };
+        let messages = messages.iter().filter_map(|it| serde_json::from_str::<Value>(it).ok());
+        let mut answer = messages.filter(|message| message["id"] == 1);
+        answer.next().unwrap_or_else(|| panic!("no answer to {method}"))["result"].take()
+    }
+}
+
+fn read_body(stream: &mut BufReader<TcpStream>) -> String {
+    let (mut chunked, mut length) = (false, None);
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_lowercase();
+        if line.is_empty() {
+            break;
+        }
+        chunked |= line == "transfer-encoding: chunked";
+        length = length.or(line.strip_prefix("content-length: ").map(|it| it.parse().unwrap()));
+    }
+    let mut body = Vec::new();
+    if chunked {
+        loop {
+            let mut size = String::new();
+            stream.read_line(&mut size).unwrap();
+            let size = usize::from_str_radix(size.trim(), 16).unwrap();
+            let mut piece = vec![0; size + 2];
+            stream.read_exact(&mut piece).unwrap();
+            body.extend_from_slice(&piece[..size]);
+            if size == 0 {
+                break;
+            }
+        }
+    } else {
+        body = vec![0; length.unwrap_or(0)];
+        stream.read_exact(&mut body).unwrap();
+    }
+    String::from_utf8(body).unwrap()
+}

@@ -1,0 +1,389 @@
+//! What an agent reports of a prompt, in our words.
+
+mod call;
+mod content;
+mod lent;
+mod permission;
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use wellspring_core::{
+    Annotation, Batch, ContextWindow, Cost, Event, Extended, FileProduced, LocalPart, MediaSource,
+    PartId, PartKind, PlanEntry, PlanStatus, Priority, Role, Stop, Usage, UsageScope,
+};
+
+pub use call::ARGUMENTS_BYTES_MAX;
+pub use lent::LentTools;
+pub use permission::{Permission, PermissionKind, PermissionOption};
+
+use super::ORIGIN;
+use call::Call;
+
+/// Calls of one prompt that we keep names for. Long prompts make a few hundred; what a peer
+/// says of further ones is kept whole and not followed.
+pub const CALLS_MAX: usize = 4096;
+
+/// Reads what an agent reports of one prompt.
+///
+/// It never fails: what cannot be understood is kept whole.
+///
+/// ```
+/// use serde_json::json;
+/// use wellspring_core::Batch;
+/// use wellspring_wire::acp::Reader;
+///
+/// let (mut reader, mut batch) = (Reader::default(), Batch::default());
+/// let content = json!({"type": "text", "text": "Hello"});
+/// reader.update(json!({"sessionUpdate": "agent_message_chunk", "content": content}), &mut batch);
+/// reader.end(&json!({"stopReason": "end_turn"}), &mut batch);
+/// let events: Vec<String> = batch.into_events().map(|(_, event)| event.to_string()).collect();
+/// assert_eq!(events, ["part 0 started text", "part 0 delta \"Hello\"", "part 0 finished"]);
+/// ```
+#[derive(Debug, Default)]
+pub struct Reader {
+    lent: LentTools,
+    /// The message or thought that grows.
+    open: Option<Open>,
+    /// The calls of this prompt, finished ones too: what is said of those later must not open
+    /// them again.
+    calls: BTreeMap<Box<str>, Call>,
+    /// What terminals have written so far is shown with the call that shows the terminal.
+    terminals: BTreeMap<Box<str>, Terminal>,
+}
+
+#[derive(Debug)]
+struct Open {
+    kind: PartKind,
+    message: Option<Box<str>>,
+    meta: Option<Value>,
+    part: LocalPart,
+}
+
+/// A terminal whose output goes into the log.
+#[derive(Debug)]
+struct Terminal {
+    call: Option<LocalPart>,
+    output: Option<LocalPart>,
+    /// What it wrote before a call showed it.
+    waiting: String,
+    over: bool,
+}
+
+impl Reader {
+    /// A reader for a prompt during which the agent has these tools of ours.
+    #[must_use]
+    pub fn new(lent: LentTools) -> Self {
+        Self { lent, ..Self::default() }
+    }
+
+    /// Reads the `update` of a `session/update`.
+    pub fn update(&mut self, update: Value, batch: &mut Batch) {
+        let name = update["sessionUpdate"].as_str().unwrap_or_default();
+        let understood = match name {
+            "agent_message_chunk" => self.chunk(PartKind::TEXT, &update, batch),
+            "user_message_chunk" => self.chunk(PartKind::Text { role: Role::User }, &update, batch),
+            "agent_thought_chunk" => self.chunk(PartKind::Thought, &update, batch),
+            "tool_call" | "tool_call_update" => self.tool_call(&update, batch).is_whole(),
+            "plan" => plan(&update, batch),
+            "usage_update" => usage_update(&update, batch),
+            _ => false,
+        };
+        if !understood {
+            let name = if name.is_empty() { "session/update" } else { name };
+            let name: Box<str> = name.into();
+            batch.extended(ORIGIN, &name, update);
+        }
+    }
+
+    /// Reads the parameters of a `session/request_permission`. The call it is about is in the
+    /// batch, or came before.
+    pub fn permission(&mut self, params: &Value, batch: &mut Batch) -> Permission {
+        let call = &params["toolCall"];
+        let told = self.tool_call(call, batch);
+        if matches!(told, Told::Partly) {
+            batch.extended(ORIGIN, "session/request_permission", params.clone());
+        }
+        let id: Box<str> = call["toolCallId"].as_str().unwrap_or_default().into();
+        let part = self.calls.get_mut(&id).and_then(|call| call.await_permission(batch));
+        Permission::read(params, id, part, matches!(told, Told::Lent))
+    }
+
+    /// Notes that a call was not permitted: its failure is then a denial.
+    pub fn denied(&mut self, call: &str) {
+        if let Some(call) = self.calls.get_mut(call) {
+            call.deny();
+        }
+    }
+
+    /// Something came between two words of the agent that it does not report, such as a call of
+    /// a tool of ours: what it says from here on is another message.
+    pub fn pause(&mut self, batch: &mut Batch) {
+        self.close_message(batch);
+    }
+
+    /// A terminal that we run for the agent wrote something.
+    pub fn terminal_output(&mut self, terminal: &str, text: &str, batch: &mut Batch) {
+        let known = self.terminals.entry(terminal.into()).or_insert_with(Terminal::new);
+        known.write(text, batch);
+    }
+
+    /// A terminal that we run for the agent will write no more.
+    pub fn terminal_over(&mut self, terminal: &str, batch: &mut Batch) {
+        if let Some(known) = self.terminals.get_mut(terminal) {
+            known.over = true;
+            known.close(batch);
+        }
+    }
+
+    /// Reads the answer to `session/prompt`, and closes what is open.
+    pub fn end(&mut self, response: &Value, batch: &mut Batch) {
+        self.close(batch);
+        if response["usage"].is_object() {
+            let count = |name: &str| response["usage"][name].as_u64();
+            batch.event(Event::UsageReported(Box::new(Usage {
+                scope: UsageScope::Run,
+                input: count("inputTokens").unwrap_or(0),
+                output: count("outputTokens").unwrap_or(0),
+                reasoning: count("thoughtTokens"),
+                cached_input: count("cachedReadTokens"),
+                cache_write: count("cachedWriteTokens"),
+                ..Usage::default()
+            })));
+        }
+        let members = response.as_object().into_iter().flatten();
+        let mut others = members.filter(|(name, value)| {
+            !matches!(name.as_str(), "stopReason" | "usage") && !value.is_null()
+        });
+        if others.next().is_some() {
+            batch.extended(ORIGIN, "session/prompt", response.clone());
+        }
+        batch.stop(stop(response["stopReason"].as_str()), None);
+    }
+
+    /// Closes what is open, honestly: calls that the agent said no more about are interrupted.
+    pub fn close(&mut self, batch: &mut Batch) {
+        self.close_message(batch);
+        for terminal in self.terminals.values_mut() {
+            terminal.close(batch);
+        }
+        for call in self.calls.values_mut() {
+            call.give_up(batch);
+        }
+    }
+
+    /// More of a message. Says whether that was all there was to say.
+    fn chunk(&mut self, kind: PartKind, update: &Value, batch: &mut Batch) -> bool {
+        let content = &update["content"];
+        let Some(text) = content["text"].as_str().filter(|_| content["type"] == "text") else {
+            return kind == PartKind::TEXT && file(content, batch);
+        };
+        if text.is_empty() {
+            return true;
+        }
+        let message = update["messageId"].as_str();
+        let same = self.open.as_ref().is_some_and(|open| {
+            open.kind == kind && (message.is_none() || open.message.as_deref() == message)
+        });
+        if !same {
+            self.close_message(batch);
+        }
+        let open = self.open.get_or_insert_with(|| {
+            let part = batch.start(kind.clone());
+            if let Some(id) = message {
+                batch.annotate(part, Annotation::ProviderId(id.into()));
+            }
+            Open { kind, message: message.map(Into::into), meta: None, part }
+        });
+        if let Some(meta) = update.get("_meta").filter(|meta| !meta.is_null())
+            && open.meta.as_ref() != Some(meta)
+        {
+            open.meta = Some(meta.clone());
+            batch.annotate(open.part, meta_annotation(meta));
+        }
+        batch.delta(open.part, text);
+        true
+    }
+
+    fn close_message(&mut self, batch: &mut Batch) {
+        if let Some(open) = self.open.take() {
+            batch.finish(open.part);
+        }
+    }
+
+    /// A call, new or known.
+    fn tool_call(&mut self, update: &Value, batch: &mut Batch) -> Told {
+        let Some(id) = update["toolCallId"].as_str() else { return Told::Partly };
+        if self.lent.is_lent(id, update) {
+            self.pause(batch);
+            return Told::Lent;
+        }
+        if !self.calls.contains_key(id) {
+            if self.calls.len() >= CALLS_MAX {
+                return Told::Partly;
+            }
+            // Words after a call are another message.
+            self.close_message(batch);
+            self.calls.insert(id.into(), Call::open(id, update, batch));
+        }
+        let Some(call) = self.calls.get_mut(id) else { return Told::Partly };
+        let whole = call.update(update, batch);
+        for terminal in content::terminals(update) {
+            let known = self.terminals.entry(terminal.into()).or_insert_with(Terminal::new);
+            if let Some(part) = call.running_part() {
+                known.shown_by(part, batch);
+            }
+        }
+        if call.is_finished() {
+            let part = call.part();
+            for terminal in self.terminals.values_mut().filter(|it| it.call == Some(part)) {
+                terminal.close(batch);
+            }
+        }
+        if whole { Told::Whole } else { Told::Partly }
+    }
+}
+
+/// What became of a report of a call.
+#[derive(Clone, Copy, Debug)]
+enum Told {
+    /// It is in the batch, all of it.
+    Whole,
+    /// Something of it is not.
+    Partly,
+    /// The call is one of a tool of ours.
+    Lent,
+}
+
+impl Told {
+    fn is_whole(self) -> bool {
+        matches!(self, Self::Whole)
+    }
+}
+
+/// Bytes of a terminal's output that are kept until a call shows it.
+const WAITING_BYTES_MAX: usize = 64 * 1024;
+
+impl Terminal {
+    fn new() -> Self {
+        Self { call: None, output: None, waiting: String::new(), over: false }
+    }
+
+    fn shown_by(&mut self, call: LocalPart, batch: &mut Batch) {
+        if self.call.is_none() {
+            self.call = Some(call);
+            let waiting = std::mem::take(&mut self.waiting);
+            self.write(&waiting, batch);
+            if self.over {
+                self.close(batch);
+            }
+        }
+    }
+
+    fn write(&mut self, text: &str, batch: &mut Batch) {
+        let Some(call) = self.call else {
+            let room = WAITING_BYTES_MAX.saturating_sub(self.waiting.len());
+            self.waiting.push_str(&text[..text.floor_char_boundary(room)]);
+            return;
+        };
+        if text.is_empty() {
+            return;
+        }
+        let part = *self.output.get_or_insert_with(|| {
+            let stream = wellspring_core::OutputStream::Terminal;
+            batch.start(PartKind::Output { call: PartId(call.0), stream })
+        });
+        batch.delta(part, text);
+    }
+
+    /// Ends what is shown of it. What it writes later is not shown any more.
+    fn close(&mut self, batch: &mut Batch) {
+        if let Some(part) = self.output.take() {
+            batch.finish(part);
+        }
+        if self.call.is_some() {
+            self.call = None;
+            self.over = true;
+            self.waiting = String::new();
+        }
+    }
+}
+
+fn meta_annotation(meta: &Value) -> Annotation {
+    let extended = Extended { origin: ORIGIN.into(), name: "_meta".into(), value: meta.clone() };
+    Annotation::Other(Box::new(extended))
+}
+
+/// A picture or a sound that the agent made.
+fn file(block: &Value, batch: &mut Batch) -> bool {
+    let (Some("image" | "audio"), Some(data), Some(media_type)) =
+        (block["type"].as_str(), block["data"].as_str(), block["mimeType"].as_str())
+    else {
+        return false;
+    };
+    batch.event(Event::FileProduced(Box::new(FileProduced {
+        media_type: media_type.into(),
+        source: MediaSource::Data(data.into()),
+        name: block["uri"].as_str().map(Into::into),
+    })));
+    true
+}
+
+fn plan(update: &Value, batch: &mut Batch) -> bool {
+    let Some(listed) = update["entries"].as_array() else { return false };
+    let mut understood = true;
+    let entries = listed.iter().map(|entry| PlanEntry {
+        content: entry["content"].as_str().unwrap_or_default().into(),
+        status: match entry["status"].as_str() {
+            Some("pending") | None => PlanStatus::Pending,
+            Some("in_progress") => PlanStatus::InProgress,
+            Some("completed") => PlanStatus::Completed,
+            Some(_) => {
+                understood = false;
+                PlanStatus::Pending
+            }
+        },
+        priority: match entry["priority"].as_str() {
+            Some("high") => Priority::High,
+            Some("medium") | None => Priority::Medium,
+            Some("low") => Priority::Low,
+            Some(_) => {
+                understood = false;
+                Priority::Medium
+            }
+        },
+    });
+    let entries = entries.collect();
+    batch.event(Event::PlanUpdated { entries });
+    understood
+}
+
+fn usage_update(update: &Value, batch: &mut Batch) -> bool {
+    let (Some(used), Some(size)) = (update["used"].as_u64(), update["size"].as_u64()) else {
+        return false;
+    };
+    let cost = update["cost"]["amount"].as_f64().zip(update["cost"]["currency"].as_str());
+    batch.event(Event::UsageReported(Box::new(Usage {
+        scope: UsageScope::Session,
+        cost: cost.map(|(amount, currency)| Cost { amount, currency: currency.into() }),
+        context: Some(ContextWindow { used, size }),
+        ..Usage::default()
+    })));
+    true
+}
+
+fn stop(reason: Option<&str>) -> Stop {
+    match reason {
+        Some("end_turn") => Stop::EndTurn,
+        Some("max_tokens") => Stop::MaxTokens,
+        Some("max_turn_requests") => Stop::TurnLimit,
+        Some("refusal") => Stop::Refusal,
+        Some(other) => Stop::Other(other.into()),
+        None => Stop::Other("none given".into()),
+    }
+}
+
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,269 @@
+//! A call that the agent makes itself: it says what it likes about it, in any order, and we
+//! write down one call that begins, goes on and ends.
+
+use serde_json::{Map, Value, json};
+use wellspring_core::{
+    Annotation, Batch, ContentChange, Event, LocalPart, PartId, PartKind, RunsOn, ToolCall,
+    ToolContent, ToolKind, ToolMode, ToolOutcome, ToolResult, ToolUpdate,
+};
+
+use super::content;
+
+/// Bytes of a call's raw input that become its arguments; larger ones are kept whole beside it.
+/// Outlines hold the arguments of open calls.
+pub const ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
+
+#[derive(Debug)]
+pub(super) struct Call {
+    part: LocalPart,
+    state: State,
+    title: Box<str>,
+    /// The latest input, until the call begins: agents send an empty one first.
+    input: Value,
+    /// What was said of it before it began, to be said once it has.
+    held: ToolUpdate,
+    denied: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// Its arguments may still change.
+    Asked,
+    /// They are written down; it has not begun.
+    Complete,
+    Running,
+    Finished,
+}
+
+impl Call {
+    pub(super) fn open(id: &str, update: &Value, batch: &mut Batch) -> Self {
+        let title: Box<str> = update["title"].as_str().unwrap_or_default().into();
+        let (kind, _) = kind(&update["kind"]);
+        let own_name =
+            update["name"].as_str().or(update["_meta"]["claudeCode"]["toolName"].as_str());
+        let name = own_name.or(update["kind"].as_str()).unwrap_or("tool").into();
+        let shown = Some(title.clone()).filter(|title| !title.is_empty());
+        let tool = ToolCall { name, title: shown, kind, runs_on: RunsOn::Agent };
+        let part = batch.start(PartKind::ToolCall(Box::new(tool)));
+        batch.annotate(part, Annotation::ProviderId(id.into()));
+        if let Some(meta) = update.get("_meta").filter(|meta| !meta.is_null()) {
+            batch.annotate(part, super::meta_annotation(meta));
+        }
+        Self {
+            part,
+            state: State::Asked,
+            title,
+            input: Value::Null,
+            held: ToolUpdate::default(),
+            denied: false,
+        }
+    }
+
+    pub(super) fn part(&self) -> LocalPart {
+        self.part
+    }
+
+    pub(super) fn is_finished(&self) -> bool {
+        self.state == State::Finished
+    }
+
+    /// Its part, while it can show output.
+    pub(super) fn running_part(&self) -> Option<LocalPart> {
+        (self.state == State::Running).then_some(self.part)
+    }
+
+    pub(super) fn deny(&mut self) {
+        self.denied = true;
+    }
+
+    /// Reads a report. Says whether all of it is written down.
+    pub(super) fn update(&mut self, update: &Value, batch: &mut Batch) -> bool {
+        if self.state == State::Finished {
+            return false;
+        }
+        let (status, status_known) = status(&update["status"]);
+        let (_, kind_known) = kind(&update["kind"]);
+        let (shown, content_known) = match update["content"].as_array() {
+            Some(listed) => {
+                let (shown, whole) = content::shown(listed);
+                (Some(shown), whole)
+            }
+            None => (None, true),
+        };
+        let input = update.get("rawInput").filter(|input| !input.is_null());
+        let mut whole = status_known && kind_known && content_known;
+        let mut data = Map::new();
+        if let Some(input) = input {
+            if self.state == State::Asked {
+                if input.to_string().len() <= ARGUMENTS_BYTES_MAX {
+                    self.input = input.clone();
+                } else {
+                    whole = false;
+                }
+            } else if *input != self.input {
+                data.insert("rawInput".into(), input.clone());
+            }
+        }
+        // What it shows is shown at once, for it is often what a person is asked to allow.
+        let begins =
+            matches!(status, Some(Status::InProgress | Status::Completed | Status::Failed))
+                || shown.as_ref().is_some_and(|shown| !shown.is_empty());
+        let refused = self.denied && matches!(status, Some(Status::Failed));
+        if begins && !refused {
+            self.begin(batch);
+        } else if begins {
+            self.complete(batch);
+        }
+        let ends = match status {
+            Some(Status::Completed) => Some(ToolOutcome::Ok),
+            Some(Status::Failed) if self.denied => Some(ToolOutcome::Denied),
+            Some(Status::Failed) => Some(ToolOutcome::Error),
+            Some(Status::Pending | Status::InProgress) | None => None,
+        };
+        let output = update.get("rawOutput").filter(|output| !output.is_null());
+        if let (Some(output), None) = (output, ends) {
+            data.insert("rawOutput".into(), output.clone());
+        }
+        if let Some(meta) = update.get("_meta").filter(|meta| !meta.is_null())
+            && update["sessionUpdate"] == "tool_call_update"
+        {
+            data.insert("_meta".into(), meta.clone());
+        }
+        let title = update["title"].as_str().filter(|title| **title != *self.title);
+        if let Some(title) = title {
+            self.title = title.into();
+        }
+        let change = shown.clone().filter(|_| ends.is_none()).map(ContentChange::Replace);
+        self.report(
+            ToolUpdate {
+                title: title.map(Into::into),
+                locations: content::locations(&update["locations"]),
+                content: change,
+                data: (!data.is_empty()).then_some(Value::Object(data)),
+            },
+            batch,
+        );
+        if let Some(outcome) = ends {
+            self.finish(outcome, output.cloned(), shown.unwrap_or_default(), batch);
+        }
+        whole
+    }
+
+    /// The agent asks before it goes on: the arguments are what they are now.
+    pub(super) fn await_permission(&mut self, batch: &mut Batch) -> Option<LocalPart> {
+        if self.state == State::Finished {
+            return None;
+        }
+        self.complete(batch);
+        Some(self.part)
+    }
+
+    /// The agent said no more about it.
+    pub(super) fn give_up(&mut self, batch: &mut Batch) {
+        if self.state == State::Finished {
+            return;
+        }
+        let (outcome, why) = if self.denied {
+            (ToolOutcome::Denied, "it was not permitted")
+        } else {
+            (ToolOutcome::Interrupted, "the agent did not say how it ended")
+        };
+        self.complete(batch);
+        self.finish(outcome, Some(why.into()), Vec::new(), batch);
+    }
+
+    /// Writes the arguments down.
+    fn complete(&mut self, batch: &mut Batch) {
+        if self.state == State::Asked {
+            self.state = State::Complete;
+            if self.input.is_null() {
+                self.input = json!({});
+            }
+            batch.delta(self.part, &self.input.to_string());
+            batch.finish(self.part);
+        }
+    }
+
+    fn begin(&mut self, batch: &mut Batch) {
+        self.complete(batch);
+        if self.state == State::Complete {
+            self.state = State::Running;
+            let (call, mode) = (PartId(self.part.0), ToolMode::Parallel);
+            batch.event(Event::ToolStarted { call, mode, arguments: None });
+            let held = std::mem::take(&mut self.held);
+            self.report(held, batch);
+        }
+    }
+
+    /// Reports progress. The grammar has it only of what runs, so until then it is held.
+    fn report(&mut self, update: ToolUpdate, batch: &mut Batch) {
+        if update == ToolUpdate::default() {
+            return;
+        }
+        if self.state != State::Running {
+            let held = &mut self.held;
+            held.title = update.title.or(held.title.take());
+            held.data = update.data.or(held.data.take());
+            if !update.locations.is_empty() {
+                held.locations = update.locations;
+            }
+            return;
+        }
+        let call = PartId(self.part.0);
+        batch.event(Event::ToolUpdated { call, update: Box::new(update) });
+    }
+
+    fn finish(
+        &mut self,
+        outcome: ToolOutcome,
+        output: Option<Value>,
+        content: Vec<ToolContent>,
+        batch: &mut Batch,
+    ) {
+        self.state = State::Finished;
+        self.input = Value::Null;
+        let output = output.or_else(|| content::words(&content).map(Value::String));
+        let result = ToolResult { output: output.unwrap_or_default(), content, inbox: None };
+        let call = PartId(self.part.0);
+        batch.event(Event::ToolFinished { call, outcome, result: Box::new(result) });
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Status {
+    Pending,
+    InProgress,
+    Completed,
+    Failed,
+}
+
+/// The status, and whether it is a known one.
+fn status(value: &Value) -> (Option<Status>, bool) {
+    match value.as_str() {
+        Some("pending") => (Some(Status::Pending), true),
+        Some("in_progress") => (Some(Status::InProgress), true),
+        Some("completed") => (Some(Status::Completed), true),
+        Some("failed") => (Some(Status::Failed), true),
+        Some(_) => (None, false),
+        None => (None, value.is_null()),
+    }
+}
+
+/// The kind, and whether it is a known one.
+fn kind(value: &Value) -> (ToolKind, bool) {
+    let known = match value.as_str() {
+        Some("read") => ToolKind::Read,
+        Some("edit") => ToolKind::Edit,
+        Some("delete") => ToolKind::Delete,
+        Some("move") => ToolKind::Move,
+        Some("search") => ToolKind::Search,
+        Some("execute") => ToolKind::Execute,
+        Some("think") => ToolKind::Think,
+        Some("fetch") => ToolKind::Fetch,
+        Some("switch_mode") => ToolKind::SwitchMode,
+        Some("other") => ToolKind::Other,
+        Some(_) => return (ToolKind::Other, false),
+        None => return (ToolKind::Other, value.is_null()),
+    };
+    (known, true)
+}

@@ -1,0 +1,88 @@
+//! Blocks of content.
+
+use serde_json::Value;
+use wellspring_core::{Content, Location, MediaSource, ToolContent};
+
+/// A content block; nothing when it is of no known type.
+pub(super) fn block(block: &Value) -> Option<Content> {
+    let text = |name: &str| block[name].as_str().map(Box::<str>::from);
+    match block["type"].as_str()? {
+        "text" => text("text").map(Content::Text),
+        "image" | "audio" => Some(Content::Media {
+            media_type: text("mimeType")?,
+            source: MediaSource::Data(text("data")?),
+            name: text("uri"),
+        }),
+        "resource_link" => Some(Content::Link {
+            uri: text("uri")?,
+            name: text("name"),
+            media_type: text("mimeType"),
+        }),
+        "resource" => {
+            let resource = &block["resource"];
+            let member = |name: &str| resource[name].as_str().map(Box::<str>::from);
+            let (uri, media_type) = (member("uri")?, member("mimeType"));
+            match (member("text"), member("blob")) {
+                (Some(text), _) => Some(Content::Resource { uri, text, media_type }),
+                (None, Some(blob)) => Some(Content::Media {
+                    media_type: media_type.unwrap_or_else(|| "application/octet-stream".into()),
+                    source: MediaSource::Data(blob),
+                    name: Some(uri),
+                }),
+                (None, None) => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// What a call shows, and whether that is all of it.
+pub(super) fn shown(listed: &[Value]) -> (Vec<ToolContent>, bool) {
+    let known: Vec<ToolContent> = listed.iter().filter_map(tool_content).collect();
+    let whole = known.len() == listed.len();
+    (known, whole)
+}
+
+fn tool_content(content: &Value) -> Option<ToolContent> {
+    let text = |name: &str| content[name].as_str().map(Box::<str>::from);
+    match content["type"].as_str()? {
+        "content" => block(&content["content"]).map(ToolContent::Content),
+        "diff" => Some(ToolContent::Diff {
+            path: text("path")?,
+            old_text: text("oldText"),
+            new_text: text("newText")?,
+        }),
+        "terminal" => Some(ToolContent::Terminal { terminal_id: text("terminalId")? }),
+        _ => None,
+    }
+}
+
+/// The terminals that a call shows.
+pub(super) fn terminals(update: &Value) -> impl Iterator<Item = &str> {
+    let listed = update["content"].as_array().into_iter().flatten();
+    listed
+        .filter(|content| content["type"] == "terminal")
+        .filter_map(|it| it["terminalId"].as_str())
+}
+
+/// The words in what a call shows.
+pub(super) fn words(content: &[ToolContent]) -> Option<String> {
+    let texts: Vec<&str> = content
+        .iter()
+        .filter_map(|content| match content {
+            ToolContent::Content(content) => content.as_text(),
+            ToolContent::Diff { .. } | ToolContent::Terminal { .. } => None,
+        })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+/// The places that a call touches, and whether these are all of them.
+pub(super) fn locations(listed: &Value) -> Vec<Location> {
+    let listed = listed.as_array().into_iter().flatten();
+    let known = listed.filter_map(|location| {
+        let line = location["line"].as_u64().and_then(|line| u32::try_from(line).ok());
+        Some(Location { path: location["path"].as_str()?.into(), line })
+    });
+    known.collect()
+}
