@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use futures::future::join_all;
+use wellspring_acp::client::{AcpAgent, AcpConfig};
 use wellspring_core::{Model, Tool};
 use wellspring_engine::{AgentDef, Runtime};
 use wellspring_mcp::{McpConfig, McpConnection, McpServer};
@@ -16,7 +17,7 @@ use wellspring_models::{Circuit, SetupError};
 
 use crate::Usage;
 use crate::config::Config;
-use crate::config::agent::{AcpConfig, AgentConfig, BrainConfig};
+use crate::config::agent::{AgentConfig, BrainConfig};
 use crate::config::problem::{Problems, nearest};
 use crate::config::provider::{BUILT_IN, ProviderConfig};
 use crate::provider::{Client, chain};
@@ -197,7 +198,10 @@ impl<'a> Agents<'a> {
             anyhow!(problems)
         };
         let (mut def, model) = match &agent.brain {
-            BrainConfig::Acp(acp) => (AgentDef::remote(agent.name.clone(), acp_agent(acp)?), None),
+            BrainConfig::Acp(acp) => {
+                let remote = Arc::new(acp_agent(&agent.name, acp));
+                (AgentDef::remote(agent.name.clone(), remote), None)
+            }
             BrainConfig::Models(models) => {
                 let mut links = Vec::new();
                 for model in models {
@@ -289,13 +293,13 @@ async fn connect<'c>(
     configs.into_iter().zip(connected).collect()
 }
 
-/// Agents that others wrote are driven over ACP.
-fn acp_agent(acp: &AcpConfig) -> Result<Arc<dyn wellspring_core::RemoteAgent>> {
-    let what = match acp {
-        AcpConfig::Named(name) => name,
-        AcpConfig::Command { command, .. } => command,
-    };
-    bail!("{what}: this version drives no ACP agents; name a `model` instead of `acp`")
+/// It is started by its first run. What cannot take MCP servers over HTTP gets our tools by
+/// this very program.
+fn acp_agent(name: &str, config: &AcpConfig) -> AcpAgent {
+    let mut config = config.clone();
+    let here = std::env::current_exe().ok();
+    config.bridge = here.map(|program| vec![program.to_string_lossy().into(), "mcp-bridge".into()]);
+    AcpAgent::new(name, config)
 }
 
 async fn is_there(client: &Result<Client, SetupError>) -> bool {

@@ -93,7 +93,11 @@ fn telemetry(cli: &Cli) -> Result<Telemetry> {
     let runs_agents = matches!(
         cli.command,
         None | Some(
-            Command::Run(_) | Command::Chat(_) | Command::Acp(_) | Command::Serve(_) | Command::Runs(_)
+            Command::Run(_)
+                | Command::Chat(_)
+                | Command::Acp(_)
+                | Command::Serve(_)
+                | Command::Runs(_)
         )
     );
     let config = if runs_agents { Config::load(cli.place.config.as_deref()).ok() } else { None };

@@ -26,20 +26,19 @@ pub struct Peer {
 }
 
 /// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] =
-    &[
-        MCP,
-        ACP,
-        AIMOCK,
-        LLAMA,
-        AG_UI,
-        AG_UI_CLIENT,
-        AG_UI_VALIDATE,
-        CHROMIUM,
-        SCHEMATHESIS,
-        ACP_CLIENTS,
-        ACP_PYTHON,
-    ];
+pub const PEERS: &[Peer] = &[
+    MCP,
+    ACP,
+    AIMOCK,
+    LLAMA,
+    AG_UI,
+    AG_UI_CLIENT,
+    AG_UI_VALIDATE,
+    CHROMIUM,
+    SCHEMATHESIS,
+    ACP_CLIENTS,
+    ACP_PYTHON,
+];
 
 const MCP: Peer = Peer {
     name: "MCP example server and TypeScript SDK",

@@ -6,9 +6,6 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::{self, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer};
-
 use super::error::AcpError;
 use super::names::KnownAgent;
 
@@ -29,55 +26,34 @@ pub const SESSIONS_PER_PROCESS_DEFAULT: usize = 32;
 /// assert_eq!(config.transport, AcpTransport::Command(command));
 /// # Ok::<(), wellspring_acp::client::AcpError>(())
 /// ```
-#[derive(Clone, Deserialize, PartialEq)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, PartialEq)]
 pub struct AcpConfig {
     /// How it is reached.
-    #[serde(rename = "agent")]
     pub transport: AcpTransport,
     /// Set in its environment, besides all that is in ours.
-    #[serde(default)]
     pub env: BTreeMap<Box<str>, Box<str>>,
     /// Taken out of its environment.
-    #[serde(default)]
     pub env_remove: Vec<Box<str>>,
     /// Sent with every request, where it is reached at a URL: a token, for example.
-    #[serde(default)]
     pub headers: BTreeMap<Box<str>, Box<str>>,
     /// Where it works when a request does not say; where we are when this is absent.
-    #[serde(default)]
     pub cwd: Option<PathBuf>,
     /// The mode its sessions are put into.
-    #[serde(default)]
     pub mode: Option<Box<str>>,
     /// What it may do with files through us.
-    #[serde(default)]
     pub files: FileAccess,
     /// Whether it may run commands through us.
-    #[serde(default = "yes")]
     pub terminals: bool,
     /// The command that carries our tools to agents that take MCP servers over stdio only: one
     /// that calls [`wellspring_mcp::bridge`] with `WELLSPRING_MCP_URL` and `WELLSPRING_MCP_TOKEN`.
-    #[serde(default)]
     pub bridge: Option<Vec<Box<str>>>,
     /// A file that all messages are written to, both ways, a line each: to see what an agent
     /// really says. There may be secrets in it.
-    #[serde(default)]
     pub record: Option<PathBuf>,
     /// Prompts at a time in one process.
-    #[serde(default = "sessions_per_process")]
     pub sessions_per_process: usize,
     /// How long things may take.
-    #[serde(default)]
     pub timeouts: AcpTimeouts,
-}
-
-fn yes() -> bool {
-    true
-}
-
-fn sessions_per_process() -> usize {
-    SESSIONS_PER_PROCESS_DEFAULT
 }
 
 /// Shows no values of variables and headers: there are keys among them.
@@ -93,8 +69,7 @@ impl fmt::Debug for AcpConfig {
     }
 }
 
-/// How an agent is reached. In a file it is a name, a command line or a URL as one string, or
-/// a list of a command's words.
+/// How an agent is reached.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum AcpTransport {
     /// By its name: see [`known_agents`](super::known_agents).
@@ -106,8 +81,7 @@ pub enum AcpTransport {
 }
 
 /// What an agent may do with files through us, below its working directory.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FileAccess {
     /// Read and write.
     #[default]
@@ -119,8 +93,7 @@ pub enum FileAccess {
 }
 
 /// How long an agent may take.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AcpTimeouts {
     /// To start and to agree on a version. The first `npx` fetches a package.
     pub start: Duration,
@@ -217,34 +190,6 @@ impl FromStr for AcpTransport {
         }
         let command = words(text).map_err(|why| AcpError::Command { line: text.into(), why })?;
         Ok(Self::Command(command))
-    }
-}
-
-impl<'de> Deserialize<'de> for AcpTransport {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Reached;
-
-        impl<'de> Visitor<'de> for Reached {
-            type Value = AcpTransport;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an agent's name, a command or a URL")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<AcpTransport, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut words: A) -> Result<AcpTransport, A::Error> {
-                let mut command = Vec::new();
-                while let Some(word) = words.next_element()? {
-                    command.push(word);
-                }
-                Ok(AcpTransport::Command(command))
-            }
-        }
-
-        deserializer.deserialize_any(Reached)
     }
 }
 

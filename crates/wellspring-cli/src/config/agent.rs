@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use serde_json::Value as Json;
+use wellspring_acp::client::{AcpConfig, AcpError, AcpTransport, FileAccess};
 use wellspring_core::{ModelSettings, ToolChoice, ToolMode};
 use wellspring_engine::schema::Schema;
 use wellspring_engine::tools::egress::Range;
@@ -57,21 +58,7 @@ pub(crate) enum BrainConfig {
     /// A model, and those that are asked when it cannot answer.
     Models(Vec<ModelRef>),
     /// An agent that somebody else wrote.
-    Acp(AcpConfig),
-}
-
-/// An ACP agent.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum AcpConfig {
-    /// One that is known by its name.
-    Named(Box<str>),
-    /// One that is started so.
-    Command {
-        command: Box<str>,
-        args: Vec<Box<str>>,
-        env: BTreeMap<Box<str>, Secret>,
-        cwd: Option<PathBuf>,
-    },
+    Acp(Box<AcpConfig>),
 }
 
 /// The tools that are built in, by the names that models know.
@@ -208,7 +195,7 @@ fn brain(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
         }
     }
     match section.get("acp") {
-        Some(item) => acp(section, item.node).map(BrainConfig::Acp),
+        Some(item) => acp(section, item.node).map(Box::new).map(BrainConfig::Acp),
         None => {
             if section.get("model").is_none() {
                 let names: Vec<&str> = known.providers.keys().map(|name| &**name).collect();
@@ -226,21 +213,41 @@ fn brain(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
 }
 
 fn acp(section: &Section<'_>, node: &Node) -> Option<AcpConfig> {
-    if let Some(name) = text(node) {
-        return Some(AcpConfig::Named(name.into()));
+    let bad = |line, error: AcpError| {
+        let what = format!("`acp` of {}: {error}", section.title);
+        section.source.complain(line, what, "name an agent, its command line, or its URL");
+    };
+    if let Some(agent) = text(node) {
+        return agent.parse().map_err(|error| bad(node.line, error)).ok();
     }
     let inner = section.sub("acp", &keys::ACP)?;
-    let command = inner.text("command");
-    if command.is_none() && inner.get("command").is_none() {
-        let what = format!("{} does not say which program", inner.title);
-        inner.source.complain(inner.line, what, "set `command`");
-    }
-    let acp = AcpConfig::Command {
-        command: command.unwrap_or_default().into(),
-        args: inner.texts("args").unwrap_or_default(),
-        env: inner.secrets("env"),
-        cwd: inner.path("cwd"),
+    let transport = match inner.text("agent") {
+        Some(agent) => agent.parse().map_err(|error| bad(inner.line, error)).ok(),
+        None => {
+            if inner.get("agent").is_none() {
+                let what = format!("{} does not say which agent", inner.title);
+                inner.source.complain(inner.line, what, "set `agent`");
+            }
+            None
+        }
     };
+    let exposed = |secrets: BTreeMap<Box<str>, Secret>| {
+        let exposed = |(name, secret): (_, Secret)| (name, secret.expose().into());
+        secrets.into_iter().map(exposed).collect()
+    };
+    let files =
+        [("write", FileAccess::Write), ("read", FileAccess::Read), ("none", FileAccess::None)];
+    // With a problem on record, whatever stands here is never used.
+    let mut acp = AcpConfig::new(transport.unwrap_or(AcpTransport::Command(Vec::new())));
+    acp.env = exposed(inner.secrets("env"));
+    acp.env_remove = inner.texts("env_remove").unwrap_or_default();
+    acp.headers = exposed(inner.secrets("headers"));
+    acp.cwd = inner.path("cwd");
+    acp.mode = inner.text("mode").map(Into::into);
+    acp.files = inner.word("files", &files).unwrap_or_default();
+    acp.terminals = inner.bool("terminals").unwrap_or(acp.terminals);
+    acp.sessions_per_process =
+        above_zero(&inner, "sessions_per_process").unwrap_or(acp.sessions_per_process);
     inner.done();
     Some(acp)
 }

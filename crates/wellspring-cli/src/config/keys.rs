@@ -283,7 +283,7 @@ pub(crate) const AGENT: Table = Table {
         ),
         key(
             "acp",
-            "the name of an ACP agent such as `\"claude\"`, or a table with its command",
+            "an ACP agent: its name such as `\"claude\"`, its command line or URL, or a table",
             "",
             "An agent that somebody else wrote, driven over ACP.",
         ),
@@ -409,12 +409,32 @@ pub(crate) const TIMEOUTS: Table = Table {
 
 pub(crate) const ACP: Table = Table {
     title: "[agents.NAME.acp]",
-    about: "The command of an ACP agent.",
+    about: "An ACP agent, with more to say about it.",
     keys: &[
-        key("command", TEXT, "", "The program."),
-        key("args", TEXTS, "", "Its arguments."),
-        key("env", SECRETS, "", "Variables that it gets besides the usual ones."),
-        key("cwd", PATH, "where the command runs", "Where it works."),
+        key(
+            "agent",
+            "a name such as `\"claude\"`, a command line, or a URL (`http`, `https`, `ws`, `wss`)",
+            "",
+            "Which one.",
+        ),
+        key("env", SECRETS, "", "Variables that its process gets besides ours."),
+        key("env_remove", TEXTS, "", "Variables of ours that it does not get."),
+        key("headers", SECRETS, "", "With every request to its URL."),
+        key("cwd", PATH, "where the command runs", "Where it works unless a request says."),
+        key("mode", TEXT, "its own", "The mode that its sessions are put into."),
+        key(
+            "files",
+            "`\"write\"`, `\"read\"` or `\"none\"`",
+            "`\"write\"`",
+            "What it may do with files through us, below where it works.",
+        ),
+        key("terminals", YES_NO, "`true`", "Whether it may run commands through us."),
+        key(
+            "sessions_per_process",
+            "a whole number above 0",
+            "32",
+            "Prompts at a time in one process; beyond, another one is started.",
+        ),
     ],
 };
 
