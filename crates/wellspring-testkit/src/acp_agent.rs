@@ -16,6 +16,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex};
 
@@ -133,7 +134,7 @@ impl Agent {
         let servers = params["mcpServers"].as_array().unwrap().clone();
         if self.script["look"].as_str().unwrap_or("new") == "new" {
             for server in &servers {
-                Mcp::open(server);
+                drop(Mcp::open(server));
             }
         }
         let opened = Session { servers, prompts: 0 };
@@ -151,7 +152,7 @@ impl Agent {
         };
         if self.script["look"] == "prompt" {
             for server in &session.servers {
-                Mcp::open(server);
+                drop(Mcp::open(server));
             }
         }
         let prompts = self.script["prompts"].as_array().unwrap();
@@ -279,17 +280,31 @@ impl Agent {
     }
 }
 
-/// A client of one MCP server over HTTP, as small as one can be.
-struct Mcp<'a>(&'a Value);
+/// A client of one MCP server, over HTTP or stdio, as small as one can be.
+struct Mcp<'a>(&'a Value, Option<Mutex<Child>>);
 
 impl<'a> Mcp<'a> {
     /// Connects and looks at the tools.
     fn open(server: &'a Value) -> Self {
-        let mcp = Self(server);
+        let process = server["command"].as_str().map(|command| {
+            let args = server["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
+            let mut starting = Command::new(command);
+            starting.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+            for variable in server["env"].as_array().unwrap() {
+                let (name, value) = (variable["name"].as_str(), variable["value"].as_str());
+                starting.env(name.unwrap(), value.unwrap());
+            }
+            Mutex::new(starting.spawn().unwrap())
+        });
+        let mcp = Self(server, process);
         let client = json!({"name": "scripted", "version": "1"});
         let hello =
             json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client});
         mcp.ask("initialize", hello);
+        if let Some(process) = &mcp.1 {
+            let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+            writeln!(process.lock().unwrap().stdin.as_mut().unwrap(), "{ready}").unwrap();
+        }
         mcp.ask("tools/list", json!({}));
         mcp
     }
@@ -302,6 +317,13 @@ impl<'a> Mcp<'a> {
     }
 
     fn ask(&self, method: &str, params: Value) -> Value {
+        match &self.1 {
+            Some(process) => ask_process(&mut process.lock().unwrap(), method, params),
+            None => self.ask_url(method, params),
+        }
+    }
+
+    fn ask_url(&self, method: &str, params: Value) -> Value {
         let url = self.0["url"].as_str().unwrap().strip_prefix("http://").unwrap();
         let (host, path) = url.split_once('/').unwrap();
         let body =
@@ -329,6 +351,36 @@ impl<'a> Mcp<'a> {
         let mut answer = messages.filter(|message| message["id"] == 1);
         answer.next().unwrap_or_else(|| panic!("no answer to {method}"))["result"].take()
     }
+}
+
+impl Drop for Mcp<'_> {
+    fn drop(&mut self) {
+        if let Some(process) = &self.1 {
+            let mut process = process.lock().unwrap();
+            // Its input ends, and so does it.
+            drop(process.stdin.take());
+            process.wait().unwrap();
+        }
+    }
+}
+
+fn ask_process(process: &mut Child, method: &str, params: Value) -> Value {
+    let ask = json!({"jsonrpc": "2.0", "id": 1, "method": method, "params": params});
+    writeln!(process.stdin.as_mut().unwrap(), "{ask}").unwrap();
+    let mut line = Vec::new();
+    let mut byte = [0];
+    // Byte by byte, for a buffer would keep what comes next.
+    while process.stdout.as_mut().unwrap().read(&mut byte).unwrap() == 1 {
+        line.push(byte[0]);
+        if byte[0] == b'\n' {
+            let message = serde_json::from_slice::<Value>(&line).unwrap_or_default();
+            if message["id"] == 1 {
+                return message["result"].clone();
+            }
+            line.clear();
+        }
+    }
+    panic!("no answer to {method}")
 }
 
 fn read_body(stream: &mut BufReader<TcpStream>) -> String {

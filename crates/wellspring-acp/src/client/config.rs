@@ -252,15 +252,4 @@ mod tests {
             assert_eq!(text.parse::<AcpConfig>().unwrap().transport, want);
         }
     }
-
-    #[test]
-    fn a_table_of_a_file_is_enough() {
-        let config: AcpConfig =
-            serde_json::from_str(r#"{"agent": "codex", "mode": "auto", "files": "read"}"#).unwrap();
-        assert_eq!(config.transport, AcpTransport::Name("codex".into()));
-        assert_eq!((config.mode.as_deref(), config.files), (Some("auto"), FileAccess::Read));
-        assert!(config.terminals);
-        let config: AcpConfig = serde_json::from_str(r#"{"agent": ["my agent", "x"]}"#).unwrap();
-        assert_eq!(config, AcpConfig::command(["my agent", "x"]));
-    }
 }

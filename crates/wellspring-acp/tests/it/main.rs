@@ -9,6 +9,17 @@
 
 mod client;
 
+/// Not a test: what carries our tools to an agent without HTTP, when it starts this program.
+#[tokio::test]
+async fn mcp_bridge() {
+    let (url, token) = (std::env::var("WELLSPRING_MCP_URL"), std::env::var("WELLSPRING_MCP_TOKEN"));
+    if let (Ok(url), Ok(token)) = (url, token) {
+        let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+        wellspring_mcp::bridge(&url, &token, input, output).await.unwrap();
+        std::process::exit(0);
+    }
+}
+
 /// Not a test: the agent that the others drive, when they start this program again.
 #[test]
 fn scripted_agent() {

@@ -142,6 +142,19 @@ async fn an_agent_may_look_at_our_tools_when_it_is_prompted() {
 }
 
 #[tokio::test]
+async fn an_agent_without_mcp_over_http_gets_our_tools_by_a_bridge() {
+    let mut config = config(&json!({"capabilities": {}, "prompts": [[
+        {"call": {"name": "clock", "arguments": {"zone": "Bern"}}},
+    ]]}));
+    let program = std::env::current_exe().unwrap();
+    let bridge = [program.to_str().unwrap(), "--exact", "mcp_bridge", "--nocapture", "--quiet"];
+    config.bridge = Some(bridge.map(Box::from).to_vec());
+    let def = driven(AcpAgent::new("scripted", config));
+    let records = play(AgentDef { tools: clock(), ..def }, RunRequest::text("go")).await;
+    assert!(words(&records).ends_with("noon in Bern"), "{}", shown(&records));
+}
+
+#[tokio::test]
 async fn an_agent_without_mcp_over_http_needs_a_bridge() {
     let mut config = config(&json!({"capabilities": {}, "prompts": [[]]}));
     config.bridge = Some(Vec::new());
