@@ -71,8 +71,21 @@ impl Home {
     /// The command at a pace of so many milliseconds per word.
     pub(crate) fn paced(&self, pace_ms: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new(BINARY);
+        command.args(arguments);
+        self.settle(&mut command, pace_ms);
         command
-            .args(arguments)
+    }
+
+    /// The same, and a file that it may not write to is an error to it instead of its end.
+    pub(crate) fn paced_and_limitable(&self, pace_ms: u32, arguments: &[&str]) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", BINARY]).args(arguments);
+        self.settle(&mut command, pace_ms);
+        command
+    }
+
+    fn settle(&self, command: &mut Command, pace_ms: u32) {
+        command
             .current_dir(self.work())
             .env("WELLSPRING_DATA_DIR", self.data())
             .env("WELLSPRING_DEMO_PACE_MS", pace_ms.to_string())
@@ -88,7 +101,6 @@ impl Home {
         if self.config().exists() {
             command.env("WELLSPRING_CONFIG", self.config());
         }
-        command
     }
 
     pub(crate) fn output(&self, arguments: &[&str]) -> Output {

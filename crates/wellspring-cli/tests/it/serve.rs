@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::Child;
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -17,7 +17,11 @@ const RUNS: usize = 50;
 
 /// The server, at an address that stays the same.
 fn serve(home: &Home, address: SocketAddr) -> Child {
-    let mut child = home.paced(4, &["serve", "--listen", &address.to_string()]).spawn().unwrap();
+    serving(home.paced(4, &["serve", "--listen", &address.to_string()]), address)
+}
+
+fn serving(mut command: Command, address: SocketAddr) -> Child {
+    let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     assert_eq!(line, format!("Wellspring is at http://{address}\n"));
@@ -141,4 +145,55 @@ fn alone_it_serves_and_says_where() {
     server.signal(rustix::process::Signal::INT);
     let (status, ..) = server.end();
     assert_eq!(status.code(), Some(0));
+}
+
+/// A disk without room: the run stops and its wire is told, nothing that was not kept is shown,
+/// and once there is room again the run goes on and its client gets the rest.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_said_and_the_run_goes_on_after_repair() {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+    let home = Home::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let arguments = ["serve", "--listen", &address.to_string()];
+    let mut server = serving(home.paced_and_limitable(4, &arguments), address);
+    let pid = Pid::from_raw(server.id().try_into().unwrap());
+    let maximum = getrlimit(Resource::Fsize).maximum;
+    // What no file may grow beyond fails as a full disk does.
+    let room = |current| prlimit(pid, Resource::Fsize, Rlimit { current, maximum }).unwrap();
+    let run = start(address);
+    let mut records: Vec<Record> = Vec::new();
+    let mut told = Vec::new();
+    let over = |records: &[Record]| {
+        let last = records.last().map(|record| &record.event);
+        matches!(last, Some(wellspring_core::Event::RunFinished { .. }))
+    };
+    while !over(&records) {
+        let last = records.last().map_or(0, |record| record.seq.0);
+        let request = format!(
+            "GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+             last-event-id: {last}\r\n\r\n"
+        );
+        for line in BufReader::new(ask(address, &request).unwrap()).lines() {
+            let line = line.unwrap();
+            let Some(json) = line.strip_prefix("data: ") else { continue };
+            match serde_json::from_str(json) {
+                Ok(record) => records.push(record),
+                Err(_) => {
+                    told.push(json.to_owned());
+                    room(maximum);
+                }
+            }
+            if records.len() == 20 && told.is_empty() {
+                room(Some(0));
+            }
+        }
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    insta::assert_snapshot!(told.join("\n"), @r#"{"error":{"code":"store","message":"the store failed","remedy":"try again; the server's log says more"}}"#);
+    Checker::check(&records).unwrap();
+    let adopted = |it: &Record| matches!(it.event, wellspring_core::Event::RunAdopted { .. });
+    assert!(records.iter().any(adopted), "it was taken up again");
 }
