@@ -60,7 +60,7 @@ impl AgentWork {
         let busy = self.run.activity.busy();
         match &self.def.brain {
             Brain::Model(model) => self.work_with(&Arc::clone(model), busy).await,
-            Brain::Remote(remote) => self.work_elsewhere(&**remote, busy).await,
+            Brain::Remote(remote) => Box::pin(self.work_elsewhere(&**remote, busy)).await,
         }
     }
 
@@ -78,13 +78,15 @@ impl AgentWork {
             }
             match self.run.folded(|transcript| self.next(transcript, result_tool.as_ref())) {
                 Next::Calls => {
-                    busy = self.execute(result_tool.as_ref(), busy, running).await;
+                    // Boxed, as all that a run seldom does: most of its life it waits for a
+                    // model, and what it holds meanwhile is what a waiting run costs.
+                    busy = Box::pin(self.execute(result_tool.as_ref(), busy, running)).await;
                     running = Running::default();
                     continue;
                 }
                 Next::End(outcome) => return outcome,
                 Next::Remind { turn } => {
-                    self.remind(turn).await;
+                    Box::pin(self.remind(turn)).await;
                     continue;
                 }
                 Next::Turn => {}
