@@ -73,7 +73,7 @@ impl AgentWork {
         let busy = self.run.activity.busy();
         let outcome = match &self.def.brain {
             Brain::Model(model) => self.work_with(&Arc::clone(model), busy).await,
-            Brain::Remote(remote) => self.work_elsewhere(&**remote, busy).await,
+            Brain::Remote(remote) => Box::pin(self.work_elsewhere(&**remote, busy)).await,
         };
         // What a run costs is counted for all its agents.
         let usage = self.agent.is_root().then(|| self.run.folded(|it| it.usage.clone()));
@@ -95,13 +95,15 @@ impl AgentWork {
             }
             match self.run.folded(|transcript| self.next(transcript, result_tool.as_ref())) {
                 Next::Calls => {
-                    busy = self.execute(result_tool.as_ref(), busy, running).await;
+                    // Boxed, as all that a run seldom does: most of its life it waits for a
+                    // model, and what it holds meanwhile is what a waiting run costs.
+                    busy = Box::pin(self.execute(result_tool.as_ref(), busy, running)).await;
                     running = Running::default();
                     continue;
                 }
                 Next::End(outcome) => return outcome,
                 Next::Remind { turn } => {
-                    self.remind(turn).await;
+                    Box::pin(self.remind(turn)).await;
                     continue;
                 }
                 Next::Turn => {}

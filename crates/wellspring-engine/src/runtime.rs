@@ -644,8 +644,8 @@ impl Runtime {
         self.inner.tasks.spawn(async move {
             tokio::select! {
                 biased;
-                () = closing.cancelled() => runtime.let_go(&run).await,
-                left = drive(&run) => runtime.settle(run, left).await,
+                () = closing.cancelled() => Box::pin(runtime.let_go(&run)).await,
+                left = drive(&run) => Box::pin(runtime.settle(run, left)).await,
             }
         });
     }

@@ -326,7 +326,7 @@ impl Reader {
                 match self.encode_shared(slice, before, &mut recalled) {
                     Shares::Made(bytes) => return Ok(bytes),
                     Shares::Needs => {
-                        recalled = Some(recall(log, self.wanted.run, before).await?);
+                        recalled = Some(Box::pin(recall(log, self.wanted.run, before)).await?);
                     }
                     Shares::Not => break,
                 }
@@ -336,13 +336,14 @@ impl Reader {
             Some(own) if own.outline().head == before => own,
             _ => {
                 let after = WirePosition::after(before);
-                own(log, self.wanted.run, self.wanted.dialect, after).await?
+                // Boxed, as all that a reader seldom does: there may be many that wait.
+                Box::pin(own(log, self.wanted.run, self.wanted.dialect, after)).await?
             }
         };
         if encoder.needs(slice) {
             let conversation = match recalled {
                 Some(conversation) => conversation,
-                None => recall(log, self.wanted.run, before).await?,
+                None => Box::pin(recall(log, self.wanted.run, before)).await?,
             };
             encoder.recall(conversation);
         }
