@@ -179,8 +179,11 @@ const ACP_CLIENTS: Peer = Peer {
     probe: &["npm", "--version"],
     install: "https://nodejs.org, version 20 or newer",
     setup: &[
+        // Not `npm ci`: a package behind acpx names builds for other systems that nobody has
+        // published, so that no lock file can list them.
         "npm",
-        "ci",
+        "install",
+        "--no-save",
         "--no-audit",
         "--no-fund",
         "--prefix",
