@@ -551,7 +551,10 @@ impl Project<'_> {
         if let Some(data) = &update.data {
             patch.push(add("/data", data.clone()));
         }
-        self.progress(scene, call, patch);
+        // An update that says nothing shows nothing, to those who join later either.
+        if !patch.is_empty() {
+            self.progress(scene, call, patch);
+        }
     }
 
     /// Makes sure that a call's progress is there, then changes it.
