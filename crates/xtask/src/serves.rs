@@ -30,7 +30,8 @@ pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
     let address = server.address(deadline)?;
     let page = fetch(&address).with_context(|| format!("http://{address} did not answer"))?;
     ensure!(page.starts_with("HTTP/1.1 200 "), "the page is {:?}", page.lines().next());
-    server.signal("INT")?;
+    // Not an interrupt: whoever was started in the background may have to ignore those.
+    server.signal("TERM")?;
     let stopping = Instant::now();
     while stopping.elapsed() < PATIENCE {
         if let Some(status) = server.0.try_wait()? {
@@ -124,7 +125,7 @@ mod tests {
         });
         // The shell stands in for what prints the address; this test answers there.
         let script =
-            format!("trap 'exit 0' INT; echo at http://{address}; while :; do sleep 1; done");
+            format!("trap 'exit 0' TERM; echo at http://{address}; while :; do sleep 1; done");
         serves(shell(&script), soon()).unwrap();
         answering.join().unwrap();
     }
