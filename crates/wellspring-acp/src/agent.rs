@@ -1,7 +1,7 @@
 //! Being an ACP agent: any agent of a runtime, for any editor.
 //!
 //! A session is a thread, a prompt is a run, and its updates are a cursor over the log in the
-//! dialect [`acp`](wellspring_wire::acp). So a session survives its process, can be loaded and
+//! dialect [`acp`]. So a session survives its process, can be loaded and
 //! resumed, and can be watched and answered elsewhere meanwhile. A mode is an agent: switching
 //! it changes who is asked next.
 //!
