@@ -96,7 +96,8 @@ fn command_in_script(
     let mut command = Command::new("script");
     command
         .args(["-q", "-e", "-f", "-c"])
-        .arg(format!("{BINARY} {what}"))
+        // In the shell's place: one that stays would die of the Ctrl-C that is for the command.
+        .arg(format!("exec {BINARY} {what}"))
         .arg("/dev/null")
         .current_dir(home.work())
         .env("WELLSPRING_DATA_DIR", home.data())
