@@ -30,6 +30,9 @@ pub enum StartError {
     /// The name means another run already.
     #[error("that name means run {0} already")]
     Named(RunId),
+    /// The thread has runs, and this one was to be its first.
+    #[error("the thread has runs already")]
+    NotFirst,
     /// The run to continue does not exist, or is someone else's.
     #[error("there is no run {0} to continue")]
     NoRun(RunId),

@@ -23,7 +23,8 @@ pub struct StartRun {
     pub tenant: Box<str>,
     /// The conversation it belongs to; a new one when absent.
     pub thread: Option<ThreadId>,
-    /// Whether that conversation is known to have no run yet: then none is looked for.
+    /// Whether it is only to be started as that conversation's first run. Then nobody has to
+    /// look for earlier ones, and [`StartError::NotFirst`] says that there are some.
     pub is_first: bool,
     /// The run it continues; the thread's latest when absent.
     pub after: Option<RunId>,
@@ -120,6 +121,7 @@ impl Runtime {
             let announced = if first_turn.is_some() { Announced::Turn } else { Announced::Nothing };
             let beginning = Beginning {
                 name: start.name.clone(),
+                is_first: start.is_first,
                 then: first_turn
                     .map(|turn| Event::TurnStarted(Box::new(turn)))
                     .into_iter()
@@ -132,8 +134,8 @@ impl Runtime {
                 }
                 Err(CreateError::Exists(info)) => return Err(StartError::Exists(info)),
                 Err(CreateError::Named(run)) => return Err(StartError::Named(run)),
+                Err(CreateError::NotFirst) => return Err(StartError::NotFirst),
                 Err(CreateError::ThreadBusy(busy)) => {
-                    start.is_first = false;
                     if let Some(steered) = self.when_busy(&def, busy, &start.request).await? {
                         return Ok(steered);
                     }
