@@ -38,6 +38,7 @@ pub(crate) struct AgentWork {
     pub(crate) agent: AgentNo,
     pub(crate) def: Arc<AgentDef>,
     pub(crate) depth: usize,
+    began: Instant,
     /// The agent at work, for whoever measures.
     pub(crate) span: Span,
 }
@@ -64,7 +65,7 @@ impl AgentWork {
         parent: &Span,
     ) -> Self {
         let span = telemetry::agent(parent, &run, &def);
-        Self { run, agent, def, depth, span }
+        Self { run, agent, def, depth, began: Instant::now(), span }
     }
 
     /// Works until the agent is done, and says how that went. What is still open then is
@@ -161,7 +162,9 @@ impl AgentWork {
         if has_calls(transcript, turn) || stop == Stop::Paused {
             return Next::Turn;
         }
-        let reminders = u32::try_from(transcript.inputs.len()).unwrap_or(u32::MAX);
+        let reminder = reminder();
+        let reminders = transcript.inputs.values().filter(|input| **input == reminder).count();
+        let reminders = u32::try_from(reminders).unwrap_or(u32::MAX);
         if result_tool.is_some() && reminders < repairs && stop == Stop::EndTurn {
             return Next::Remind { turn: turn.turn };
         }
@@ -176,7 +179,12 @@ impl AgentWork {
         let limits = &self.def.limits;
         self.run.folded(|transcript| {
             let at = transcript.outline.agents.get(&self.agent)?;
-            let usage = &transcript.usage;
+            // What the run may spend, the root agent answers for; a sub-agent for itself.
+            let (usage, worked) = if self.agent.is_root() {
+                (&transcript.usage, self.run.worked())
+            } else {
+                (&transcript.agents.get(&self.agent)?.usage, self.began.elapsed())
+            };
             let spent = |budget| Some(Outcome::Completed { stop: Stop::Budget(budget) });
             if at.turn >= limits.turns && !at.in_turn {
                 Some(Outcome::Completed { stop: Stop::TurnLimit })
@@ -186,7 +194,7 @@ impl AgentWork {
                 usage.cost.as_ref().is_some_and(|cost| cost.amount >= max)
             }) {
                 spent(Budget::Cost)
-            } else if limits.time.is_some_and(|max| self.run.began.elapsed() >= max) {
+            } else if limits.time.is_some_and(|max| worked >= max) {
                 spent(Budget::Time)
             } else if repeats_itself(transcript, self.agent) {
                 Some(Outcome::Failed {
@@ -215,8 +223,7 @@ impl AgentWork {
     /// Asks for the typed result that the agent forgot. It goes through the inbox like
     /// everything that others want of a run, so that it is there after a crash too.
     async fn remind(&self, turn: u32) {
-        let text = format!("Now call {RETURN_RESULT} with the final result.");
-        let command = Command::AddInput { content: vec![Content::text(text)] };
+        let command = Command::AddInput { content: reminder() };
         let key = format!("result-reminder-{turn}");
         if let Err(error) = self.run.runtime.log().send(self.run.id(), key, command).await {
             tracing::warn!(run = %self.run.id(), %error, "the reminder could not be sent");
@@ -554,6 +561,11 @@ fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnI
         Item::Turn(turn) => Some(&**turn),
         Item::Part(_) | Item::Input(_) => None,
     })
+}
+
+/// What an agent is told that forgot its result.
+fn reminder() -> Vec<Content> {
+    vec![Content::text(format!("Now call {RETURN_RESULT} with the final result."))]
 }
 
 fn last_turn(transcript: &Transcript, agent: AgentNo) -> Option<&TurnItem> {

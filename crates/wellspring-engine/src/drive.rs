@@ -96,7 +96,7 @@ async fn work(run: &Arc<Run>) -> End {
         }
     });
     let run_time = run.runtime.run_time(&run.def);
-    let mut time_is_up = Box::pin(tokio::time::sleep(run_time));
+    let mut time_is_up = Box::pin(tokio::time::sleep(run_time.saturating_sub(run.worked())));
     let mut grace_is_over = Box::pin(async {
         run.signal.cancelled().await;
         tokio::time::sleep(run.def.timeouts.cancel_grace).await;

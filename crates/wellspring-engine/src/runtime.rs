@@ -20,6 +20,7 @@ use wellspring_log::{Cursor, Log, Put, ReadError, RunInfo};
 pub use self::errors::{SendError, StartError};
 pub use self::start::{AgentRef, StartRun};
 use crate::agent::AgentDef;
+use crate::answers;
 use crate::hooks::Hooks;
 use crate::run::may_answer;
 
@@ -227,9 +228,10 @@ impl Runtime {
     ) -> Result<Put, SendError> {
         let info = self.unfinished(run).await?;
         let transcript = self.inner.log.transcript(run).await.map_err(log_error)?;
-        if !transcript.outline.questions.contains_key(&question) {
+        let Some(open) = transcript.outline.questions.get(&question) else {
             return Err(SendError::NoQuestion(question));
-        }
+        };
+        answers::check(&open.form, &answer).map_err(|why| SendError::BadAnswer(why.into()))?;
         let asker = transcript.started.as_ref().and_then(|started| started.request.by.as_deref());
         if let Some(def) = self.def_of(&info)
             && !may_answer(&def, asker, by)

@@ -61,6 +61,29 @@ impl Usage {
             self.context = other.context;
         }
     }
+
+    /// What was spent since these figures said less.
+    #[must_use]
+    pub fn since(&self, before: &Self) -> Self {
+        let less = |now: Option<u64>, before: Option<u64>| {
+            now.map(|now| now.saturating_sub(before.unwrap_or(0)))
+        };
+        let cost = match (&self.cost, &before.cost) {
+            (Some(now), Some(before)) if now.currency == before.currency => {
+                Some(Cost { amount: now.amount - before.amount, ..now.clone() })
+            }
+            (now, _) => now.clone(),
+        };
+        Self {
+            input: self.input.saturating_sub(before.input),
+            output: self.output.saturating_sub(before.output),
+            reasoning: less(self.reasoning, before.reasoning),
+            cached_input: less(self.cached_input, before.cached_input),
+            cache_write: less(self.cache_write, before.cache_write),
+            cost,
+            ..self.clone()
+        }
+    }
 }
 
 /// What a usage covers.

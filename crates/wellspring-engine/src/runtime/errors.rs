@@ -57,6 +57,9 @@ pub enum SendError {
     /// The question is not open.
     #[error("question {0} is not open: it was answered, expired or never asked")]
     NoQuestion(QuestionId),
+    /// The question cannot be answered so.
+    #[error("that is no answer to the question: {0}")]
+    BadAnswer(Box<str>),
     /// The call does not wait for a result from outside.
     #[error("call {0} does not wait for a result from outside")]
     NoCall(PartId),
