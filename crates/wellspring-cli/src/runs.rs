@@ -254,6 +254,14 @@ pub(crate) async fn committed(place: &Place, info: &RunInfo) -> Result<Vec<Recor
     Ok(records)
 }
 
+/// How long a replay waits between two records.
+fn pause(speed: Speed, before: Option<Millis>, at: Millis) -> Duration {
+    match speed {
+        Speed::Max => Duration::ZERO,
+        Speed::Times(times) => at.since(before.unwrap_or(at)).min(REPLAY_GAP_MAX).div_f64(times),
+    }
+}
+
 async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let played = async {
@@ -261,15 +269,12 @@ async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Resu
         let mut records = std::pin::pin!(cursor.into_records());
         let mut before: Option<Millis> = None;
         while let Some(record) = records.try_next().await? {
-            if let Speed::Times(times) = speed {
-                let gap = record.at.since(before.unwrap_or(record.at)).min(REPLAY_GAP_MAX);
-                let mut rest = gap.div_f64(times);
-                while !rest.is_zero() {
-                    let step = rest.min(Duration::from_millis(40));
-                    tokio::time::sleep(step).await;
-                    view.paint(None)?;
-                    rest -= step;
-                }
+            let mut rest = pause(speed, before, record.at);
+            while !rest.is_zero() {
+                let step = rest.min(Duration::from_millis(40));
+                tokio::time::sleep(step).await;
+                view.paint(None)?;
+                rest -= step;
             }
             before = Some(record.at);
             view.set_clock(record.at);
@@ -310,4 +315,22 @@ async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit
     let outcome = ended?.outcome.map(|outcome| crate::screen::outcome_phrase(&outcome));
     writeln!(std::io::stdout(), "run {id}: {}", outcome.unwrap_or_default())?;
     Ok(Exit::Completed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_replay_keeps_the_pace_and_skips_long_waits() {
+        let seconds = |speed, before: Option<u64>, at| {
+            pause(speed, before.map(Millis), Millis(at)).as_secs_f64()
+        };
+        assert_eq!(seconds(Speed::Times(1.0), None, 5000), 0.0);
+        assert_eq!(seconds(Speed::Times(1.0), Some(5000), 6500), 1.5);
+        assert_eq!(seconds(Speed::Times(3.0), Some(5000), 6500), 0.5);
+        assert_eq!(seconds(Speed::Times(0.5), Some(5000), 6500), 3.0);
+        assert_eq!(seconds(Speed::Times(1.0), Some(5000), 500_000), 3.0);
+        assert_eq!(seconds(Speed::Max, Some(5000), 6500), 0.0);
+    }
 }

@@ -1,6 +1,6 @@
 //! The grammar, executable: every test and every reader of foreign logs runs it.
 
-use crate::event::{Event, Record};
+use crate::event::{Event, PartKind, Record};
 use crate::id::{PartId, Seq};
 use crate::outline::{CallState, Outline, PartShape};
 use crate::transcript::Transcript;
@@ -124,6 +124,13 @@ impl Checker {
         {
             return Err((Invariant::Announced, format!("agent {} has not started", record.agent)));
         }
+        if is_of_the_run(&record.event) && !record.agent.is_root() {
+            let what = format!("agent {} speaks for the run", record.agent);
+            return Err((Invariant::Announced, what));
+        }
+        if before.paused.is_some() && is_work(&record.event) {
+            return Err((Invariant::Announced, "the run is paused".into()));
+        }
         match &record.event {
             Event::PartStarted { part, .. } if *part < before.next_part => {
                 Err((Invariant::Parts, format!("part {part} is not fresh")))
@@ -184,6 +191,17 @@ impl Checker {
                 } else {
                     Ok(())
                 }
+            }
+            Event::PartStarted { kind: PartKind::Output { call, .. }, .. }
+                if before.call(*call).is_none() =>
+            {
+                Err((Invariant::Announced, format!("there is no call {call} to write anything")))
+            }
+            Event::RunResumed { .. } if before.paused.is_none() => {
+                Err((Invariant::Announced, "the run was not paused".into()))
+            }
+            Event::AgentFinished { .. } if record.agent.is_root() => {
+                Err((Invariant::Announced, "the root agent ends with its run".into()))
             }
             Event::AgentFinished { .. } => self.all_closed(Some(record.agent)),
             Event::TurnStarted(turn) => self.turn_starts(record, turn.turn, turn.attempt),
@@ -277,6 +295,32 @@ impl Checker {
         };
         Err((Invariant::Closed, what))
     }
+}
+
+/// Whether an event is about the run itself, and not about one of its agents.
+fn is_of_the_run(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::RunStarted(_)
+            | Event::RunAdopted { .. }
+            | Event::RunPaused { .. }
+            | Event::RunResumed { .. }
+            | Event::RunFinished { .. }
+    )
+}
+
+/// Whether an event begins something that only a run with an owner can do.
+fn is_work(event: &Event) -> bool {
+    matches!(
+        event,
+        Event::TurnStarted(_)
+            | Event::PartStarted { .. }
+            | Event::PartDelta { .. }
+            | Event::ToolStarted { .. }
+            | Event::AgentStarted { .. }
+            | Event::QuestionAsked(_)
+            | Event::RunPaused { .. }
+    )
 }
 
 fn is_output(shape: PartShape) -> bool {

@@ -35,6 +35,7 @@ pub const PEERS: &[Peer] = &[
     AG_UI_CLIENT,
     AG_UI_VALIDATE,
     CHROMIUM,
+    TERMINAL,
     SCHEMATHESIS,
     ACP_CLIENTS,
     ACP_PYTHON,
@@ -158,6 +159,19 @@ const CHROMIUM: Peer = Peer {
          { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }",
     ],
     variable: "WELLSPRING_PEER_CHROMIUM",
+};
+
+const TERMINAL: Peer = Peer {
+    name: "tmux and script, which have a terminal",
+    probe: &["sh", "-c", "command -v tmux script || { test $(id -u) = 0 && command -v apt-get; }"],
+    install: "apt install tmux bsdutils",
+    setup: &[
+        "sh",
+        "-c",
+        "command -v tmux >/dev/null && command -v script >/dev/null || \
+         { apt-get update -qq && apt-get install -y -qq --no-install-recommends tmux bsdutils; }",
+    ],
+    variable: "WELLSPRING_PEER_TERMINAL",
 };
 
 const SCHEMATHESIS: Peer = Peer {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use wellspring_core::{
-    AgentNo, Annotation, Answer, Checker, Cost, Event, Form, InboxNo, Outcome, PartId, PartKind,
-    QuestionId, Record, Seq, Stop, ToolUpdate, TurnStarted, Usage, VoidReason,
+    AgentNo, Annotation, Answer, Checker, Cost, Event, Form, InboxNo, Outcome, OutputStream,
+    PartId, PartKind, QuestionId, Record, Seq, Stop, ToolUpdate, TurnStarted, Usage, VoidReason,
 };
 use wellspring_testkit::RunBuilder;
 
@@ -248,6 +248,24 @@ fn announced() {
         ("input out of nowhere", broken(|run| {
             run.push(Event::InputApplied { inbox: InboxNo(1) });
         })),
+        ("a sub-agent ends the run", broken(|run| {
+            let clerk = run.sub_agent("clerk", None);
+            run.speaker(clerk).push(Event::RunFinished { outcome: Box::new(done()) });
+        })),
+        ("the root ends like a sub-agent", broken(|run| {
+            run.push(Event::AgentFinished { outcome: Box::new(done()) });
+        })),
+        ("output of nothing", broken(|run| {
+            let kind = PartKind::Output { call: PartId(9), stream: OutputStream::Stdout };
+            run.push(Event::PartStarted { part: PartId(0), kind });
+        })),
+        ("resumed without a pause", broken(|run| {
+            run.push(Event::RunResumed { inbox: None, wire_run: None });
+        })),
+        ("work in a pause", broken(|run| {
+            run.push(Event::RunPaused { waits: Vec::new() });
+            start_turn(run, 1, 2);
+        })),
     ]), @"
     started while its arguments come: record 4 breaks invariant 6 (announced): call 0 is started while Asked
     queued twice: record 7 breaks invariant 6 (announced): call 0 is queued while Queued
@@ -259,5 +277,10 @@ fn announced() {
     finished agent: record 5 breaks invariant 6 (announced): agent 1 has not started
     orphan: record 3 breaks invariant 6 (announced): its parent 3 is not at work
     input out of nowhere: record 3 breaks invariant 6 (announced): input 1 was not accepted
+    a sub-agent ends the run: record 4 breaks invariant 6 (announced): agent 1 speaks for the run
+    the root ends like a sub-agent: record 3 breaks invariant 6 (announced): the root agent ends with its run
+    output of nothing: record 3 breaks invariant 6 (announced): there is no call 9 to write anything
+    resumed without a pause: record 3 breaks invariant 6 (announced): the run was not paused
+    work in a pause: record 4 breaks invariant 6 (announced): the run is paused
     ");
 }

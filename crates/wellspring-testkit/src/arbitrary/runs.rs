@@ -216,12 +216,14 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
         Step::Pause => {
             let calls = run.outline().calls.keys().map(|call| Wait::Call(*call));
             let waits = calls.take(2).collect();
-            run.push(Event::RunPaused { waits });
+            run.speaker(AgentNo::ROOT).push(Event::RunPaused { waits });
             run.wait(1_000).push(Event::RunResumed { inbox: None, wire_run: None });
+            run.speaker(agent);
         }
         Step::Adopt => {
             let epoch = run.outline().epoch + 1;
-            run.push(Event::RunAdopted { node: "node".into(), epoch });
+            run.speaker(AgentNo::ROOT).push(Event::RunAdopted { node: "node".into(), epoch });
+            run.speaker(agent);
         }
         Step::AcceptInput => {
             let inbox = run.outline().taken.last().copied().unwrap_or_default().next();
