@@ -64,6 +64,9 @@ impl AgentWork {
         parent: &Span,
     ) -> Self {
         let span = telemetry::agent(parent, &run, &def);
+        if agent.is_root() {
+            run.runtime.set_span_parent(&span, &run.started.request);
+        }
         Self { run, agent, def, depth, span }
     }
 

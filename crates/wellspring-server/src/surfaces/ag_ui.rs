@@ -29,7 +29,7 @@ use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
 use super::Route;
 use super::native::{runs_of, wants};
-use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId, allow, thread_named};
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
 use crate::auth::{Principal, TokenScope};
 use crate::error::ApiError;
 use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
@@ -67,7 +67,7 @@ async fn run(
     MayRun(who): MayRun,
     Path(agent): Path<String>,
     Params(query): Params<RunQuery>,
-    Extension(TraceId(trace)): Extension<TraceId>,
+    Extension(trace): Extension<Trace>,
     headers: HeaderMap,
     JsonBody(input): JsonBody<RunAgentInput>,
 ) -> Result<Response, ApiError> {
@@ -124,8 +124,12 @@ async fn run(
                 None if !def.allow_model => request.model = None,
                 None => {}
             }
-            let request =
-                RunRequest { by: Some((*who.id).into()), trace_id: Some(trace), ..*request };
+            let request = RunRequest {
+                by: Some((*who.id).into()),
+                trace_id: Some(trace.id),
+                trace_parent: trace.parent,
+                ..*request
+            };
             let mut start = StartRun::new(&*agent, request);
             start.tenant = (*who.tenant).into();
             start.thread = thread;
