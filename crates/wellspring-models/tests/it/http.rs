@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::StreamExt as _;
-use wellspring_models::{Anthropic, OpenAiChat, Secret};
+use wellspring_models::http::{ERROR_BODY_BYTES_MAX, GET_BYTES_MAX};
+use wellspring_models::{Anthropic, OpenAiChat, PAGES_MAX, Secret};
 use wellspring_testkit::{Answer, FakeProvider};
 
 use crate::kit::{agent, hello, outcome, play, providers};
@@ -136,4 +137,35 @@ async fn what_lets_us_in_is_sent() {
     assert_eq!(sent(0, "anthropic-beta"), "b");
     assert_eq!(asked[1].path, "/v1/chat/completions");
     assert_eq!(sent(1, "authorization"), "Bearer sk-1");
+}
+
+/// The body of an error is read so far and no farther: this one never ends.
+#[tokio::test]
+async fn errors_without_an_end() {
+    let body = "x".repeat(ERROR_BODY_BYTES_MAX + 1);
+    for provider in providers() {
+        let server = FakeProvider::start([Answer::status(400, &*body).stall()]).await.unwrap();
+        let model = (provider.model)(&server.url());
+        let said = model.attempt(hello()).await.unwrap().next().await.unwrap();
+        assert!(said.unwrap_err().to_string().contains("status 400"), "{}", provider.name);
+        server.left(1).await;
+    }
+}
+
+/// Lists of models that have no end: of pages, and of bytes.
+#[tokio::test]
+async fn lists_without_an_end() {
+    let page = r#"{"data":[{"id":"m"}],"has_more":true,"last_id":"m"}"#;
+    let server = FakeProvider::start([Answer::ok("application/json", page)]).await.unwrap();
+    let listed = |url: &str| {
+        let model = Anthropic::new(Secret::new("sk-1")).and_then(|it| it.base_url(url)).unwrap();
+        async move { model.models().await }
+    };
+    let models = listed(&server.url()).await.unwrap();
+    assert_eq!((models.len(), server.asked().len()), (PAGES_MAX, PAGES_MAX));
+
+    let long = vec![b' '; GET_BYTES_MAX + 1];
+    let server = FakeProvider::start([Answer::ok("application/json", long).stall()]).await.unwrap();
+    let error = listed(&server.url()).await.unwrap_err().to_string();
+    assert_eq!(error, format!("anthropic: sent more than {GET_BYTES_MAX} bytes"));
 }

@@ -18,12 +18,10 @@ use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::Frame;
 use crate::provider::scan::{Half, Quoted};
 use crate::provider::surroundings::Surroundings;
-use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
+use crate::provider::{
+    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
+};
 use crate::text::member;
-
-/// Sources that are told once and then remembered, so that the next chunk, which repeats them,
-/// does not tell them again. A search gives a few dozen at most.
-const SOURCES_MAX: usize = 1024;
 
 /// Reads one response.
 #[derive(Debug, Default)]
