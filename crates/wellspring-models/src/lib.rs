@@ -36,4 +36,4 @@ pub use ollama::Ollama;
 pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;
 pub use scripted::{Attempts, Failure, Gate, Say, Scripted};
-pub use secret::Secret;
+pub use secret::{KEY_BYTES_MAX, Secret};

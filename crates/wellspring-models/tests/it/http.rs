@@ -4,11 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use wellspring_core::{
+    AttemptStream, CancelWhen, Event, Model, ModelError, Outcome, Record, Seq, TurnRequest,
+};
+use wellspring_engine::{Runtime, StartRun, Timeouts};
+use wellspring_log::Log;
 use wellspring_models::http::{ERROR_BODY_BYTES_MAX, GET_BYTES_MAX};
-use wellspring_models::{Anthropic, OpenAiChat, PAGES_MAX, Secret};
+use wellspring_models::{Anthropic, Fallback, OpenAiChat, PAGES_MAX, Secret};
 use wellspring_testkit::{Answer, FakeProvider};
 
-use crate::kit::{agent, hello, outcome, play, providers};
+use crate::kit::{SILENCE, agent, hello, outcome, play, providers};
 
 /// Dropping the stream closes the connection at once; so does giving up on the answer's head.
 #[tokio::test]
@@ -30,6 +36,65 @@ async fn dropping_closes_the_connection() {
         }
         drop(asking);
         server.left(2).await;
+    }
+}
+
+/// Cancelling a run closes the connection at once: long before the server would be given up.
+#[tokio::test]
+async fn cancelling_a_run_closes_the_connection() {
+    for provider in providers() {
+        let begun = provider.streams(&*provider.begun).stall();
+        let server = FakeProvider::start([begun]).await.unwrap();
+        let (mut def, touched) = agent((provider.model)(&server.url()), true);
+        def.timeouts = Timeouts::default();
+        let runtime = Runtime::new(Log::in_memory());
+        runtime.register(def);
+        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+        let mut records: Vec<Record> = Vec::new();
+        while !records.iter().any(|it| matches!(it.event, Event::PartDelta { .. })) {
+            let frames = cursor.next().await.unwrap().unwrap();
+            records.extend(frames.iter().flat_map(|frame| frame.records().iter().cloned()));
+        }
+        runtime.cancel(run, CancelWhen::Now, Some("ann"), None).await.unwrap();
+        let gone = tokio::time::timeout(SILENCE, server.left(1)).await;
+        assert!(gone.is_ok(), "{}: it is still connected", provider.name);
+        let outcome = runtime.wait(run).await.unwrap().outcome;
+        assert!(matches!(outcome, Some(Outcome::Cancelled { .. })), "{outcome:?}");
+        assert_eq!(touched.load(Ordering::SeqCst), 0, "{}", provider.name);
+    }
+}
+
+/// The next model answers where one does not, be it silent or broken; and the engine never
+/// notices.
+#[tokio::test]
+async fn the_next_model_answers() {
+    let providers = providers();
+    for (first, next) in providers.iter().zip(providers.iter().cycle().skip(1)) {
+        for fault in [Answer::silence(), Answer::status(529, ""), Answer::hang_up()] {
+            let broken = FakeProvider::start([fault]).await.unwrap();
+            let well = FakeProvider::start([next.streams(&*next.whole)]).await.unwrap();
+            let chain = Fallback::new(Shared((first.model)(&broken.url())))
+                .or(Shared((next.model)(&well.url())))
+                .patience(SILENCE / 10);
+            let (mut def, _) = agent(Arc::new(chain), true);
+            def.limits.attempts = 1;
+            let outcome = outcome(&play(def, "go").await).to_string();
+            assert_eq!(outcome, "completed end_turn", "{} then {}", first.name, next.name);
+        }
+    }
+}
+
+/// A model that somebody else has too.
+struct Shared(Arc<dyn Model>);
+
+impl Model for Shared {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+        self.0.attempt(request)
     }
 }
 
