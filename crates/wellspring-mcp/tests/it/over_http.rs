@@ -113,7 +113,7 @@ impl Asked {
     }
 }
 
-const TOOLS: [&str; 9] = [
+const TOOLS: [&str; 11] = [
     "echo",
     "json_for_ever",
     "json_largest",
@@ -121,7 +121,9 @@ const TOOLS: [&str; 9] = [
     "event_largest",
     "error_for_ever",
     "error_to_nobody",
+    "error_at_length",
     "nonsense",
+    "nonsense_at_length",
     "resumes",
 ];
 
@@ -185,6 +187,12 @@ async fn habits(mut asked: Asked, written: Arc<AtomicUsize>) {
             let error = json!({"code": -32600, "message": "not like this"});
             asked.json(400, &json!({"jsonrpc": "2.0", "id": null, "error": error})).await;
         }
+        "error_at_length" => {
+            let error = json!({"code": -32600, "message": "no ".repeat(100_000)});
+            let id = asked.body["id"].clone();
+            asked.json(200, &json!({"jsonrpc": "2.0", "id": id, "error": error})).await;
+        }
+        "nonsense_at_length" => asked.json(200, &json!("la ".repeat(100_000))).await,
         "nonsense" => asked.json(200, &json!({"hello": "there"})).await,
         "resumes" => {
             let id = asked.body["id"].clone();
@@ -252,6 +260,12 @@ async fn answers_that_are_odd() {
     assert!(error.ends_with("not like this"), "{error}");
     let error = call("nonsense").await.unwrap_err();
     assert!(error.contains(r#"{\"hello\":\"there\"}"#), "{error}");
+    // What is said at length is cut: a model reads it.
+    let error = call("error_at_length").await.unwrap_err();
+    assert_eq!(error.matches("no ").count(), 1024 / 3, "{error}");
+    assert!(error.ends_with("[... 298976 bytes left out ...]"), "{error}");
+    let error = call("nonsense_at_length").await.unwrap_err();
+    assert_eq!(error.matches("la ").count(), 255 / 3, "{error}");
     // A stream may end before it has answered, and say where it goes on.
     let resumed = call("resumes").await.unwrap().output;
     assert!(resumed.as_str().unwrap().starts_with("resumed after at-"), "{resumed}");
