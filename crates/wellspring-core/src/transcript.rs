@@ -28,9 +28,10 @@ pub struct Transcript {
     /// When the last record was appended.
     pub updated_at: Millis,
     /// What each agent did, in order. The root is there from the start.
-    pub agents: BTreeMap<AgentNo, AgentTranscript>,
+    // Boxed, as the parts are: a map has room for eleven at once, and most runs have one.
+    pub agents: BTreeMap<AgentNo, Box<AgentTranscript>>,
     /// Every part that was not voided.
-    pub parts: BTreeMap<PartId, Part>,
+    pub parts: BTreeMap<PartId, Box<Part>>,
     /// Every question, with its answer if there is one.
     pub questions: BTreeMap<QuestionId, AskedQuestion>,
     /// What the user added while the run went on.
@@ -187,7 +188,7 @@ impl Transcript {
                     input: started.request.input.clone(),
                     ..AgentTranscript::default()
                 };
-                self.agents.insert(AgentNo::ROOT, root);
+                self.agents.insert(AgentNo::ROOT, Box::new(root));
                 self.started = Some((**started).clone());
             }
             Event::TurnStarted(turn) => {
@@ -279,7 +280,7 @@ impl Transcript {
                     input: input.clone(),
                     ..AgentTranscript::default()
                 };
-                self.agents.insert(record.agent, agent);
+                self.agents.insert(record.agent, Box::new(agent));
                 if let Some(progress) = call.and_then(|call| self.progress(call)) {
                     progress.agent = Some(record.agent);
                 }
@@ -417,7 +418,7 @@ impl Transcript {
     }
 
     fn text(&self, part: PartId) -> Option<&str> {
-        match self.parts.get(&part) {
+        match self.parts.get(&part).map(AsRef::as_ref) {
             Some(Part { kind: PartKind::Text { role: crate::Role::Assistant }, text, .. }) => {
                 Some(text)
             }
@@ -437,7 +438,7 @@ impl Transcript {
             updated_at: record.at,
             call,
         };
-        self.parts.insert(id, part);
+        self.parts.insert(id, Box::new(part));
         let in_turn = self.outline.agents.get(&record.agent).is_some_and(|agent| agent.in_turn);
         match self.current_turn(record.agent) {
             Some(turn) if in_turn => turn.parts.push(id),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
     AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis,
-    ModelError, Outcome, PartId, PartKind, QuestionId, RETURN_RESULT, RunId, RunsOn, Stop,
+    ModelError, Outcome, Outline, PartId, PartKind, QuestionId, RETURN_RESULT, RunId, RunsOn, Stop,
     ToolCall, ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
 };
 
@@ -271,8 +271,13 @@ impl AgentWork {
             let error = match self.attempt(&mut turn, &mut running, result_tool, &span).await {
                 Ok(last) => {
                     telemetry::chat_ended(&span, &turn, attempt);
-                    self.finish_turn(last, &turn, turn_no, attempt);
-                    return Ok(running);
+                    return match self.finish_turn(last, &turn, turn_no, attempt, result_tool) {
+                        Some(end) => {
+                            self.run.commit().await;
+                            Err(end)
+                        }
+                        None => Ok(running),
+                    };
                 }
                 Err(error) => error,
             };
@@ -383,7 +388,16 @@ impl AgentWork {
         }
     }
 
-    fn finish_turn(&self, mut last: Vec<Event>, turn: &Turn, number: u32, attempts: u32) {
+    /// Appends the end of a turn; and, when nothing can be left to do after it, the end of the
+    /// run in the same frame. That is how most runs end, and it saves them a commit.
+    fn finish_turn(
+        &self,
+        mut last: Vec<Event>,
+        turn: &Turn,
+        number: u32,
+        attempts: u32,
+        result_tool: Option<&ResultTool>,
+    ) -> Option<Outcome> {
         let (stop, usage) = turn.outcome();
         let calls = turn.tool_calls().len();
         for hooks in self.run.runtime.hooks(&self.def) {
@@ -391,8 +405,28 @@ impl AgentWork {
             let report = TurnReport { turn: number, attempts, stop, usage, calls };
             hooks.on_turn(self.run.id(), &report);
         }
+        let may_be_last = self.agent.is_root()
+            && calls == 0
+            && result_tool.is_none()
+            && stop != Stop::Paused
+            && self.run.cancelled().is_none()
+            && !self.run.has_news();
+        let outcome = Outcome::Completed { stop: stop.clone() };
         last.push(Event::TurnFinished { stop, usage: usage.map(Box::new) });
-        self.run.push_all(self.agent, last);
+        let mut is_last = false;
+        self.run.owner.push_with(|transcript, mut waiting| {
+            is_last = may_be_last
+                && nothing_is_open(&transcript.outline)
+                && !last_turn(transcript, self.agent)
+                    .is_some_and(|turn| has_calls(transcript, turn))
+                && Iterator::all(&mut waiting, only_speaks)
+                && last.iter().all(only_speaks);
+            if is_last {
+                last.push(Event::RunFinished { outcome: Box::new(outcome.clone()) });
+            }
+            last.into_iter().map(|event| (self.agent, event)).collect()
+        });
+        is_last.then_some(outcome)
     }
 
     fn void_attempt(&self) {
@@ -537,10 +571,55 @@ fn calls<'a>(
     turn: &'a TurnItem,
 ) -> impl Iterator<Item = (&'a ToolCall, &'a wellspring_core::Part)> {
     turn.parts.iter().filter_map(|id| {
-        let part = transcript.parts.get(id)?;
+        let part = &**transcript.parts.get(id)?;
         let PartKind::ToolCall(call) = &part.kind else { return None };
         call.runs_on.is_ours().then_some((&**call, part))
     })
+}
+
+/// Whether nobody but the root agent's model has anything left to do.
+fn nothing_is_open(outline: &Outline) -> bool {
+    outline.calls.is_empty()
+        && outline.questions.is_empty()
+        && outline.inputs.is_empty()
+        && outline.agents.len() == 1
+}
+
+/// Whether an event is part of what a model says, and asks nothing of anybody.
+fn only_speaks(event: &Event) -> bool {
+    match event {
+        Event::PartStarted { kind, .. } => !matches!(kind, PartKind::ToolCall(_)),
+        Event::PartDelta { .. }
+        | Event::PartAnnotated { .. }
+        | Event::PartFinished { .. }
+        | Event::SourceCited(_)
+        | Event::UsageReported(_)
+        | Event::TurnFinished { .. } => true,
+        Event::RunStarted(_)
+        | Event::RunAdopted { .. }
+        | Event::RunPaused { .. }
+        | Event::RunResumed { .. }
+        | Event::RunFinished { .. }
+        | Event::TurnStarted(_)
+        | Event::PartsVoided { .. }
+        | Event::ToolQueued { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolUpdated { .. }
+        | Event::ToolFinished { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::FileProduced(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_) => false,
+    }
 }
 
 fn has_calls(transcript: &Transcript, turn: &TurnItem) -> bool {

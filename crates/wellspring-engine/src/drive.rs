@@ -40,10 +40,14 @@ async fn own(run: &Arc<Run>) -> Left {
     run.commit().await;
     match end {
         End::Outcome(outcome) => {
-            let events =
-                run.folded(|transcript| closing_events(&transcript.outline, outcome.clone()));
-            run.owner.push_all(events);
-            run.commit().await;
+            let events = run.folded(|transcript| {
+                let outline = &transcript.outline;
+                (!outline.finished).then(|| closing_events(outline, outcome.clone()))
+            });
+            if let Some(events) = events {
+                run.owner.push_all(events);
+                run.commit().await;
+            }
             Left::Finished(outcome)
         }
         End::Idle => {
@@ -64,7 +68,7 @@ async fn resume(run: &Arc<Run>) {
         run.push(AgentNo::ROOT, Event::RunResumed { inbox: None, wire_run });
         run.commit().await;
         run.take_inbox().await;
-    } else if run.owner.inbox_changed().now_or_never().is_some() {
+    } else if run.has_news() {
         // It was adopted. The inbox of a run that was just created is empty.
         run.take_inbox().await;
     }

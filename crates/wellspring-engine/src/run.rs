@@ -212,10 +212,15 @@ impl Run {
     /// Takes what came in before now. At a turn's edge nothing that was accepted before may
     /// be overlooked, however busy the run is.
     pub(crate) async fn look_into_inbox(&self) {
-        if self.owner.inbox_changed().now_or_never().is_some() {
+        if self.has_news() {
             self.take_inbox().await;
             self.commit().await;
         }
+    }
+
+    /// Whether something may have come in that nobody has looked at.
+    pub(crate) fn has_news(&self) -> bool {
+        self.owner.inbox_changed().now_or_never().is_some()
     }
 
     /// Takes what is new in the inbox and appends its effects. Returns the first entry that
