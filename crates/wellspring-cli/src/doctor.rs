@@ -18,7 +18,7 @@ use crate::config::Config;
 use crate::config::agent::{AgentConfig, BrainConfig};
 use crate::config::problem::nearest;
 use crate::config::provider::{KeySource, ModelRef, ProviderConfig, ProviderKind};
-use crate::config::settings::StoreKind;
+use crate::config::settings::{StoreKind, TelemetryConfig};
 use crate::models::{Listed, is_a_guess, list};
 use crate::place::data_dir;
 use crate::provider::Client;
@@ -94,6 +94,7 @@ pub(crate) async fn doctor(args: &PlaceArgs, json: bool) -> Result<Exit> {
             checks.push(port(&config).await);
             checks.extend(providers_and_agents(&config).await);
             checks.extend(servers(&config).await);
+            checks.extend(telemetry(config.telemetry).await);
         }
     }
     let bad = checks.iter().any(|check| check.state == State::Bad);
@@ -291,6 +292,21 @@ fn model_check(
     };
     // Gateways often answer for more than they list.
     check(State::Doubtful, what, says, remedy)
+}
+
+/// Whether whoever should get the spans takes them.
+async fn telemetry(config: TelemetryConfig) -> Option<Check> {
+    let what = "telemetry";
+    let remedy = "check `endpoint` and `headers` in [telemetry] or OpenTelemetry's variables, and \
+                  that the collector runs; runs do without it";
+    let probed = tokio::task::spawn_blocking(move || crate::telemetry::probe(&config)).await;
+    match probed {
+        Ok(probed) => probed.map(|probed| match probed {
+            Ok(endpoint) => good(what, format!("{endpoint} takes spans")),
+            Err(error) => check(State::Bad, what, format!("{error:#}"), remedy),
+        }),
+        Err(error) => Some(check(State::Bad, what, error.to_string(), remedy)),
+    }
 }
 
 async fn servers(config: &Config) -> Vec<Check> {

@@ -17,6 +17,7 @@ use crate::agents::{Agents, Wanted};
 use crate::args::{DurabilityArg, PlaceArgs};
 use crate::config::Config;
 use crate::config::settings::{StoreConfig, StoreKind};
+use crate::telemetry;
 
 /// A runtime over the runs of a place.
 #[derive(Debug)]
@@ -83,7 +84,9 @@ impl Place {
             let options = LogOptions { node: store.node().into(), ..LogOptions::default() };
             Log::new(metrics.metered(Arc::new(store)), options)
         };
-        Ok(Self { config, runtime: Runtime::new(log), metrics })
+        let runtime = Runtime::new(log);
+        runtime.span_parents(telemetry::set_parent);
+        Ok(Self { config, runtime, metrics })
     }
 
     /// Makes one agent, or the default one, with those that it may call; gives its name.

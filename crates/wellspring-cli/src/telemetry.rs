@@ -3,16 +3,21 @@
 //! Spans are sent from a thread of their own, in batches; a collector that is slow or away
 //! costs spans and nothing else.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{Array, KeyValue, StringValue, Value};
 use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
+use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
+use tracing::Span;
 use tracing::level_filters::LevelFilter;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -35,6 +40,9 @@ const CONTENT_VARIABLE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTE
 
 /// Where a collector takes spans, below its address.
 const PATH: &str = "/v1/traces";
+
+/// Where a caller says which span is its own.
+const TRACE_PARENT: &str = "traceparent";
 
 /// How long the last spans may take to be sent: a command should end.
 const LAST_SPANS_TIME: Duration = Duration::from_secs(5);
@@ -81,6 +89,14 @@ impl Telemetry {
     }
 }
 
+/// Puts a span below the one that a `traceparent` names, if spans are sent anywhere.
+pub(crate) fn set_parent(span: &Span, traceparent: &str) {
+    let carrier = HashMap::from([(TRACE_PARENT.to_owned(), traceparent.to_owned())]);
+    let caller = TraceContextPropagator::new().extract(&carrier);
+    // Where nobody exports, there is nothing to be put anywhere.
+    let _ = span.set_parent(caller);
+}
+
 /// Nothing is logged unless somebody asks: a terminal is for the run.
 fn log_filter() -> EnvFilter {
     let asked = std::env::var(LOG_VARIABLE).ok().filter(|asked| !asked.trim().is_empty());
@@ -108,7 +124,39 @@ fn wants_content(config: &TelemetryConfig) -> bool {
     }
 }
 
+/// Asks whoever takes the spans to take none; nothing where they go nowhere.
+///
+/// It blocks, as the exporter does.
+pub(crate) fn probe(config: &TelemetryConfig) -> Option<Result<String>> {
+    let endpoint = is_wanted(config).then(|| endpoint(config))?;
+    let probed = exporter(config).and_then(|exporter| {
+        futures::executor::block_on(exporter.export(Vec::new())).context(endpoint.clone())
+    });
+    Some(probed.map(|()| endpoint))
+}
+
+/// Where spans go, for people: an address may hold a key after its question mark.
+fn endpoint(config: &TelemetryConfig) -> String {
+    let set = ENDPOINTS.iter().find_map(|name| set(name));
+    let endpoint = set.or_else(|| config.endpoint.as_deref().map(str::to_owned));
+    let endpoint = endpoint.unwrap_or_default();
+    endpoint.split('?').next().unwrap_or_default().to_owned()
+}
+
 fn provider(config: &TelemetryConfig) -> Result<SdkTracerProvider> {
+    let exporter = exporter(config)?;
+    let mut resource = Resource::builder();
+    if set("OTEL_SERVICE_NAME").is_none() {
+        let name = config.service_name.as_deref().unwrap_or("wellspring").to_owned();
+        resource = resource.with_service_name(name);
+    }
+    Ok(SdkTracerProvider::builder()
+        .with_batch_exporter(WithLists(exporter))
+        .with_resource(resource.build())
+        .build())
+}
+
+fn exporter(config: &TelemetryConfig) -> Result<opentelemetry_otlp::SpanExporter> {
     let mut exporter = opentelemetry_otlp::SpanExporter::builder().with_http();
     // The variables are the exporter's own; a variable overrules the file.
     if let Some(endpoint) = &config.endpoint
@@ -123,18 +171,9 @@ fn provider(config: &TelemetryConfig) -> Result<SdkTracerProvider> {
         let headers = headers.map(|(name, value)| (name.to_string(), value.expose().to_owned()));
         exporter = exporter.with_headers(headers.collect());
     }
-    let exporter = exporter.build().context(
+    exporter.build().context(
         "telemetry cannot be sent; check `endpoint` in [telemetry], or OpenTelemetry's variables",
-    )?;
-    let mut resource = Resource::builder();
-    if set("OTEL_SERVICE_NAME").is_none() {
-        let name = config.service_name.as_deref().unwrap_or("wellspring").to_owned();
-        resource = resource.with_service_name(name);
-    }
-    Ok(SdkTracerProvider::builder()
-        .with_batch_exporter(WithLists(exporter))
-        .with_resource(resource.build())
-        .build())
+    )
 }
 
 /// Gives attributes that are lists their type back.

@@ -41,6 +41,10 @@ pub struct RunRequest {
     /// The trace that the run belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<Box<str>>,
+    /// The span that asked, as [`traceparent`](https://www.w3.org/TR/trace-context/) says it:
+    /// the run's spans lie below it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_parent: Option<Box<str>>,
     /// What the asker's own protocol calls it all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Box<WireNames>>,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
     AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis,
-    ModelError, Outcome, Outline, PartId, PartKind, QuestionId, RETURN_RESULT, RunsOn, Stop,
+    ModelError, Outcome, Outline, PartId, PartKind, QuestionId, RETURN_RESULT, RunId, RunsOn, Stop,
     ToolCall, ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
 };
 
@@ -65,6 +65,9 @@ impl AgentWork {
         parent: &Span,
     ) -> Self {
         let span = telemetry::agent(parent, &run, &def);
+        if agent.is_root() {
+            run.runtime.set_span_parent(&span, &run.started.request);
+        }
         Self { run, agent, def, depth, began: Instant::now(), span }
     }
 
@@ -290,7 +293,7 @@ impl AgentWork {
             if let Some(outcome) = self.run.cancelled() {
                 return Err(outcome);
             }
-            let wait = error.wait().unwrap_or_else(|| self.backoff(attempt));
+            let wait = error.wait().unwrap_or_else(|| backoff(self.run.id(), attempt));
             if !error.is_retryable()
                 || attempt >= self.def.limits.attempts
                 || wait > RETRY_AFTER_MAX
@@ -300,6 +303,7 @@ impl AgentWork {
             }
             let retries = self.run.folded(retries);
             if retries >= self.def.limits.retries {
+                telemetry::chat_failed(&span, &error, attempt);
                 return Err(spent(failed(&error), retries));
             }
             tracing::warn!(run = %self.run.id(), turn = turn_no, attempt, %error, "the turn is tried again");
@@ -518,14 +522,16 @@ impl AgentWork {
             }
         }
     }
+}
 
-    /// Doubles from half a second. The jitter comes from the run's id, so that runs that
-    /// failed together do not come back together, and a run is still reproducible.
-    fn backoff(&self, attempt: u32) -> Duration {
-        let base = Duration::from_millis(500 << attempt.saturating_sub(1).min(8)).min(BACKOFF_MAX);
-        let jitter = self.run.id().uuid().as_u128().wrapping_mul(u128::from(attempt) + 1) % 50;
-        base.mul_f64(0.75 + f64::from(u8::try_from(jitter).unwrap_or(0)) / 100.0)
-    }
+/// How long to wait after so many attempts: doubles from half a second. The jitter takes up to
+/// a quarter off and comes from the run's id, so that runs that failed together do not come
+/// back together, and a run is still reproducible.
+fn backoff(run: RunId, attempt: u32) -> Duration {
+    let base = Duration::from_millis(500 << attempt.saturating_sub(1).min(8)).min(BACKOFF_MAX);
+    // A prime, so that no attempt has less of it than another.
+    let jitter = run.uuid().as_u128().wrapping_mul(u128::from(attempt) + 1) % 101;
+    base.mul_f64(1.0 - f64::from(u8::try_from(jitter).unwrap_or(0)) / 404.0)
 }
 
 pub(crate) fn failed(error: &ModelError) -> Outcome {
@@ -656,4 +662,24 @@ fn repeats_itself(transcript: &Transcript, agent: AgentNo) -> bool {
     let Some(last) = said.next().filter(|calls| !calls.is_empty()) else { return false };
     let same = said.take(REPETITIONS_MAX - 1).filter(|earlier| *earlier == last).count();
     same == REPETITIONS_MAX - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn waits_double_to_a_maximum_and_differ_from_run_to_run() {
+        let wanted = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
+        for (attempt, most) in (1..).zip(wanted.map(Duration::from_millis)) {
+            let waits: std::collections::BTreeSet<Duration> =
+                (0..200).map(|run| backoff(RunId::new(Uuid::from_u128(run)), attempt)).collect();
+            assert!(waits.iter().all(|wait| *wait <= most && *wait > most.mul_f64(0.75)));
+            assert!(waits.len() > 90, "{attempt}: {waits:?}");
+        }
+        let run = RunId::new(Uuid::from_u128(1));
+        assert!(backoff(run, u32::MAX) <= BACKOFF_MAX);
+    }
 }

@@ -106,6 +106,7 @@ impl AgentWork {
             by: request.by.clone(),
             cwd: request.cwd.clone(),
             trace_id: request.trace_id.clone(),
+            trace_parent: request.trace_parent.clone(),
             ..RunRequest::default()
         }
     }

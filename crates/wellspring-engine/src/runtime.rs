@@ -12,8 +12,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 use wellspring_core::{
-    Answer, CancelWhen, CancellationToken, Command, Content, PartId, QuestionId, RunId, Seq,
-    ToolOutcome, ToolResult, Transcript,
+    Answer, CancelWhen, CancellationToken, Command, Content, PartId, QuestionId, RunId, RunRequest,
+    Seq, ToolOutcome, ToolResult, Transcript,
 };
 use wellspring_log::{Cursor, Log, Put, ReadError, RunInfo};
 
@@ -57,6 +57,7 @@ struct Inner {
     tasks: TaskTracker,
     closing: CancellationToken,
     observer: Observer,
+    span_parents: SpanParents,
     run_time_max: OnceLock<Duration>,
 }
 
@@ -67,6 +68,19 @@ struct Observer(OnceLock<Arc<dyn Hooks>>);
 impl fmt::Debug for Observer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.get().is_some() { "Observer" } else { "None" })
+    }
+}
+
+/// How a run's span is put below the caller's.
+#[derive(Default)]
+struct SpanParents(OnceLock<Box<SetSpanParent>>);
+
+/// Puts a span below the one that a `traceparent` names.
+type SetSpanParent = dyn Fn(&tracing::Span, &str) + Send + Sync;
+
+impl fmt::Debug for SpanParents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.get().is_some() { "SpanParents" } else { "None" })
     }
 }
 
@@ -104,6 +118,7 @@ impl Runtime {
             tasks: TaskTracker::new(),
             closing: CancellationToken::new(),
             observer: Observer::default(),
+            span_parents: SpanParents::default(),
             run_time_max: OnceLock::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -119,6 +134,20 @@ impl Runtime {
     /// told too. `false` if there is an observer already.
     pub fn observe(&self, observer: Arc<dyn Hooks>) -> bool {
         self.inner.observer.0.set(observer).is_ok()
+    }
+
+    /// How the span of a run is put below its caller's: `set` gets the span, before anything
+    /// is within it, and the [`trace_parent`](RunRequest::trace_parent) of the request. Only
+    /// whoever exports spans knows how. `false` if that was said already.
+    pub fn span_parents(&self, set: impl Fn(&tracing::Span, &str) + Send + Sync + 'static) -> bool {
+        self.inner.span_parents.0.set(Box::new(set)).is_ok()
+    }
+
+    pub(crate) fn set_span_parent(&self, span: &tracing::Span, request: &RunRequest) {
+        if let (Some(set), Some(parent)) = (self.inner.span_parents.0.get(), &request.trace_parent)
+        {
+            set(span, parent);
+        }
     }
 
     /// Lets no run take longer, whatever its agent allows. `false` if there is such a limit

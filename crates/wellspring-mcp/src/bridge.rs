@@ -16,6 +16,7 @@ use rmcp::transport::streamable_http_client::{
 };
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::http::BoundedHttp;
 use crate::transport::MESSAGE_BYTES_MAX;
 
 /// Requests that a bridge carries at a time; beyond it, it reads no more until one is sent.
@@ -49,9 +50,8 @@ pub async fn bridge(
         .map_err(io::Error::other)?;
     let mut config =
         StreamableHttpClientTransportConfig::with_uri(Arc::from(url)).auth_header(token);
-    config.max_sse_event_size = MESSAGE_BYTES_MAX;
     config.max_concurrent_requests = BRIDGED_MAX;
-    let mut server = StreamableHttpClientTransport::with_client(client, config);
+    let mut server = StreamableHttpClientTransport::with_client(BoundedHttp(client), config);
     let mut client =
         AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
     let mut open = true;

@@ -1,38 +1,32 @@
 //! One connection to a server, from its start to its end; and the requests over it.
 #![expect(deprecated, reason = "servers in use ask for roots, whatever the newest draft says")]
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt as _;
+use rmcp::RoleClient;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientCapabilities, ClientConfig, ClientRequest,
-    CustomRequest, CustomResult, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, ErrorCode, ErrorData, FormElicitationCapability, Implementation,
-    InputRequest, InputRequiredResult, InputResponses, JsonObject, ListResourcesRequest,
-    ListRootsResult, ListToolsRequest, LoggingLevel, LoggingMessageNotificationParam,
-    PaginatedRequestParams, ProtocolVersion, ReadResourceRequest, ReadResourceRequestParams, Root,
-    RootsCapabilities, ServerResult,
+    CallToolRequest, CallToolRequestParams, ClientRequest, ErrorData, InputRequest,
+    InputRequiredResult, InputResponses, JsonObject, ListResourcesRequest, ListRootsResult,
+    ListToolsRequest, PaginatedRequestParams, ProtocolVersion, ReadResourceRequest,
+    ReadResourceRequestParams, Root, ServerResult,
 };
 use rmcp::service::{
-    ClientInitializeError, ClientLifecycleMode, InboundStreamOrigin, NotificationContext, Peer,
-    PeerRequestOptions, RequestContext, RequestHandle, RunningService, ServiceError,
-    serve_client_with_lifecycle_and_ct,
-};
-use rmcp::transport::streamable_http_client::{
-    StreamableHttpClientTransport, StreamableHttpClientTransportConfig,
+    ClientInitializeError, ClientLifecycleMode, Peer, PeerRequestOptions, RequestHandle,
+    RunningService, ServiceError, serve_client_with_lifecycle_and_ct,
 };
 use rmcp::transport::{DynamicTransportError, Transport};
-use rmcp::{ClientHandler, RoleClient};
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use wellspring_core::{CancellationToken, Context, ToolError, ToolUpdate};
 
 use crate::calls::{Call, Calls, cut};
 use crate::config::{McpConfig, McpTransport, without_queries};
-use crate::elicit::{self, Reply};
+use crate::elicit;
 use crate::error::{McpError, McpErrorKind};
+use crate::handler::{Handler, elicit_result};
+use crate::http;
 use crate::process::{LastWords, Process};
 use crate::transport::{Caller, Fate, MESSAGE_BYTES_MAX, Stdio, Tap};
 
@@ -45,14 +39,8 @@ pub const PAGES_MAX: usize = 64;
 /// How often one call may be sent back for more input: a dialogue, not a loop.
 pub const INPUT_ROUNDS_MAX: usize = 8;
 
-/// Redirects of one HTTP request, which must stay with the same host: `/mcp` to `/mcp/`.
-const REDIRECTS_MAX: usize = 3;
-
 /// How long a call waits to hear how the server ended under it.
 const REAPED_TIME: Duration = Duration::from_secs(2);
-
-/// Bytes kept of a message that a server wants to see in our log.
-const LOG_BYTES_MAX: usize = 2 * 1024;
 
 /// Bytes kept of what somebody else's error says.
 const REASON_BYTES_MAX: usize = 1024;
@@ -149,7 +137,7 @@ impl Connection {
                 }
             }
         } else {
-            let http = http(config)?;
+            let http = http::transport(config)?;
             let tap = Tap::new(http, calls.clone(), gone.clone());
             let service = serve(handler, tap, lifecycle, startup)
                 .await
@@ -404,9 +392,7 @@ impl Line {
     fn kind(&self, error: ServiceError) -> McpErrorKind {
         let died = McpErrorKind::DiedMidCall { exit: None };
         match error {
-            ServiceError::McpError(error) => {
-                McpErrorKind::Refused { code: error.code.0, message: reason(&error.message) }
-            }
+            ServiceError::McpError(error) => said(&error),
             ServiceError::TransportClosed => died,
             ServiceError::TransportSend(_) if self.gone.is_cancelled() => died,
             ServiceError::TransportSend(error) => not_reached(&error),
@@ -468,102 +454,6 @@ impl Drop for Sent {
     }
 }
 
-/// Answers what a server asks of us.
-struct Handler {
-    server: Box<str>,
-    calls: Arc<Calls>,
-    roots: ListRootsResult,
-    tools_changed: Arc<Notify>,
-}
-
-impl Handler {
-    async fn elicited(&self, params: &Value, context: &RequestContext<RoleClient>) -> ElicitResult {
-        let request = match context.extensions.get() {
-            Some(InboundStreamOrigin::OutboundRequest(id)) => Some(id),
-            Some(InboundStreamOrigin::Unassociated) | None => None,
-        };
-        let Some(call) = self.calls.asked(request) else {
-            tracing::warn!(server = &*self.server, "declined a question that belongs to no call");
-            return elicit_result(Reply::Decline);
-        };
-        let reply = tokio::select! {
-            reply = elicit::put(&self.server, params, call.context()) => reply,
-            () = call.over() => Reply::Cancel,
-            () = context.ct.cancelled() => Reply::Cancel,
-        };
-        elicit_result(reply)
-    }
-}
-
-impl ClientHandler for Handler {
-    fn get_info(&self) -> ClientConfig {
-        let elicitation =
-            ElicitationCapability::new().with_form(FormElicitationCapability::default());
-        let mut capabilities = ClientCapabilities::default();
-        capabilities.elicitation = Some(elicitation);
-        capabilities.roots = Some(RootsCapabilities::default());
-        let client = Implementation::new("wellspring", env!("CARGO_PKG_VERSION"));
-        let mut info = ClientConfig::new(capabilities, client);
-        info.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
-        info
-    }
-
-    async fn list_roots(
-        &self,
-        _: RequestContext<RoleClient>,
-    ) -> Result<ListRootsResult, ErrorData> {
-        Ok(self.roots.clone())
-    }
-
-    async fn create_elicitation(
-        &self,
-        request: ElicitRequestParams,
-        context: RequestContext<RoleClient>,
-    ) -> Result<ElicitResult, ErrorData> {
-        let params = serde_json::to_value(request)
-            .map_err(|error| ErrorData::invalid_params(error.to_string(), None))?;
-        Ok(self.elicited(&params, &context).await)
-    }
-
-    /// A question whose form the SDK cannot read comes this way.
-    async fn on_custom_request(
-        &self,
-        request: CustomRequest,
-        context: RequestContext<RoleClient>,
-    ) -> Result<CustomResult, ErrorData> {
-        let CustomRequest { method, params, .. } = request;
-        if method != "elicitation/create" {
-            return Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None));
-        }
-        let result = self.elicited(&params.unwrap_or_default(), &context).await;
-        let result = serde_json::to_value(result);
-        result.map(CustomResult).map_err(|e| ErrorData::internal_error(e.to_string(), None))
-    }
-
-    async fn on_tool_list_changed(&self, _: NotificationContext<RoleClient>) {
-        self.tools_changed.notify_one();
-    }
-
-    async fn on_logging_message(
-        &self,
-        message: LoggingMessageNotificationParam,
-        _: NotificationContext<RoleClient>,
-    ) {
-        let text = message.data.as_str().map_or_else(|| message.data.to_string(), str::to_owned);
-        let (server, text) = (&*self.server, cut(text, LOG_BYTES_MAX));
-        let logger = message.logger.as_deref();
-        match message.level {
-            LoggingLevel::Debug => tracing::debug!(server, logger, "{text}"),
-            LoggingLevel::Info | LoggingLevel::Notice => tracing::info!(server, logger, "{text}"),
-            LoggingLevel::Warning => tracing::warn!(server, logger, "{text}"),
-            LoggingLevel::Error
-            | LoggingLevel::Critical
-            | LoggingLevel::Alert
-            | LoggingLevel::Emergency => tracing::error!(server, logger, "{text}"),
-        }
-    }
-}
-
 async fn serve<T: Transport<RoleClient> + 'static>(
     handler: Handler,
     transport: T,
@@ -578,9 +468,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
         Ok(Err(ClientInitializeError::ConnectionClosed(_))) => {
             Err(McpErrorKind::EndedEarly { exit: None })
         }
-        Ok(Err(ClientInitializeError::JsonRpcError(error))) => {
-            Err(McpErrorKind::Refused { code: error.code.0, message: reason(&error.message) })
-        }
+        Ok(Err(ClientInitializeError::JsonRpcError(error))) => Err(said(&error)),
         Ok(Err(ClientInitializeError::TransportError { error, .. })) => {
             // A process that is gone makes writing to it fail.
             Err(if error.error.is::<std::io::Error>() {
@@ -604,44 +492,6 @@ fn discover() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
 }
 
-fn http(config: &McpConfig) -> Result<StreamableHttpClientTransport<reqwest::Client>, McpError> {
-    let McpTransport::Http { url, headers } = &config.transport else {
-        return Err(wrong(config, "it has neither a command nor a URL".to_owned()));
-    };
-    let url = reqwest::Url::parse(url)
-        .ok()
-        .filter(|url| matches!(url.scheme(), "http" | "https"))
-        .ok_or_else(|| wrong(config, format!("{url:?} is not an http or https URL")))?;
-    let mut custom = HashMap::new();
-    for (name, value) in headers {
-        let parsed = name.parse().ok().zip(value.parse().ok());
-        let Some((name, value)) = parsed else {
-            return Err(wrong(config, format!("header {name:?} is not a legal header")));
-        };
-        custom.insert(name, value);
-    }
-    // Headers carry credentials, so nobody but the configured host may get them.
-    let same_host = reqwest::redirect::Policy::custom(|attempt| {
-        let from = attempt.previous().first().map(reqwest::Url::origin);
-        if attempt.previous().len() > REDIRECTS_MAX {
-            attempt.error("too many redirects")
-        } else if from == Some(attempt.url().origin()) {
-            attempt.follow()
-        } else {
-            attempt.error("redirected to another host")
-        }
-    });
-    let client = reqwest::Client::builder()
-        .redirect(same_host)
-        .connect_timeout(config.timeouts.startup)
-        .build()
-        .map_err(|error| wrong(config, error.to_string()))?;
-    let mut http = StreamableHttpClientTransportConfig::with_uri(url.as_str());
-    http.custom_headers = custom;
-    http.max_sse_event_size = MESSAGE_BYTES_MAX;
-    Ok(StreamableHttpClientTransport::with_client(client, http))
-}
-
 /// The directory that a server is meant to work on.
 fn roots(config: &McpConfig) -> ListRootsResult {
     let directory = match &config.transport {
@@ -654,22 +504,11 @@ fn roots(config: &McpConfig) -> ListRootsResult {
     ListRootsResult::new(url.map(|url| Root::new(url.as_str())).into_iter().collect())
 }
 
-fn elicit_result(reply: Reply) -> ElicitResult {
-    let (action, content) = match reply {
-        Reply::Accept(content) => (ElicitationAction::Accept, Some(content)),
-        Reply::Decline => (ElicitationAction::Decline, None),
-        Reply::Cancel => (ElicitationAction::Cancel, None),
-    };
-    let mut result = ElicitResult::new(action);
-    result.content = content;
-    result
-}
-
 fn progress_update(data: Value) -> ToolUpdate {
     ToolUpdate { data: Some(data), ..ToolUpdate::default() }
 }
 
-fn wrong(config: &McpConfig, what: String) -> McpError {
+pub(crate) fn wrong(config: &McpConfig, what: String) -> McpError {
     McpError::new(&config.name, McpErrorKind::Configuration(what.into()))
 }
 
@@ -679,6 +518,14 @@ fn not_started(config: &McpConfig, error: &std::io::Error) -> McpError {
         McpTransport::Http { .. } => Box::default(),
     };
     McpError::new(&config.name, McpErrorKind::NotStarted { command, why: error.to_string().into() })
+}
+
+/// What an error of the protocol says, which may be one of ours.
+fn said(error: &ErrorData) -> McpErrorKind {
+    if *error == http::too_large() {
+        return McpErrorKind::TooLarge { bytes_max: MESSAGE_BYTES_MAX };
+    }
+    McpErrorKind::Refused { code: error.code.0, message: reason(&error.message) }
 }
 
 fn reason(error: &(impl std::fmt::Display + ?Sized)) -> Box<str> {

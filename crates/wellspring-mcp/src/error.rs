@@ -76,7 +76,7 @@ pub enum McpErrorKind {
         exit: Option<Box<str>>,
     },
     /// It sent something larger than we keep.
-    #[error("it sent a message of more than {} MiB, and was stopped", .bytes_max / (1024 * 1024))]
+    #[error("it sent a message of more than {} MiB, which was not read", .bytes_max / (1024 * 1024))]
     TooLarge {
         /// The most that is kept.
         bytes_max: usize,

@@ -21,6 +21,8 @@ mod connection;
 mod convert;
 mod elicit;
 mod error;
+mod handler;
+mod http;
 mod loopback;
 mod name;
 pub mod process;

@@ -1,14 +1,20 @@
 //! Several models as one: the next answers when one cannot.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use futures::future::{BoxFuture, FutureExt as _};
+use futures::TryFutureExt as _;
+use futures::future::{BoxFuture, FutureExt as _, ready};
 use futures::stream::{self, StreamExt as _};
-use wellspring_core::{AttemptStream, Batch, Model, ModelError, TurnRequest};
+use wellspring_core::{AttemptStream, Batch, FailureKind, Model, ModelError, TurnRequest};
+
+/// How long a model that is not the last one may say nothing, unless told otherwise: half of
+/// what the engine waits for the first word, so that the next one has a chance too.
+pub const PATIENCE_DEFAULT: Duration = Duration::from_secs(60);
 
 /// Asks one model after the other until one answers.
 ///
-/// It goes on to the next as long as nothing was said: what a model has begun to say is an
+/// It goes on to the next when one fails or is silent, as long as nothing was said: what a model has begun to say is an
 /// attempt, and how that ends is for the engine to judge. Whether a model may be asked at all
 /// is for a [`Breaker`](crate::Breaker) around it. The last model's error is the chain's.
 ///
@@ -36,6 +42,7 @@ use wellspring_core::{AttemptStream, Batch, Model, ModelError, TurnRequest};
 pub struct Fallback {
     first: Arc<dyn Model>,
     others: Vec<Arc<dyn Model>>,
+    patience: Duration,
 }
 
 impl std::fmt::Debug for Fallback {
@@ -48,13 +55,20 @@ impl Fallback {
     /// A chain that begins here.
     #[must_use]
     pub fn new(first: impl Model + 'static) -> Self {
-        Self { first: Arc::new(first), others: Vec::new() }
+        Self { first: Arc::new(first), others: Vec::new(), patience: PATIENCE_DEFAULT }
     }
 
     /// Or else this one.
     #[must_use]
     pub fn or(mut self, model: impl Model + 'static) -> Self {
         self.others.push(Arc::new(model));
+        self
+    }
+
+    /// Waits so long for the first word of a model that is not the last one.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 
@@ -73,18 +87,32 @@ impl Model for Fallback {
     }
 
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
-        async move {
-            let mut result = begin(&*self.first, request.clone()).await;
-            for model in &self.others {
-                let Err(error) = &result else { break };
-                tracing::warn!(%error, next = model.name(), "another model is asked");
-                // The name of a model is its provider's; the others answer with their own.
-                let request = TurnRequest { model: None, ..request.clone() };
-                result = begin(&**model, request).await;
-            }
-            result
+        // Whoever polls it waits for a first word, not for a connection.
+        let chain = self.clone();
+        ready(Ok(async move { chain.begin(request).await }.try_flatten_stream().boxed())).boxed()
+    }
+}
+
+impl Fallback {
+    async fn begin(&self, mut request: TurnRequest) -> Result<AttemptStream, ModelError> {
+        let mut model = &self.first;
+        for next in &self.others {
+            let begun = begin(&**model, request.clone());
+            let error = match tokio::time::timeout(self.patience, begun).await {
+                Ok(Ok(attempt)) => return Ok(attempt),
+                Ok(Err(error)) => error,
+                Err(_) => {
+                    let what = format!("said nothing for {} s", self.patience.as_secs_f32());
+                    let who = model.provider().unwrap_or_else(|| model.name());
+                    ModelError::new(who, FailureKind::TimedOut, what)
+                }
+            };
+            tracing::warn!(%error, next = next.name(), "another model is asked");
+            // The name of a model is its provider's; the others answer with their own.
+            request.model = None;
+            model = next;
         }
-        .boxed()
+        begin(&**model, request).await
     }
 }
 
@@ -126,6 +154,33 @@ mod tests {
 
     fn fails(say: Say, kind: FailureKind) -> Scripted {
         Scripted::new([say.fail(Failure::new(kind, format!("{kind:?}")))])
+    }
+
+    /// A model that never says anything costs its time, and then the next one is asked.
+    #[tokio::test(start_paused = true)]
+    async fn silence_is_not_waited_for_for_ever() {
+        let silent = || Scripted::new([Say::new().wait(Duration::from_secs(3600)).text("Late.")]);
+        let well = Scripted::new([Say::new().chunks(["Hello"])]);
+        let since = tokio::time::Instant::now();
+        let said = ask(&Fallback::new(silent()).or(silent()).or(well)).await.unwrap();
+        assert_eq!(said, "part 0 started text\npart 0 delta \"Hello\"\npart 0 finished\n");
+        assert_eq!(since.elapsed(), 2 * PATIENCE_DEFAULT);
+        // The last one has all the time that the engine gives it.
+        let since = tokio::time::Instant::now();
+        let patience = Duration::from_secs(1);
+        let chain = Fallback::new(silent()).or(silent()).patience(patience);
+        assert!(ask(&chain).await.unwrap().contains("Late."));
+        assert_eq!(since.elapsed(), patience + Duration::from_secs(3600));
+        // To begin takes no time: that is for connecting.
+        let request = TurnRequest {
+            model: None,
+            instructions: "".into(),
+            messages: [Message::user("Hi")].into(),
+            tools: [].into(),
+            streaming: true,
+            settings: ModelSettings::default(),
+        };
+        assert!(chain.attempt(request).now_or_never().is_some());
     }
 
     #[tokio::test(start_paused = true)]

@@ -474,6 +474,26 @@ mod tests {
         }
     }
 
+    /// An answer that goes on for ever: keep-alives, each of them fine.
+    #[tokio::test]
+    async fn an_answer_has_an_end() {
+        let chunk = Bytes::from(format!(": {}\n", "x".repeat(1024 * 1024)));
+        let count = ANSWER_BYTES_MAX / chunk.len() + 1;
+        let read = async |chunks: usize| {
+            let chunk = chunk.clone();
+            let chunks =
+                stream::iter(0..chunks).map(move |_| Ok::<_, std::io::Error>(chunk.clone()));
+            let body = reqwest::Body::wrap_stream(chunks);
+            let response = Response::from(hyper::Response::new(body));
+            let reader = Box::new(wellspring_wire::anthropic::Reader::default());
+            let mut answer = Answer::stream("acme".into(), response, Framer::sse(), reader);
+            answer.next().await.unwrap().unwrap_err().to_string()
+        };
+        let ended = "acme: the answer ended before the model had stopped";
+        assert_eq!(read(count - 1).await, ended);
+        assert_eq!(read(count).await, format!("acme: sent more than {ANSWER_BYTES_MAX} bytes"));
+    }
+
     #[test]
     fn nothing_secret_is_shown() {
         let endpoint = Endpoint::new("acme", "https://api.example.com/").unwrap();

@@ -1,9 +1,14 @@
 //! Keys, which nobody may read by accident.
 
 use std::fmt;
+use std::io::{self, Read as _};
 use std::path::Path;
 
 use crate::error::SetupError;
+
+/// Bytes of a key's file. Keys have a few hundred; certificates that some use for one, a few
+/// thousand.
+pub const KEY_BYTES_MAX: u64 = 64 * 1024;
 
 /// A key. It is never printed: only [`expose`](Secret::expose) gives it away.
 ///
@@ -54,8 +59,7 @@ impl Secret {
     /// When the file cannot be read, or is empty.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, SetupError> {
         let path = path.as_ref();
-        let key = std::fs::read_to_string(path)
-            .map_err(|source| SetupError::KeyFile { path: path.into(), source })?;
+        let key = read(path).map_err(|source| SetupError::KeyFile { path: path.into(), source })?;
         match key.trim() {
             "" => Err(SetupError::EmptyKeyFile { path: path.into() }),
             key => Ok(Self::new(key)),
@@ -67,6 +71,18 @@ impl Secret {
     pub fn expose(&self) -> &str {
         &self.0
     }
+}
+
+/// A text of a key's size: what is named may be a device without an end.
+fn read(path: &Path) -> io::Result<String> {
+    let mut key = String::new();
+    let file = std::fs::File::open(path)?;
+    // One more than fits tells whether it does.
+    file.take(KEY_BYTES_MAX + 1).read_to_string(&mut key)?;
+    if key.len() as u64 > KEY_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {KEY_BYTES_MAX} bytes")));
+    }
+    Ok(key)
 }
 
 impl fmt::Debug for Secret {
@@ -105,6 +121,11 @@ mod tests {
             read(&[("ACME_KEY_FILE", empty)]),
             Err(format!("the key file {empty} is empty"))
         );
+        let most = "k".repeat(usize::try_from(KEY_BYTES_MAX).unwrap());
+        std::fs::write(&file, &most).unwrap();
+        assert_eq!(read(&[("ACME_KEY_FILE", path)]), Ok(most));
+        let endless = Err("the key file /dev/zero cannot be read".into());
+        assert_eq!(read(&[("ACME_KEY_FILE", "/dev/zero")]), endless);
         let gone = format!("{path}.gone");
         assert_eq!(
             read(&[("ACME_KEY_FILE", &gone)]),

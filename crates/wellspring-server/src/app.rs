@@ -219,8 +219,12 @@ may! {
 }
 
 /// The trace that a request belongs to.
-#[derive(Clone, Debug)]
-pub(crate) struct TraceId(pub(crate) Box<str>);
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Trace {
+    pub(crate) id: Box<str>,
+    /// The caller's span, as its `traceparent` says it.
+    pub(crate) parent: Option<Box<str>>,
+}
 
 /// What an address says after its question mark.
 pub(crate) struct Params<T>(pub(crate) T);

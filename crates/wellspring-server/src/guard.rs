@@ -10,7 +10,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use uuid::Uuid;
 
-use crate::app::{App, TraceId};
+use crate::app::{App, Trace};
 use crate::error::{ApiError, Refused};
 
 /// Where a request comes from.
@@ -19,6 +19,9 @@ pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// How long a browser may remember what it may ask, in seconds.
 const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
+
+/// Bytes of a `traceparent`: the first version has 55, and nobody knows what comes.
+const TRACE_PARENT_BYTES_MAX: usize = 256;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
 
@@ -33,10 +36,11 @@ const EXPOSED_HEADERS: HeaderValue =
 /// logged: they may hold signatures.
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let since = Instant::now();
-    let trace = trace_id(request.headers());
+    let trace = trace(request.headers());
+    let trace_id = trace.id.clone();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(header::ORIGIN).cloned();
-    request.extensions_mut().insert(TraceId(trace.clone()));
+    request.extensions_mut().insert(trace);
     app.metrics.request();
     let mut response = match admit(&app, &request) {
         Ok(()) if method == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
@@ -54,7 +58,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
             headers.insert(header::ACCESS_CONTROL_MAX_AGE, PREFLIGHT_SECONDS);
         }
     }
-    if let Ok(value) = HeaderValue::from_str(&trace) {
+    if let Ok(value) = HeaderValue::from_str(&trace_id) {
         headers.insert("x-trace-id", value);
     }
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
@@ -64,7 +68,7 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         app.metrics.error(code);
     }
     let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-    tracing::info!(target: "wellspring::access", %method, path, status, code, micros, trace = &*trace);
+    tracing::info!(target: "wellspring::access", %method, path, status, code, micros, trace = &*trace_id);
     response
 }
 
@@ -120,16 +124,60 @@ fn is_listed(app: &App, origin: &HeaderValue) -> bool {
     app.config.cors.iter().any(|known| known.as_bytes().eq_ignore_ascii_case(origin.as_bytes()))
 }
 
-/// The trace of a `traceparent`, or a new one.
-fn trace_id(headers: &HeaderMap) -> Box<str> {
+/// The trace of a [`traceparent`](https://www.w3.org/TR/trace-context/), or a new one.
+fn trace(headers: &HeaderMap) -> Trace {
     let given = headers.get("traceparent").and_then(|value| value.to_str().ok());
-    let trace = given.and_then(|parent| parent.split('-').nth(1)).filter(|trace| {
-        trace.len() == 32
-            && trace.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-            && trace.bytes().any(|byte| byte != b'0')
-    });
-    match trace {
-        Some(trace) => trace.into(),
-        None => Uuid::now_v7().simple().to_string().into(),
+    match given.and_then(|parent| Some((traced(parent)?, parent))) {
+        Some((id, parent)) => Trace { id: id.into(), parent: Some(parent.into()) },
+        None => Trace { id: Uuid::now_v7().simple().to_string().into(), parent: None },
+    }
+}
+
+/// The trace id of a `traceparent` that is one. Versions after the first may add more.
+fn traced(parent: &str) -> Option<&str> {
+    let mut fields = parent.split('-');
+    let mut hex = |digits: usize| {
+        let is_hex = |byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        fields.next().filter(|field| field.len() == digits && field.bytes().all(is_hex))
+    };
+    let is_given = |field: &&str| field.bytes().any(|byte| byte != b'0');
+    let version = hex(2).filter(|version| *version != "ff")?;
+    let id = hex(32).filter(is_given)?;
+    hex(16).filter(is_given)?;
+    hex(2)?;
+    let is_over = fields.next().is_none();
+    (parent.len() <= TRACE_PARENT_BYTES_MAX && (version != "00" || is_over)).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn callers_say_which_trace_it_is() {
+        let (id, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+        let long = format!("01-{id}-{span}-01-{}", "x".repeat(TRACE_PARENT_BYTES_MAX - 56));
+        for (parent, known) in [
+            (format!("00-{id}-{span}-01"), true),
+            (format!("00-{id}-{span}-00"), true),
+            (format!("01-{id}-{span}-01-more"), true),
+            (long.clone(), true),
+            (long + "x", false),
+            (format!("00-{id}-{span}-01-more"), false),
+            (format!("ff-{id}-{span}-01"), false),
+            (format!("00-{id}-{span}"), false),
+            (format!("00-{id}-{span}-1"), false),
+            (format!("00-{}-{span}-01", id.to_uppercase()), false),
+            (format!("00-{}-{span}-01", "0".repeat(32)), false),
+            (format!("00-{id}-{}-01", "0".repeat(16)), false),
+            (id.to_owned(), false),
+            (String::new(), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert("traceparent", parent.parse().unwrap());
+            let Trace { id: got, parent: of } = trace(&headers);
+            assert_eq!((&*got == id, of.as_deref() == Some(&*parent)), (known, known), "{parent}");
+            assert_eq!(got.len(), 32);
+        }
     }
 }

@@ -28,7 +28,7 @@ mod read;
 mod types;
 mod write;
 
-pub use read::Reader;
+pub use read::{BLOCKS_MAX, Reader};
 pub use write::{Options, write};
 
 /// Whose marks and opaque parts these are.

@@ -22,7 +22,7 @@ mod read;
 mod vendor;
 mod write;
 
-pub use read::Reader;
+pub use read::{CALLS_MAX, EARLY_BYTES_MAX, Reader};
 pub use vendor::{CallIdRule, Effort, LimitMember, ReasoningBack, SchemaForm, Vendor};
 pub use write::write;
 

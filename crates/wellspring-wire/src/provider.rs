@@ -26,6 +26,8 @@ use crate::framer::Frame;
 mod block;
 mod body;
 mod failure;
+#[cfg(test)]
+mod maxima;
 mod names;
 #[cfg(test)]
 mod recorded;
@@ -164,6 +166,11 @@ pub(crate) fn marks<'a>(
 pub(crate) fn is_of(part: &MessagePart, origin: &str) -> bool {
     marks(part, origin).next().is_some()
 }
+
+/// Sources that one answer names to people; the citations themselves are all kept. They are
+/// remembered, so that an answer which repeats them does not name them again. A search gives a
+/// few dozen at most.
+pub const SOURCES_MAX: usize = 1024;
 
 /// What stands for the arguments of a call that the output limit cut before they began.
 /// Nothing at all would mean that the tool takes none, and the call would run.

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::ops::Deref;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
@@ -58,6 +58,27 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
 
         deserializer.deserialize_any(Borrow)
     }
+}
+
+/// Writes text as it is between the quotes of a string.
+pub(crate) fn escape(mut text: &str, out: &mut String) {
+    let special = |c: char| c < ' ' || c == '"' || c == '\\';
+    while let Some(at) = text.find(special) {
+        let (before, rest) = text.split_at(at);
+        out.push_str(before);
+        let mut rest = rest.chars();
+        match rest.next().unwrap_or_default() {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            control if control < ' ' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(control));
+            }
+            other => out.extend(['\\', other]),
+        }
+        text = rest.as_str();
+    }
+    out.push_str(text);
 }
 
 /// A member that is a string.

@@ -22,7 +22,8 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["wellspring-core", "wellspring-wire"],
         &["wellspring-engine", "wellspring-log"],
     ),
-    ("wellspring-mcp", &["wellspring-core"], &[]),
+    // It frames events as everybody here does.
+    ("wellspring-mcp", &["wellspring-core", "wellspring-wire"], &[]),
     // It drives agents for the engine, and gives the engine's agents to others.
     (
         "wellspring-acp",

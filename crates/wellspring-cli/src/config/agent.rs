@@ -20,10 +20,10 @@ use super::provider::{ModelRef, ProviderConfig, above_zero, model_ref, thinking}
 use super::section::{Item, Section, Source, read_file, text};
 
 /// Bytes of a schema that is read from a file: what a model can be shown.
-const SCHEMA_BYTES_MAX: u64 = 256 * 1024;
+pub(super) const SCHEMA_BYTES_MAX: u64 = 256 * 1024;
 
 /// Letters of an agent's name: it is in paths and in lists.
-const NAME_CHARS_MAX: usize = 64;
+pub(super) const NAME_CHARS_MAX: usize = 64;
 
 /// An agent as it is configured.
 #[derive(Debug)]

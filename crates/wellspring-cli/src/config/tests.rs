@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::agent::{NAME_CHARS_MAX, SCHEMA_BYTES_MAX};
 use super::*;
 
 /// Files of a folder, the first of which is the configuration.
@@ -155,6 +156,31 @@ fn missing_and_oversized_files() {
     wellspring.toml: agents has more than 1000 files
       name a folder of agents as `agents_directory`
     ");
+}
+
+/// The largest schema that is read, and the longest name, are fine; one more is not.
+#[test]
+fn schemas_and_names_have_a_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join(FILE);
+    let schema = |bytes: u64| {
+        let mut text = String::from("{}");
+        text.extend(std::iter::repeat_n(' ', usize::try_from(bytes).unwrap() - 2));
+        std::fs::write(folder.path().join("s.json"), text).unwrap();
+    };
+    let read = |name_chars: usize| {
+        let name = "n".repeat(name_chars);
+        let text = format!("[agents.{name}]\nmodel = \"ollama/m\"\noutput_file = \"s.json\"\n");
+        std::fs::write(&file, text).unwrap();
+        Config::read(&file, &|_| None).map(|_| ()).map_err(|problems| problems.to_string())
+    };
+    schema(SCHEMA_BYTES_MAX);
+    assert_eq!(read(NAME_CHARS_MAX), Ok(()));
+    let told = read(NAME_CHARS_MAX + 1).unwrap_err();
+    assert!(told.contains("up to 64 letters, digits, dashes and dots make one"), "{told}");
+    schema(SCHEMA_BYTES_MAX + 1);
+    let told = read(1).unwrap_err();
+    assert!(told.contains("it has 262145 bytes, and at most 262144 are read"), "{told}");
 }
 
 #[test]

@@ -1,11 +1,14 @@
 //! Spans, as a collector gets them: OTLP over HTTP, in JSON.
 
 use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use wellspring_testkit::{Answer, FakeProvider};
 
-use crate::kit::Home;
+use crate::kit::{Going, Home};
 use crate::providers::{anthropic, anthropic_call};
 
 /// An attribute's value without its wrapping.
@@ -19,8 +22,8 @@ fn plain(value: &Value) -> Value {
     }
 }
 
-/// Every span that came, as a tree: a line each, with its attributes, below its parent.
-fn tree(collector: &FakeProvider) -> String {
+/// Every span that came, by the time it began.
+fn spans(collector: &FakeProvider) -> Vec<Value> {
     let mut spans: Vec<Value> = Vec::new();
     for asked in collector.asked() {
         assert_eq!(asked.path, "/v1/traces");
@@ -35,6 +38,12 @@ fn tree(collector: &FakeProvider) -> String {
     }
     let time = |span: &Value| span["startTimeUnixNano"].as_str().unwrap().parse::<u64>().unwrap();
     spans.sort_by_key(time);
+    spans
+}
+
+/// The spans as a tree: a line each, with its attributes, below its parent.
+fn tree(collector: &FakeProvider) -> String {
+    let spans = spans(collector);
     let traces: std::collections::BTreeSet<_> =
         spans.iter().map(|it| it["traceId"].to_string()).collect();
     assert_eq!(traces.len(), 1, "one run is one trace");
@@ -160,4 +169,72 @@ async fn a_failure_is_told() {
       chat large [client] 2
           error.type = "refused"
     "#);
+}
+
+/// Whoever asks over HTTP and says which span is theirs finds the run below it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_lies_below_its_callers_span() {
+    let collector = FakeProvider::start([Answer::ok("application/json", "{}")]).await.unwrap();
+    let config =
+        format!("[telemetry]\nendpoint = \"{}\"\nservice_name = \"tests\"\n", collector.url());
+    let home = Home::with_files(&[("wellspring.toml", &config)]);
+    let mut command = home.paced(0, &["serve", "--listen", "127.0.0.1:0"]);
+    command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
+    let mut server = Going::start(command);
+    let address = server.line().unwrap().rsplit('/').next().unwrap().to_owned();
+    let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
+    let body = r#"{"agent":"demo","input":"long"}"#;
+    let request = format!(
+        "POST /v1/runs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         accept: text/event-stream\r\ntraceparent: 00-{trace}-{span}-01\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("run_finished"), "{answer}");
+    server.signal(Signal::INT);
+    server.end();
+    let spans = spans(&collector);
+    let below = |parent: &str| -> Vec<(&str, &str)> {
+        let children = spans.iter().filter(|it| it["parentSpanId"] == *parent);
+        let named =
+            children.map(|it| (it["name"].as_str().unwrap(), it["spanId"].as_str().unwrap()));
+        named.collect()
+    };
+    assert!(spans.iter().all(|it| it["traceId"] == trace), "{spans:?}");
+    let [(name, root)] = below(span)[..] else { panic!("{spans:?}") };
+    assert_eq!(name, "invoke_agent demo");
+    assert!(below(root).iter().any(|(name, _)| name.starts_with("chat ")), "{spans:?}");
+}
+
+/// A doctor asks the collector to take no spans.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_doctor_looks_at_the_collector() {
+    let accepts = FakeProvider::start([Answer::ok("application/json", "{}")]).await.unwrap();
+    let refuses = FakeProvider::start([Answer::status(401, "no")]).await.unwrap();
+    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = format!("http://{gone}");
+    let config = "[telemetry]\nheaders = { Authorization = \"Basic ${SECRET}\" }\n\
+                  endpoint = \"http://127.0.0.1:1\"\n[server]\nlisten = \"127.0.0.1:0\"\n";
+    let home = Home::with_files(&[("wellspring.toml", config)]);
+    let mut told = String::new();
+    for url in [accepts.url(), refuses.url(), gone] {
+        let mut command = home.paced(0, &["doctor"]);
+        // A variable overrules the file.
+        command.env("OTEL_EXPORTER_OTLP_ENDPOINT", &url).env("SECRET", "hush");
+        let shown = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert!(!shown.contains("hush"), "{shown}");
+        let lines = shown.lines().skip_while(|line| !line.contains(" telemetry:"));
+        for line in lines {
+            told.push_str(&line.replace(&url, "URL"));
+            told.push('\n');
+        }
+    }
+    insta::assert_snapshot!(told);
+    let asked = accepts.asked();
+    let asked = asked.iter().map(|it| (&*it.path, it.header("authorization")));
+    assert_eq!(asked.collect::<Vec<_>>(), [("/v1/traces", Some("Basic hush"))]);
 }

@@ -9,8 +9,8 @@ use tokio::net::unix::pipe;
 use wellspring_core::{Answer, Approval, Form, Tool, ToolError, ToolResult};
 use wellspring_mcp::{
     INPUT_ROUNDS_MAX, MESSAGE_BYTES_MAX, McpConfig, McpConnection, McpError, McpErrorKind,
-    McpServer, McpTransport, PROGRESS_WAITING_MAX, QUESTION_BYTES_MAX, RESOURCES_LISTED_MAX,
-    RESTARTS_MAX, SERVER_REQUESTS_MAX, TOOLS_MAX, connect_all,
+    McpServer, McpTransport, PAGES_MAX, PROGRESS_WAITING_MAX, QUESTION_BYTES_MAX,
+    RESOURCES_LISTED_MAX, RESTARTS_MAX, SERVER_REQUESTS_MAX, TOOLS_MAX, connect_all,
 };
 
 use crate::scripted::server;
@@ -300,7 +300,7 @@ async fn lists_are_bounded() {
     let connection = connect(server("s", "many")).await;
     assert_eq!(connection.tools().len(), TOOLS_MAX);
     let connection = connect(server("s", "pages")).await;
-    assert_eq!(connection.tools().len(), 1);
+    assert_eq!(connection.tools().len(), PAGES_MAX);
 }
 
 #[tokio::test]

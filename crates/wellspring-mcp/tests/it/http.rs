@@ -12,9 +12,9 @@ use wellspring_mcp::{McpConfig, McpConnection, McpErrorKind, McpServer};
 use crate::support::{Run, peers, soon, tool};
 
 /// The server, which ends with its input, and where it is.
-async fn start() -> Option<(Child, String)> {
+async fn start(answers: &str) -> Option<(Child, String)> {
     let mut command = Command::new("node");
-    command.arg(peers()?.join("server.mjs")).kill_on_drop(true);
+    command.arg(peers()?.join("server.mjs")).arg(answers).kill_on_drop(true);
     let mut server = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut port = String::new();
     let mut stdout = BufReader::new(server.stdout.take().unwrap());
@@ -35,7 +35,7 @@ fn of(connection: &McpConnection, name: &str) -> Arc<dyn Tool> {
 /// many are under way.
 #[tokio::test]
 async fn each_run_is_asked_its_own_question() {
-    let Some((_server, url)) = start().await else { return };
+    let Some((_server, url)) = start("streams").await else { return };
     let connection = connect(&url).await;
     let ask = of(&connection, "ask");
     let asking = ["red", "green", "red", "green"].into_iter().enumerate().map(|(n, colour)| {
@@ -57,7 +57,7 @@ async fn each_run_is_asked_its_own_question() {
 
 #[tokio::test]
 async fn progress_and_cancel() {
-    let Some((_server, url)) = start().await else { return };
+    let Some((_server, url)) = start("streams").await else { return };
     let connection = connect(&url).await;
     let wait = of(&connection, "wait");
     let run = Run::new();
@@ -79,7 +79,7 @@ async fn progress_and_cancel() {
 
 #[tokio::test]
 async fn a_server_that_says_no_and_one_that_is_gone() {
-    let Some((mut server, url)) = start().await else { return };
+    let Some((mut server, url)) = start("streams").await else { return };
     let without = || McpServer::new(McpConfig::http("h", format!("{url}?key=secret"))).connect();
     let error = soon(without()).await.unwrap_err();
     assert_eq!(error.kind(), &McpErrorKind::Unauthorized, "{error}");
@@ -93,4 +93,16 @@ async fn a_server_that_says_no_and_one_that_is_gone() {
     assert!(error.to_string().contains("could not be reached"), "{error}");
     // It may end up in a log that others read.
     assert!(!error.to_string().contains("secret"), "{error}");
+}
+
+#[tokio::test]
+async fn plain_answers() {
+    let Some((_server, url)) = start("json").await else { return };
+    let connection = connect(&url).await;
+    let names: Vec<Box<str>> =
+        connection.tools().iter().map(|tool| tool.spec().name.clone()).collect();
+    assert_eq!(names, ["h__ask", "h__wait", "h__cancelled"].map(Box::from));
+    let answer = Run::new().call(&of(&connection, "cancelled"), json!({})).await;
+    assert_eq!(answer, Ok(ToolResult::new("0")));
+    connection.close().await;
 }

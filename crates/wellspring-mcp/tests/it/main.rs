@@ -5,5 +5,6 @@ mod everything;
 mod faults;
 mod http;
 mod loopback;
+mod over_http;
 mod scripted;
 mod support;

@@ -80,9 +80,12 @@ impl Server {
             }
             Some("tools/list") if self.habits == "pages" => {
                 // Never ends.
-                let page =
-                    json!({"tools": [{"name": "t", "inputSchema": {}}], "nextCursor": "more"});
-                result(id, &page);
+                let page: u32 = message["params"]["cursor"]
+                    .as_str()
+                    .map_or(0, |cursor| cursor.parse().unwrap());
+                let tool = json!({"name": format!("t{page}"), "inputSchema": {}});
+                let next = (page + 1).to_string();
+                result(id, &json!({"tools": [tool], "nextCursor": next}));
             }
             Some("tools/list") if self.habits == "many" => {
                 let tool = |n: u32| json!({"name": format!("t{n}"), "inputSchema": {}});

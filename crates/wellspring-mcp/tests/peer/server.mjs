@@ -1,5 +1,6 @@
 // The official TypeScript SDK as a server over streamable HTTP, with sessions and streams.
-// It listens on 127.0.0.1, says on which port, and ends when its input does.
+// It listens on 127.0.0.1, says on which port, and ends when its input does. Told `json`, it
+// answers in plain JSON instead of streams.
 import { randomUUID } from "node:crypto";
 import { createServer } from "node:http";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
@@ -37,6 +38,7 @@ const http = createServer(async (request, response) => {
   if (!transport) {
     transport = new StreamableHTTPServerTransport({
       sessionIdGenerator: randomUUID,
+      enableJsonResponse: process.argv[2] === "json",
       onsessioninitialized: (id) => sessions.set(id, transport),
     });
     await serve().connect(transport);

@@ -4,10 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::StreamExt as _;
-use wellspring_models::{Anthropic, OpenAiChat, Secret};
+use futures::future::BoxFuture;
+use wellspring_core::{
+    AttemptStream, CancelWhen, Event, Model, ModelError, Outcome, Record, Seq, TurnRequest,
+};
+use wellspring_engine::{Runtime, StartRun, Timeouts};
+use wellspring_log::Log;
+use wellspring_models::http::{ERROR_BODY_BYTES_MAX, GET_BYTES_MAX};
+use wellspring_models::{Anthropic, Fallback, OpenAiChat, PAGES_MAX, Secret};
 use wellspring_testkit::{Answer, FakeProvider};
 
-use crate::kit::{agent, hello, outcome, play, providers};
+use crate::kit::{SILENCE, agent, hello, outcome, play, providers};
 
 /// Dropping the stream closes the connection at once; so does giving up on the answer's head.
 #[tokio::test]
@@ -29,6 +36,65 @@ async fn dropping_closes_the_connection() {
         }
         drop(asking);
         server.left(2).await;
+    }
+}
+
+/// Cancelling a run closes the connection at once: long before the server would be given up.
+#[tokio::test]
+async fn cancelling_a_run_closes_the_connection() {
+    for provider in providers() {
+        let begun = provider.streams(&*provider.begun).stall();
+        let server = FakeProvider::start([begun]).await.unwrap();
+        let (mut def, touched) = agent((provider.model)(&server.url()), true);
+        def.timeouts = Timeouts::default();
+        let runtime = Runtime::new(Log::in_memory());
+        runtime.register(def);
+        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+        let mut records: Vec<Record> = Vec::new();
+        while !records.iter().any(|it| matches!(it.event, Event::PartDelta { .. })) {
+            let frames = cursor.next().await.unwrap().unwrap();
+            records.extend(frames.iter().flat_map(|frame| frame.records().iter().cloned()));
+        }
+        runtime.cancel(run, CancelWhen::Now, Some("ann"), None).await.unwrap();
+        let gone = tokio::time::timeout(SILENCE, server.left(1)).await;
+        assert!(gone.is_ok(), "{}: it is still connected", provider.name);
+        let outcome = runtime.wait(run).await.unwrap().outcome;
+        assert!(matches!(outcome, Some(Outcome::Cancelled { .. })), "{outcome:?}");
+        assert_eq!(touched.load(Ordering::SeqCst), 0, "{}", provider.name);
+    }
+}
+
+/// The next model answers where one does not, be it silent or broken; and the engine never
+/// notices.
+#[tokio::test]
+async fn the_next_model_answers() {
+    let providers = providers();
+    for (first, next) in providers.iter().zip(providers.iter().cycle().skip(1)) {
+        for fault in [Answer::silence(), Answer::status(529, ""), Answer::hang_up()] {
+            let broken = FakeProvider::start([fault]).await.unwrap();
+            let well = FakeProvider::start([next.streams(&*next.whole)]).await.unwrap();
+            let chain = Fallback::new(Shared((first.model)(&broken.url())))
+                .or(Shared((next.model)(&well.url())))
+                .patience(SILENCE / 10);
+            let (mut def, _) = agent(Arc::new(chain), true);
+            def.limits.attempts = 1;
+            let outcome = outcome(&play(def, "go").await).to_string();
+            assert_eq!(outcome, "completed end_turn", "{} then {}", first.name, next.name);
+        }
+    }
+}
+
+/// A model that somebody else has too.
+struct Shared(Arc<dyn Model>);
+
+impl Model for Shared {
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+        self.0.attempt(request)
     }
 }
 
@@ -136,4 +202,35 @@ async fn what_lets_us_in_is_sent() {
     assert_eq!(sent(0, "anthropic-beta"), "b");
     assert_eq!(asked[1].path, "/v1/chat/completions");
     assert_eq!(sent(1, "authorization"), "Bearer sk-1");
+}
+
+/// The body of an error is read so far and no farther: this one never ends.
+#[tokio::test]
+async fn errors_without_an_end() {
+    let body = "x".repeat(ERROR_BODY_BYTES_MAX + 1);
+    for provider in providers() {
+        let server = FakeProvider::start([Answer::status(400, &*body).stall()]).await.unwrap();
+        let model = (provider.model)(&server.url());
+        let said = model.attempt(hello()).await.unwrap().next().await.unwrap();
+        assert!(said.unwrap_err().to_string().contains("status 400"), "{}", provider.name);
+        server.left(1).await;
+    }
+}
+
+/// Lists of models that have no end: of pages, and of bytes.
+#[tokio::test]
+async fn lists_without_an_end() {
+    let page = r#"{"data":[{"id":"m"}],"has_more":true,"last_id":"m"}"#;
+    let server = FakeProvider::start([Answer::ok("application/json", page)]).await.unwrap();
+    let listed = |url: &str| {
+        let model = Anthropic::new(Secret::new("sk-1")).and_then(|it| it.base_url(url)).unwrap();
+        async move { model.models().await }
+    };
+    let models = listed(&server.url()).await.unwrap();
+    assert_eq!((models.len(), server.asked().len()), (PAGES_MAX, PAGES_MAX));
+
+    let long = vec![b' '; GET_BYTES_MAX + 1];
+    let server = FakeProvider::start([Answer::ok("application/json", long).stall()]).await.unwrap();
+    let error = listed(&server.url()).await.unwrap_err().to_string();
+    assert_eq!(error, format!("anthropic: sent more than {GET_BYTES_MAX} bytes"));
 }

@@ -1,9 +1,10 @@
-"""Records what the peers' servers stream, byte for byte, as fixtures of the readers.
+"""Records what the peers' servers stream as fixtures of the readers.
 
     python3 record.py FOLDER
 
 writes FOLDER/{peer}/{provider}-{case}.{sse,ndjson}. `cargo xtask record` calls it with the
-peers set up.
+peers set up. What differs from one time to the next and says nothing is replaced, and nobody
+draws lots: recorded twice, the files are the same, so a difference is a change of the peer's.
 """
 
 import json
@@ -23,8 +24,8 @@ NAMED = {"name": "clock", "description": "Tells the time."}
 def anthropic(text, limit):
     tool = {**NAMED, "input_schema": CLOCK}
     said = [{"role": "user", "content": text}]
-    body = {"model": "m", "max_tokens": limit, "stream": True, "messages": said, "tools": [tool]}
-    return "/v1/messages", body
+    body = {"model": "m", "max_tokens": limit, "stream": True, "temperature": 0}
+    return "/v1/messages", {**body, "messages": said, "tools": [tool]}
 
 
 def openai_chat(text, limit):
@@ -32,13 +33,13 @@ def openai_chat(text, limit):
     said = [{"role": "user", "content": text}]
     usage = {"include_usage": True}
     body = {"model": "m", "max_tokens": limit, "stream": True, "stream_options": usage}
-    return "/v1/chat/completions", {**body, "messages": said, "tools": [tool]}
+    return "/v1/chat/completions", {**body, "temperature": 0, "messages": said, "tools": [tool]}
 
 
 def openai_responses(text, limit):
     tool = {"type": "function", **NAMED, "parameters": CLOCK}
-    body = {"model": "m", "max_output_tokens": limit, "stream": True, "input": text}
-    return "/v1/responses", {**body, "tools": [tool]}
+    body = {"model": "m", "max_output_tokens": limit, "stream": True, "temperature": 0}
+    return "/v1/responses", {**body, "input": text, "tools": [tool]}
 
 
 def gemini(text, limit):
@@ -53,6 +54,25 @@ def ollama(text, limit):
     said = [{"role": "user", "content": text}]
     body = {"model": "m", "stream": True, "options": {"num_predict": limit}}
     return "/api/chat", {**body, "messages": said, "tools": [tool]}
+
+
+def scrubbed(stream):
+    """A stream without what its server makes up anew each time."""
+    names = {}
+
+    def numbered(found):
+        return names.setdefault(found[0], b'"%s%d"' % (found[1], len(names) + 1))
+
+    for pattern, instead in (
+        # Its model is a temporary file, whose path says nothing.
+        (rb'"/[^"]*/tiny.gguf"', b'"tiny.gguf"'),
+        (rb'"([a-z]+[-_])(?=[^"]*[A-Z0-9])[A-Za-z0-9_-]{16,}"', numbered),
+        (rb'"(created|created_at|completed_at)":\d+', rb'"\1":1794787200'),
+        (rb'"created_at":"[^"]*"', b'"created_at":"2026-11-16T00:00:00.000Z"'),
+        (rb'"(\w+_(?:ms|per_second))":[-+.e\d]+', rb'"\1":1.5'),
+    ):
+        stream = re.sub(pattern, instead, stream)
+    return stream
 
 
 class Server:
@@ -76,8 +96,7 @@ class Server:
         request = urllib.request.Request(self.url + where, json.dumps(body).encode(), headers)
         with urllib.request.urlopen(request, timeout=120) as answer:
             path.parent.mkdir(parents=True, exist_ok=True)
-            # Its model is a temporary file, whose path says nothing.
-            path.write_bytes(re.sub(rb'"/[^"]*/tiny.gguf"', b'"tiny.gguf"', answer.read()))
+            path.write_bytes(scrubbed(answer.read()))
         print(path)
 
     def stop(self):

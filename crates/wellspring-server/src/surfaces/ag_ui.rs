@@ -29,7 +29,7 @@ use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
 use super::Route;
 use super::native::{runs_of, wants};
-use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId, allow, thread_named};
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
 use crate::auth::{Principal, TokenScope};
 use crate::error::ApiError;
 use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
@@ -67,7 +67,7 @@ async fn run(
     MayRun(who): MayRun,
     Path(agent): Path<String>,
     Params(query): Params<RunQuery>,
-    Extension(TraceId(trace)): Extension<TraceId>,
+    Extension(trace): Extension<Trace>,
     headers: HeaderMap,
     JsonBody(input): JsonBody<RunAgentInput>,
 ) -> Result<Response, ApiError> {
@@ -128,7 +128,7 @@ struct Request<'a> {
     who: &'a Principal,
     agent: &'a str,
     model: Option<&'a str>,
-    trace: &'a str,
+    trace: &'a Trace,
     input: &'a RunAgentInput,
     thread: Option<ThreadId>,
     name: Option<ExternalId>,
@@ -212,7 +212,9 @@ impl Request<'_> {
             // Props are for whoever understands them.
             None => request.model.filter(|_| def.allow_model),
         };
-        let (by, trace_id) = (Some((*self.who.id).into()), Some(self.trace.into()));
+        let by = Some((*self.who.id).into());
+        let Trace { id, parent } = self.trace.clone();
+        let (trace_id, trace_parent) = (Some(id), parent);
         let log = app.runtime.log();
         let new = RunId::new(Uuid::now_v7());
         let start = StartRun {
@@ -221,7 +223,7 @@ impl Request<'_> {
             is_first,
             run: Some(new),
             name: self.name.clone(),
-            ..StartRun::new(self.agent, RunRequest { by, trace_id, model, ..request })
+            ..StartRun::new(self.agent, RunRequest { by, trace_id, trace_parent, model, ..request })
         };
         let ahead = log.cursor_ahead(new);
         app.may_start(self.who)?;

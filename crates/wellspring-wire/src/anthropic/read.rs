@@ -13,14 +13,13 @@ use super::{ORIGIN, write};
 use crate::framer::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::surroundings::Surroundings;
-use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
+use crate::provider::{
+    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
+};
 
 /// Blocks that one answer may have. The longest answers with dozens of searches have a few
 /// hundred; a peer that opens block after block must not fill the memory.
-const BLOCKS_MAX: usize = 4096;
-
-/// Sources that one answer names to people; the citations themselves are all kept.
-const SOURCES_MAX: usize = 1024;
+pub const BLOCKS_MAX: usize = 4096;
 
 /// Reads one answer.
 #[derive(Debug, Default)]

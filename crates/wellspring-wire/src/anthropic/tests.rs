@@ -316,14 +316,6 @@ fn what_the_protocol_forbids() {
     assert_eq!(whole(error).as_deref(), Some("RateLimited: slow down"));
 }
 
-#[test]
-fn an_answer_has_a_largest_number_of_blocks() {
-    let blocks = (0..=4096).flat_map(|index| [open(index, text_block()), close(index)]);
-    let heard =
-        stream(Reader::default(), Framer::sse(), [sse(&blocks.collect::<Vec<_>>()).as_bytes()]);
-    assert_eq!(heard.error.as_deref(), Some("Protocol: the answer has more than 4096 blocks"));
-}
-
 /// A call that the output limit cut must not look like one that takes no arguments.
 #[test]
 fn a_call_without_arguments() {

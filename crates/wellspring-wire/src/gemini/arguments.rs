@@ -9,25 +9,27 @@
 //! end: of two members with one name, the last one counts for every reader of JSON that keeps
 //! one. The text is well-formed whatever comes; a property test holds that it means the same
 //! as the values put together.
+//!
+//! A piece that goes on with a string, or appends to a list, allocates nothing: paths are
+//! walked as they are written, and text is unescaped into one buffer.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
+use super::types::PartialArg;
 use crate::provider::ReadError;
+use crate::provider::scan::{Half, Quoted};
+use crate::text::escape;
 
 /// How deep arguments may nest: serde reads 128 levels at most, and nobody means even that.
-const DEPTH_MAX: usize = 64;
+pub(super) const DEPTH_MAX: usize = 64;
 
 /// Bytes of values that one call may have: as many as the engine takes.
-const BYTES_MAX: usize = 1024 * 1024;
-
-/// One step of a path.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) enum Step {
-    Key(String),
-    Index(usize),
-}
+pub(super) const BYTES_MAX: usize = 1024 * 1024;
 
 /// The arguments of one call as they come.
 #[derive(Debug, Default)]
@@ -41,87 +43,109 @@ pub(super) struct Arguments {
     open: Vec<Container>,
     /// How many members the outermost object has in the text.
     members: usize,
-    /// The string that the text is inside of.
-    string: Option<Vec<Step>>,
+    /// The path of the string that goes on; empty where none does.
+    string: String,
+    /// Half a character that its last piece ended in.
+    half: Half,
+    /// Whether the text is inside of that string.
+    quoting: bool,
     /// Members of the outermost object that the text has wrong.
     stale: BTreeSet<String>,
+    /// Where a path and a piece are unescaped.
+    scratch: [String; 2],
 }
 
 #[derive(Debug)]
 struct Container {
-    step: Step,
+    step: Step<'static>,
     close: char,
     count: usize,
 }
 
+/// A piece of the arguments: a value, or the begin or middle of a string, and where it is.
+/// Strings are as they are on the wire: they may end in half a character.
+#[derive(Debug, Default)]
+pub(super) struct Piece<'a> {
+    pub(super) path: Option<Quoted<'a>>,
+    pub(super) words: Option<Quoted<'a>>,
+    /// What is no string.
+    pub(super) whole: Value,
+    /// Whether the string goes on.
+    pub(super) continues: bool,
+}
+
+impl<'a> Piece<'a> {
+    pub(super) fn of(part: &PartialArg<'a>) -> Self {
+        let whole = match (&part.number_value, part.bool_value) {
+            (Some(number), _) => Value::Number(number.clone()),
+            (None, Some(is)) => Value::Bool(is),
+            (None, None) => Value::Null,
+        };
+        Self {
+            path: part.json_path.and_then(quoted),
+            words: part.string_value.and_then(quoted),
+            whole,
+            continues: part.will_continue == Some(true),
+        }
+    }
+}
+
+/// What a piece brings.
+enum Given<'a> {
+    Words(&'a str),
+    Whole(Value),
+}
+
 impl Arguments {
     /// Adds a value, or a piece of a string, and writes what can be written of it.
-    pub(super) fn push(
+    pub(super) fn push(&mut self, piece: Piece<'_>, out: &mut String) -> Result<(), ReadError> {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let pushed = self.push_with(piece, &mut scratch, out);
+        self.scratch = scratch;
+        pushed
+    }
+
+    fn push_with(
         &mut self,
-        path: &str,
-        value: Value,
-        continues: bool,
+        piece: Piece<'_>,
+        [path_scratch, words_scratch]: &mut [String; 2],
         out: &mut String,
     ) -> Result<(), ReadError> {
-        let path = parse(path).ok_or_else(|| {
-            ReadError::Order(format!("{path:?} is no path to an argument").into())
+        let raw = piece.path.and_then(|raw| raw.text(path_scratch, &mut Half::default()));
+        let path = raw.and_then(Path::new).ok_or_else(|| {
+            let raw = raw.unwrap_or_default();
+            ReadError::Order(format!("{raw:?} is no path to an argument").into())
         })?;
-        let Some(Step::Key(member)) = path.first() else {
+        let Some(Step::Key(member)) = path.steps().next() else {
             return Err(ReadError::Order("arguments are not an object".into()));
         };
-        let member = member.clone();
-        self.bytes += value.as_str().map_or(8, str::len) + path.len();
-        if self.bytes > BYTES_MAX {
-            return Err(ReadError::TooMuch("a call has too many arguments".into()));
+        let goes_on = piece.words.is_some() && self.goes_on(path);
+        if !goes_on {
+            self.end_string(out);
         }
+        let given = match piece.words {
+            Some(words) => {
+                let words = words.text(words_scratch, &mut self.half);
+                let unreadable = || ReadError::Order("an argument is no text".into());
+                Given::Words(words.ok_or_else(unreadable)?)
+            }
+            None => Given::Whole(piece.whole),
+        };
+        self.count(path, &given)?;
         if !std::mem::replace(&mut self.begun, true) {
             out.push('{');
         }
-        let piece = value.as_str().map(str::to_owned);
-        let fresh = self.set(&path, value.clone())?;
-        if self.stale.contains(&member) {
-            return Ok(());
-        }
-        if self.string.as_ref() == Some(&path)
-            && let Some(piece) = &piece
-        {
-            quote(piece, out);
-            if !continues {
-                self.close_string(out);
-            }
-            return Ok(());
-        }
-        self.close_string(out);
-        let shared =
-            self.open.iter().zip(&path).take_while(|(container, step)| container.step == **step);
-        let shared = shared.count().min(path.len() - 1);
-        // Something below the containers that are open: a new place, or one that was left?
-        if fresh.is_none_or(|fresh| fresh > shared) {
-            self.close_to(0, out);
-            self.stale.insert(member);
-            return Ok(());
-        }
-        self.close_to(shared, out);
-        for (depth, step) in path.iter().enumerate().skip(shared) {
-            self.begin(step, out);
-            if let Some(next) = path.get(depth + 1) {
-                let (open, close) = match next {
-                    Step::Key(_) => ('{', '}'),
-                    Step::Index(_) => ('[', ']'),
-                };
-                out.push(open);
-                self.open.push(Container { step: step.clone(), close, count: 0 });
-            }
-        }
-        if let Some(text) = piece {
-            out.push('"');
-            quote(&text, out);
-            self.string = Some(path);
-            if !continues {
-                self.close_string(out);
-            }
+        if goes_on && let Given::Words(words) = given {
+            self.extend(path, words, out);
         } else {
-            out.push_str(&value.to_string());
+            let fresh = self.set(path, &given)?;
+            if let Given::Words(_) = given {
+                self.string.push_str(path.text);
+            }
+            self.write(path, &member, fresh, &given, out);
+        }
+        if !piece.continues {
+            self.end_string(out);
         }
         Ok(())
     }
@@ -137,38 +161,81 @@ impl Arguments {
         if !self.begun {
             out.push('{');
         }
-        self.close_string(out);
+        self.end_string(out);
         self.close_to(0, out);
         for member in std::mem::take(&mut self.stale) {
-            self.begin(&Step::Key(member.clone()), out);
-            out.push_str(&self.root.remove(&member).unwrap_or_default().to_string());
+            let value = self.root.remove(&member).unwrap_or_default();
+            self.begin(&Step::Key(member.into()), out);
+            write_value(&value, out);
         }
         out.push('}');
         repeats
     }
 
+    fn goes_on(&self, path: Path<'_>) -> bool {
+        self.string == path.text
+            || Path::new(&self.string).is_some_and(|open| open.steps().eq(path.steps()))
+    }
+
+    fn count(&mut self, path: Path<'_>, given: &Given<'_>) -> Result<(), ReadError> {
+        let bytes = match given {
+            Given::Words(words) => words.len(),
+            Given::Whole(_) => 8,
+        };
+        self.bytes += bytes + path.depth;
+        if self.bytes > BYTES_MAX {
+            return Err(ReadError::TooMuch("a call has too many arguments".into()));
+        }
+        Ok(())
+    }
+
+    /// More of the string that goes on.
+    fn extend(&mut self, path: Path<'_>, words: &str, out: &mut String) {
+        if let Some(Value::String(text)) = find(&mut self.root, path) {
+            text.push_str(words);
+        }
+        if self.quoting {
+            escape(words, out);
+        }
+    }
+
+    fn end_string(&mut self, out: &mut String) {
+        let mut path = std::mem::take(&mut self.string);
+        let half = self.half.end();
+        if let Some(path) = Path::new(&path).filter(|_| !half.is_empty()) {
+            self.extend(path, half, out);
+        }
+        if std::mem::take(&mut self.quoting) {
+            out.push('"');
+        }
+        path.clear();
+        self.string = path;
+    }
+
     /// Puts a value in its place. Says at which depth the path left what was there; `None`
     /// when it led to a value that was there already.
-    fn set(&mut self, path: &[Step], value: Value) -> Result<Option<usize>, ReadError> {
+    fn set(&mut self, path: Path<'_>, given: &Given<'_>) -> Result<Option<usize>, ReadError> {
         let misfit = || ReadError::Order("arguments contradict each other".into());
         let mut fresh = None;
         let mut place: Option<&mut Value> = None;
-        for (depth, step) in path.iter().enumerate() {
+        let mut steps = path.steps().enumerate().peekable();
+        while let Some((depth, step)) = steps.next() {
             let next = match (place, step) {
-                (None, Step::Key(key)) => entry(&mut self.root, key, depth, &mut fresh),
+                (None, Step::Key(key)) => entry(&mut self.root, &key, depth, &mut fresh),
                 (Some(Value::Object(members)), Step::Key(key)) => {
-                    entry(members, key, depth, &mut fresh)
+                    entry(members, &key, depth, &mut fresh)
                 }
                 (Some(Value::Array(items)), Step::Index(index)) => {
-                    if *index == items.len() {
+                    if index == items.len() {
                         fresh = fresh.or(Some(depth));
                         items.push(Value::Null);
                     }
-                    items.get_mut(*index).ok_or_else(misfit)?
+                    items.get_mut(index)
                 }
-                _ => return Err(misfit()),
+                _ => None,
             };
-            if let (Some(_), Some(below)) = (fresh, path.get(depth + 1)) {
+            let next = next.ok_or_else(misfit)?;
+            if let (Some(_), Some((_, below))) = (fresh, steps.peek()) {
                 *next = match below {
                     Step::Key(_) => Value::Object(Map::new()),
                     Step::Index(_) => Value::Array(Vec::new()),
@@ -176,16 +243,60 @@ impl Arguments {
             }
             place = Some(next);
         }
-        let place = place.ok_or_else(misfit)?;
-        match (place, value) {
-            (Value::String(text), Value::String(more)) if fresh.is_none() => text.push_str(&more),
+        match (place.ok_or_else(misfit)?, given) {
+            (Value::String(text), Given::Words(more)) if fresh.is_none() => text.push_str(more),
             (Value::Object(_) | Value::Array(_), _) => return Err(misfit()),
-            (place, value) => *place = value,
+            (place, Given::Words(words)) => *place = Value::from(*words),
+            (place, Given::Whole(value)) => place.clone_from(value),
         }
         Ok(fresh)
     }
 
-    fn begin(&mut self, step: &Step, out: &mut String) {
+    /// Writes a value where the text can still have it.
+    fn write(
+        &mut self,
+        path: Path<'_>,
+        member: &str,
+        fresh: Option<usize>,
+        given: &Given<'_>,
+        out: &mut String,
+    ) {
+        if self.stale.contains(member) {
+            return;
+        }
+        let shared = self.open.iter().zip(path.steps());
+        let shared = shared.take_while(|(container, step)| container.step == *step).count();
+        let shared = shared.min(path.depth - 1);
+        // Something below the containers that are open: a new place, or one that was left?
+        if fresh.is_none_or(|fresh| fresh > shared) {
+            self.close_to(0, out);
+            self.stale.insert(member.to_owned());
+            return;
+        }
+        self.close_to(shared, out);
+        let mut steps = path.steps().skip(shared).peekable();
+        while let Some(step) = steps.next() {
+            self.begin(&step, out);
+            if let Some(next) = steps.peek() {
+                let (open, close) = match next {
+                    Step::Key(_) => ('{', '}'),
+                    Step::Index(_) => ('[', ']'),
+                };
+                out.push(open);
+                self.open.push(Container { step: step.into_owned(), close, count: 0 });
+            }
+        }
+        match given {
+            Given::Words(words) => {
+                out.push('"');
+                escape(words, out);
+                self.quoting = true;
+            }
+            Given::Whole(value) => write_value(value, out),
+        }
+    }
+
+    fn begin(&mut self, step: &Step<'_>, out: &mut String) {
         let count = match self.open.last_mut() {
             Some(container) => &mut container.count,
             None => &mut self.members,
@@ -196,14 +307,8 @@ impl Arguments {
         *count += 1;
         if let Step::Key(key) = step {
             out.push('"');
-            quote(key, out);
+            escape(key, out);
             out.push_str("\":");
-        }
-    }
-
-    fn close_string(&mut self, out: &mut String) {
-        if self.string.take().is_some() {
-            out.push('"');
         }
     }
 
@@ -214,54 +319,105 @@ impl Arguments {
     }
 }
 
+/// A string as it is on the wire, if it is one.
+fn quoted(raw: &RawValue) -> Option<Quoted<'_>> {
+    let inside = raw.get().strip_prefix('"')?;
+    Quoted::cut(inside.as_bytes()).map(|(quoted, _)| quoted)
+}
+
+fn find<'v>(root: &'v mut Map<String, Value>, path: Path<'_>) -> Option<&'v mut Value> {
+    let mut steps = path.steps();
+    let Some(Step::Key(member)) = steps.next() else { return None };
+    steps.try_fold(root.get_mut(&*member)?, |place, step| match step {
+        Step::Key(key) => place.get_mut(&*key),
+        Step::Index(index) => place.get_mut(index),
+    })
+}
+
 fn entry<'m>(
     members: &'m mut Map<String, Value>,
     key: &str,
     depth: usize,
     fresh: &mut Option<usize>,
-) -> &'m mut Value {
+) -> Option<&'m mut Value> {
     if !members.contains_key(key) {
         *fresh = fresh.or(Some(depth));
+        members.insert(key.to_owned(), Value::Null);
     }
-    members.entry(key).or_insert(Value::Null)
+    members.get_mut(key)
 }
 
-fn quote(text: &str, out: &mut String) {
-    let quoted = Value::from(text).to_string();
-    out.push_str(&quoted[1..quoted.len() - 1]);
+fn write_value(value: &Value, out: &mut String) {
+    // Writing into a `String` never fails.
+    let _ = write!(out, "{value}");
 }
 
-/// The steps of a singular path of [RFC 9535](https://www.rfc-editor.org/rfc/rfc9535): names
-/// after a dot or quoted in brackets, and indexes in brackets.
-pub(super) fn parse(path: &str) -> Option<Vec<Step>> {
-    let mut rest = path.strip_prefix('$')?;
-    let mut steps = Vec::new();
-    while !rest.is_empty() {
-        if steps.len() >= DEPTH_MAX {
-            return None;
-        }
-        if let Some(name) = rest.strip_prefix('.') {
-            let end = name.find(['.', '[']).unwrap_or(name.len());
-            let (name, after) = name.split_at(end);
-            steps.push(Step::Key((!name.is_empty()).then(|| name.to_owned())?));
-            rest = after;
-            continue;
-        }
-        let inside = rest.strip_prefix('[')?;
-        if let Some(delimiter @ ('\'' | '"')) = inside.chars().next() {
-            let (name, after) = quoted(&inside[1..], delimiter)?;
-            steps.push(Step::Key(name));
-            rest = after.strip_prefix(']')?;
-        } else {
-            let (index, after) = inside.split_once(']')?;
-            steps.push(Step::Index(index.parse().ok()?));
-            rest = after;
+/// One step of a path.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum Step<'a> {
+    Key(Cow<'a, str>),
+    Index(usize),
+}
+
+impl Step<'_> {
+    fn into_owned(self) -> Step<'static> {
+        match self {
+            Self::Key(key) => Step::Key(Cow::Owned(key.into_owned())),
+            Self::Index(index) => Step::Index(index),
         }
     }
-    (!steps.is_empty()).then_some(steps)
 }
 
-fn quoted(text: &str, delimiter: char) -> Option<(String, &str)> {
+/// A singular path of [RFC 9535](https://www.rfc-editor.org/rfc/rfc9535): names after a dot or
+/// quoted in brackets, and indexes in brackets.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Path<'a> {
+    text: &'a str,
+    depth: usize,
+}
+
+impl<'a> Path<'a> {
+    /// A path of at least one step, if it is one.
+    pub(super) fn new(text: &'a str) -> Option<Self> {
+        let mut rest = text.strip_prefix('$')?;
+        let mut depth = 0;
+        while !rest.is_empty() {
+            (_, rest) = step(rest)?;
+            depth += 1;
+        }
+        (1..=DEPTH_MAX).contains(&depth).then_some(Self { text, depth })
+    }
+
+    pub(super) fn steps(self) -> impl Iterator<Item = Step<'a>> {
+        let mut rest = &self.text[1..];
+        std::iter::from_fn(move || {
+            let first;
+            (first, rest) = step(rest)?;
+            Some(first)
+        })
+    }
+}
+
+fn step(rest: &str) -> Option<(Step<'_>, &str)> {
+    if let Some(name) = rest.strip_prefix('.') {
+        let end = name.find(['.', '[']).unwrap_or(name.len());
+        let (name, rest) = name.split_at(end);
+        return (!name.is_empty()).then_some((Step::Key(name.into()), rest));
+    }
+    let inside = rest.strip_prefix('[')?;
+    if let Some(delimiter @ ('\'' | '"')) = inside.chars().next() {
+        let (name, rest) = quoted_name(&inside[1..], delimiter)?;
+        return Some((Step::Key(name), rest.strip_prefix(']')?));
+    }
+    let (index, rest) = inside.split_once(']')?;
+    Some((Step::Index(index.parse().ok()?), rest))
+}
+
+fn quoted_name(text: &str, delimiter: char) -> Option<(Cow<'_, str>, &str)> {
+    let end = text.find([delimiter, '\\'])?;
+    if text[end..].starts_with(delimiter) {
+        return Some((text[..end].into(), &text[end + 1..]));
+    }
     let mut json = String::from("\"");
     let mut characters = text.char_indices();
     while let Some((at, character)) = characters.next() {
@@ -272,7 +428,8 @@ fn quoted(text: &str, delimiter: char) -> Option<(String, &str)> {
             },
             _ if character == delimiter => {
                 json.push('"');
-                return Some((serde_json::from_str(&json).ok()?, &text[at + 1..]));
+                let name: String = serde_json::from_str(&json).ok()?;
+                return Some((name.into(), &text[at + 1..]));
             }
             '"' => json.push_str("\\\""),
             _ => json.push(character),

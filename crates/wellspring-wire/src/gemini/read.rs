@@ -1,5 +1,7 @@
 //! Reading: chunks of the stream, or a whole response, into a batch.
 
+mod hot;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
@@ -9,19 +11,17 @@ use wellspring_core::{
     TurnRequest, Usage,
 };
 
-use super::arguments::Arguments;
-use super::types::{Candidate, Chunk, FunctionCall, Part, PartialArg, UsageMetadata};
+use super::arguments::{Arguments, Piece};
+use super::types::{Candidate, Chunk, FunctionCall, Part, UsageMetadata};
 use super::write::NAMES;
 use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::Frame;
-use crate::provider::scan::{Half, Quoted, Scan};
+use crate::provider::scan::{Half, Quoted};
 use crate::provider::surroundings::Surroundings;
-use crate::provider::{AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark};
+use crate::provider::{
+    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
+};
 use crate::text::member;
-
-/// Sources that are told once and then remembered, so that the next chunk, which repeats them,
-/// does not tell them again. A search gives a few dozen at most.
-const SOURCES_MAX: usize = 1024;
 
 /// Reads one response.
 #[derive(Debug, Default)]
@@ -63,38 +63,6 @@ impl Reader {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
-    /// The chunk that comes by the thousand, one piece of text and nothing new about it, read
-    /// without a parser; `None` leaves it to one.
-    fn text_chunk(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
-        if let Some((thought, text)) = self.last.find(data) {
-            return self.words(text, thought, batch);
-        }
-        let (mut text, mut thought) = (None, false);
-        let mut scan = Scan::new(data);
-        scan.object(|key, scan| match key {
-            b"candidates" => scan.array(|scan| {
-                scan.object(|key, scan| match key {
-                    b"content" => scan.object(|key, scan| match key {
-                        b"parts" => scan.array(|scan| text_part(scan, &mut text, &mut thought)),
-                        b"role" => scan.skip(),
-                        _ => None,
-                    }),
-                    b"index" | b"safetyRatings" => scan.skip(),
-                    // A reason to stop, a source: not the common chunk.
-                    _ => None,
-                })
-            }),
-            // The last chunk, which has a reason and is read in full, has the totals.
-            b"usageMetadata" | b"createTime" => scan.vary(),
-            b"modelVersion" | b"responseId" => scan.skip(),
-            _ => None,
-        })?;
-        scan.end()?;
-        self.words(text?, thought, batch)?;
-        self.last.learn(&scan, text?, thought);
-        Some(())
-    }
-
     /// Words as they are on the wire: they may end in half a character, and no parser takes
     /// that.
     fn words(&mut self, text: Quoted<'_>, thought: bool, batch: &mut Batch) -> Option<()> {
@@ -130,7 +98,7 @@ impl Reader {
 
     fn candidate(&mut self, candidate: Candidate<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         for raw in candidate.content.unwrap_or_default().parts.iter() {
-            self.part(raw, batch)?;
+            self.part(raw.get(), batch)?;
         }
         if let Some(grounding) = candidate.grounding_metadata {
             self.ground(&grounding, batch);
@@ -154,13 +122,10 @@ impl Reader {
 
     fn part(&mut self, raw: &str, batch: &mut Batch) -> Result<(), ReadError> {
         let Ok(part) = serde_json::from_str::<Part<'_>>(raw) else {
-            let (mut text, mut thought) = (None, false);
-            let mut scan = Scan::new(raw.as_bytes());
-            let read = text_part(&mut scan, &mut text, &mut thought);
-            if read.and_then(|()| self.words(text?, thought, batch)).is_none() {
+            return self.hot_part(raw, batch).unwrap_or_else(|| {
                 self.keep(raw, batch);
-            }
-            return Ok(());
+                Ok(())
+            });
         };
         let thought = part.thought == Some(true);
         if let Some(text) = &part.text {
@@ -267,28 +232,34 @@ impl Reader {
             }
             self.call = Some((part, Arguments::default()));
         }
-        let Some((part, arguments)) = &mut self.call else {
-            return Err(ReadError::Order(
-                "arguments came for a call that was not announced".into(),
-            ));
-        };
-        let part = *part;
+        let Some((part, _)) = self.call else { return Err(unannounced()) };
         sign(part, signature, batch);
-        let mut text = String::new();
-        for piece in call.partial_args {
-            let continues = piece.will_continue == Some(true);
-            arguments.push(&piece.json_path, value(&piece), continues, &mut text)?;
-        }
-        batch.delta(part, &text);
+        self.argue(call.partial_args.iter().map(Piece::of), batch)?;
         if !continues && let Some((part, arguments)) = self.call.take() {
-            let mut rest = String::new();
-            let repeats = arguments.end(&mut rest);
-            batch.delta(part, &rest);
+            let text = &mut self.scratch;
+            text.clear();
+            let repeats = arguments.end(text);
+            batch.delta(part, text);
             if repeats {
                 batch.annotate(part, mark(ORIGIN, REPEATS, Value::Bool(true)));
             }
             batch.finish(part);
         }
+        Ok(())
+    }
+
+    /// More of the arguments of the call that is open.
+    fn argue<'a>(
+        &mut self,
+        pieces: impl IntoIterator<Item = Piece<'a>>,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
+        let (part, arguments) = self.call.as_mut().ok_or_else(unannounced)?;
+        self.scratch.clear();
+        for piece in pieces {
+            arguments.push(piece, &mut self.scratch)?;
+        }
+        batch.delta(*part, &self.scratch);
         Ok(())
     }
 
@@ -411,8 +382,8 @@ impl AnswerReader for Reader {
         if self.stopped {
             return Ok(());
         }
-        if self.text_chunk(data, batch).is_some() {
-            return Ok(());
+        if let Some(read) = self.hot(data, batch) {
+            return read;
         }
         let chunk: Chunk<'_> = match serde_json::from_slice(data) {
             Ok(chunk) => chunk,
@@ -470,41 +441,9 @@ impl AnswerReader for Reader {
     }
 }
 
-/// One part of nothing but text.
-fn text_part<'a>(
-    scan: &mut Scan<'a>,
-    text: &mut Option<Quoted<'a>>,
-    thought: &mut bool,
-) -> Option<()> {
-    if text.is_some() {
-        return None;
-    }
-    scan.object(|key, scan| match key {
-        b"text" => {
-            *text = Some(scan.string()?);
-            Some(())
-        }
-        b"thought" => {
-            *thought = scan.boolean()?;
-            Some(())
-        }
-        _ => None,
-    })
-}
-
 fn sign(part: LocalPart, signature: Option<&str>, batch: &mut Batch) {
     if let Some(signature) = signature {
         batch.annotate(part, mark(ORIGIN, SIGNATURE, json!({ SIGNATURE: signature })));
-    }
-}
-
-fn value(piece: &PartialArg<'_>) -> Value {
-    if let Some(text) = &piece.string_value {
-        Value::from(&**text)
-    } else if let Some(number) = &piece.number_value {
-        Value::Number(number.clone())
-    } else {
-        piece.bool_value.map_or(Value::Null, Value::Bool)
     }
 }
 
@@ -527,6 +466,10 @@ fn file(part: &Part<'_>) -> Option<FileProduced> {
 /// What serde has read once as raw JSON, it can read.
 fn json_of(raw: &str) -> Value {
     serde_json::from_str(raw).unwrap_or_else(|_| Value::from(raw))
+}
+
+fn unannounced() -> ReadError {
+    ReadError::Order("arguments came for a call that was not announced".into())
 }
 
 fn cut_call() -> ReadError {

@@ -5,9 +5,11 @@ use wellspring_core::{
     ToolChoice, ToolOutcome, ToolSpec, TurnRequest,
 };
 
-use super::arguments::{Arguments, Step, parse};
+use super::arguments::{Arguments, BYTES_MAX, DEPTH_MAX, Path, Piece, Step};
+use super::types::PartialArg;
 use super::*;
 use crate::Framer;
+use crate::provider::ReadError;
 use crate::provider::testing::{Heard, request, stream, stream_cut_anywhere, whole};
 
 fn read(body: &[u8]) -> Heard {
@@ -296,7 +298,7 @@ fn unsigned_calls() {
 
 #[test]
 fn paths() {
-    let key = |key: &str| Step::Key(key.into());
+    let key = |key: &'static str| Step::Key(key.into());
     for (path, steps) in [
         ("$.a.b_c", Some(vec![key("a"), key("b_c")])),
         ("$.a[0][12].ä", Some(vec![key("a"), Step::Index(0), Step::Index(12), key("ä")])),
@@ -312,10 +314,73 @@ fn paths() {
     ] {
         assert_eq!(parse(path), steps, "{path}");
     }
+    let path = |depth: usize| format!("$.a{}", "[0]".repeat(depth - 1));
+    assert!(parse(&path(DEPTH_MAX)).is_some());
+    assert_eq!(parse(&path(DEPTH_MAX + 1)), None);
+}
+
+fn parse(path: &str) -> Option<Vec<Step<'_>>> {
+    Path::new(path).map(|path| path.steps().collect())
+}
+
+/// Adds one piece, as the wire has it.
+fn push(
+    arguments: &mut Arguments,
+    path: &str,
+    value: &Value,
+    continues: bool,
+    text: &mut String,
+) -> Result<(), ReadError> {
+    let member = match value {
+        Value::String(_) => "stringValue",
+        Value::Number(_) => "numberValue",
+        Value::Bool(_) => "boolValue",
+        Value::Null | Value::Array(_) | Value::Object(_) => "nullValue",
+    };
+    let piece = json!({ "jsonPath": path, member: value, "willContinue": continues }).to_string();
+    let piece: PartialArg<'_> = serde_json::from_str(&piece).unwrap();
+    arguments.push(Piece::of(&piece), text)
+}
+
+/// Arguments that are not worth keeping any more.
+#[test]
+fn arguments_are_bounded() {
+    let mut arguments = Arguments::default();
+    let mut text = String::new();
+    let most = json!("x".repeat(BYTES_MAX - 1));
+    push(&mut arguments, "$.a", &most, true, &mut text).unwrap();
+    let error = push(&mut arguments, "$.a", &json!(""), true, &mut text).unwrap_err();
+    assert!(matches!(error, ReadError::TooMuch(_)), "{error}");
+}
+
+/// A string goes on however its path is spelt, and with the other half of a character.
+#[test]
+fn pieces_of_a_string() {
+    let pieces = [
+        r#"{"jsonPath":"$.a","stringValue":"x\ud83d","willContinue":true}"#,
+        r#"{"jsonPath":"$['a']","stringValue":"\ude00\u0001\"","willContinue":true}"#,
+        r#"{"jsonPath":"$[\"a\"]","stringValue":"\ud83d"}"#,
+        r#"{"jsonPath":"$.b","stringValue":"\ud83d","willContinue":true}"#,
+        r#"{"jsonPath":"$.c","numberValue":1}"#,
+    ];
+    let mut arguments = Arguments::default();
+    let mut texts = Vec::new();
+    for piece in pieces {
+        let mut text = String::new();
+        let piece: PartialArg<'_> = serde_json::from_str(piece).unwrap();
+        arguments.push(Piece::of(&piece), &mut text).unwrap();
+        texts.push(text);
+    }
+    let mut text = String::new();
+    assert!(!arguments.end(&mut text));
+    texts.push(text);
+    let want =
+        [r#"{"a":"x"#, r#"😀\u0001\""#, "\u{fffd}\"", r#","b":""#, "\u{fffd}\",\"c\":1", "}"];
+    assert_eq!(texts, want);
 }
 
 /// A value into a tree of values, by a path.
-fn put(tree: &mut Value, path: &[Step], value: &Value) {
+fn put(tree: &mut Value, path: &[Step<'_>], value: &Value) {
     match path {
         [] => match (tree, value) {
             (Value::String(text), Value::String(more)) => text.push_str(more),
@@ -325,7 +390,7 @@ fn put(tree: &mut Value, path: &[Step], value: &Value) {
             if !tree.is_object() {
                 *tree = json!({});
             }
-            put(&mut tree[key.as_str()], rest, value);
+            put(&mut tree[&**key], rest, value);
         }
         [Step::Index(index), rest @ ..] => {
             if !tree.is_array() {
@@ -357,7 +422,7 @@ proptest! {
         let mut text = String::new();
         let mut tree = json!({});
         for (path, value, continues) in pieces {
-            if arguments.push(path, value.clone(), continues, &mut text).is_err() {
+            if push(&mut arguments, path, &value, continues, &mut text).is_err() {
                 return Ok(());
             }
             put(&mut tree, &parse(path).unwrap(), &value);

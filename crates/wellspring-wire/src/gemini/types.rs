@@ -1,7 +1,7 @@
 //! A chunk of the stream, which is also the whole response, as far as reading needs it.
 //!
-//! A chunk with one piece of text is read without an allocation: there is one candidate, it
-//! has one part, and both are held in place. Parts are kept as the JSON they are until we
+//! A chunk with one piece of text, or of arguments, is read without an allocation: there is
+//! one candidate, it has one part, and both are held in place. Parts are kept as the JSON they are until we
 //! know what they are, because one that we do not know has to go back unchanged.
 
 use std::fmt;
@@ -44,7 +44,7 @@ pub(super) struct Candidate<'a> {
 #[serde(default)]
 pub(super) struct Content<'a> {
     #[serde(borrow)]
-    pub(super) parts: Parts<'a>,
+    pub(super) parts: Few<&'a RawValue>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -77,19 +77,22 @@ pub(super) struct FunctionCall<'a> {
     #[serde(borrow)]
     pub(super) args: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) partial_args: Vec<PartialArg<'a>>,
+    pub(super) partial_args: Few<PartialArg<'a>>,
     pub(super) will_continue: Option<bool>,
 }
 
 /// A piece of the arguments: a value, or the begin or middle of a string, and where it is.
+///
+/// Strings are as they are on the wire: they may end in half a character, and are unescaped
+/// where there is a place for them.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PartialArg<'a> {
     #[serde(borrow)]
-    pub(super) json_path: Text<'a>,
+    pub(super) json_path: Option<&'a RawValue>,
     pub(super) number_value: Option<serde_json::Number>,
     #[serde(borrow)]
-    pub(super) string_value: Option<Text<'a>>,
+    pub(super) string_value: Option<&'a RawValue>,
     pub(super) bool_value: Option<bool>,
     pub(super) will_continue: Option<bool>,
 }
@@ -165,43 +168,53 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for First<T> {
     }
 }
 
-/// Parts as the JSON they are; the first one, which is mostly the only one, in place.
-#[derive(Debug, Default)]
-pub(super) struct Parts<'a> {
-    first: Option<&'a RawValue>,
-    more: Vec<&'a RawValue>,
+/// A list of mostly one: the first is held in place.
+#[derive(Debug)]
+pub(super) struct Few<T> {
+    first: Option<T>,
+    more: Vec<T>,
 }
 
-impl<'a> Parts<'a> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = &'a str> {
-        self.first.iter().chain(&self.more).map(|part| part.get())
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self { first: None, more: Vec::new() }
     }
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Parts<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
+impl<T> Few<T> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.first.iter().chain(&self.more)
+    }
 
-        impl<'de> Visitor<'de> for Collect {
-            type Value = Parts<'de>;
+    pub(super) fn is_empty(&self) -> bool {
+        self.first.is_none()
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Few<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect<T>(std::marker::PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Collect<T> {
+            type Value = Few<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a list of parts")
+                f.write_str("a list")
             }
 
-            fn visit_unit<E>(self) -> Result<Parts<'de>, E> {
-                Ok(Parts::default())
+            fn visit_unit<E>(self) -> Result<Few<T>, E> {
+                Ok(Few::default())
             }
 
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Parts<'de>, A::Error> {
-                let mut parts = Parts { first: list.next_element()?, more: Vec::new() };
-                while let Some(part) = list.next_element()? {
-                    parts.more.push(part);
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Few<T>, A::Error> {
+                let mut few = Few { first: list.next_element()?, more: Vec::new() };
+                while let Some(item) = list.next_element()? {
+                    few.more.push(item);
                 }
-                Ok(parts)
+                Ok(few)
             }
         }
 
-        deserializer.deserialize_any(Collect)
+        deserializer.deserialize_any(Collect(std::marker::PhantomData))
     }
 }

@@ -13,18 +13,16 @@ use crate::framer::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::surroundings::Surroundings;
 use crate::provider::{
-    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, ToolNames, mark, media_of_data_url,
+    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
+    media_of_data_url,
 };
 
 /// Calls that one answer may ask for; a peer that opens call after call must not fill the
 /// memory.
-const CALLS_MAX: usize = 1024;
+pub const CALLS_MAX: usize = 1024;
 
 /// Bytes of arguments that are held while a call's name has not come.
-const EARLY_BYTES_MAX: usize = 64 * 1024;
-
-/// Sources that one answer names to people; the citations themselves are all kept.
-const SOURCES_MAX: usize = 1024;
+pub const EARLY_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads one answer.
 #[derive(Debug)]

@@ -303,17 +303,6 @@ fn a_call_that_the_limit_cut_does_not_run() {
     assert_eq!(texts(&read(&[open, finish("tool_calls")])), ["call f "]);
 }
 
-#[test]
-fn the_number_of_calls_has_a_limit() {
-    let calls: Vec<Value> =
-        (0..=1024).map(|index| call(json!({"index": index, "function": {"name": "f"}}))).collect();
-    let heard = stream(Reader::default(), Framer::sse(), [sse(&calls).as_bytes()]);
-    assert_eq!(heard.error.as_deref(), Some("Protocol: the answer asks for more than 1024 calls"));
-    let early = call(json!({"index": 0, "function": {"arguments": "x".repeat(40_000)}}));
-    let heard = stream(Reader::default(), Framer::sse(), [sse(&[early.clone(), early]).as_bytes()]);
-    assert_eq!(heard.error.as_deref(), Some("Protocol: a call has arguments and no name"));
-}
-
 fn conversation() -> Vec<Message> {
     let heard = read(&[
         chunk(

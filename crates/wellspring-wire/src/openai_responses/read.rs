@@ -279,6 +279,7 @@ impl Reader {
             pieces: Vec::new(),
             at_provider: false,
             whole: false,
+            escaped: String::new(),
             done: false,
         });
         Ok(self.items.len() - 1)

@@ -263,6 +263,17 @@ impl<'a> Scan<'a> {
         Some(value)
     }
 
+    /// A number or a word such as `true`, as it is.
+    pub(crate) fn scalar(&mut self) -> Option<&'a [u8]> {
+        self.space();
+        if matches!(self.rest.first()?, b'"' | b'{' | b'[') {
+            return None;
+        }
+        let before = self.rest;
+        self.skip()?;
+        before.get(..before.len() - self.rest.len())
+    }
+
     /// Any value, passed over. It is not checked beyond finding its end.
     pub(crate) fn skip(&mut self) -> Option<()> {
         self.pass(Noting::Off, 0)

@@ -178,20 +178,32 @@ fn gemini(deltas: &[Delta]) -> Vec<String> {
         let content = json!({"parts": parts, "role": "model"});
         json!({"candidates": [{"content": content, "index": 0}], "usageMetadata": usage})
     };
-    let mut events = told(
-        deltas,
-        |_, _| Vec::new(),
-        |_, delta| {
-            let part = match delta.voice {
-                Voice::Text => json!({"text": "T"}),
-                Voice::Thought => json!({"text": "T", "thought": true}),
-                Voice::Call => json!({"functionCall": {"name": "f", "args": {"text": "T"}}}),
-            };
-            let usage =
-                json!({"candidatesTokenCount": delta.number, "details": [{"kind": delta.padding}]});
-            delta.event(&chunk(json!([part]), usage))
-        },
-    );
+    // A call ends when another voice begins.
+    let end = || chunk(json!([{"functionCall": {}}]), json!({})).to_string();
+    let mut calling = false;
+    let part = |_, voice| {
+        let mut before: Vec<String> = calling.then(end).into_iter().collect();
+        calling = voice == Voice::Call;
+        let begin = json!({"functionCall": {"name": "f", "willContinue": true}});
+        before.extend(calling.then(|| chunk(json!([begin]), json!({})).to_string()));
+        before
+    };
+    let mut events = told(deltas, part, |_, delta| {
+        let part = match delta.voice {
+            Voice::Text => json!({"text": "T"}),
+            Voice::Thought => json!({"text": "T", "thought": true}),
+            Voice::Call => {
+                // Mostly one string that goes on, and sometimes another.
+                let path = if delta.number % 4 == 0 { "$.b['c']" } else { "$.a" };
+                let piece = json!({"jsonPath": path, "stringValue": "T", "willContinue": true});
+                json!({"functionCall": {"partialArgs": [piece], "willContinue": true}})
+            }
+        };
+        let usage =
+            json!({"candidatesTokenCount": delta.number, "details": [{"kind": delta.padding}]});
+        delta.event(&chunk(json!([part]), usage))
+    });
+    events.extend(deltas.last().filter(|last| last.voice == Voice::Call).map(|_| end()));
     events.push(json!({"candidates": [{"finishReason": "STOP"}], "usageMetadata": {}}).to_string());
     events
 }

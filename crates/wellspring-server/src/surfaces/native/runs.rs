@@ -21,7 +21,7 @@ use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
 use super::{events, idempotency_key, run_json, waits};
-use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId};
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace};
 use crate::auth::Principal;
 use crate::error::ApiError;
 use crate::stream::{Form, Until, Wanted};
@@ -98,7 +98,7 @@ pub(super) async fn start(
     State(app): State<App>,
     MayRun(who): MayRun,
     Params(query): Params<StartQuery>,
-    Extension(TraceId(trace)): Extension<TraceId>,
+    Extension(trace): Extension<Trace>,
     headers: HeaderMap,
     JsonBody(start): JsonBody<Start>,
 ) -> Result<Response, ApiError> {
@@ -125,7 +125,8 @@ pub(super) async fn start(
         client_tools: start.client_tools,
         context: start.context,
         state: start.state,
-        trace_id: Some(trace),
+        trace_id: Some(trace.id),
+        trace_parent: trace.parent,
         ..RunRequest::default()
     };
     let mut new = StartRun::new(&*start.agent, request);
@@ -257,6 +258,7 @@ async fn replay(
     let same = transcript.started.is_some_and(|mut started| {
         // Each request is a trace of its own.
         started.request.trace_id.clone_from(&request.trace_id);
+        started.request.trace_parent.clone_from(&request.trace_parent);
         started.request == *request
     });
     if !same {

@@ -11,6 +11,7 @@ use crate::provider::scan::{Quoted, Scan};
 #[derive(Default)]
 struct HotDelta<'a> {
     place: Option<Place>,
+    refuses: bool,
     output_index: Option<u64>,
     content_index: u64,
     summary_index: u64,
@@ -40,6 +41,7 @@ impl Reader {
             Err(error) => return Some(Err(error)),
         };
         let taken = self.take(item, piece, delta.text, batch)?;
+        self.refused |= delta.refuses;
         self.last.learn(&scan, delta.text, (item, piece));
         Some(taken)
     }
@@ -63,12 +65,17 @@ fn hot_delta<'a>(scan: &mut Scan<'a>) -> Option<HotDelta<'a>> {
     scan.object(|key, scan| {
         match key {
             b"type" => {
-                delta.place = Some(match scan.string()?.plain()? {
-                    "response.output_text.delta" | "response.reasoning_text.delta" => {
-                        Place::Content
-                    }
+                let kind = scan.string()?.plain()?;
+                delta.refuses = kind == "response.refusal.delta";
+                delta.place = Some(match kind {
+                    "response.output_text.delta"
+                    | "response.refusal.delta"
+                    | "response.reasoning_text.delta" => Place::Content,
                     "response.reasoning_summary_text.delta" => Place::Summary,
-                    "response.function_call_arguments.delta" => Place::Arguments,
+                    "response.function_call_arguments.delta"
+                    | "response.mcp_call_arguments.delta"
+                    | "response.custom_tool_call_input.delta"
+                    | "response.code_interpreter_call_code.delta" => Place::Arguments,
                     _ => return None,
                 });
             }

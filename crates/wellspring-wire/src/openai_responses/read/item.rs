@@ -10,7 +10,7 @@ use super::super::items::Hosted;
 use super::super::{ITEM, ORIGIN, PIECE};
 use crate::provider::scan::Half;
 use crate::provider::{CUT_ARGUMENTS, ReadError, mark};
-use crate::text::member;
+use crate::text::{escape, member};
 
 #[derive(Debug)]
 pub(super) struct Item {
@@ -24,6 +24,8 @@ pub(super) struct Item {
     /// Whether its arguments were said to be whole.
     pub(super) whole: bool,
     pub(super) done: bool,
+    /// Where words become the inside of a string.
+    pub(super) escaped: String,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -151,8 +153,9 @@ impl Item {
         piece.written += text.len();
         match self.what {
             What::Call(Form::Text | Form::Code) => {
-                let quoted = Value::from(text).to_string();
-                batch.delta(piece.part, &quoted[1..quoted.len() - 1]);
+                self.escaped.clear();
+                escape(text, &mut self.escaped);
+                batch.delta(piece.part, &self.escaped);
             }
             What::Call(Form::Json)
             | What::Message
