@@ -75,9 +75,9 @@ pub enum TurnState {
     Pending,
     /// The model is talking.
     Streaming,
-    /// The model stopped to have tools executed.
+    /// The model stopped to have tools executed, and the turn is handing over its calls.
     ToolExecution,
-    /// The model had nothing more to say.
+    /// All that the model said was handed over.
     Complete,
     /// It broke.
     Error,
@@ -324,6 +324,7 @@ impl Turn {
             return Err(self.broken(&format!("the model stopped while part {open} was open")));
         }
         self.attempt = Attempt::Over;
+        self.calls.sort_by_key(|call| call.part);
         self.state =
             if self.calls.is_empty() { TurnState::Complete } else { TurnState::ToolExecution };
         Ok(())
@@ -445,10 +446,10 @@ impl Turn {
 
     fn closing_events(&mut self) -> Vec<TurnEvent> {
         let mut events = Vec::new();
-        if !self.text.is_empty() {
+        // Whoever streams waits for the end of the text, also when there is none.
+        if self.config.streaming || !self.text.is_empty() {
             events.push(TurnEvent::TextDone { text: self.text.clone() });
         }
-        self.calls.sort_by_key(|call| call.part);
         events.extend(self.calls.iter().cloned().map(TurnEvent::ToolCall));
         if let Some((stop, usage)) = self.stop.clone() {
             events.push(TurnEvent::Finished { stop, usage });
@@ -507,7 +508,11 @@ impl Playing<'_> {
                 }
             }
         }
-        self.ready.pop_front().map(|event| (event, self))
+        let event = self.ready.pop_front()?;
+        if matches!(event, TurnEvent::Finished { .. }) {
+            self.turn.state = TurnState::Complete;
+        }
+        Some((event, self))
     }
 }
 

@@ -34,6 +34,6 @@ async fn main() {
 
     assert_eq!(turn.text(), "Let me look.");
     assert_eq!(turn.tool_calls().len(), 1);
-    assert_eq!(turn.state(), TurnState::ToolExecution);
+    assert_eq!(turn.state(), TurnState::Complete);
     println!("the turn is where it should be: {:?}", turn.state());
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::json;
 use wellspring_core::{
-    AgentNo, CancellationToken, Content, Event, FailureKind, Message, Outcome, Usage, render,
+    AgentNo, CancellationToken, Content, Event, FailureKind, Message, Outcome, PartKind, Usage,
+    render,
 };
 use wellspring_engine::{
     Limits, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig, TurnEvent, TurnState, WhenBusy,
@@ -50,7 +51,7 @@ async fn a_turn_yields_text_then_calls_and_executes_nothing() {
         "finished ToolCalls Some((3, 5))",
     ];
     assert_eq!(lines(&mut turn).await, want);
-    assert_eq!(turn.state(), TurnState::ToolExecution);
+    assert_eq!(turn.state(), TurnState::Complete);
     assert_eq!(turn.text(), "ab");
     assert_eq!(turn.tool_calls().len(), 1);
 }
@@ -398,4 +399,19 @@ async fn a_runtime_ui_sees_each_turn_and_a_worker_result() {
         outcome: Outcome::Completed { stop: wellspring_core::Stop::EndTurn },
     };
     assert_eq!(result, Some(want));
+}
+
+/// Calls that close in another order than they were asked for, and no words at all.
+#[tokio::test(start_paused = true)]
+async fn a_turn_without_words_says_so_and_keeps_the_order_of_its_calls() {
+    let say = Say::new()
+        .part(PartKind::call("first"), ["{}"])
+        .unfinished()
+        .part(PartKind::call("second"), ["{}"])
+        .finish(0);
+    let mut turn = turn(say);
+    let want = [r#"done """#, "call first {}", "call second {}", "finished ToolCalls None"];
+    assert_eq!(lines(&mut turn).await, want);
+    let names: Vec<_> = turn.tool_calls().iter().map(|call| &*call.name).collect();
+    assert_eq!(names, ["first", "second"]);
 }
