@@ -17,7 +17,7 @@ use wellspring_wire::{Dialect as _, Out};
 
 use super::session::{Running, Session};
 use super::{Agent, Client, commands, open, tools};
-use crate::rpc::{self, Reply, RpcError};
+use crate::rpc::{self, Reply, RpcError, Unasked};
 
 impl Agent {
     pub(super) async fn prompt(
@@ -224,7 +224,7 @@ impl Agent {
         }
         let lines = Updates::lines(session, &updates.out);
         updates.out.clear();
-        self.peer.write(&lines).await
+        Ok(self.peer.say(lines).await?)
     }
 
     async fn ask(
@@ -241,8 +241,11 @@ impl Agent {
                     Ok(answer) => {
                         open.0.insert(question.question, (asking, answer));
                     }
-                    Err(error) if self.peer.is_gone() => return Err(error),
-                    Err(error) => self.answer(run, question.question, unasked(&error)).await,
+                    Err(Unasked::Gone) => return Err(Unasked::Gone.into()),
+                    Err(Unasked::TooMany) => {
+                        let error = Unasked::TooMany.into();
+                        self.answer(run, question.question, unasked(&error)).await;
+                    }
                 }
             }
             Asked::Unaskable(answer) => self.answer(run, question.question, answer).await,

@@ -15,14 +15,15 @@ use wellspring_core::{
 use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader};
 
 use super::agent::Shared;
+use super::connection::Incoming;
 use super::error::AcpError;
 use super::peer::Serving;
 use super::permission;
 use super::prompt::{self, Before};
-use super::rpc::{Incoming, Refusal, Request};
 use super::session::{Opened, Session};
 use super::terminal::{Terminals, Wrote};
 use super::tools::SERVER_NAME;
+use crate::rpc::{Request, RpcError};
 
 /// How often an agent that stopped without its typed result is asked for it.
 pub const REMINDERS_MAX: u32 = 3;
@@ -248,7 +249,7 @@ impl Prompting {
             () = self.context.signal().cancelled(), if !self.cancelling => {
                 self.cancelling = true;
                 let params = json!({"sessionId": session.id});
-                session.connection.notify("session/cancel", params).await;
+                session.connection.notify("session/cancel", &params).await;
                 return Ok(Step::On);
             }
             Some(asked) = self.asking.next() => {
@@ -327,31 +328,34 @@ impl Prompting {
             "session/request_permission" => {
                 let permission = self.reader.permission(&request.params, batch);
                 if self.cancelling {
-                    request.answer(Ok(permission::cancelled().outcome)).await;
+                    request.give(Ok(permission::cancelled().outcome)).await;
                 } else if permission.lent {
-                    request.answer(Ok(permission::wave_through(&permission).outcome)).await;
+                    request.give(Ok(permission::wave_through(&permission).outcome)).await;
                 } else if self.to_ask.len() + self.asking.len() >= SERVED_MAX {
-                    request.answer(Err(Refusal::failed("too many questions at once"))).await;
+                    request.give(Err(RpcError::failed("too many questions at once"))).await;
                 } else {
                     self.to_ask.push((request, permission));
                 }
             }
             _ if self.served.len() >= SERVED_MAX => {
-                request.answer(Err(Refusal::failed("too many requests at once"))).await;
+                request.give(Err(RpcError::failed("too many requests at once"))).await;
             }
             "fs/read_text_file" => {
                 let work = files.read(request.params.clone());
-                self.served.push(async move { request.answer(work.await).await }.boxed());
+                self.served.push(async move { request.give(work.await).await }.boxed());
             }
             "fs/write_text_file" => {
                 let work = files.write(request.params.clone());
-                self.served.push(async move { request.answer(work.await).await }.boxed());
+                self.served.push(async move { request.give(work.await).await }.boxed());
             }
             method if method.starts_with("terminal/") && self.shared.config.terminals => {
                 let work = self.terminals.serve(method, &request.params, &files);
-                self.served.push(async move { request.answer(work.await).await }.boxed());
+                self.served.push(async move { request.give(work.await).await }.boxed());
             }
-            _ => request.no_such_method().await,
+            method => {
+                let unknown = RpcError::no_method(method);
+                request.give(Err(unknown)).await;
+            }
         }
         Ok(())
     }
@@ -363,7 +367,7 @@ impl Prompting {
             self.reader.denied(&permission.call);
         }
         self.heard_at = Instant::now();
-        request.answer(Ok(decided.outcome)).await;
+        request.give(Ok(decided.outcome)).await;
     }
 
     /// The prompt has its answer.
@@ -411,7 +415,7 @@ impl Drop for Prompting {
             tools.rest();
         }
         if self.pending {
-            session.connection.notify_now("session/cancel", json!({"sessionId": session.id}));
+            session.connection.notify_now("session/cancel", &json!({"sessionId": session.id}));
             session.connection.forget(&session.id);
             if let Some(serving) = self.serving.take() {
                 serving.give_up();

@@ -15,9 +15,13 @@ use tokio_util::task::AbortOnDropHandle;
 use wellspring_wire::Framer;
 
 use super::config::AcpConfig;
+use super::connection::{Heard, LINES_WAITING_MAX, Wire};
 use super::error::AcpError;
-use super::rpc::{Heard, LINES_WAITING_MAX, REQUESTS_MAX, Wire};
 use super::stdio::LINE_BYTES_MAX;
+
+/// Requests of an agent of which we remember by which stream they came; the answers to further
+/// ones go by the connection.
+const ASKED_BY_MAX: usize = 1024;
 
 const CONNECTION: HeaderName = HeaderName::from_static("acp-connection-id");
 const SESSION: HeaderName = HeaderName::from_static("acp-session-id");
@@ -74,7 +78,7 @@ struct Shared {
 }
 
 impl Shared {
-    async fn write(self: Arc<Self>, mut lines: mpsc::Receiver<String>) {
+    async fn write(self: Arc<Self>, mut lines: mpsc::Receiver<Vec<u8>>) {
         // Whatever listens ends with this.
         let _over = self.over.clone().drop_guard();
         while let Some(line) = lines.recv().await {
@@ -89,8 +93,8 @@ impl Shared {
         }
     }
 
-    async fn send(self: &Arc<Self>, line: String) -> Result<(), AcpError> {
-        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+    async fn send(self: &Arc<Self>, line: Vec<u8>) -> Result<(), AcpError> {
+        let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let post = self.client.post(&*self.url).header(CONTENT_TYPE, "application/json").body(line);
         let Some(connection) = self.connection.get() else {
             let answer = self.ask(post).await?;
@@ -202,7 +206,7 @@ impl Shared {
             (session, message["method"].is_string(), message.get("id"))
         {
             let mut asked = self.asked_by.lock().unwrap_or_else(PoisonError::into_inner);
-            if asked.len() < REQUESTS_MAX {
+            if asked.len() < ASKED_BY_MAX {
                 asked.insert(id.to_string(), session.into());
             }
         }

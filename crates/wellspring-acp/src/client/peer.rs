@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::config::{AcpConfig, AcpTransport, FileAccess};
+use super::connection::Connection;
 use super::error::AcpError;
 use super::record::Recorder;
-use super::rpc::Connection;
 use super::{http, stdio, ws};
 
 /// The version of the protocol that is spoken here.

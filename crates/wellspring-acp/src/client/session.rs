@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use wellspring_core::{RemoteRequest, RunId};
 
 use super::config::AcpConfig;
+use super::connection::{Connection, Queue};
 use super::error::AcpError;
 use super::files::Files;
 use super::peer::{Peer, within};
 use super::prompt::Before;
-use super::rpc::{Connection, Queue};
 use super::tools::Toolbox;
 
 /// A session with an agent.
