@@ -20,8 +20,10 @@
 
 mod commands;
 mod follow;
+mod host;
 mod mcp;
 mod open;
+mod options;
 mod replay;
 mod serve;
 mod session;
@@ -199,6 +201,7 @@ impl Handler for Arc<Agent> {
                 return quick(Err(RpcError::invalid("there is nothing to authenticate for")));
             }
             "session/set_mode" => return ready(self.set_mode(&params)).boxed(),
+            "session/set_config_option" => return ready(self.set_option(&params)).boxed(),
             "session/close" => return quick(self.close(&params)),
             // It ends by its own means when it is cancelled.
             "session/prompt" => {
@@ -283,9 +286,9 @@ impl Agent {
         if self.runtime.agent(mode).is_none() {
             return Err(RpcError::invalid(format!("there is no mode {mode:?}; modes are agents")));
         }
-        session.switch(mode);
-        let commands = session.update(self.commands_update(&session));
-        Ok(Reply { result: json!({}), after: vec![("session/update", commands)] })
+        let updates = self.switched(&session, mode).into_iter();
+        let after = updates.map(|update| ("session/update", session.update(update)));
+        Ok(Reply { result: json!({}), after: after.collect() })
     }
 
     fn close(&self, params: &Value) -> Result<Value, RpcError> {

@@ -31,7 +31,7 @@ use wellspring_core::{CancellationToken, Context, ToolError, ToolUpdate};
 
 use crate::calls::{Call, Calls, cut};
 use crate::config::{McpConfig, McpTransport, without_queries};
-use crate::elicit::{self, Reply};
+use crate::elicit::{self, ElicitReply};
 use crate::error::{McpError, McpErrorKind};
 use crate::process::{LastWords, Process};
 use crate::transport::{Caller, Fate, MESSAGE_BYTES_MAX, Stdio, Tap};
@@ -484,12 +484,12 @@ impl Handler {
         };
         let Some(call) = self.calls.asked(request) else {
             tracing::warn!(server = &*self.server, "declined a question that belongs to no call");
-            return elicit_result(Reply::Decline);
+            return elicit_result(ElicitReply::Decline);
         };
         let reply = tokio::select! {
             reply = elicit::put(&self.server, params, call.context()) => reply,
-            () = call.over() => Reply::Cancel,
-            () = context.ct.cancelled() => Reply::Cancel,
+            () = call.over() => ElicitReply::Cancel,
+            () = context.ct.cancelled() => ElicitReply::Cancel,
         };
         elicit_result(reply)
     }
@@ -654,11 +654,11 @@ fn roots(config: &McpConfig) -> ListRootsResult {
     ListRootsResult::new(url.map(|url| Root::new(url.as_str())).into_iter().collect())
 }
 
-fn elicit_result(reply: Reply) -> ElicitResult {
+fn elicit_result(reply: ElicitReply) -> ElicitResult {
     let (action, content) = match reply {
-        Reply::Accept(content) => (ElicitationAction::Accept, Some(content)),
-        Reply::Decline => (ElicitationAction::Decline, None),
-        Reply::Cancel => (ElicitationAction::Cancel, None),
+        ElicitReply::Accept(content) => (ElicitationAction::Accept, Some(content)),
+        ElicitReply::Decline => (ElicitationAction::Decline, None),
+        ElicitReply::Cancel => (ElicitationAction::Cancel, None),
     };
     let mut result = ElicitResult::new(action);
     result.content = content;

@@ -129,6 +129,9 @@ fn hello(config: &AcpConfig) -> Value {
         "clientCapabilities": {
             "fs": {"readTextFile": read, "writeTextFile": write},
             "terminal": config.terminals,
+            "elicitation": {"form": {}},
+            // They are in the log, and whoever watches gets them.
+            "session": {"notices": {}, "compaction": {}},
         },
         "clientInfo": {"name": "wellspring", "version": env!("CARGO_PKG_VERSION")},
     })

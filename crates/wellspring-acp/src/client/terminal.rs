@@ -267,4 +267,25 @@ mod tests {
         kept.push("f");
         assert_eq!(kept.text, "f", "half a letter is none");
     }
+
+    /// A command whose output nobody takes waits, and nothing of it is lost.
+    #[tokio::test]
+    async fn a_command_waits_for_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::open(folder.path(), super::super::FileAccess::Write).unwrap();
+        let mut terminals = Terminals::new();
+        let bytes = 4 * PIECES_WAITING_MAX * 8 * 1024;
+        let command = format!("head -c {bytes} /dev/zero | tr '\\0' x");
+        let params = json!({"command": "sh", "args": ["-c", command]});
+        terminals.serve("terminal/create", &params, &files).await.unwrap();
+        while terminals.tell.capacity() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(terminals.is_busy());
+        let mut written = 0;
+        while let Wrote::Text(_, text) = terminals.wrote().await {
+            written += text.len();
+        }
+        assert_eq!(written, bytes);
+    }
 }

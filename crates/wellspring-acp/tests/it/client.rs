@@ -1,9 +1,11 @@
 //! What a client of ACP agents promises.
 
 mod cancel;
+mod elicitation;
 mod faults;
 mod kit;
 mod many;
+mod maxima;
 mod peer;
 mod permissions;
 mod served;
