@@ -48,7 +48,7 @@ mod ws;
 pub use crate::rpc::PENDING_MAX;
 pub use agent::{AcpAgent, SESSIONS_KEPT_MAX};
 pub use config::{AcpConfig, AcpTimeouts, AcpTransport, FileAccess, SESSIONS_PER_PROCESS_DEFAULT};
-pub use connection::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_MAX};
+pub use connection::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_BYTES_MAX, QUEUE_MAX};
 pub(crate) use drive::SESSION_OPENED;
 pub use drive::{REMINDERS_MAX, SERVED_MAX};
 pub use error::AcpError;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{FutureExt as _, ready};
 use serde_json::Value;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::AcpError;
@@ -20,10 +20,17 @@ use crate::rpc::{Peer, Request, RpcError, Unasked, Wish};
 /// an agent that floods wait for the log.
 pub const QUEUE_MAX: usize = 256;
 
-/// Lines that wait between a connection's tasks.
-pub(super) const LINES_WAITING_MAX: usize = 64;
+/// Bytes of messages that wait in one session's queue: enough for the largest one and some more.
+pub const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Messages about sessions whose opening was not answered yet that are kept for them.
+/// What the bytes of a queue are counted in.
+const BYTES_UNIT: usize = 1024;
+
+/// Lines that wait between a connection's tasks. They may be large, so they are few.
+pub(super) const LINES_WAITING_MAX: usize = 16;
+
+/// Messages about sessions whose opening was not answered yet that are kept for them; as many
+/// bytes as a queue has.
 pub const EARLY_MAX: usize = 256;
 
 /// Lines that are no messages before an agent is given up: some print a banner or a warning
@@ -82,8 +89,9 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sessions: BTreeMap<Box<str>, Route>,
-    /// Of sessions that are not known yet.
-    early: VecDeque<(Box<str>, Incoming)>,
+    /// Of sessions that are not known yet, with their sizes.
+    early: VecDeque<(Box<str>, Incoming, usize)>,
+    early_bytes: usize,
     /// Sessions that nobody reads any more.
     gone: BTreeSet<Box<str>>,
     garbage: usize,
@@ -93,7 +101,8 @@ struct State {
 /// Where a session's messages go.
 #[derive(Clone)]
 pub(super) struct Route {
-    queue: mpsc::Sender<Incoming>,
+    queue: mpsc::Sender<Queued>,
+    room: Arc<Semaphore>,
     /// Whether somebody reads the queue; if not, what does not fit is dropped.
     read: Arc<AtomicBool>,
 }
@@ -101,15 +110,29 @@ pub(super) struct Route {
 /// A session's messages, in order.
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) messages: mpsc::Receiver<Incoming>,
+    messages: mpsc::Receiver<Queued>,
     read: Arc<AtomicBool>,
 }
+
+/// A message, and the room that it takes until it is read.
+type Queued = (Incoming, Option<OwnedSemaphorePermit>);
 
 impl Queue {
     pub(super) fn new() -> (Route, Self) {
         let (queue, messages) = mpsc::channel(QUEUE_MAX);
+        let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX / BYTES_UNIT));
         let read = Arc::new(AtomicBool::new(true));
-        (Route { queue, read: Arc::clone(&read) }, Self { messages, read })
+        (Route { queue, room, read: Arc::clone(&read) }, Self { messages, read })
+    }
+
+    /// The next message; none after the end of the connection.
+    pub(super) async fn next(&mut self) -> Option<Incoming> {
+        self.messages.recv().await.map(|(incoming, _)| incoming)
+    }
+
+    /// The next message, if it is there.
+    pub(super) fn next_now(&mut self) -> Option<Incoming> {
+        self.messages.try_recv().ok().map(|(incoming, _)| incoming)
     }
 
     /// Somebody reads it: what does not fit makes the agent wait.
@@ -121,7 +144,7 @@ impl Queue {
     /// with is let in first, or it would wait for good.
     pub(super) fn rest(&mut self) {
         self.read.store(false, Ordering::Relaxed);
-        while self.messages.try_recv().is_ok() {}
+        while self.next_now().is_some() {}
     }
 }
 
@@ -196,7 +219,7 @@ impl Connection {
             let route = shared.state().sessions.get(&session).cloned();
             async move {
                 if let Some(route) = route {
-                    route.send(Incoming::Prompted(answer)).await;
+                    route.send(Incoming::Prompted(answer), 0).await;
                 }
             }
             .boxed()
@@ -262,7 +285,7 @@ impl Shared {
                 record.heard(&line);
             }
             match peer.take(&line).await {
-                Ok(Some(wish)) => self.deliver(wish).await,
+                Ok(Some(wish)) => self.deliver(wish, line.len()).await,
                 Ok(None) => {}
                 Err(_) => {
                     let mut state = self.state();
@@ -285,13 +308,14 @@ impl Shared {
         let (sessions, early) = {
             let mut state = self.state();
             state.ended.get_or_insert(error);
+            state.early_bytes = 0;
             (std::mem::take(&mut state.sessions), std::mem::take(&mut state.early))
         };
         peer.lose();
         drop((sessions, early));
     }
 
-    async fn deliver(&self, wish: Wish) {
+    async fn deliver(&self, wish: Wish, bytes: usize) {
         let (session, incoming) = match wish {
             Wish::Request(request) => {
                 (request.params["sessionId"].as_str().map(Into::into), Incoming::Request(request))
@@ -321,16 +345,18 @@ impl Shared {
                 }
                 // The answer that opens it may be on its way. A request that nobody takes is
                 // answered when it is dropped.
-                if state.early.len() >= EARLY_MAX {
-                    state.early.pop_front();
+                state.early_bytes += bytes;
+                state.early.push_back((session, incoming, bytes));
+                while state.early.len() > EARLY_MAX || state.early_bytes > QUEUE_BYTES_MAX {
+                    let Some((.., bytes)) = state.early.pop_front() else { break };
+                    state.early_bytes -= bytes;
                 }
-                state.early.push_back((session, incoming));
                 return;
             }
             route
         };
         if let Some(route) = route {
-            route.send(incoming).await;
+            route.send(incoming, bytes).await;
         }
     }
 }
@@ -338,12 +364,13 @@ impl Shared {
 impl State {
     fn route(&mut self, session: &str, route: Route) {
         let mut early = VecDeque::new();
-        for (about, incoming) in std::mem::take(&mut self.early) {
+        for (about, incoming, bytes) in std::mem::take(&mut self.early) {
             if *about == *session {
+                self.early_bytes -= bytes;
                 // The queue is new, and holds as many.
-                let _ = route.queue.try_send(incoming);
+                route.send_now(incoming, bytes);
             } else {
-                early.push_back((about, incoming));
+                early.push_back((about, incoming, bytes));
             }
         }
         self.early = early;
@@ -361,13 +388,25 @@ impl State {
 }
 
 impl Route {
-    async fn send(&self, incoming: Incoming) {
-        if self.read.load(Ordering::Relaxed) {
-            let _ = self.queue.send(incoming).await;
-        } else {
-            let _ = self.queue.try_send(incoming);
+    async fn send(&self, incoming: Incoming, bytes: usize) {
+        if !self.read.load(Ordering::Relaxed) {
+            return self.send_now(incoming, bytes);
+        }
+        let room = Arc::clone(&self.room).acquire_many_owned(units(bytes)).await;
+        let _ = self.queue.send((incoming, room.ok())).await;
+    }
+
+    /// Sends what fits.
+    fn send_now(&self, incoming: Incoming, bytes: usize) {
+        if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(units(bytes)) {
+            let _ = self.queue.try_send((incoming, Some(room)));
         }
     }
+}
+
+/// The room that a message takes. No message takes all of it.
+fn units(bytes: usize) -> u32 {
+    u32::try_from(bytes.min(QUEUE_BYTES_MAX) / BYTES_UNIT).unwrap_or(u32::MAX)
 }
 
 fn failure(method: &'static str, error: RpcError) -> AcpError {

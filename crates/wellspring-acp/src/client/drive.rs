@@ -235,7 +235,7 @@ impl Prompting {
                 biased;
                 () = self.context.signal().cancelled() => return Ok(()),
                 _ = &mut seen => return Ok(()),
-                incoming = queue.messages.recv() => match incoming {
+                incoming = queue.next() => match incoming {
                     Some(Incoming::Update(update)) => self.reader.update(update, batch),
                     Some(Incoming::Notification(method, params)) => {
                         batch.extended(ORIGIN, &method, params);
@@ -307,7 +307,7 @@ impl Prompting {
                 }
                 return Ok(Step::On);
             }
-            incoming = session.queue.messages.recv() => match incoming {
+            incoming = session.queue.next() => match incoming {
                 Some(incoming) => incoming,
                 None => return Err(ended(session.connection.ended())),
             },
@@ -324,7 +324,7 @@ impl Prompting {
             // What comes after a question is said after it is asked.
             let more = self.to_ask.is_empty() && batch.text_bytes() < BATCH_BYTES_MAX;
             let Some(session) = self.session.as_mut().filter(|_| more) else { break };
-            incoming = session.queue.messages.try_recv().ok();
+            incoming = session.queue.next_now();
         }
         Ok(Step::On)
     }

@@ -110,7 +110,7 @@ impl Session {
                 () = drain(&mut queue) => Err(AcpError::Lost("the connection ended")),
             };
             // Its answer came after the last of it.
-            while queue.messages.try_recv().is_ok() {}
+            while queue.next_now().is_some() {}
             match continued {
                 Ok(said) => {
                     let session = Self {
@@ -211,7 +211,7 @@ impl Session {
 
 /// Reads and forgets, for ever.
 async fn drain(queue: &mut Queue) {
-    while queue.messages.recv().await.is_some() {}
+    while queue.next().await.is_some() {}
 }
 
 /// Says how to log in, if that is what is missing.

@@ -3,6 +3,7 @@
 mod cancel;
 mod elicitation;
 mod faults;
+mod http;
 mod kit;
 mod many;
 mod maxima;

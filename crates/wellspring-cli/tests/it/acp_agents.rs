@@ -144,6 +144,34 @@ fn a_killed_run_that_the_agent_cannot_go_on_with_fails_honestly() {
     "#);
 }
 
+/// An agent that is installed and known by its name needs no configuration on the command line.
+#[test]
+fn an_installed_agent_is_asked_by_its_name() {
+    let home = Home::new();
+    let run = |path: &str| {
+        let mut command = home.paced(0, &["run", "--agent", "claude", "Hi"]);
+        let script = json!({"prompts": [[{"text": "I am here."}]]});
+        command.env("PATH", path).env(SCRIPT, script.to_string()).output().unwrap()
+    };
+    let nowhere = run("/nowhere");
+    assert_eq!(nowhere.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(nowhere.stderr).unwrap(),
+        "wellspring: there is no agent \"claude\": claude-agent-acp is not there; npm install -g \
+         @agentclientprotocol/claude-agent-acp\n"
+    );
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("claude-agent-acp");
+    let this = std::env::current_exe().unwrap();
+    let this = format!("{} --exact acp_agents::scripted_agent --nocapture --quiet", this.display());
+    std::fs::write(&program, format!("#!/bin/sh\nexec {this}\n")).unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&program, mode).unwrap();
+    let asked = run(&format!("{}:/usr/bin:/bin", folder.path().display()));
+    assert_eq!(asked.status.code(), Some(0), "{asked:?}");
+    assert!(String::from_utf8(asked.stdout).unwrap().contains("\nI am here.\n"));
+}
+
 /// To an agent that takes MCP servers over stdio only, the program itself carries our tools.
 #[test]
 fn our_tools_reach_an_agent_by_the_real_bridge() {

@@ -36,13 +36,13 @@ impl Agent {
     }
 
     /// Says as much as anybody takes; gives how much that was.
-    async fn flood(&self, session: &str) -> usize {
+    async fn flood(&self, say: impl Fn(usize) -> Heard) -> usize {
         for number in 0.. {
             // Whoever could make room is let run first: there is one thread.
             for _ in 0..16 {
                 tokio::task::yield_now().await;
             }
-            if self.say.try_send(update(session, number)).is_err() {
+            if self.say.try_send(say(number)).is_err() {
                 return number;
             }
         }
@@ -61,7 +61,7 @@ impl Agent {
 
 fn taken(queue: &mut Queue) -> Vec<usize> {
     let mut numbers = Vec::new();
-    while let Ok(Incoming::Update(number)) = queue.messages.try_recv() {
+    while let Some(Incoming::Update(number)) = queue.next_now() {
         numbers.push(usize::try_from(number.as_u64().unwrap()).unwrap());
     }
     numbers
@@ -73,14 +73,34 @@ async fn a_full_queue_makes_the_agent_wait_and_loses_nothing() {
     let (route, mut queue) = Queue::new();
     connection.route("s", route);
     // The queue, what waits before it, and the one that is being put in.
-    let said = agent.flood("s").await;
+    let said = agent.flood(|number| update("s", number)).await;
     assert_eq!(said, QUEUE_MAX + LINES_WAITING_MAX + 1);
     let mut got = Vec::new();
     while got.len() < said {
-        let Some(Incoming::Update(number)) = queue.messages.recv().await else { unreachable!() };
+        let Some(Incoming::Update(number)) = queue.next().await else { unreachable!() };
         got.push(usize::try_from(number.as_u64().unwrap()).unwrap());
     }
     assert_eq!(got, (0..said).collect::<Vec<_>>());
+    agent.settled(&connection).await;
+}
+
+#[tokio::test]
+async fn a_queue_of_large_messages_makes_the_agent_wait_sooner() {
+    let (connection, mut agent) = connect();
+    let (route, mut queue) = Queue::new();
+    connection.route("s", route);
+    let large = "x".repeat(1024 * 1024);
+    let message = |number: usize| {
+        let params = json!({"sessionId": "s", "update": {"number": number, "text": large}});
+        line(&json!({"method": "session/update", "params": params}))
+    };
+    // What fits, what waits before it, and the one that is being put in.
+    let said = agent.flood(message).await;
+    assert_eq!(said, QUEUE_BYTES_MAX / large.len() - 1 + LINES_WAITING_MAX + 2);
+    for number in 0..said {
+        let Some(Incoming::Update(update)) = queue.next().await else { unreachable!() };
+        assert_eq!(update["number"], number);
+    }
     agent.settled(&connection).await;
 }
 
@@ -145,7 +165,7 @@ async fn whoever_waits_hears_of_the_end_and_its_reason() {
     });
     assert_eq!(asked.unwrap_err().to_string(), why.to_string());
     assert_eq!(taken(&mut queue), [1]);
-    assert!(queue.messages.recv().await.is_none());
+    assert!(queue.next().await.is_none());
     assert_eq!(connection.ended().unwrap().to_string(), why.to_string());
     let late = connection.request("ping", json!({})).await.unwrap_err();
     assert_eq!(late.to_string(), why.to_string());
