@@ -10,8 +10,10 @@
 //! MCP servers that come with a session are tools of its agent. A client that offers files or
 //! terminals lends them to agents that are models: `read_file`, `write_file` and
 //! `run_shell_command` then work through the client, and see unsaved files. They are ruled by
-//! the agent's policy like any tool; writing and running ask first. Questions go to the client
-//! as permission requests, or as forms where it has them.
+//! the agent's policy like any tool; writing and running ask first. An agent that speaks ACP
+//! itself uses the client's files and terminals in its own words. Agents that another one calls
+//! are lent the same. Questions go to the client as permission requests, or as forms where it has
+//! them.
 //!
 //! # What is deliberately absent
 //!

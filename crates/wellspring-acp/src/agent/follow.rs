@@ -20,7 +20,7 @@ use super::host::ClientHost;
 use super::session::{Running, Session};
 use super::{Agent, Client, commands, open, tools};
 use crate::client::AcpAgent;
-use crate::rpc::{self, Reply, RpcError, Unasked};
+use crate::rpc::{self, Peer, Reply, RpcError, Unasked};
 
 impl Agent {
     pub(super) async fn prompt(
@@ -114,22 +114,7 @@ impl Agent {
         let def = self.runtime.agent(&name).ok_or_else(|| {
             RpcError::new(RpcError::INTERNAL, format!("agent {name:?} is not there any more"))
         })?;
-        let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
-        let mut def = AgentDef::clone(&def);
-        match &def.brain {
-            Brain::Model(_) => lent.extend(tools::lent(&self.peer, session, self.client())),
-            Brain::Remote(remote) => {
-                if let Some(acp) = acp_agent(&**remote) {
-                    let (peer, session) = (self.peer.clone(), Arc::clone(session));
-                    let host = ClientHost { peer, session, client: self.client() };
-                    def.brain = Brain::Remote(Arc::new(acp.hosted(Arc::new(host))));
-                }
-            }
-        }
-        // What works through the client takes the place of what does not.
-        def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
-        def.tools.extend(lent);
-        Ok(Arc::new(def))
+        Ok(Arc::new(lend(&self.peer, session, self.client(), &def)))
     }
 
     /// Ends a run of the session that nobody works on: its process is gone.
@@ -359,6 +344,28 @@ fn terminals(record: &Record) -> Option<impl Iterator<Item = &str>> {
         ToolContent::Terminal { terminal_id } => Some(&**terminal_id),
         ToolContent::Content(_) | ToolContent::Diff { .. } => None,
     }))
+}
+
+/// An agent with what the client lends it, and all those that it calls with the same.
+fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> AgentDef {
+    let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
+    let mut def = def.clone();
+    match &def.brain {
+        Brain::Model(_) => lent.extend(tools::lent(peer, session, client)),
+        Brain::Remote(remote) => {
+            if let Some(acp) = acp_agent(&**remote) {
+                let (peer, session) = (peer.clone(), Arc::clone(session));
+                let host = ClientHost { peer, session, client };
+                def.brain = Brain::Remote(Arc::new(acp.hosted(Arc::new(host))));
+            }
+        }
+    }
+    // What works through the client takes the place of what does not.
+    def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
+    def.tools.extend(lent);
+    let (peer, session) = (peer.clone(), Arc::clone(session));
+    def.lend = Some(Arc::new(move |called| lend(&peer, &session, client, called)));
+    def
 }
 
 /// An agent that speaks ACP itself.
