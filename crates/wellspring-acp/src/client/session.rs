@@ -123,6 +123,10 @@ impl Session {
                         last_run: request.run,
                         peer,
                     };
+                    // Another process of the agent may not know it.
+                    if let Some(mode) = &config.mode {
+                        session.set_mode(&json!(mode), config).await?;
+                    }
                     let before = Before::Continued;
                     return Ok(Opened { session, before, note: Some(how), said });
                 }

@@ -12,7 +12,7 @@ use super::kit::{config, finished, gone, runtime, schema, session, watch};
 const ALONE: &str = "WELLSPRING_TEST_ALONE";
 
 /// What the runs may add to this process at their peak, all of them and their log in memory
-/// together. It was 37 MiB, unoptimised: some 350 KiB for each run with its session, its queue and
+/// together. It was 36 MiB, unoptimised: some 350 KiB for each run with its session, its queue and
 /// its server of tools, and about 100 bytes of log for each of 20,000 pieces of text.
 const PEAK_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
