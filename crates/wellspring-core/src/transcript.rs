@@ -1,6 +1,7 @@
 //! The whole of a run, folded: what was said, done and decided.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -28,9 +29,10 @@ pub struct Transcript {
     /// When the last record was appended.
     pub updated_at: Millis,
     /// What each agent did, in order. The root is there from the start.
-    pub agents: BTreeMap<AgentNo, AgentTranscript>,
+    // Boxed, as the parts are: a map has room for eleven at once, and most runs have one.
+    pub agents: BTreeMap<AgentNo, Box<AgentTranscript>>,
     /// Every part that was not voided.
-    pub parts: BTreeMap<PartId, Part>,
+    pub parts: BTreeMap<PartId, Box<Part>>,
     /// Every question, with its answer if there is one.
     pub questions: BTreeMap<QuestionId, AskedQuestion>,
     /// What the user added while the run went on.
@@ -44,8 +46,14 @@ pub struct Transcript {
     pub sources: Vec<Source>,
     /// What was made.
     pub files: Vec<FileProduced>,
-    /// What all finished turns cost together, sub-agents' included.
+    /// What everything cost together, sub-agents and attempts that broke off included.
     pub usage: Usage,
+    /// How long owners have worked on it, up to the last pause or change of owner.
+    #[serde(default)]
+    pub worked: Duration,
+    /// Since when its owner works on it.
+    #[serde(default)]
+    pub working_since: Option<Millis>,
     /// The typed result.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
@@ -68,6 +76,15 @@ pub struct AgentTranscript {
     pub items: Vec<Item>,
     /// How it ended, for a sub-agent.
     pub outcome: Option<Outcome>,
+    /// What it cost itself.
+    #[serde(default)]
+    pub usage: Usage,
+    /// What its turn has cost so far, until the turn says so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unsettled: Option<Box<Usage>>,
+    /// What it last said that the run has cost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported: Option<Box<Usage>>,
 }
 
 /// One thing in an agent's life.
@@ -171,7 +188,7 @@ impl Transcript {
 
     /// Folds one record in. Total, like [`Outline::apply`].
     pub fn apply(&mut self, record: &Record) {
-        self.updated_at = record.at;
+        let updated_at = std::mem::replace(&mut self.updated_at, record.at);
         match &record.event {
             Event::PartDelta { part, chunk } => {
                 if let Some(part) = self.parts.get_mut(part) {
@@ -187,10 +204,21 @@ impl Transcript {
                     input: started.request.input.clone(),
                     ..AgentTranscript::default()
                 };
-                self.agents.insert(AgentNo::ROOT, root);
+                self.agents.insert(AgentNo::ROOT, Box::new(root));
                 self.started = Some((**started).clone());
+                self.working_since = Some(record.at);
             }
+            Event::RunAdopted { .. } => {
+                // Nobody knows how long the owner before worked after its last record.
+                self.rest(updated_at);
+                self.working_since = Some(record.at);
+            }
+            Event::RunPaused { .. } => self.rest(record.at),
+            Event::RunResumed { .. } => self.working_since = Some(record.at),
+            Event::UsageReported(usage) => self.report(record.agent, usage),
             Event::TurnStarted(turn) => {
+                // An attempt that broke off was paid for.
+                self.settle(record.agent, None);
                 let items = &mut self.agents.entry(record.agent).or_default().items;
                 match items.last_mut() {
                     Some(Item::Turn(item)) if item.turn == turn.turn => {
@@ -218,10 +246,7 @@ impl Transcript {
                     turn.stop = Some(stop.clone());
                     turn.usage = usage.as_deref().cloned();
                 }
-                if let Some(usage) = usage {
-                    self.usage.scope = UsageScope::Run;
-                    self.usage.add(usage);
-                }
+                self.settle(record.agent, usage.as_deref());
             }
             Event::PartStarted { part, kind } => self.start(*part, kind, record),
             Event::PartAnnotated { part, annotation } => {
@@ -285,12 +310,13 @@ impl Transcript {
                     input: input.clone(),
                     ..AgentTranscript::default()
                 };
-                self.agents.insert(record.agent, agent);
+                self.agents.insert(record.agent, Box::new(agent));
                 if let Some(progress) = call.and_then(|call| self.progress(call)) {
                     progress.agent = Some(record.agent);
                 }
             }
             Event::AgentFinished { outcome } => {
+                self.settle(record.agent, None);
                 if let Some(agent) = self.agents.get_mut(&record.agent) {
                     agent.outcome = Some((**outcome).clone());
                 }
@@ -310,17 +336,51 @@ impl Transcript {
             Event::Attached { origin, handle } => {
                 self.attached.insert(origin.clone(), (**handle).clone());
             }
-            Event::RunFinished { outcome } => self.outcome = Some((**outcome).clone()),
-            // Queues and owners are of interest while the run goes on: the outline has them.
-            // Usage is counted when a turn finishes; reports in between are previews of that.
-            Event::ToolQueued { .. }
-            | Event::RunAdopted { .. }
-            | Event::RunPaused { .. }
-            | Event::RunResumed { .. }
-            | Event::UsageReported(_)
-            | Event::Extended(_) => {}
+            Event::RunFinished { outcome } => {
+                self.settle(AgentNo::ROOT, None);
+                self.rest(record.at);
+                self.outcome = Some((**outcome).clone());
+            }
+            // The queue is of interest while the run goes on: the outline has it.
+            Event::ToolQueued { .. } | Event::Extended(_) => {}
         }
         self.outline.apply(record);
+    }
+
+    /// Counts what a turn cost: as it says itself, or as far as it was reported.
+    fn settle(&mut self, agent: AgentNo, usage: Option<&Usage>) {
+        let Some(agent) = self.agents.get_mut(&agent) else { return };
+        let unsettled = agent.unsettled.take();
+        if let Some(usage) = usage.or(unsettled.as_deref()) {
+            agent.usage.add(usage);
+            self.usage.scope = UsageScope::Run;
+            self.usage.add(usage);
+        }
+    }
+
+    fn report(&mut self, agent: AgentNo, usage: &Usage) {
+        let agent = self.agents.entry(agent).or_default();
+        match usage.scope {
+            UsageScope::Turn => agent.unsettled = Some(Box::new(usage.clone())),
+            UsageScope::Run => {
+                let before = agent.reported.replace(Box::new(usage.clone()));
+                let more = usage.since(&before.unwrap_or_default());
+                agent.usage.add(&more);
+                self.usage.scope = UsageScope::Run;
+                self.usage.add(&more);
+            }
+            // Other runs are in it too: only how full the window is can be told.
+            UsageScope::Session => {
+                self.usage.context = usage.context.or(self.usage.context);
+            }
+        }
+    }
+
+    /// Nobody works on the run from then on.
+    fn rest(&mut self, at: Millis) {
+        if let Some(since) = self.working_since.take() {
+            self.worked += at.since(since);
+        }
     }
 
     /// The words of the agent's last turn that said any: the answer.
@@ -423,7 +483,7 @@ impl Transcript {
     }
 
     fn text(&self, part: PartId) -> Option<&str> {
-        match self.parts.get(&part) {
+        match self.parts.get(&part).map(AsRef::as_ref) {
             Some(Part { kind: PartKind::Text { role: crate::Role::Assistant }, text, .. }) => {
                 Some(text)
             }
@@ -443,7 +503,7 @@ impl Transcript {
             updated_at: record.at,
             call,
         };
-        self.parts.insert(id, part);
+        self.parts.insert(id, Box::new(part));
         let in_turn = self.outline.agents.get(&record.agent).is_some_and(|agent| agent.in_turn);
         match self.current_turn(record.agent) {
             Some(turn) if in_turn => turn.parts.push(id),

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
     AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis,
-    ModelError, Outcome, PartId, PartKind, QuestionId, RETURN_RESULT, RunsOn, Stop, ToolCall,
-    ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
+    ModelError, Outcome, Outline, PartId, PartKind, QuestionId, RETURN_RESULT, RunsOn, Stop,
+    ToolCall, ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
 };
 
 use crate::activity::Busy;
@@ -38,6 +38,7 @@ pub(crate) struct AgentWork {
     pub(crate) agent: AgentNo,
     pub(crate) def: Arc<AgentDef>,
     pub(crate) depth: usize,
+    began: Instant,
     /// The agent at work, for whoever measures.
     pub(crate) span: Span,
 }
@@ -64,7 +65,7 @@ impl AgentWork {
         parent: &Span,
     ) -> Self {
         let span = telemetry::agent(parent, &run, &def);
-        Self { run, agent, def, depth, span }
+        Self { run, agent, def, depth, began: Instant::now(), span }
     }
 
     /// Works until the agent is done, and says how that went. What is still open then is
@@ -161,7 +162,9 @@ impl AgentWork {
         if has_calls(transcript, turn) || stop == Stop::Paused {
             return Next::Turn;
         }
-        let reminders = u32::try_from(transcript.inputs.len()).unwrap_or(u32::MAX);
+        let reminder = reminder();
+        let reminders = transcript.inputs.values().filter(|input| **input == reminder).count();
+        let reminders = u32::try_from(reminders).unwrap_or(u32::MAX);
         if result_tool.is_some() && reminders < repairs && stop == Stop::EndTurn {
             return Next::Remind { turn: turn.turn };
         }
@@ -176,7 +179,12 @@ impl AgentWork {
         let limits = &self.def.limits;
         self.run.folded(|transcript| {
             let at = transcript.outline.agents.get(&self.agent)?;
-            let usage = &transcript.usage;
+            // What the run may spend, the root agent answers for; a sub-agent for itself.
+            let (usage, worked) = if self.agent.is_root() {
+                (&transcript.usage, self.run.worked())
+            } else {
+                (&transcript.agents.get(&self.agent)?.usage, self.began.elapsed())
+            };
             let spent = |budget| Some(Outcome::Completed { stop: Stop::Budget(budget) });
             if at.turn >= limits.turns && !at.in_turn {
                 Some(Outcome::Completed { stop: Stop::TurnLimit })
@@ -186,7 +194,7 @@ impl AgentWork {
                 usage.cost.as_ref().is_some_and(|cost| cost.amount >= max)
             }) {
                 spent(Budget::Cost)
-            } else if limits.time.is_some_and(|max| self.run.began.elapsed() >= max) {
+            } else if limits.time.is_some_and(|max| worked >= max) {
                 spent(Budget::Time)
             } else if repeats_itself(transcript, self.agent) {
                 Some(Outcome::Failed {
@@ -215,8 +223,7 @@ impl AgentWork {
     /// Asks for the typed result that the agent forgot. It goes through the inbox like
     /// everything that others want of a run, so that it is there after a crash too.
     async fn remind(&self, turn: u32) {
-        let text = format!("Now call {RETURN_RESULT} with the final result.");
-        let command = Command::AddInput { content: vec![Content::text(text)] };
+        let command = Command::AddInput { content: reminder() };
         let key = format!("result-reminder-{turn}");
         if let Err(error) = self.run.runtime.log().send(self.run.id(), key, command).await {
             tracing::warn!(run = %self.run.id(), %error, "the reminder could not be sent");
@@ -268,8 +275,13 @@ impl AgentWork {
             let error = match self.attempt(&mut turn, &mut running, result_tool, &span).await {
                 Ok(last) => {
                     telemetry::chat_ended(&span, &turn, attempt);
-                    self.finish_turn(last, &turn, turn_no, attempt);
-                    return Ok(running);
+                    return match self.finish_turn(last, &turn, turn_no, attempt, result_tool) {
+                        Some(end) => {
+                            self.run.commit().await;
+                            Err(end)
+                        }
+                        None => Ok(running),
+                    };
                 }
                 Err(error) => error,
             };
@@ -379,7 +391,16 @@ impl AgentWork {
         }
     }
 
-    fn finish_turn(&self, mut last: Vec<Event>, turn: &Turn, number: u32, attempts: u32) {
+    /// Appends the end of a turn; and, when nothing can be left to do after it, the end of the
+    /// run in the same frame. That is how most runs end, and it saves them a commit.
+    fn finish_turn(
+        &self,
+        mut last: Vec<Event>,
+        turn: &Turn,
+        number: u32,
+        attempts: u32,
+        result_tool: Option<&ResultTool>,
+    ) -> Option<Outcome> {
         let (stop, usage) = turn.outcome();
         let calls = turn.tool_calls().len();
         for hooks in self.run.runtime.hooks(&self.def) {
@@ -387,8 +408,28 @@ impl AgentWork {
             let report = TurnReport { turn: number, attempts, stop, usage, calls };
             hooks.on_turn(self.run.id(), &report);
         }
+        let may_be_last = self.agent.is_root()
+            && calls == 0
+            && result_tool.is_none()
+            && stop != Stop::Paused
+            && self.run.cancelled().is_none()
+            && !self.run.has_news();
+        let outcome = Outcome::Completed { stop: stop.clone() };
         last.push(Event::TurnFinished { stop, usage: usage.map(Box::new) });
-        self.run.push_all(self.agent, last);
+        let mut is_last = false;
+        self.run.owner.push_with(|transcript, mut waiting| {
+            is_last = may_be_last
+                && nothing_is_open(&transcript.outline)
+                && !last_turn(transcript, self.agent)
+                    .is_some_and(|turn| has_calls(transcript, turn))
+                && Iterator::all(&mut waiting, only_speaks)
+                && last.iter().all(only_speaks);
+            if is_last {
+                last.push(Event::RunFinished { outcome: Box::new(outcome.clone()) });
+            }
+            last.into_iter().map(|event| (self.agent, event)).collect()
+        });
+        is_last.then_some(outcome)
     }
 
     fn void_attempt(&self) {
@@ -522,6 +563,11 @@ fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnI
     })
 }
 
+/// What an agent is told that forgot its result.
+fn reminder() -> Vec<Content> {
+    vec![Content::text(format!("Now call {RETURN_RESULT} with the final result."))]
+}
+
 fn last_turn(transcript: &Transcript, agent: AgentNo) -> Option<&TurnItem> {
     turns(transcript, agent).next()
 }
@@ -531,10 +577,55 @@ fn calls<'a>(
     turn: &'a TurnItem,
 ) -> impl Iterator<Item = (&'a ToolCall, &'a wellspring_core::Part)> {
     turn.parts.iter().filter_map(|id| {
-        let part = transcript.parts.get(id)?;
+        let part = &**transcript.parts.get(id)?;
         let PartKind::ToolCall(call) = &part.kind else { return None };
         call.runs_on.is_ours().then_some((&**call, part))
     })
+}
+
+/// Whether nobody but the root agent's model has anything left to do.
+fn nothing_is_open(outline: &Outline) -> bool {
+    outline.calls.is_empty()
+        && outline.questions.is_empty()
+        && outline.inputs.is_empty()
+        && outline.agents.len() == 1
+}
+
+/// Whether an event is part of what a model says, and asks nothing of anybody.
+fn only_speaks(event: &Event) -> bool {
+    match event {
+        Event::PartStarted { kind, .. } => !matches!(kind, PartKind::ToolCall(_)),
+        Event::PartDelta { .. }
+        | Event::PartAnnotated { .. }
+        | Event::PartFinished { .. }
+        | Event::SourceCited(_)
+        | Event::UsageReported(_)
+        | Event::TurnFinished { .. } => true,
+        Event::RunStarted(_)
+        | Event::RunAdopted { .. }
+        | Event::RunPaused { .. }
+        | Event::RunResumed { .. }
+        | Event::RunFinished { .. }
+        | Event::TurnStarted(_)
+        | Event::PartsVoided { .. }
+        | Event::ToolQueued { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolUpdated { .. }
+        | Event::ToolFinished { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::FileProduced(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_) => false,
+    }
 }
 
 fn has_calls(transcript: &Transcript, turn: &TurnItem) -> bool {

@@ -257,7 +257,9 @@ impl AgentWork {
             return (verdict, busy);
         }
         let mut decision = self.def.policy.decide(tool.spec(), &ready.arguments);
-        if decision == Approval::Ask && self.run.has_standing_approval(&tool.spec().name).await {
+        if decision == Approval::Ask
+            && self.run.has_standing_approval(&self.def.name, &tool.spec().name).await
+        {
             decision = Approval::Allow;
         }
         match decision {

@@ -40,10 +40,14 @@ async fn own(run: &Arc<Run>) -> Left {
     run.commit().await;
     match end {
         End::Outcome(outcome) => {
-            let events =
-                run.folded(|transcript| closing_events(&transcript.outline, outcome.clone()));
-            run.owner.push_all(events);
-            run.commit().await;
+            let events = run.folded(|transcript| {
+                let outline = &transcript.outline;
+                (!outline.finished).then(|| closing_events(outline, outcome.clone()))
+            });
+            if let Some(events) = events {
+                run.owner.push_all(events);
+                run.commit().await;
+            }
             Left::Finished(outcome)
         }
         End::Idle => {
@@ -64,7 +68,7 @@ async fn resume(run: &Arc<Run>) {
         run.push(AgentNo::ROOT, Event::RunResumed { inbox: None, wire_run });
         run.commit().await;
         run.take_inbox().await;
-    } else if run.owner.inbox_changed().now_or_never().is_some() {
+    } else if run.has_news() {
         // It was adopted. The inbox of a run that was just created is empty.
         run.take_inbox().await;
     }
@@ -92,7 +96,7 @@ async fn work(run: &Arc<Run>) -> End {
         }
     });
     let run_time = run.runtime.run_time(&run.def);
-    let mut time_is_up = Box::pin(tokio::time::sleep(run_time));
+    let mut time_is_up = Box::pin(tokio::time::sleep(run_time.saturating_sub(run.worked())));
     let mut grace_is_over = Box::pin(async {
         run.signal.cancelled().await;
         tokio::time::sleep(run.def.timeouts.cancel_grace).await;

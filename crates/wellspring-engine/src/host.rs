@@ -18,6 +18,7 @@ use crate::elsewhere::Placed;
 use crate::limits::AGENT_DEPTH_MAX;
 use crate::run::Run;
 use crate::turn::parse_arguments;
+use crate::ui::is_success;
 
 /// Where one call, or one remote agent, speaks to.
 pub(crate) struct RunHost {
@@ -272,7 +273,11 @@ impl RunHost {
     ) -> Result<String, ToolError> {
         match outcome {
             Outcome::Completed { .. } => {
-                Ok(self.run().folded(|transcript| transcript.words(agent)))
+                let words = self.run().folded(|transcript| transcript.words(agent));
+                if is_success(outcome) {
+                    return Ok(words);
+                }
+                Err(ToolError::new(format!("agent {name:?} {outcome}; it had said: {words}")))
             }
             Outcome::Cancelled { .. } | Outcome::Failed { .. } => {
                 Err(ToolError::new(format!("agent {name:?} {outcome}")))

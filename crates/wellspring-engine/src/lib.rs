@@ -20,6 +20,7 @@
 mod activity;
 mod agent;
 mod agent_loop;
+mod answers;
 mod calls;
 mod close;
 mod drive;

@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::FutureExt as _;
 use tokio::sync::Notify;
@@ -16,6 +17,7 @@ use wellspring_log::{InboxEntry, Owner};
 
 use crate::activity::Activity;
 use crate::agent::AgentDef;
+use crate::answers;
 use crate::close::finished;
 use crate::runtime::Runtime;
 
@@ -33,7 +35,8 @@ pub(crate) struct Run {
     /// Cancelled when everything should end now.
     pub(crate) signal: CancellationToken,
     pub(crate) activity: Activity,
-    pub(crate) began: Instant,
+    owned_since: Instant,
+    worked_before: Duration,
     /// The turn that was announced with the run and has not begun yet.
     announced_turn: AtomicBool,
     parts: AtomicU32,
@@ -82,9 +85,10 @@ impl Run {
             .trace_id
             .clone()
             .unwrap_or_else(|| started.run.uuid().simple().to_string().into());
-        let (next_part, next_question, next_agent) = owner.with_transcript(|transcript| {
+        let (next_part, next_question, next_agent, worked) = owner.with_transcript(|transcript| {
             let outline = &transcript.outline;
-            (outline.next_part.0, outline.next_question.0, outline.next_agent.0.max(1))
+            let next_agent = outline.next_agent.0.max(1);
+            (outline.next_part.0, outline.next_question.0, next_agent, transcript.worked)
         });
         Self {
             runtime,
@@ -97,7 +101,8 @@ impl Run {
             sessions,
             signal: CancellationToken::new(),
             activity: Activity::default(),
-            began: Instant::now(),
+            owned_since: Instant::now(),
+            worked_before: worked,
             announced_turn: AtomicBool::new(announced == Announced::Turn),
             parts: AtomicU32::new(next_part),
             questions: AtomicU32::new(next_question),
@@ -105,6 +110,11 @@ impl Run {
             desk: Mutex::default(),
             desk_changed: Notify::new(),
         }
+    }
+
+    /// How long owners have worked on the run, this one and those before it.
+    pub(crate) fn worked(&self) -> Duration {
+        self.worked_before + self.owned_since.elapsed()
     }
 
     pub(crate) fn id(&self) -> RunId {
@@ -212,10 +222,15 @@ impl Run {
     /// Takes what came in before now. At a turn's edge nothing that was accepted before may
     /// be overlooked, however busy the run is.
     pub(crate) async fn look_into_inbox(&self) {
-        if self.owner.inbox_changed().now_or_never().is_some() {
+        if self.has_news() {
             self.take_inbox().await;
             self.commit().await;
         }
+    }
+
+    /// Whether something may have come in that nobody has looked at.
+    pub(crate) fn has_news(&self) -> bool {
+        self.owner.inbox_changed().now_or_never().is_some()
     }
 
     /// Takes what is new in the inbox and appends its effects. Returns the first entry that
@@ -298,14 +313,20 @@ impl Run {
             // What a remote agent calls a tool says too little to allow it for ever; whoever
             // wants that tells the agent.
             let ours = tool.filter(|call| call.tool.runs_on.is_ours());
-            Some((open.agent, ours.map(|call| call.tool.name.clone())))
+            let asker = transcript.agents.get(&open.agent).map(|agent| agent.name.clone());
+            let tool = ours.map(|call| call.tool.name.clone()).zip(asker);
+            Some((open.agent, tool, answers::check(&open.form, &answer)))
         });
-        let Some((agent, tool)) = asked else { return false };
+        let Some((agent, tool, fits)) = asked else { return false };
         if self.desk().answers.contains_key(&question) || !self.may_answer(by.as_deref()) {
             return false;
         }
-        if let (Answer::Approve { scope, .. }, Some(tool)) = (&answer, tool) {
-            self.remember_approval(*scope, &tool).await;
+        if let Err(why) = fits {
+            tracing::warn!(run = %self.id(), %question, why, "an answer that is none was ignored");
+            return false;
+        }
+        if let (Answer::Approve { scope, .. }, Some((tool, asker))) = (&answer, tool) {
+            self.remember_approval(*scope, &asker, &tool).await;
         }
         self.desk().answers.insert(question, answer.clone());
         let answered = Answered { question, answer, by, inbox: Some(inbox) };
@@ -319,8 +340,8 @@ impl Run {
     }
 
     /// Whether somebody said yes to this tool for longer than one call.
-    pub(crate) async fn has_standing_approval(&self, tool: &str) -> bool {
-        for name in [self.thread_approval(tool), self.agent_approval(tool)] {
+    pub(crate) async fn has_standing_approval(&self, agent: &str, tool: &str) -> bool {
+        for name in [self.thread_approval(agent, tool), self.agent_approval(agent, tool)] {
             match self.runtime.log().store().setting(name).await {
                 Ok(Some(_)) => return true,
                 Ok(None) => {}
@@ -331,23 +352,23 @@ impl Run {
         false
     }
 
-    async fn remember_approval(&self, scope: Scope, tool: &str) {
+    async fn remember_approval(&self, scope: Scope, agent: &str, tool: &str) {
         let name = match scope {
             Scope::Once => return,
-            Scope::Thread => self.thread_approval(tool),
-            Scope::Always => self.agent_approval(tool),
+            Scope::Thread => self.thread_approval(agent, tool),
+            Scope::Always => self.agent_approval(agent, tool),
         };
         if let Err(error) = self.runtime.log().store().put_setting(name, Some("yes".into())).await {
             tracing::warn!(%error, tool, "the standing approval could not be kept");
         }
     }
 
-    fn thread_approval(&self, tool: &str) -> Box<str> {
-        format!("approval/thread/{}/{tool}", self.started.thread).into()
+    fn thread_approval(&self, agent: &str, tool: &str) -> Box<str> {
+        format!("approval/thread/{}/{agent}/{tool}", self.started.thread).into()
     }
 
-    fn agent_approval(&self, tool: &str) -> Box<str> {
-        format!("approval/agent/{}/{}/{tool}", self.tenant, self.started.agent).into()
+    fn agent_approval(&self, agent: &str, tool: &str) -> Box<str> {
+        format!("approval/agent/{}/{agent}/{tool}", self.tenant).into()
     }
 
     async fn until<T>(&self, found: impl Fn(&Desk) -> Option<T>) -> T {

@@ -52,7 +52,8 @@ impl WorkerResult {
     }
 }
 
-fn is_success(outcome: &Outcome) -> bool {
+/// Whether an agent came to an end of its own, and not to one that cut it off.
+pub(crate) fn is_success(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Completed { stop } => match stop {
             Stop::EndTurn | Stop::StopSequence | Stop::ToolCalls | Stop::Other(_) => true,

@@ -16,6 +16,11 @@ use wellspring_testkit::figures::{Scale, figure};
 /// How many deltas a source hands over at once.
 const BATCH: usize = 50;
 
+/// What the whole process may take, however many deltas wait for the reader: the tail
+/// (a quarter MiB) and what is not committed yet (a MiB), the store's caches, and the text itself, which
+/// is folded for the owner and read back at the end.
+const MEMORY_MIB_MAX: f64 = 128.0;
+
 /// Pairs of measurements; the median of their ratios is what counts.
 const PAIRS: usize = 9;
 
@@ -40,7 +45,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     costs.sort_by(f64::total_cmp);
     figure("sleeping reader/what it costs the agent", costs[PAIRS / 2], "% CPU", None);
-    figure("sleeping reader/peak memory of the process", peak_memory()?, "MiB", None);
+    let peak = peak_memory()?;
+    figure("sleeping reader/peak memory of the process", peak, "MiB", None);
+    figure("sleeping reader/most that it may take", MEMORY_MIB_MAX, "MiB", None);
+    assert!(peak <= MEMORY_MIB_MAX, "{peak} MiB are more than a sleeping reader may cost");
     Ok(())
 }
 

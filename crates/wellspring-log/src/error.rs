@@ -17,6 +17,9 @@ pub enum CreateError {
     /// Its thread has an unfinished run.
     #[error("the thread is busy with run {0}")]
     ThreadBusy(RunId),
+    /// Its thread has runs, and it was to be the first.
+    #[error("the thread has runs already")]
+    NotFirst,
     /// The store failed.
     #[error("could not create the run")]
     Store(#[from] StoreError),

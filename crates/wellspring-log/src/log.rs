@@ -131,6 +131,7 @@ impl Log {
             after: started.after,
             title: title(&started),
             name: beginning.name,
+            is_first: beginning.is_first,
             lease: options.new_lease(),
         };
         let run = started.run;
@@ -148,6 +149,7 @@ impl Log {
             Created::Exists(info) => return Err(CreateError::Exists(info)),
             Created::Named(run) => return Err(CreateError::Named(run)),
             Created::ThreadBusy(run) => return Err(CreateError::ThreadBusy(run)),
+            Created::NotFirst => return Err(CreateError::NotFirst),
             Created::New => {}
         }
         let transcript = Transcript::fold(frame.records());
@@ -392,6 +394,9 @@ impl fmt::Debug for Log {
 pub struct Beginning {
     /// What a surface calls it. From the first moment on that name means this run.
     pub name: Option<ExternalId>,
+    /// Whether it is only to begin as its thread's first run: then nobody has to look whether
+    /// there are others.
+    pub is_first: bool,
     /// What follows `run started` in the same frame.
     pub then: Vec<Event>,
 }

@@ -1,5 +1,6 @@
 //! A store that is gone with the process: the library's default, and what tests use.
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -42,6 +43,8 @@ pub struct MemoryStore {
 struct Memory {
     runs: BTreeMap<RunId, Kept>,
     busy: HashMap<ThreadId, RunId>,
+    /// How many runs each thread has.
+    threads: HashMap<ThreadId, usize>,
     external: BTreeMap<ExternalId, RunId>,
     settings: BTreeMap<Box<str>, Box<str>>,
     bytes: usize,
@@ -73,6 +76,7 @@ impl MemoryStore {
         let memory = Memory {
             runs: BTreeMap::new(),
             busy: HashMap::new(),
+            threads: HashMap::new(),
             external: BTreeMap::new(),
             settings: BTreeMap::new(),
             bytes: 0,
@@ -154,6 +158,9 @@ impl Memory {
         if let Some(run) = new.name.as_ref().and_then(|name| self.external.get(name)) {
             return Ok(Created::Named(*run));
         }
+        if new.is_first && self.threads.contains_key(&new.thread) {
+            return Ok(Created::NotFirst);
+        }
         if let Some(run) = self.busy.get(&new.thread) {
             return Ok(Created::ThreadBusy(*run));
         }
@@ -164,6 +171,7 @@ impl Memory {
             self.external.insert(name, new.run);
         }
         self.busy.insert(new.thread, new.run);
+        *self.threads.entry(new.thread).or_default() += 1;
         let info = RunInfo {
             run: new.run,
             thread: new.thread,
@@ -404,7 +412,14 @@ impl Store for MemoryStore {
                 return Err(StoreError::Unfinished(run));
             }
             memory.bytes -= kept.bytes;
+            let thread = kept.info.thread;
             memory.runs.remove(&run);
+            if let Entry::Occupied(mut runs) = memory.threads.entry(thread) {
+                *runs.get_mut() -= 1;
+                if *runs.get() == 0 {
+                    runs.remove();
+                }
+            }
             memory.external.retain(|_, bound| *bound != run);
             Ok(true)
         })

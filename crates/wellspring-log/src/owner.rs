@@ -90,6 +90,15 @@ impl Owner {
         self.writer.push_all(events);
     }
 
+    /// Queues events that depend on how the run stands: the fold up to the last frame that was
+    /// cut, and the events that wait for the next one. Nobody pushes anything in between.
+    pub fn push_with(
+        &self,
+        events: impl FnOnce(&Transcript, &mut dyn Iterator<Item = &Event>) -> Vec<(AgentNo, Event)>,
+    ) {
+        self.writer.push_with(events);
+    }
+
     /// Waits while too much is uncommitted: whoever polls a source waits here first.
     ///
     /// # Errors

@@ -174,6 +174,8 @@ pub struct NewRun {
     pub title: Box<str>,
     /// What a surface calls it, if that has a name of its own for it.
     pub name: Option<ExternalId>,
+    /// Whether it is only to be created as its thread's first.
+    pub is_first: bool,
     /// Who starts it, and until when it is trusted to be alive.
     pub lease: Lease,
 }
@@ -250,6 +252,8 @@ pub enum Created {
     Named(RunId),
     /// The thread has an unfinished run; nothing changed.
     ThreadBusy(RunId),
+    /// The thread has runs, and this was to be its first; nothing changed.
+    NotFirst,
 }
 
 /// Some frames of a run.

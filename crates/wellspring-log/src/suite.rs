@@ -247,8 +247,15 @@ pub async fn ids_and_threads_are_taken_once(subject: &impl Subject) {
     let busy = other.create(new_run(second, 1), first_frame("x")).await.unwrap();
     assert_eq!(busy, Created::ThreadBusy(run));
     append(&*store, with_state(frame(run, 2, &["end"]), RunState::Completed)).await.unwrap();
+    let first = |run, thread| NewRun { is_first: true, ..new_run(run, thread) };
+    let not_first = other.create(first(second, 1), first_frame("x")).await.unwrap();
+    assert_eq!(not_first, Created::NotFirst);
     assert_eq!(other.create(new_run(second, 1), first_frame("x")).await.unwrap(), Created::New);
     assert_eq!(bodies(&*store, second).await, ["x"]);
+    let third = run_id(201);
+    assert_eq!(other.create(first(third, 2), first_frame("x")).await.unwrap(), Created::New);
+    let busy_too = other.create(first(run_id(202), 2), first_frame("x")).await.unwrap();
+    assert_eq!(busy_too, Created::NotFirst);
 }
 
 /// A lease ends by its time, by a pause, or with the run; only its node renews it.
@@ -516,6 +523,7 @@ fn new_run(run: RunId, thread: u128) -> NewRun {
         after: Some(run_id(12)),
         title: "a title".into(),
         name: None,
+        is_first: false,
         lease: Lease { node: "node".into(), until: Millis(2000) },
     }
 }

@@ -72,6 +72,10 @@ struct Waiting {
 }
 
 impl Waiting {
+    fn new((agent, event): (AgentNo, Event)) -> Self {
+        Self { bytes: codec::weight(&event), agent, event, push: 0 }
+    }
+
     fn is_end(&self) -> bool {
         matches!(self.event, Event::RunFinished { .. })
     }
@@ -134,29 +138,24 @@ impl Writer {
 
     pub(crate) fn push_all(self: &Arc<Self>, events: impl IntoIterator<Item = (AgentNo, Event)>) {
         // Weighed outside the lock: it may serialise.
-        let waiting =
-            |(agent, event)| Waiting { bytes: codec::weight(&event), agent, event, push: 0 };
-        let mut events: Vec<_> = events.into_iter().map(waiting).collect();
+        let events = events.into_iter().map(Waiting::new).collect();
+        let ignored = lock(&self.queue).push(events);
+        self.pushed(ignored);
+    }
+
+    pub(crate) fn push_with(
+        self: &Arc<Self>,
+        events: impl FnOnce(&Transcript, &mut dyn Iterator<Item = &Event>) -> Vec<(AgentNo, Event)>,
+    ) {
         let mut queue = lock(&self.queue);
-        queue.pushes += 1;
-        let all = events.len();
-        if queue.finished || queue.failure.is_some() {
-            events.clear();
-        } else if let Some(end) = events.iter().position(Waiting::is_end) {
-            events.truncate(end + 1);
-            queue.finished = true;
-        }
-        let ignored = all - events.len();
-        for waiting in &mut events {
-            waiting.push = queue.pushes;
-            queue.waiting_bytes += waiting.bytes;
-        }
-        if queue.waiting.is_empty() {
-            queue.waiting = events;
-        } else {
-            queue.waiting.append(&mut events);
-        }
+        let mut waiting = queue.waiting.iter().map(|waiting| &waiting.event);
+        let events = events(&queue.transcript, &mut waiting);
+        let ignored = queue.push(events.into_iter().map(Waiting::new).collect());
         drop(queue);
+        self.pushed(ignored);
+    }
+
+    fn pushed(self: &Arc<Self>, ignored: usize) {
         if ignored > 0 {
             let run = self.hot.run;
             tracing::debug!(%run, ignored, "events pushed after the end, or without ownership");
@@ -393,6 +392,29 @@ impl Writer {
 }
 
 impl Queue {
+    /// Takes events in; says how many of them it ignored.
+    fn push(&mut self, mut events: Vec<Waiting>) -> usize {
+        self.pushes += 1;
+        let all = events.len();
+        if self.finished || self.failure.is_some() {
+            events.clear();
+        } else if let Some(end) = events.iter().position(Waiting::is_end) {
+            events.truncate(end + 1);
+            self.finished = true;
+        }
+        let ignored = all - events.len();
+        for waiting in &mut events {
+            waiting.push = self.pushes;
+            self.waiting_bytes += waiting.bytes;
+        }
+        if self.waiting.is_empty() {
+            self.waiting = events;
+        } else {
+            self.waiting.append(&mut events);
+        }
+        ignored
+    }
+
     /// Takes what waits, up to so many bytes and at least one event; also says which pushes
     /// are then complete.
     fn take_waiting(&mut self, bytes_max: usize) -> (usize, u64, Vec<(AgentNo, Event)>) {

@@ -280,10 +280,12 @@ struct Answer {
 impl Answer {
     fn stream(
         provider: Box<str>,
-        response: Response,
+        mut response: Response,
         framer: Framer,
         reader: Box<dyn AnswerReader>,
     ) -> AttemptStream {
+        // What the head says was read; as long as it is kept, so is the buffer that it came in.
+        response.headers_mut().clear();
         let answer = Self { provider, response, framer, reader, batch: Batch::default(), bytes: 0 };
         stream::unfold(Some(answer), |answer| async move {
             let mut answer = answer?;

@@ -203,6 +203,7 @@ impl From<SendError> for ApiError {
                 message,
                 "GET /v1/runs/{run} lists what it waits for",
             ),
+            SendError::BadAnswer(_) => Self::bad("bad_answer", message),
             SendError::NoCall(_) => Self::new(
                 StatusCode::CONFLICT,
                 "no_call",

@@ -1,25 +1,17 @@
 //! `kill -9` anywhere in a run, then `runs resume`.
-//!
-//! `WELLSPRING_SOAK` says how often; a handful otherwise.
 
 use rustix::process::Signal;
 use wellspring_core::Record;
+use wellspring_testkit::soak;
 
 use crate::kit::{Going, Home};
-
-/// Crashes in an ordinary test run.
-const CRASHES: usize = 5;
 
 /// Records of a run of the demonstration, roughly: where crashes are aimed at.
 const RECORDS: usize = 331;
 
 #[test]
 fn a_killed_run_goes_on_without_gap_or_duplicate() {
-    let crashes = std::env::var("WELLSPRING_SOAK")
-        .ok()
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(CRASHES);
-    for crash in 0..crashes {
+    for crash in 0..soak(5, 100) as usize {
         // A step that shares no divisor with the length: spread out, and never the same twice.
         crash_and_resume(1 + crash * 131 % RECORDS);
     }

@@ -15,7 +15,9 @@ use futures::future::{BoxFuture, FutureExt as _};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use wellspring_core::{Context, Tool, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec};
+use wellspring_core::{
+    Context, Tool, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec, ToolTimeouts,
+};
 
 use super::function::{parameters, typed};
 use job::{End, Job};
@@ -34,8 +36,13 @@ pub const COMMAND_SECONDS_DEFAULT: u64 = 120;
 /// Seconds a command may take at most, whatever the model asks for.
 pub const COMMAND_SECONDS_MAX: u64 = 3600;
 
-/// Between asking a command to end and killing it: time to remove its temporary files.
-pub const STOP_GRACE: Duration = Duration::from_secs(2);
+/// What the engine is asked to wait for a command: longer than any may take, because how long
+/// it may take is the call's own business.
+const LONGEST: Duration = Duration::from_secs(COMMAND_SECONDS_MAX + 60);
+
+/// Between asking a command to end and killing it: time to remove its temporary files, and
+/// less than the engine waits for a call that it has cancelled.
+pub const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// What a command sees of our environment unless told otherwise: enough to find programs and
 /// speak the user's language, and none of our keys.
@@ -85,6 +92,8 @@ impl Shell {
             title: Some("Shell".into()),
             kind: ToolKind::Execute,
             mode: ToolMode::Sequential,
+            // A command says itself how long it may take, and may be silent meanwhile.
+            timeouts: ToolTimeouts { idle: Some(LONGEST), total: Some(LONGEST) },
             ..ToolSpec::new("run_shell_command", description)
         };
         let inherited = |name: &str| Some((name.into(), std::env::var_os(name)?));

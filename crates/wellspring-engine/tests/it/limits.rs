@@ -1,14 +1,19 @@
 //! What a run may spend, and what happens when it is spent.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use wellspring_core::{Cost, Event, FailureKind, Outcome, Record, ToolResult, ToolSpec, Usage};
+use wellspring_core::{
+    AgentNo, Answer, Approval, Cost, Event, FailureKind, Outcome, QuestionId, Record, ToolResult,
+    ToolSpec, Transcript, Usage,
+};
 use wellspring_engine::tools::{FunctionTool, from_function};
-use wellspring_engine::{AgentDef, Limits};
+use wellspring_engine::{AgentDef, Limits, Runtime, StartRun};
+use wellspring_log::MemoryStore;
 use wellspring_models::{Attempts, Failure, Say, Scripted};
 
-use crate::kit::{play, with_model};
+use crate::kit::{agent, finished, log, play, read_until, with_model};
 
 /// Never the same result twice, so that only the limit in question ends the run.
 fn ticking() -> FunctionTool {
@@ -31,7 +36,10 @@ async fn outcome(limits: Limits, tool: FunctionTool) -> String {
     let def = with_model(std::sync::Arc::new(model), [tool]);
     let records = play(AgentDef { limits, ..def }).await;
     match &records.last().unwrap().event {
-        wellspring_core::Event::RunFinished { outcome } => outcome.to_string(),
+        Event::RunFinished { outcome } => {
+            let turns = records.iter().filter(|it| matches!(it.event, Event::TurnStarted(_)));
+            format!("{} turns, {outcome}", turns.count())
+        }
         other => panic!("{other}"),
     }
 }
@@ -40,17 +48,68 @@ async fn outcome(limits: Limits, tool: FunctionTool) -> String {
 async fn each_budget_is_an_outcome_of_its_own() {
     let limits = Limits::default;
     for (limits, want) in [
-        (limits(), "completed turn_limit"),
-        (Limits { turns: 3, ..limits() }, "completed turn_limit"),
-        (Limits { tokens: Some(300), ..limits() }, r#"completed {"budget":"tokens"}"#),
-        (Limits { cost: Some(1.0), ..limits() }, r#"completed {"budget":"cost"}"#),
+        (limits(), "10 turns, completed turn_limit"),
+        (Limits { turns: 3, ..limits() }, "3 turns, completed turn_limit"),
+        (Limits { tokens: Some(300), ..limits() }, r#"3 turns, completed {"budget":"tokens"}"#),
+        (Limits { cost: Some(1.0), ..limits() }, r#"3 turns, completed {"budget":"cost"}"#),
         (
             Limits { time: Some(Duration::from_secs(4)), ..limits() },
-            r#"completed {"budget":"time"}"#,
+            r#"4 turns, completed {"budget":"time"}"#,
         ),
     ] {
         assert_eq!(outcome(limits, ticking()).await, want);
     }
+}
+
+/// A second of work, a pause of an hour, a second of work, a change of owner, and so on: only
+/// the work counts.
+#[tokio::test(start_paused = true)]
+async fn time_is_counted_over_all_owners_and_no_pauses() {
+    let log = log(&Arc::new(MemoryStore::default()), "node");
+    let agent = || {
+        let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("work", "works") };
+        let work = from_function(spec, |_, _| async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok(ToolResult::new("worked"))
+        });
+        let model = Scripted::with(|_| Say::new().call("work", json!({})));
+        let limits = Limits { time: Some(Duration::from_secs(25)), ..Limits::default() };
+        AgentDef { limits, ..with_model(Arc::new(model), [work]) }
+    };
+    let mut runtime = Runtime::new(log.clone());
+    runtime.register(agent());
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    for question in 0..3 {
+        let asked = |event: &Event| matches!(event, Event::QuestionAsked(it) if it.question == QuestionId(question));
+        read_until(&runtime, run, asked).await;
+        tokio::time::sleep(Duration::from_secs(60 * 60)).await;
+        runtime.shutdown(Duration::ZERO).await;
+        runtime = Runtime::new(log.clone());
+        runtime.register(agent());
+        runtime.answer(run, QuestionId(question), Answer::yes(), None).await.unwrap();
+    }
+    let records = finished(&runtime, run).await;
+    let transcript = Transcript::fold(&records);
+    assert_eq!(transcript.outcome.unwrap().to_string(), r#"completed {"budget":"time"}"#);
+    assert_eq!(transcript.worked, Duration::from_secs(30));
+}
+
+/// What an attempt cost that broke off was paid all the same.
+#[tokio::test(start_paused = true)]
+async fn tokens_of_broken_attempts_count() {
+    let attempts = Attempts::new();
+    let spent = |input, output| Usage { input, output, ..Usage::default() };
+    let failure = Failure::new(FailureKind::Unavailable, "overloaded");
+    let say = Say::new()
+        .usage_so_far(spent(100, 1))
+        .chunks(["Half"])
+        .fail_first(&attempts, 1, failure)
+        .chunks([" a word"])
+        .usage(spent(100, 7));
+    let transcript = Transcript::fold(&play(agent([say], [])).await);
+    assert_eq!((transcript.usage.input, transcript.usage.output), (200, 8));
+    let root = &transcript.agents[&AgentNo::ROOT];
+    assert_eq!((root.usage.input, root.usage.output), (200, 8));
 }
 
 /// Each turn fails once: the third failure is one too many, though its turn has failed only
@@ -90,8 +149,7 @@ async fn going_in_circles_is_noticed() {
     let same = from_function(ToolSpec::new("tick", "always the same"), |_, _| async {
         Ok(ToolResult::new("nothing new"))
     });
-    let want =
-        "failed repetition: the agent made the same calls with the same results 4 times in a row";
+    let want = "4 turns, failed repetition: the agent made the same calls with the same results 4 times in a row";
     assert_eq!(outcome(Limits::default(), same).await, want);
 }
 

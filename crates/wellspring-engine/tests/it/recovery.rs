@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use serde_json::json;
 use wellspring_core::{
-    Answer, Approval, Content, Context, Event, QuestionId, RunId, Scope, Tool, ToolResult,
-    ToolSpec, render,
+    Answer, Approval, CancelWhen, Content, Context, Event, QuestionId, RunId, Scope, Tool,
+    ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{CALL_AGENT, FunctionTool, from_function};
 use wellspring_engine::{AgentDef, Runtime, StartRun};
@@ -50,6 +50,13 @@ fn counting(name: &str, runs: &Arc<AtomicUsize>) -> FunctionTool {
             Ok(ToolResult::new("counted"))
         }
     })
+}
+
+/// An agent that asks before its one call.
+fn asking() -> AgentDef {
+    let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("risky", "") };
+    let risky = from_function(spec, |_, _| async { Ok(ToolResult::new("dared")) });
+    agent([Say::new().call("risky", json!({})), Say::new().chunks(["ok"])], [risky])
 }
 
 #[tokio::test(start_paused = true)]
@@ -118,18 +125,13 @@ async fn a_tool_that_had_started_runs_again_only_if_that_is_harmless() {
 #[tokio::test(start_paused = true)]
 async fn an_approval_survives_the_node_that_asked() {
     let (one, two) = nodes();
-    let ask = || {
-        let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("risky", "") };
-        let risky = from_function(spec, |_, _| async { Ok(ToolResult::new("dared")) });
-        agent([Say::new().call("risky", json!({})), Say::new().chunks(["ok"])], [risky])
-    };
-    one.register(ask());
+    one.register(asking());
     let run = one.start(StartRun::text("agent", "go")).await.unwrap();
     read_until(&one, run, |event| matches!(event, Event::RunPaused { .. })).await;
     one.shutdown(Duration::ZERO).await;
     drop(one);
     // Nothing to recover: nobody owns a paused run. The answer finds it.
-    two.register(ask());
+    two.register(asking());
     assert_eq!(two.recover().await.unwrap(), []);
     let yes = Answer::Approve { scope: Scope::Once, arguments: None };
     two.answer(run, QuestionId(0), yes, None).await.unwrap();
@@ -190,14 +192,73 @@ async fn a_sub_agent_goes_on_from_its_last_finished_turn() {
     "#);
 }
 
+/// The second node does not know the agent: it leaves the run to those who do, and ends it
+/// only when nobody has come for it in a long while.
 #[tokio::test(start_paused = true)]
-async fn a_run_whose_agent_is_gone_fails_honestly() {
-    let nodes = nodes();
-    nodes.0.register(agent([Say::new().chunks(["Half"]).hang()], []));
-    let run = nodes.0.start(StartRun::text("agent", "go")).await.unwrap();
-    let added = hand_over(nodes, run, |event| matches!(event, Event::PartDelta { .. })).await;
-    insta::assert_snapshot!(added, @"
+async fn a_run_whose_agent_is_not_known_waits_and_then_fails_honestly() {
+    let (one, two) = nodes();
+    one.register(agent([Say::new().chunks(["Half"]).hang()], []));
+    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let seen = read_until(&one, run, |event| matches!(event, Event::PartFinished { .. })).await;
+    one.shutdown(Duration::ZERO).await;
+    for _ in 0..5 {
+        assert_eq!(two.recover().await.unwrap(), []);
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
+    let info = two.log().store().info(run).await.unwrap().unwrap();
+    assert_eq!((info.head, info.epoch), (seen.last().unwrap().seq, 0), "nobody touched it");
+    tokio::time::advance(Duration::from_secs(60)).await;
+    assert_eq!(two.recover().await.unwrap(), [run]);
+    let records = finished(&two, run).await;
+    insta::assert_snapshot!(render(&records[seen.len()..]), @r#"
     run adopted by two, epoch 1
-    run finished failed lost: the run lost its process, and its agent is not configured any more
+    run finished failed lost: the run lost its process, and its agent "agent" is not configured any more
+    "#);
+}
+
+/// What waits for people waits on, also where its agent is not configured for a while.
+#[tokio::test(start_paused = true)]
+async fn a_paused_run_whose_agent_is_not_known_waits_for_it() {
+    let (one, two) = nodes();
+    let three = Runtime::new(two.log().clone());
+    one.register(asking());
+    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let seen = read_until(&one, run, |event| matches!(event, Event::RunPaused { .. })).await;
+    one.shutdown(Duration::ZERO).await;
+    let yes = Answer::Approve { scope: Scope::Once, arguments: None };
+    two.answer(run, QuestionId(0), yes, None).await.unwrap();
+    tokio::time::advance(Duration::from_secs(60 * 60)).await;
+    assert_eq!(two.recover().await.unwrap(), []);
+    three.register(asking());
+    assert_eq!(three.recover().await.unwrap(), [run]);
+    let records = finished(&three, run).await;
+    insta::assert_snapshot!(render(&records[seen.len()..]), @r#"
+    run adopted by two, epoch 1
+    run resumed
+    question 0 answered {"approve":{"scope":"once"}}
+    tool 0 queued at 0
+    tool 0 started parallel
+    tool 0 finished ok "dared"
+    turn 2.1 started with scripted
+    part 1 started text
+    part 1 delta "ok"
+    part 1 finished
+    turn finished end_turn
+    run finished completed end_turn
+    "#);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_whose_agent_is_not_known_can_be_cancelled() {
+    let (one, two) = nodes();
+    one.register(agent([Say::new().chunks(["Half"]).hang()], []));
+    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let seen = read_until(&one, run, |event| matches!(event, Event::PartFinished { .. })).await;
+    one.shutdown(Duration::ZERO).await;
+    two.cancel(run, CancelWhen::Now, Some("ada"), Some("enough")).await.unwrap();
+    let records = finished(&two, run).await;
+    insta::assert_snapshot!(render(&records[seen.len()..]), @"
+    run adopted by two, epoch 1
+    run finished cancelled: enough
     ");
 }

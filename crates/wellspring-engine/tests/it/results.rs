@@ -1,9 +1,9 @@
 //! Typed results: validated against the whole schema, repaired a bounded number of times.
 
 use serde_json::{Value, json};
-use wellspring_core::{RETURN_RESULT, RunRequest, render};
+use wellspring_core::{Content, RETURN_RESULT, RunRequest, render};
 use wellspring_engine::{AgentDef, Limits, StartRun};
-use wellspring_models::{Say, Scripted};
+use wellspring_models::{Gate, Say, Scripted};
 
 use crate::kit::{agent, echo, finished, runtime, with_model};
 
@@ -157,4 +157,27 @@ async fn an_agents_own_schema_is_the_requests_where_that_brings_none() {
     let request = RunRequest { result_schema: Some(words), ..RunRequest::text("go") };
     let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
     assert_eq!(runtime.wait(run).await.unwrap().result, None);
+}
+
+/// What the user adds on the way is no reminder, however much it is.
+#[tokio::test(start_paused = true)]
+async fn steering_is_not_counted_as_reminding() {
+    let gate = Gate::new();
+    let model = Scripted::conversation([
+        Say::new().gate(&gate).chunks(["One."]),
+        Say::new().chunks(["Two."]),
+        Say::new().call(RETURN_RESULT, json!({"n": 2})),
+    ]);
+    let runtime = runtime();
+    runtime.register(with_model(std::sync::Arc::new(model), []));
+    let request = RunRequest { result_schema: Some(number()), ..RunRequest::text("go") };
+    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    for key in 0..Limits::default().repairs + 1 {
+        let more = vec![Content::text("and another thing")];
+        runtime.add_input(run, &key.to_string(), more).await.unwrap();
+    }
+    gate.open();
+    finished(&runtime, run).await;
+    let transcript = runtime.wait(run).await.unwrap();
+    assert_eq!(transcript.result, Some(json!({"n": 2})));
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use wellspring_core::{CancelWhen, Content, Context, Event, Tool, ToolResult, ToolSpec, render};
+use wellspring_core::{
+    AgentNo, Answer, Approval, CancelWhen, Content, Context, Event, QuestionId, Scope, Tool,
+    ToolOutcome, ToolResult, ToolSpec, Transcript, Usage, render,
+};
 use wellspring_engine::tools::{CALL_AGENT, FunctionTool, from_function};
 use wellspring_engine::{AgentDef, Runtime, StartRun, Timeouts};
 use wellspring_models::{Say, Scripted};
@@ -257,4 +260,65 @@ async fn a_sub_agents_question_pauses_the_whole_run() {
     turn finished end_turn
     run finished completed end_turn
     "#);
+}
+
+/// An agent that was cut off has not done what it was asked: whoever asked is told.
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_that_was_cut_off_is_no_success() {
+    let runtime = runtime();
+    let mut child =
+        named("child", vec![Say::new().call("echo", json!({"say": "more"}))], vec![echo()]);
+    child.limits.turns = 1;
+    let root = vec![calling("child"), Say::new().chunks(["Sorry."])];
+    let run = start(&runtime, vec![named("root", root, vec![call_agent()]), child]).await;
+    let records = finished(&runtime, run).await;
+    let result = records.iter().find_map(|record| match &record.event {
+        Event::ToolFinished { outcome, result, .. } if record.agent.is_root() => {
+            Some((*outcome, result.output.to_string()))
+        }
+        _ => None,
+    });
+    let want = r#""agent \"child\" completed turn_limit; it had said: ""#;
+    assert_eq!(result, Some((ToolOutcome::Error, want.into())));
+}
+
+/// What the others have spent is not on a sub-agent's account.
+#[tokio::test(start_paused = true)]
+async fn a_sub_agent_spends_its_own_budget() {
+    let runtime = runtime();
+    let spent = |input| Usage { input, ..Usage::default() };
+    let mut child = named("child", vec![Say::new().chunks(["Done."]).usage(spent(10))], vec![]);
+    child.limits.tokens = Some(100);
+    let root = vec![calling("child").usage(spent(1000)), Say::new().chunks(["Thanks."])];
+    let run = start(&runtime, vec![named("root", root, vec![call_agent()]), child]).await;
+    let transcript = Transcript::fold(&finished(&runtime, run).await);
+    assert_eq!(transcript.words(AgentNo(1)), "Done.");
+    assert_eq!((transcript.usage.input, transcript.agents[&AgentNo(1)].usage.input), (1010, 10));
+}
+
+/// A lasting yes to one agent's tool says nothing of another agent's tool of that name.
+#[tokio::test(start_paused = true)]
+async fn a_standing_approval_is_for_the_agent_that_asked() {
+    let runtime = runtime();
+    let risky = || {
+        let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("risky", "") };
+        from_function(spec, |_, _| async { Ok(ToolResult::new("dared")) })
+    };
+    let dares = || Say::new().call("risky", json!({}));
+    let root = vec![dares(), dares(), calling("child"), Say::new().chunks(["Thanks."])];
+    let child = vec![dares(), Say::new().chunks(["Dared."])];
+    let defs = vec![
+        named("root", root, vec![risky(), call_agent()]),
+        named("child", child, vec![risky()]),
+    ];
+    let run = start(&runtime, defs).await;
+    for question in [0, 1] {
+        let asked = |event: &Event| matches!(event, Event::QuestionAsked(it) if it.question == QuestionId(question));
+        read_until(&runtime, run, asked).await;
+        let always = Answer::Approve { scope: Scope::Always, arguments: None };
+        runtime.answer(run, QuestionId(question), always, None).await.unwrap();
+    }
+    let records = finished(&runtime, run).await;
+    let asked = records.iter().filter(|it| matches!(it.event, Event::QuestionAsked(_)));
+    assert_eq!(asked.map(|it| it.agent.0).collect::<Vec<_>>(), [0, 1]);
 }

@@ -4,6 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::{BUSY_TIMEOUT, Durability, OpenError, SqliteOptions, int, write};
@@ -13,7 +14,8 @@ use crate::store::StoreError;
 const APPLICATION_ID: i64 = 0x5765_6c6c;
 
 /// The steps from an empty file to today's form. A step that was released never changes.
-const MIGRATIONS: &[&str] = &["
+const MIGRATIONS: &[&str] = &[
+    "
     CREATE TABLE runs (
         id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: frames of a deleted run linger
         run BLOB NOT NULL UNIQUE,
@@ -66,7 +68,22 @@ const MIGRATIONS: &[&str] = &["
     CREATE INDEX external_ids_run ON external_ids (run);
     CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
     CREATE TABLE doomed (run INTEGER PRIMARY KEY) STRICT; -- deleted, but not yet swept
-"];
+",
+    "
+    -- Names are looked up by themselves only, so a table beside its index is one too many.
+    CREATE TABLE names (
+        tenant TEXT NOT NULL,
+        surface TEXT NOT NULL,
+        id TEXT NOT NULL,
+        run INTEGER NOT NULL,
+        PRIMARY KEY (tenant, surface, id)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO names SELECT tenant, surface, id, run FROM external_ids;
+    DROP TABLE external_ids;
+    ALTER TABLE names RENAME TO external_ids;
+    CREATE INDEX external_ids_run ON external_ids (run);
+",
+];
 
 /// Makes the file, and its directory where that is missing, for its owner's eyes only.
 /// SQLite gives its other files the same permissions.
@@ -92,19 +109,21 @@ pub(super) fn new_private_file(path: &Path) -> io::Result<()> {
 }
 
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
-    let connection = Connection::open(path)?;
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(64);
-    Ok(connection)
+    configure(Connection::open(path)?)
 }
 
 pub(super) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_NO_MUTEX
         | OpenFlags::SQLITE_OPEN_URI;
-    let connection = Connection::open_with_flags(path, flags)?;
+    configure(Connection::open_with_flags(path, flags)?)
+}
+
+fn configure(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
+    // A statement is planned once: without this, many are planned again for every new value.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 
@@ -144,7 +163,8 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = number(&transaction, "user_version")?;
     let done = usize::try_from(found).unwrap_or(0);
-    for step in MIGRATIONS.iter().skip(done) {
+    let wanted = usize::try_from(known).unwrap_or(0);
+    for step in MIGRATIONS.iter().take(wanted).skip(done) {
         transaction.execute_batch(step)?;
     }
     if found < known {
@@ -223,4 +243,30 @@ pub(super) fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
         let _ = fs::remove_file(to);
     }
     copied
+}
+
+#[cfg(test)]
+mod tests {
+    use wellspring_core::RunId;
+
+    use super::*;
+    use crate::sqlite::read;
+    use crate::store::ExternalId;
+
+    #[test]
+    fn what_an_older_program_kept_is_there() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrate_to(&mut connection, 1).unwrap();
+        let run = RunId::new(uuid::Uuid::from_u128(7));
+        connection
+            .execute(
+                "INSERT INTO runs VALUES (1, ?1, x'00', 'demo', 't', NULL, '', 2, 0, NULL, NULL, 1, 2)",
+                [run.uuid().as_bytes()],
+            )
+            .unwrap();
+        connection.execute("INSERT INTO external_ids VALUES ('t', 'chat', 'a', 1)", []).unwrap();
+        migrate_to(&mut connection, int(MIGRATIONS.len() as u64)).unwrap();
+        let name = ExternalId { tenant: "t".into(), surface: "chat".into(), id: "a".into() };
+        assert_eq!(read::resolve(&connection, &name).unwrap(), Some(run));
+    }
 }

@@ -27,6 +27,14 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
     if named.is_some() {
         return in_the_way(db, new, named);
     }
+    if new.is_first
+        && db
+            .connection
+            .prepare_cached("SELECT 1 FROM runs WHERE thread = ?1 LIMIT 1")?
+            .exists([new.thread.uuid().as_bytes()])?
+    {
+        return Ok(Ok(Created::NotFirst));
+    }
     let inserted = db
         .connection
         .prepare_cached(
@@ -140,17 +148,18 @@ fn insert_frame(
 
 fn change_state(connection: &Connection, key: i64, frame: &NewFrame) -> rusqlite::Result<()> {
     let Some(state) = frame.state else { return Ok(()) };
-    connection
-        .prepare_cached(
-            "UPDATE runs SET state = ?2, updated_at = ?3 WHERE id = ?1 AND state != ?2",
-        )?
-        .execute(params![key, state_code(state), int(frame.at.0)])?;
-    if state != RunState::Running {
-        connection
-            .prepare_cached("UPDATE runs SET node = NULL, lease_until = NULL WHERE id = ?1")?
-            .execute([key])?;
-    }
-    Ok(())
+    let sql = match state {
+        RunState::Running => {
+            "UPDATE runs SET state = ?2, updated_at = ?3 WHERE id = ?1 AND state != ?2"
+        }
+        // Whoever does not work on it does not own it.
+        RunState::Paused | RunState::Completed | RunState::Cancelled | RunState::Failed => {
+            "UPDATE runs SET state = ?2, updated_at = iif(state = ?2, updated_at, ?3),
+                node = NULL, lease_until = NULL WHERE id = ?1"
+        }
+    };
+    let changed = params![key, state_code(state), int(frame.at.0)];
+    connection.prepare_cached(sql)?.execute(changed).map(drop)
 }
 
 pub(super) fn put_inbox(db: &mut Db, run: RunId, key: &str, command: &Command) -> Outcome<Put> {

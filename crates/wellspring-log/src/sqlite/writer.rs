@@ -126,7 +126,12 @@ impl Writer {
         let mut checkpoint_tried_at = 0;
         loop {
             match self.receive() {
-                Ok(Message::Job(job)) => jobs.push(job),
+                Ok(Message::Job(job)) => {
+                    jobs.push(job);
+                    // Where processors are scarce, whoever sent it was interrupted by this
+                    // thread's waking up, and has more to send: one transaction takes it all.
+                    std::thread::yield_now();
+                }
                 Ok(Message::Watch) => {}
                 Err(RecvTimeoutError::Timeout) => match self.db.look_for_others() {
                     Ok(changed) => self.tell(changed),

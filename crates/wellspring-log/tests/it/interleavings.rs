@@ -7,6 +7,7 @@ use futures::{FutureExt, TryStreamExt};
 use proptest::prelude::*;
 use wellspring_core::{Checker, Event, Record, RunId, Seq, Transcript};
 use wellspring_log::{Cursor, Durability, Log, LogOptions, MemoryStore, Owner};
+use wellspring_testkit::soak;
 
 use crate::fakes::Faulty;
 use crate::runs::{ROOT, create, delta, finished, part_finished, part_started, records};
@@ -179,7 +180,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 12, failure_persistence: None,
+    #![proptest_config(ProptestConfig { cases: soak(12, 500), failure_persistence: None,
         ..ProptestConfig::default() })]
 
     /// Over SQLite, with threads: readers of different patience, some of which break off.

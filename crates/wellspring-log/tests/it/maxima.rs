@@ -11,6 +11,7 @@ use wellspring_log::{
     OUTLINE_BYTES, PAGE_BYTES, RunFilter, SnapshotKind, StoreError, TAIL_BYTES_MAX,
     TAIL_BYTES_TOTAL_MAX, UNCOMMITTED_BYTES_MAX,
 };
+use wellspring_testkit::soak;
 
 use crate::fakes::Faulty;
 use crate::runs::{ROOT, create, delta, finished, part_finished, part_started, records, started};
@@ -238,13 +239,13 @@ async fn an_event_that_nests_too_deep_is_an_error_and_one_from_a_wire_is_not() {
 /// A reader that sleeps costs its share of the tail and no more, however much comes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sleeping_reader_grows_nothing_and_misses_nothing() {
-    const DELTAS: usize = 100_000;
+    let deltas = soak(100_000, 1_000_000) as usize;
     let sqlite = crate::stores::Sqlite::new(wellspring_log::Durability::ProcessCrash);
     let log = Log::new(Arc::new(sqlite.store()), LogOptions::default());
     let owner = create(&log).await;
     let mut sleeper = log.cursor(owner.run(), Seq(0)).await.unwrap();
     owner.push(ROOT, part_started(0));
-    for number in 0..DELTAS / 50 {
+    for number in 0..deltas / 50 {
         owner.room().await.unwrap();
         owner.push_all((0..50).map(|place| (ROOT, delta(0, &format!(" {}", number * 50 + place)))));
         assert!(log.tail_bytes() <= TAIL_BYTES_MAX);
@@ -259,5 +260,5 @@ async fn a_sleeping_reader_grows_nothing_and_misses_nothing() {
             }
         }
     }
-    assert_eq!(text, (0..DELTAS).map(|number| format!(" {number}")).collect::<String>());
+    assert_eq!(text, (0..deltas).map(|number| format!(" {number}")).collect::<String>());
 }

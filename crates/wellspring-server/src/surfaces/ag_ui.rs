@@ -20,10 +20,10 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
-use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq};
-use wellspring_engine::{SendError, StartError, StartRun};
-use wellspring_log::{ExternalId, RunInfo, RunState};
-use wellspring_wire::ag_ui::types::RunAgentInput;
+use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq, ThreadId};
+use wellspring_engine::{AgentDef, SendError, StartError, StartRun};
+use wellspring_log::{Cursor, ExternalId, RunInfo, RunState};
+use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
 use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, join, proto};
 use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
@@ -76,7 +76,6 @@ async fn run(
     let Some(def) = app.runtime.agent(&agent) else {
         return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
     };
-    let log = app.runtime.log();
     // A client that does not care names neither.
     let run_name = (!input.run_id.is_empty()).then(|| external(&who, RUNS, &input.run_id));
     let thread_name =
@@ -86,83 +85,28 @@ async fn run(
         Some(name) => Some(app.alone(name).await),
         None => None,
     };
-    let runs = match thread {
-        Some(thread) => runs_of(&app, &who, thread, KNOWN_RUNS_MAX).await?,
-        None => Vec::new(),
+    let asked = Request {
+        who: &who,
+        agent: &agent,
+        model: query.model.as_deref(),
+        trace: &trace,
+        input: &input,
+        thread,
+        name: run_name,
     };
-    // A thread without runs has none of that name; should another have it, starting says so.
-    if let (Some(name), false) = (&run_name, runs.is_empty())
-        && let Some(run) = log.store().resolve(name.clone()).await?
-    {
-        drop(alone);
-        return joined(&app, &who, run, form).await;
-    }
-    let latest = runs.first();
-    let paused = match latest {
-        Some(info) if info.state == RunState::Paused => {
-            Some(log.transcript(info.run).await?.outline)
-        }
-        _ => None,
-    };
-    let known = known_inputs(&app, &runs).await?;
-    let asked = Asked::read(
-        &input,
-        paused.as_ref(),
-        |id| known.iter().any(|known| &**known == id),
-        Trust::User,
-    )?;
-    let mut cursor = None;
-    let (run, after) = match asked {
-        Asked::Start(mut request) => {
-            if request.input.is_empty() {
-                return Err(ApiError::bad("no_input", "no message of a user is new"));
-            }
-            match query.model {
-                // Said to this agent: what it cannot have is an error.
-                Some(model) => request.model = Some(model),
-                // Props are for whoever understands them.
-                None if !def.allow_model => request.model = None,
-                None => {}
-            }
-            let request =
-                RunRequest { by: Some((*who.id).into()), trace_id: Some(trace), ..*request };
-            let mut start = StartRun::new(&*agent, request);
-            start.tenant = (*who.tenant).into();
-            start.thread = thread;
-            start.is_first = latest.is_none();
-            start.name = run_name.clone();
-            let new = RunId::new(Uuid::now_v7());
-            start.run = Some(new);
-            let ahead = log.cursor_ahead(new);
-            app.may_start(&who)?;
-            let run = match app.runtime.start(start).await {
-                Err(StartError::Named(run)) => {
-                    drop(alone);
-                    return joined(&app, &who, run, form).await;
-                }
-                started => started?,
-            };
-            app.gates.run_started(&who, run);
-            app.metrics.run_started();
-            if run == new {
-                cursor = Some(ahead);
-            } else if let Some(name) = run_name {
-                // It became input of a run that goes on.
-                log.store().bind(name, run).await?;
-            }
-            (run, Seq(0))
-        }
-        Asked::Answer { commands } => {
-            let info = latest.ok_or_else(|| ApiError::no_run(&*input.run_id))?;
-            let after = paused.map_or(info.head, |outline| outline.head);
-            answer(&app, &who, info, &input.run_id, commands).await?;
-            if let Some(name) = run_name {
-                log.store().bind(name, info.run).await?;
-            }
-            (info.run, after)
-        }
+    // One thing that a user says is most often a conversation's first: then nothing is looked
+    // for, and starting finds out whether that was right.
+    let seems_new = matches!(&*input.messages, [Message::User(_)]) && input.resume.is_empty();
+    let begun = if thread.is_none() || seems_new { asked.begin(&app, &def).await? } else { None };
+    let begun = match (begun, thread) {
+        (Some(begun), _) => begun,
+        (None, Some(thread)) => asked.go_on(&app, &def, thread).await?,
+        (None, None) => return Err(ApiError::no_run(&*input.run_id)),
     };
     drop(alone);
+    let Begun::Follows { run, after, cursor } = begun else {
+        return joined(&app, &who, begun.run(), form).await;
+    };
     let wanted = Wanted {
         run,
         dialect: DialectName::AgUi,
@@ -177,6 +121,125 @@ async fn run(
         Form::Bare => Some(binary_from(&app, run, after).await?),
     };
     Ok(app.stream(&who, wanted, first, Some(asked_at)).await?.into_response())
+}
+
+/// What a client asks of an agent.
+struct Request<'a> {
+    who: &'a Principal,
+    agent: &'a str,
+    model: Option<&'a str>,
+    trace: &'a str,
+    input: &'a RunAgentInput,
+    thread: Option<ThreadId>,
+    name: Option<ExternalId>,
+}
+
+/// What came of it.
+enum Begun {
+    /// This run, from here on.
+    Follows { run: RunId, after: Seq, cursor: Option<Cursor> },
+    /// The client named a run that is known.
+    Known(RunId),
+}
+
+impl Begun {
+    fn run(&self) -> RunId {
+        match self {
+            Self::Follows { run, .. } | Self::Known(run) => *run,
+        }
+    }
+}
+
+impl Request<'_> {
+    /// Begins a conversation; nothing if there is one already.
+    async fn begin(&self, app: &App, def: &AgentDef) -> Result<Option<Begun>, ApiError> {
+        match Asked::read(self.input, None, |_| false, Trust::User)? {
+            Asked::Start(request) => self.start(app, def, *request, true).await,
+            Asked::Answer { .. } => Ok(None),
+        }
+    }
+
+    /// Goes on with a conversation, or begins it after all.
+    async fn go_on(&self, app: &App, def: &AgentDef, thread: ThreadId) -> Result<Begun, ApiError> {
+        let log = app.runtime.log();
+        let runs = runs_of(app, self.who, thread, KNOWN_RUNS_MAX).await?;
+        // A thread without runs has none of that name; should another have it, starting says so.
+        if let (Some(name), false) = (&self.name, runs.is_empty())
+            && let Some(run) = log.store().resolve(name.clone()).await?
+        {
+            return Ok(Begun::Known(run));
+        }
+        let latest = runs.first();
+        let paused = match latest {
+            Some(info) if info.state == RunState::Paused => {
+                Some(log.transcript(info.run).await?.outline)
+            }
+            _ => None,
+        };
+        let known = known_inputs(app, &runs).await?;
+        let is_known = |id: &str| known.iter().any(|known| &**known == id);
+        match Asked::read(self.input, paused.as_ref(), is_known, Trust::User)? {
+            Asked::Start(request) => {
+                let begun = self.start(app, def, *request, false).await?;
+                begun.ok_or_else(|| ApiError::no_run(&*self.input.run_id))
+            }
+            Asked::Answer { commands } => {
+                let info = latest.ok_or_else(|| ApiError::no_run(&*self.input.run_id))?;
+                let after = paused.map_or(info.head, |outline| outline.head);
+                answer(app, self.who, info, &self.input.run_id, commands).await?;
+                if let Some(name) = &self.name {
+                    log.store().bind(name.clone(), info.run).await?;
+                }
+                Ok(Begun::Follows { run: info.run, after, cursor: None })
+            }
+        }
+    }
+
+    /// Starts a run; nothing if it was to be the thread's first and is not.
+    async fn start(
+        &self,
+        app: &App,
+        def: &AgentDef,
+        request: RunRequest,
+        is_first: bool,
+    ) -> Result<Option<Begun>, ApiError> {
+        if request.input.is_empty() {
+            return Err(ApiError::bad("no_input", "no message of a user is new"));
+        }
+        let model = match self.model {
+            // Said to this agent: what it cannot have is an error.
+            Some(model) => Some(model.into()),
+            // Props are for whoever understands them.
+            None => request.model.filter(|_| def.allow_model),
+        };
+        let (by, trace_id) = (Some((*self.who.id).into()), Some(self.trace.into()));
+        let log = app.runtime.log();
+        let new = RunId::new(Uuid::now_v7());
+        let start = StartRun {
+            tenant: (*self.who.tenant).into(),
+            thread: self.thread,
+            is_first,
+            run: Some(new),
+            name: self.name.clone(),
+            ..StartRun::new(self.agent, RunRequest { by, trace_id, model, ..request })
+        };
+        let ahead = log.cursor_ahead(new);
+        app.may_start(self.who)?;
+        let run = match app.runtime.start(start).await {
+            Err(StartError::Named(run)) => return Ok(Some(Begun::Known(run))),
+            Err(StartError::NotFirst) => return Ok(None),
+            started => started?,
+        };
+        app.gates.run_started(self.who, run);
+        app.metrics.run_started();
+        if run != new
+            && let Some(name) = &self.name
+        {
+            // It became input of a run that goes on.
+            log.store().bind(name.clone(), run).await?;
+        }
+        Ok(Some(Begun::Follows { run, after: Seq(0), cursor: (run == new).then_some(ahead) }))
+    }
 }
 
 /// Attaches to a run, by the client's name of it or by ours.

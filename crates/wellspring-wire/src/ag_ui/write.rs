@@ -150,6 +150,10 @@ impl AgUi {
 
 impl Dialect for AgUi {
     fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+        if let Fact::AgentStarted { .. } | Fact::AgentFinished { .. } = &record.event {
+            // Whose a part is may look different from here on.
+            self.memo = None;
+        }
         if let Fact::PartDelta { part, chunk } = &record.event
             && before.paused.is_none()
             && !before.finished

@@ -87,7 +87,7 @@ proptest! {
         let root = &transcript.agents[&AgentNo::ROOT];
         let said: Vec<String> = root.items.iter().filter_map(|item| match item {
             Item::Turn(turn) if turn.stop.is_some() => {
-                let texts = turn.parts.iter().map(|part| &transcript.parts[part]);
+                let texts = turn.parts.iter().map(|part| &*transcript.parts[part]);
                 let words = |part: &&wellspring_core::Part| {
                     part.kind == wellspring_core::PartKind::TEXT
                 };

@@ -1,0 +1,87 @@
+//! Whether an answer is one: a question says what may be said to it.
+
+use wellspring_core::{Answer, Form};
+
+use crate::schema::Schema;
+
+/// Holds an answer against the form of its question; says what would be one.
+pub(crate) fn check(form: &Form, answer: &Answer) -> Result<(), String> {
+    match (form, answer) {
+        (_, Answer::Expired | Answer::Withdrawn) => {
+            Err("only the run itself can withdraw a question, or let it expire".into())
+        }
+        (_, Answer::Deny { .. }) | (Form::Approve, Answer::Approve { .. }) => Ok(()),
+        (Form::Choose { choices, multiple }, Answer::Choose(chosen)) => {
+            let ids = || choices.iter().map(|it| &*it.id).collect::<Vec<_>>().join(", ");
+            if let Some(unknown) = chosen.iter().find(|id| choices.iter().all(|it| it.id != **id)) {
+                return Err(format!("{unknown:?} is not among the choices {}", ids()));
+            }
+            match chosen.len() {
+                0 => Err(format!("nothing was chosen of {}", ids())),
+                1 => Ok(()),
+                _ if *multiple => Ok(()),
+                _ => Err(format!("only one can be chosen of {}", ids())),
+            }
+        }
+        (Form::Schema(schema), Answer::Value(value)) => match Schema::compile(schema) {
+            Ok(schema) => schema.validate(value).map_err(|complaints| complaints.join("; ")),
+            // What nobody can check, whoever asked has to.
+            Err(_) => Ok(()),
+        },
+        (Form::Approve, _) => Err("it wants a yes or a no".into()),
+        (Form::Choose { .. }, _) => Err("it wants a choice, or a no".into()),
+        (Form::Schema(_), _) => Err("it wants a value, or a no".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use wellspring_core::Choice;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_fits_its_question() {
+        let choice = |id: &str| Choice { id: id.into(), label: id.into() };
+        let choose = |multiple| Form::Choose { choices: vec![choice("a"), choice("b")], multiple };
+        let number = Form::Schema(json!({"type": "integer"}));
+        let chosen = |ids: &[&str]| Answer::Choose(ids.iter().map(|id| (*id).into()).collect());
+        for (form, answer) in [
+            (&Form::Approve, Answer::yes()),
+            (&Form::Approve, Answer::no("never")),
+            (&choose(false), chosen(&["a"])),
+            (&choose(true), chosen(&["a", "b"])),
+            (&choose(false), Answer::no("neither")),
+            (&number, Answer::Value(json!(3))),
+            (&Form::Schema(json!({"type": 7})), Answer::Value(json!("whatever"))),
+        ] {
+            assert_eq!(check(form, &answer), Ok(()), "{answer:?}");
+        }
+        let refused: Vec<String> = [
+            (&Form::Approve, chosen(&["a"])),
+            (&Form::Approve, Answer::Expired),
+            (&choose(false), Answer::Withdrawn),
+            (&choose(false), chosen(&["a", "b"])),
+            (&choose(true), chosen(&["a", "c"])),
+            (&choose(true), chosen(&[])),
+            (&choose(true), Answer::yes()),
+            (&number, Answer::Value(json!("three"))),
+            (&number, Answer::yes()),
+        ]
+        .into_iter()
+        .map(|(form, answer)| check(form, &answer).unwrap_err())
+        .collect();
+        insta::assert_snapshot!(refused.join("\n"), @r#"
+        it wants a yes or a no
+        only the run itself can withdraw a question, or let it expire
+        only the run itself can withdraw a question, or let it expire
+        only one can be chosen of a, b
+        "c" is not among the choices a, b
+        nothing was chosen of a, b
+        it wants a choice, or a no
+        top level: value is not of type "integer"
+        it wants a value, or a no
+        "#);
+    }
+}
