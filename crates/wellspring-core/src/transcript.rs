@@ -235,12 +235,6 @@ impl Transcript {
                     }))),
                 }
             }
-            // A remote agent's run may have no turns, and says by itself what it spent.
-            Event::UsageReported(usage)
-                if usage.scope == UsageScope::Run && record.agent.is_root() =>
-            {
-                self.usage = (**usage).clone();
-            }
             Event::TurnFinished { stop, usage } => {
                 if let Some(turn) = self.current_turn(record.agent) {
                     turn.stop = Some(stop.clone());

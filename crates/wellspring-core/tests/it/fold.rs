@@ -49,7 +49,7 @@ fn a_run_without_turns_spends_what_it_reports() {
         reported(3, 1, UsageScope::Run, 70),
         reported(4, 0, UsageScope::Run, 8),
     ];
-    let spent = Usage { scope: UsageScope::Run, input: 8, ..Usage::default() };
+    let spent = Usage { scope: UsageScope::Run, input: 78, ..Usage::default() };
     assert_eq!(Transcript::fold(&records).usage, spent);
 }
 

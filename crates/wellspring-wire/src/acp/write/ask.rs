@@ -112,9 +112,17 @@ impl Asked {
         offers: &mut Offers,
     ) -> Option<Self> {
         let offered = offers.options.remove(&question.call?)?;
-        let options = offered
-            .iter()
-            .map(|(id, name, kind)| (id.clone(), &**name, *kind, Answer::Choose(vec![id.clone()])));
+        // To a yes or a no, an option says what its kind says.
+        let meaning = |id: &str, kind| match (&question.form, kind) {
+            (Form::Approve, "allow_once") => Answer::yes(),
+            (Form::Approve, "allow_always") => {
+                Answer::Approve { scope: Scope::Always, arguments: None }
+            }
+            (Form::Approve, _) => Answer::Deny { reason: None },
+            (Form::Choose { .. } | Form::Schema(_), _) => Answer::Choose(vec![id.into()]),
+        };
+        let options =
+            offered.iter().map(|(id, name, kind)| (id.clone(), &**name, *kind, meaning(id, *kind)));
         Some(Self::Request(Scene { question, before, session }.request(options)))
     }
 

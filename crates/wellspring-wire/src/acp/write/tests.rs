@@ -156,7 +156,9 @@ fn options_that_were_given_with_a_permission_are_passed_on() {
     let Some(Asked::Request(asking)) = passed_on(options.clone()) else { panic!() };
     assert_eq!(asking.params["options"], options);
     let select = |id: &str| json!({"outcome": {"outcome": "selected", "optionId": id}});
-    assert_eq!(asking.answer(&select("3")), Answer::Choose(vec!["3".into()]));
+    let always = Answer::Approve { scope: Scope::Always, arguments: None };
+    assert_eq!(asking.answer(&select("1")), always);
+    assert_eq!(asking.answer(&select("3")), Answer::Deny { reason: None });
     assert_eq!(asking.answer(&select("made up")), Answer::Deny { reason: None });
     assert_eq!(passed_on(json!([{"optionId": "1", "name": "Hm", "kind": "perhaps"}])), None);
 }
