@@ -10,8 +10,10 @@
 //! MCP servers that come with a session are tools of its agent. A client that offers files or
 //! terminals lends them to agents that are models: `read_file`, `write_file` and
 //! `run_shell_command` then work through the client, and see unsaved files. They are ruled by
-//! the agent's policy like any tool; writing and running ask first. Questions go to the client
-//! as permission requests, or as forms where it has them.
+//! the agent's policy like any tool; writing and running ask first. An agent that speaks ACP
+//! itself uses the client's files and terminals in its own words. Agents that another one calls
+//! are lent the same. Questions go to the client as permission requests, or as forms where it has
+//! them.
 //!
 //! # What is deliberately absent
 //!
@@ -20,30 +22,45 @@
 
 mod commands;
 mod follow;
+mod host;
 mod mcp;
 mod open;
+mod options;
 mod replay;
+mod serve;
 mod session;
 mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 use wellspring_core::{CancellationToken, ThreadId};
 use wellspring_engine::{DEFAULT_TENANT, Runtime};
 use wellspring_wire::acp;
 
-pub use crate::rpc::{PENDING_MAX, REQUESTS_MAX};
+pub use crate::rpc::PENDING_MAX;
 pub use mcp::SERVERS_MAX;
 pub use open::{DIRECTORIES_MAX, LIST_PAGE, LIST_SCANNED_MAX};
 pub use replay::REPLAY_RUNS_MAX;
+pub use serve::REQUESTS_MAX;
 pub use session::SESSIONS_MAX;
 
-use crate::rpc::{Handler, Peer, Reply, RpcError};
+use crate::rpc::{self, Peer, Reply, RpcError};
+use serve::Handler;
 use session::{Running, Session};
+
+/// Writes that wait for a client that does not read, each of some updates: few, because what
+/// waits longer is better left in the log.
+const WRITES_WAITING_MAX: usize = 4;
+
+/// How long a client that is leaving has to read what was said to it.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// The version of the protocol that is spoken.
 const VERSION: u64 = 1;
@@ -120,7 +137,9 @@ impl AcpSurface {
         input: impl AsyncRead + Unpin + Send,
         output: impl AsyncWrite + Send + Unpin + 'static,
     ) -> std::io::Result<()> {
-        let peer = Peer::new(output);
+        let (out, lines) = mpsc::channel(WRITES_WAITING_MAX);
+        let writing = AbortOnDropHandle::new(tokio::spawn(rpc::write(output, lines)));
+        let peer = Peer::new(out);
         let agent = Agent {
             runtime: self.runtime,
             peer: peer.clone(),
@@ -128,7 +147,10 @@ impl AcpSurface {
             client: Mutex::default(),
             sessions: Mutex::default(),
         };
-        peer.serve(input, &Arc::new(agent)).await
+        let served = serve::serve(&peer, input, &Arc::new(agent)).await;
+        // A client that still reads hears what was said to it.
+        let _ = tokio::time::timeout(LAST_WORDS, writing).await;
+        served
     }
 }
 
@@ -181,6 +203,7 @@ impl Handler for Arc<Agent> {
                 return quick(Err(RpcError::invalid("there is nothing to authenticate for")));
             }
             "session/set_mode" => return ready(self.set_mode(&params)).boxed(),
+            "session/set_config_option" => return ready(self.set_option(&params)).boxed(),
             "session/close" => return quick(self.close(&params)),
             // It ends by its own means when it is cancelled.
             "session/prompt" => {
@@ -197,9 +220,7 @@ impl Handler for Arc<Agent> {
             "session/list" => async move { agent.list(&params).await }.boxed(),
             "session/delete" => async move { agent.delete(&params).await }.boxed(),
             unknown => {
-                let unknown: String = unknown.chars().take(64).collect();
-                let message = format!("there is no method {unknown:?}");
-                return quick(Err(RpcError::new(RpcError::NO_METHOD, message)));
+                return quick(Err(RpcError::no_method(unknown)));
             }
         };
         async move {
@@ -267,9 +288,9 @@ impl Agent {
         if self.runtime.agent(mode).is_none() {
             return Err(RpcError::invalid(format!("there is no mode {mode:?}; modes are agents")));
         }
-        session.switch(mode);
-        let commands = session.update(self.commands_update(&session));
-        Ok(Reply { result: json!({}), after: vec![("session/update", commands)] })
+        let updates = self.switched(&session, mode).into_iter();
+        let after = updates.map(|update| ("session/update", session.update(update)));
+        Ok(Reply { result: json!({}), after: after.collect() })
     }
 
     fn close(&self, params: &Value) -> Result<Value, RpcError> {
@@ -307,7 +328,7 @@ impl Agent {
 
     /// Tells the client something about a session.
     async fn update(&self, session: &Session, update: Value) -> Result<(), RpcError> {
-        self.peer.notify("session/update", &session.update(update)).await
+        Ok(self.peer.notify("session/update", &session.update(update)).await?)
     }
 
     const fn tenant() -> &'static str {

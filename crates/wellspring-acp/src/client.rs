@@ -28,29 +28,33 @@
 
 mod agent;
 mod config;
+mod connection;
 mod drive;
 mod error;
 mod files;
+mod host;
 mod http;
 mod names;
 mod peer;
 mod permission;
 mod prompt;
 mod record;
-mod rpc;
 mod session;
 mod stdio;
 mod terminal;
 mod tools;
 mod ws;
 
+pub use crate::rpc::PENDING_MAX;
 pub use agent::{AcpAgent, SESSIONS_KEPT_MAX};
 pub use config::{AcpConfig, AcpTimeouts, AcpTransport, FileAccess, SESSIONS_PER_PROCESS_DEFAULT};
+pub use connection::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_BYTES_MAX, QUEUE_MAX};
+pub(crate) use drive::SESSION_OPENED;
 pub use drive::{REMINDERS_MAX, SERVED_MAX};
 pub use error::AcpError;
 pub use files::FILE_BYTES_MAX;
+pub(crate) use host::{Host, THEIR_MODE};
 pub use names::{KnownAgent, known_agents};
-pub use rpc::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_MAX, REQUESTS_MAX};
 pub use stdio::LINE_BYTES_MAX;
 pub use terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
 pub use tools::SERVER_NAME;

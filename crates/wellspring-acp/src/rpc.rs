@@ -1,10 +1,14 @@
-//! JSON-RPC 2.0 by the line, both ways, with nothing in it that grows.
+//! JSON-RPC 2.0, both ways, with nothing in it that grows.
 //!
-//! There is no queue: whoever has something to say waits for the writer. So a peer that reads
-//! slowly slows down whoever talks to it, which for a reader of a run means that its cursor
-//! lags. What can wait is counted: our requests without an answer ([`PENDING_MAX`]) and the
-//! peer's requests that are being worked on ([`REQUESTS_MAX`]). Messages are untyped JSON,
-//! because a typed one drops what it does not know.
+//! [`Peer`] is the other side of a connection: a client that we serve, or an agent that we drive.
+//! It is told things and asked things, and what it says is taken apart by [`Peer::take`]. How
+//! messages travel is a transport's affair, and what is done about a request is that of whoever
+//! reads.
+//!
+//! Whoever has something to say waits until the transport has room for it. So a peer that reads
+//! slowly slows down whoever talks to it, which for a reader of a run means that its cursor lags.
+//! Requests without an answer are counted ([`PENDING_MAX`]). Messages are untyped JSON, because a
+//! typed one drops what it does not know.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,34 +16,25 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
-use tokio::sync::oneshot;
-use tokio::task::JoinSet;
-use wellspring_core::CancellationToken;
-use wellspring_wire::{EVENT_BYTES_MAX, Framer};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::{mpsc, oneshot};
 
-/// Our requests that wait for an answer: each belongs to a question or a tool of a run, and a
-/// client that answers none of so many is not going to answer the next.
-pub const PENDING_MAX: usize = 256;
-
-/// Requests of a peer that are worked on at once: one prompt per session, and a few besides.
-pub const REQUESTS_MAX: usize = 256;
-
-/// Bytes that are read at once.
-const READ_BYTES: usize = 64 * 1024;
+/// Requests of ours to one peer that wait for an answer: one per prompt, and one per question or
+/// tool of a run. A peer that owes so many is not going to answer the next.
+pub const PENDING_MAX: usize = 1024;
 
 /// An error as JSON-RPC knows it.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message} ({code})")]
 pub(crate) struct RpcError {
     /// What a program goes by.
-    pub code: i64,
+    pub(crate) code: i64,
     /// What a person reads.
-    pub message: String,
+    pub(crate) message: String,
     /// What else there is to say.
-    pub data: Option<Value>,
+    pub(crate) data: Option<Value>,
 }
 
 impl RpcError {
@@ -50,6 +45,7 @@ impl RpcError {
     pub(crate) const INTERNAL: i64 = -32603;
     pub(crate) const CANCELLED: i64 = -32800;
     pub(crate) const NOT_FOUND: i64 = -32002;
+    pub(crate) const LOGIN_FIRST: i64 = -32000;
 
     pub(crate) fn new(code: i64, message: impl Into<String>) -> Self {
         Self { code, message: message.into(), data: None }
@@ -60,6 +56,22 @@ impl RpcError {
         Self::new(Self::INVALID_PARAMS, message)
     }
 
+    /// What the request is about is not there.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::new(Self::NOT_FOUND, message)
+    }
+
+    /// The request was understood, and could not be fulfilled.
+    pub(crate) fn failed(message: impl Into<String>) -> Self {
+        Self::new(Self::INTERNAL, message)
+    }
+
+    /// Nobody here does what the request asks for.
+    pub(crate) fn no_method(method: &str) -> Self {
+        let method: String = method.chars().take(64).collect();
+        Self::new(Self::NO_METHOD, format!("there is no method {method:?} here"))
+    }
+
     /// An error of ours, with all of its causes.
     pub(crate) fn internal(error: &dyn std::error::Error) -> Self {
         let mut message = error.to_string();
@@ -68,11 +80,7 @@ impl RpcError {
             message = format!("{message}: {error}");
             cause = error.source();
         }
-        Self::new(Self::INTERNAL, message)
-    }
-
-    fn gone() -> Self {
-        Self::new(Self::INTERNAL, "the client is gone")
+        Self::failed(message)
     }
 
     fn json(&self) -> Value {
@@ -92,6 +100,32 @@ impl RpcError {
     }
 }
 
+/// A request could not be made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+pub(crate) enum Unasked {
+    /// Nobody is there.
+    #[error("the other side is gone")]
+    Gone,
+    /// The peer owes too many answers.
+    #[error("the other side owes {PENDING_MAX} answers already")]
+    TooMany,
+}
+
+impl From<Unasked> for RpcError {
+    fn from(unasked: Unasked) -> Self {
+        Self::failed(unasked.to_string())
+    }
+}
+
+/// What the other side wants.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// Something that it waits for.
+    Request(Request),
+    /// Something that has no answer.
+    Notification(Box<str>, Value),
+}
+
 /// The answer to a request.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
@@ -107,98 +141,140 @@ impl From<Value> for Reply {
     }
 }
 
-/// What happens on a peer's wish.
-pub(crate) trait Handler: Send + Sync {
-    /// Takes a request. What is done before the future is returned is done before the next
-    /// message is read; the future may take its time. It is dropped when the connection ends.
-    fn request(
-        &self,
-        method: &str,
-        params: Value,
-        cancelled: CancellationToken,
-    ) -> BoxFuture<'static, Result<Reply, RpcError>>;
+/// A request of the other side. One that is dropped is answered with an error.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) method: Box<str>,
+    pub(crate) params: Value,
+    /// Gone once it is answered.
+    id: Option<Value>,
+    peer: Peer,
+}
 
-    /// Takes a notification, before the next message is read.
-    fn notification(&self, method: &str, params: Value);
+impl Request {
+    /// What the other side calls it.
+    pub(crate) fn id(&self) -> String {
+        self.id.as_ref().map(Value::to_string).unwrap_or_default()
+    }
+
+    /// Answers it. A peer that is gone needs no answer.
+    pub(crate) async fn answer(mut self, answer: Result<Reply, RpcError>) {
+        let Some(id) = self.id.take() else { return };
+        let lines = match answer {
+            Ok(Reply { result, after }) => {
+                let mut lines = line(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+                for (method, params) in &after {
+                    lines.extend(line(&notification(method, params)));
+                }
+                lines
+            }
+            Err(error) => refusal(&id, &error),
+        };
+        let _ = self.peer.say(lines).await;
+    }
+
+    /// Answers it with a result and nothing after it, or with an error.
+    pub(crate) async fn give(self, answer: Result<Value, RpcError>) {
+        self.answer(answer.map(Reply::from)).await;
+    }
+}
+
+impl Drop for Request {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            let over = RpcError::new(RpcError::CANCELLED, "the run is over");
+            self.peer.say_now(refusal(&id, &over));
+        }
+    }
 }
 
 /// The other side. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Peer {
-    inner: Arc<Inner>,
+    state: Arc<Mutex<State>>,
 }
 
-struct Inner {
-    writer: tokio::sync::Mutex<Writer>,
-    pending: Mutex<Pending>,
-}
-
-struct Writer {
-    out: Box<dyn AsyncWrite + Send + Unpin>,
-    /// What is being written: a writer that is dropped half way leaves the rest to the next.
-    unsent: Vec<u8>,
-    sent: usize,
-}
-
-#[derive(Default)]
-struct Pending {
+struct State {
+    /// Where messages go, each ended by a newline. Nothing once the peer is gone.
+    out: Option<mpsc::Sender<Vec<u8>>>,
     next: u64,
-    waiting: BTreeMap<u64, oneshot::Sender<Result<Value, RpcError>>>,
-    gone: bool,
+    waiting: BTreeMap<u64, Then>,
 }
+
+/// What is done with an answer before anything that the peer said after it is looked at.
+type Then = Box<dyn FnOnce(Result<Value, RpcError>) -> BoxFuture<'static, ()> + Send>;
 
 impl Peer {
-    pub(crate) fn new(out: impl AsyncWrite + Send + Unpin + 'static) -> Self {
-        let writer = Writer { out: Box::new(out), unsent: Vec::new(), sent: 0 };
-        let writer = tokio::sync::Mutex::new(writer);
-        Self { inner: Arc::new(Inner { writer, pending: Mutex::default() }) }
+    /// A peer that a transport takes messages for.
+    pub(crate) fn new(out: mpsc::Sender<Vec<u8>>) -> Self {
+        // From one, because there are programs that take zero for none.
+        let state = State { out: Some(out), next: 1, waiting: BTreeMap::new() };
+        Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Writes whole lines, and returns once they are written.
-    pub(crate) async fn write(&self, lines: &[u8]) -> Result<(), RpcError> {
-        if self.pending().gone {
-            return Err(RpcError::gone());
-        }
-        let mut writer = self.inner.writer.lock().await;
-        let written = writer.write(lines).await;
-        drop(writer);
-        written.map_err(|error| {
-            tracing::debug!(%error, "the client does not read any more");
+    /// Says whole lines, and returns once the transport has taken them. Dropped before, it has
+    /// said nothing.
+    pub(crate) async fn say(&self, lines: Vec<u8>) -> Result<(), Unasked> {
+        let out = self.state().out.clone().ok_or(Unasked::Gone)?;
+        out.send(lines).await.map_err(|_| {
             self.lose();
-            RpcError::gone()
+            Unasked::Gone
         })
     }
 
-    pub(crate) async fn notify(&self, method: &str, params: &Value) -> Result<(), RpcError> {
-        self.write(&line(&notification(method, params))).await
+    /// Says something at once, or not at all.
+    fn say_now(&self, lines: Vec<u8>) {
+        if let Some(out) = &self.state().out {
+            let _ = out.try_send(lines);
+        }
     }
 
-    /// Sends a request. When it returns, the request is written; the answer is awaited.
-    pub(crate) async fn request(&self, method: &str, params: &Value) -> Result<Answer, RpcError> {
+    pub(crate) async fn notify(&self, method: &str, params: &Value) -> Result<(), Unasked> {
+        self.say(line(&notification(method, params))).await
+    }
+
+    /// Notifies at once, or not at all.
+    pub(crate) fn notify_now(&self, method: &str, params: &Value) {
+        self.say_now(line(&notification(method, params)));
+    }
+
+    /// Sends a request. When it returns, the request is on its way; the answer is awaited.
+    pub(crate) async fn request(&self, method: &str, params: &Value) -> Result<Answer, Unasked> {
         let (give, answer) = oneshot::channel();
-        let id = {
-            let mut pending = self.pending();
-            if pending.gone {
-                return Err(RpcError::gone());
-            }
-            if pending.waiting.len() >= PENDING_MAX {
-                let message = format!("the client owes {PENDING_MAX} answers already");
-                return Err(RpcError::new(RpcError::INTERNAL, message));
-            }
-            let id = pending.next;
-            pending.next += 1;
-            pending.waiting.insert(id, give);
-            id
+        let then = move |answered| {
+            // Whoever asked may have gone on.
+            let _ = give.send(answered);
+            ready(()).boxed()
         };
-        let answer = Answer { peer: self.clone(), id, answer };
-        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        self.write(&line(&request)).await?;
-        Ok(answer)
+        let waits = self.request_then(method, params, then).await?;
+        Ok(Answer { waits, answer })
     }
 
-    /// Whether nobody is there any more.
-    pub(crate) fn is_gone(&self) -> bool {
-        self.pending().gone
+    /// Sends a request, and says what to do with its answer: that is done before the next message
+    /// is read. Nothing is done if the peer goes away, or if what this gives is dropped.
+    pub(crate) async fn request_then(
+        &self,
+        method: &str,
+        params: &Value,
+        then: impl FnOnce(Result<Value, RpcError>) -> BoxFuture<'static, ()> + Send + 'static,
+    ) -> Result<Waits, Unasked> {
+        let waits = {
+            let mut state = self.state();
+            if state.out.is_none() {
+                return Err(Unasked::Gone);
+            }
+            if state.waiting.len() >= PENDING_MAX {
+                return Err(Unasked::TooMany);
+            }
+            let id = state.next;
+            state.next += 1;
+            state.waiting.insert(id, Box::new(then));
+            Waits { peer: Some(self.clone()), id }
+        };
+        let id = waits.id;
+        let request = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
+        self.say(line(&request)).await?;
+        Ok(waits)
     }
 
     /// Sends a request and waits for its answer.
@@ -206,122 +282,45 @@ impl Peer {
         self.request(method, params).await?.await
     }
 
-    /// Reads until the peer is gone, and does what it wishes.
+    /// Takes a line that the peer said. An answer goes to whoever waits for it; anything else is
+    /// given back.
     ///
     /// # Errors
     ///
-    /// When reading fails, or the peer sends a line longer than can be held.
-    pub(crate) async fn serve(
-        &self,
-        mut input: impl AsyncRead + Unpin,
-        handler: &dyn Handler,
-    ) -> std::io::Result<()> {
-        let mut work = JoinSet::new();
-        let at_work: Arc<Mutex<BTreeMap<String, CancellationToken>>> = Arc::default();
-        let mut framer = Framer::ndjson();
-        let mut bytes = vec![0; READ_BYTES];
-        let served = loop {
-            let count = tokio::select! {
-                read = input.read(&mut bytes) => match read {
-                    Ok(0) => break Ok(()),
-                    Ok(count) => count,
-                    Err(error) => break Err(error),
-                },
-                Some(_) = work.join_next() => continue,
-            };
-            let mut chunk = &bytes[..count];
-            let broken = loop {
-                match framer.next(&mut chunk) {
-                    Ok(Some(frame)) => {
-                        self.take(frame.data, handler, &mut work, &at_work).await;
-                    }
-                    Ok(None) => break None,
-                    Err(error) => break Some(error),
-                }
-            };
-            if let Some(error) = broken {
-                // Without the message nobody knows what would have been next.
-                let message = format!("a message has more than {EVENT_BYTES_MAX} bytes");
-                self.refuse(&Value::Null, &RpcError::new(RpcError::PARSE, message)).await;
-                break Err(std::io::Error::other(error));
-            }
-        };
-        self.lose();
-        work.shutdown().await;
-        served
-    }
-
-    async fn take(
-        &self,
-        data: &[u8],
-        handler: &dyn Handler,
-        work: &mut JoinSet<()>,
-        at_work: &Arc<Mutex<BTreeMap<String, CancellationToken>>>,
-    ) {
-        if data.iter().all(u8::is_ascii_whitespace) {
-            return;
+    /// When it is no message.
+    pub(crate) async fn take(&self, line: &[u8]) -> Result<Option<Wish>, RpcError> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return Ok(None);
         }
-        let Ok(mut message) = serde_json::from_slice::<Value>(data) else {
-            let error = RpcError::new(RpcError::PARSE, "the line is not JSON");
-            return self.refuse(&Value::Null, &error).await;
+        let Ok(mut message) = serde_json::from_slice::<Value>(line) else {
+            return Err(RpcError::new(RpcError::PARSE, "the line is not JSON"));
+        };
+        let id = message.get("id").filter(|id| !id.is_null()).cloned();
+        let Some(method) = message.get("method").and_then(Value::as_str).map(Box::<str>::from)
+        else {
+            let Some(id) = id else {
+                let what = "a message has a method, or the id of a request that it answers";
+                return Err(RpcError::new(RpcError::INVALID_REQUEST, what));
+            };
+            self.settle(&id, message).await;
+            return Ok(None);
         };
         let params = message.get_mut("params").map(Value::take).unwrap_or_default();
-        let id = message.get("id").filter(|id| !id.is_null()).cloned();
-        let Some(method) = message.get("method").and_then(Value::as_str) else {
-            return match id {
-                Some(id) => self.settle(&id, message),
-                None => {
-                    let what = "a message has a method, or the id of a request that it answers";
-                    let error = RpcError::new(RpcError::INVALID_REQUEST, what);
-                    self.refuse(&Value::Null, &error).await;
-                }
-            };
-        };
-        let Some(id) = id else {
-            if method == "$/cancel_request" {
-                let token = lock(at_work).get(&params["requestId"].to_string()).cloned();
-                token.iter().for_each(CancellationToken::cancel);
-            } else {
-                handler.notification(method, params);
-            }
-            return;
-        };
-        if work.len() >= REQUESTS_MAX {
-            let what = format!("{REQUESTS_MAX} requests are being worked on; wait for one to end");
-            return self.refuse(&id, &RpcError::new(RpcError::INTERNAL, what)).await;
-        }
-        let token = CancellationToken::new();
-        lock(at_work).insert(id.to_string(), token.clone());
-        let work_on = handler.request(method, params, token);
-        let (peer, at_work) = (self.clone(), Arc::clone(at_work));
-        work.spawn(async move {
-            let done = work_on.await;
-            lock(&at_work).remove(&id.to_string());
-            let _ = match done {
-                Ok(reply) => peer.reply(&id, &reply).await,
-                Err(error) => return peer.refuse(&id, &error).await,
-            };
-        });
+        Ok(Some(match id {
+            Some(id) => Wish::Request(Request { method, params, id: Some(id), peer: self.clone() }),
+            None => Wish::Notification(method, params),
+        }))
     }
 
-    async fn reply(&self, id: &Value, reply: &Reply) -> Result<(), RpcError> {
-        let mut lines = line(&json!({"jsonrpc": "2.0", "id": id, "result": reply.result}));
-        for (method, params) in &reply.after {
-            lines.extend(line(&notification(method, params)));
-        }
-        self.write(&lines).await
-    }
-
-    async fn refuse(&self, id: &Value, error: &RpcError) {
-        // Who is gone needs no answer.
-        let _ =
-            self.write(&line(&json!({"jsonrpc": "2.0", "id": id, "error": error.json()}))).await;
+    /// Says that something was no message.
+    pub(crate) async fn complain(&self, error: &RpcError) {
+        let _ = self.say(refusal(&Value::Null, error)).await;
     }
 
     /// Hands an answer to whoever waits for it.
-    fn settle(&self, id: &Value, mut message: Value) {
-        let waiting = id.as_u64().and_then(|id| self.pending().waiting.remove(&id));
-        let Some(waiting) = waiting else {
+    async fn settle(&self, id: &Value, mut message: Value) {
+        let then = id.as_u64().and_then(|id| self.state().waiting.remove(&id));
+        let Some(then) = then else {
             tracing::debug!(%id, "an answer that nobody waits for");
             return;
         };
@@ -329,19 +328,27 @@ impl Peer {
             Some(error) if !error.is_null() => Err(RpcError::of(error)),
             Some(_) | None => Ok(message.get_mut("result").map(Value::take).unwrap_or_default()),
         };
-        // Whoever asked may have gone on.
-        let _ = waiting.send(answer);
+        then(answer).await;
     }
 
-    /// Nobody is there any more: whoever waits is told.
-    fn lose(&self) {
-        let mut pending = self.pending();
-        pending.gone = true;
-        pending.waiting.clear();
+    /// Whether nobody is there any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.state().out.is_none()
     }
 
-    fn pending(&self) -> MutexGuard<'_, Pending> {
-        lock(&self.inner.pending)
+    /// Nobody is there any more: whoever waits is told. What was said before still goes out.
+    pub(crate) fn lose(&self) {
+        let waiting = {
+            let mut state = self.state();
+            state.out = None;
+            std::mem::take(&mut state.waiting)
+        };
+        // Outside of the lock, for what is dropped may look at it.
+        drop(waiting);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -351,37 +358,43 @@ impl fmt::Debug for Peer {
     }
 }
 
-impl Writer {
-    async fn write(&mut self, lines: &[u8]) -> std::io::Result<()> {
-        self.unsent.drain(..self.sent);
-        self.sent = 0;
-        self.unsent.extend_from_slice(lines);
-        while self.sent < self.unsent.len() {
-            match self.out.write(&self.unsent[self.sent..]).await? {
-                0 => return Err(std::io::ErrorKind::WriteZero.into()),
-                count => self.sent += count,
-            }
-        }
-        self.unsent.clear();
-        self.sent = 0;
-        // What was large once need not stay so.
-        self.unsent.shrink_to(READ_BYTES);
-        self.out.flush().await
+/// A place among those who wait for an answer; dropped, it is free.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    /// Nobody, if the place is kept whatever becomes of this.
+    peer: Option<Peer>,
+    id: u64,
+}
+
+impl Waits {
+    /// Keeps the place until the answer comes or the peer goes away.
+    pub(crate) fn detach(mut self) {
+        self.peer = None;
+    }
+}
+
+impl Drop for Waits {
+    fn drop(&mut self) {
+        let then = self.peer.as_ref().and_then(|peer| peer.state().waiting.remove(&self.id));
+        // Outside of the lock, for what is dropped may look at it.
+        drop(then);
     }
 }
 
 /// The answer to a request of ours; dropped, nobody waits for it any more.
+#[derive(Debug)]
 pub(crate) struct Answer {
-    peer: Peer,
-    id: u64,
+    waits: Waits,
     answer: oneshot::Receiver<Result<Value, RpcError>>,
 }
 
 impl Answer {
     /// Tells the peer that nobody needs the answer.
     pub(crate) async fn cancel(self) {
-        let params = json!({"requestId": self.id});
-        let _ = self.peer.notify("$/cancel_request", &params).await;
+        let params = json!({"requestId": self.waits.id});
+        if let Some(peer) = &self.waits.peer {
+            let _ = peer.notify("$/cancel_request", &params).await;
+        }
     }
 }
 
@@ -390,13 +403,21 @@ impl Future for Answer {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let answer = Pin::new(&mut self.answer).poll(cx);
-        answer.map(|answer| answer.unwrap_or_else(|_| Err(RpcError::gone())))
+        answer.map(|answer| answer.unwrap_or_else(|_| Err(Unasked::Gone.into())))
     }
 }
 
-impl Drop for Answer {
-    fn drop(&mut self) {
-        self.peer.pending().waiting.remove(&self.id);
+/// Writes what a peer is told, until there is no more of it or nobody reads it.
+pub(crate) async fn write(mut to: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
+    while let Some(some) = lines.recv().await {
+        let written = async {
+            to.write_all(&some).await?;
+            to.flush().await
+        };
+        if let Err(error) = written.await {
+            tracing::debug!(%error, "the other side does not read any more");
+            return;
+        }
     }
 }
 
@@ -404,14 +425,14 @@ pub(crate) fn notification(method: &str, params: &Value) -> Value {
     json!({"jsonrpc": "2.0", "method": method, "params": params})
 }
 
+fn refusal(id: &Value, error: &RpcError) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "id": id, "error": error.json()}))
+}
+
 fn line(message: &Value) -> Vec<u8> {
     let mut line = message.to_string().into_bytes();
     line.push(b'\n');
     line
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

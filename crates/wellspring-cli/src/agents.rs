@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use futures::future::join_all;
-use wellspring_acp::client::{AcpAgent, AcpConfig};
+use wellspring_acp::client::{AcpAgent, AcpConfig, AcpTransport, KnownAgent};
 use wellspring_core::{Model, Tool};
 use wellspring_engine::{AgentDef, Runtime};
 use wellspring_mcp::{McpConfig, McpConnection, McpServer};
@@ -88,6 +88,15 @@ impl<'a> Agents<'a> {
             if names.contains(&name) {
                 return Ok(name);
             }
+            let known = KnownAgent::of_name(name);
+            if known.is_some_and(KnownAgent::is_installed) {
+                return Ok(name);
+            }
+            if let Some(KnownAgent { program, install, .. }) = known {
+                bail!(Usage(format!(
+                    "there is no agent {name:?}: {program} is not there; {install}"
+                )));
+            }
             let meant = nearest(name, names.iter().copied());
             let meant = meant.map_or(String::new(), |it| format!("; did you mean {it}?"));
             let known = names.join(", ");
@@ -154,6 +163,17 @@ impl<'a> Agents<'a> {
             runtime.register(def);
         }
         Ok(troubles)
+    }
+
+    /// An agent that nobody configured, and that is installed: for whoever names it on the command
+    /// line, and never for a server.
+    pub(crate) fn installed(&self, name: &str) -> Option<AgentDef> {
+        let known = KnownAgent::of_name(name).filter(|known| known.is_installed())?;
+        if self.names().contains(&name) {
+            return None;
+        }
+        let config = AcpConfig::new(AcpTransport::Name(known.name.into()));
+        Some(AgentDef::remote(name, Arc::new(acp_agent(name, &config))))
     }
 
     /// The configured agents that are wanted, with all that they may call.

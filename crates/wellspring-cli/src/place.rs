@@ -94,6 +94,7 @@ impl Place {
         let agents = Agents::find(&self.config).await;
         let name: Box<str> = agents.choose(named)?.into();
         agents.register(&self.runtime, Wanted::One(&name)).await?;
+        agents.installed(&name).map(|def| self.runtime.register(def));
         Ok(name)
     }
 
@@ -105,8 +106,9 @@ impl Place {
     /// Makes every agent; gives the name of this one, or of the default one.
     pub(crate) async fn agents_and(&self, named: Option<&str>) -> Result<Box<str>> {
         let agents = Agents::find(&self.config).await;
-        let name = agents.choose(named)?.into();
+        let name: Box<str> = agents.choose(named)?.into();
         self.register_all(&agents).await?;
+        agents.installed(&name).map(|def| self.runtime.register(def));
         Ok(name)
     }
 

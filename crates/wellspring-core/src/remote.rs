@@ -1,5 +1,6 @@
 //! Remote agents: what yields a whole run.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
@@ -24,7 +25,10 @@ use crate::tool::Tool;
 /// 3. Given a handle in [`RemoteRequest::attached`], go on with that run; do not prompt again.
 /// 4. After [`Context::signal`] is cancelled, stop the remote run and end the stream; it is
 ///    polled until its end or the deadline. Dropping it means kill.
-pub trait RemoteAgent: Send + Sync {
+///
+/// It is [`Any`], so that a surface that speaks an agent's own protocol can know it for what it
+/// is, and lend it more than a request says.
+pub trait RemoteAgent: Any + Send + Sync {
     /// What the log calls it.
     fn name(&self) -> &str;
 

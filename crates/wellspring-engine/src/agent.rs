@@ -47,7 +47,12 @@ pub struct AgentDef {
     pub result_schema: Option<Value>,
     /// Who is told besides the log.
     pub hooks: Option<Arc<dyn Hooks>>,
+    /// What a surface lends to the agents that this one calls, as it did to this one.
+    pub lend: Option<Lend>,
 }
+
+/// Makes of an agent that is called one that has what a surface lends.
+pub type Lend = Arc<dyn Fn(&AgentDef) -> AgentDef + Send + Sync>;
 
 /// What thinks.
 #[derive(Clone)]
@@ -102,6 +107,7 @@ impl AgentDef {
             allow_model: false,
             result_schema: None,
             hooks: None,
+            lend: None,
         }
     }
 

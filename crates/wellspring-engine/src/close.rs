@@ -1,23 +1,29 @@
 //! Closing everything honestly, whatever the run was in the middle of.
 
 use wellspring_core::{
-    AgentNo, Answer, Answered, CallState, Event, Outcome, Outline, PartId, PartShape, ToolOutcome,
-    ToolResult, VoidReason,
+    AgentNo, Answer, Answered, CallState, Event, FailureKind, Outcome, Outline, PartId, PartShape,
+    ToolOutcome, ToolResult, VoidReason,
 };
 
 /// What must be appended to end a run that stands at `outline`: every part closed or voided,
 /// every call given a result, every question withdrawn, every sub-agent finished, and then
 /// the outcome.
 pub(crate) fn closing_events(outline: &Outline, outcome: Outcome) -> Vec<(AgentNo, Event)> {
+    let mut events = closed_work(outline, &outcome);
+    events.push((AgentNo::ROOT, Event::RunFinished { outcome: Box::new(outcome) }));
+    events
+}
+
+/// All of that but the outcome: what was going on is over, and the run may go on.
+pub(crate) fn closed_work(outline: &Outline, outcome: &Outcome) -> Vec<(AgentNo, Event)> {
     let mut events = Vec::new();
     // Children have higher numbers than their parents, so they come first.
     for agent in outline.agents.keys().rev().copied() {
-        close_agent(outline, agent, &outcome, &mut events);
+        close_agent(outline, agent, outcome, &mut events);
         if !agent.is_root() {
             events.push((agent, Event::AgentFinished { outcome: Box::new(outcome.clone()) }));
         }
     }
-    events.push((AgentNo::ROOT, Event::RunFinished { outcome: Box::new(outcome) }));
     events
 }
 
@@ -67,6 +73,7 @@ fn why_interrupted(state: CallState, outcome: &Outcome) -> String {
     let why = match outcome {
         Outcome::Completed { .. } => "the run had ended",
         Outcome::Cancelled { .. } => "the run was cancelled",
+        Outcome::Failed { kind: FailureKind::Lost, .. } => "its process ended",
         Outcome::Failed { .. } => "the run failed",
     };
     match state {

@@ -11,6 +11,7 @@ use wellspring_core::{
 
 use crate::activity::Busy;
 use crate::agent_loop::{AgentWork, failed};
+use crate::close::closed_work;
 use crate::host::RunHost;
 use crate::lent::{Lending, lend};
 use crate::result::ResultTool;
@@ -27,6 +28,9 @@ impl AgentWork {
             Ok(request) => request,
             Err(outcome) => return outcome,
         };
+        if request.attached.is_some() {
+            self.close_what_was_open().await;
+        }
         let placed = Placed::default();
         let host = RunHost::elsewhere(self.clone(), placed.clone());
         let context = host.context(ContextFacts {
@@ -52,6 +56,21 @@ impl AgentWork {
             Ok(stop) => self.run.cancelled().unwrap_or(Outcome::Completed { stop }),
             Err(error) => self.run.cancelled().unwrap_or_else(|| failed(&error)),
         }
+    }
+
+    /// What the agent was doing when our process ended is over: it has other words for what it
+    /// does from here on.
+    async fn close_what_was_open(&self) {
+        let lost = Outcome::Failed {
+            kind: FailureKind::Lost,
+            message: "the process that drove the agent ended".into(),
+            retryable: true,
+        };
+        let events = self.run.folded(|transcript| closed_work(&transcript.outline, &lost));
+        for (agent, event) in events {
+            self.run.push(agent, event);
+        }
+        self.run.commit().await;
     }
 
     fn remote_request(

@@ -210,6 +210,7 @@ impl RunHost {
         let Some(def) = run.runtime.agent(&name) else {
             return Err(ToolError::new(format!("agent {name:?} is not configured")));
         };
+        let def = self.work.def.lend.as_ref().map_or(Arc::clone(&def), |lend| Arc::new(lend(&def)));
         if self.work.depth >= AGENT_DEPTH_MAX {
             let message =
                 format!("agents are nested {AGENT_DEPTH_MAX} deep already; do it yourself");

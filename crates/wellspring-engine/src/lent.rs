@@ -141,3 +141,34 @@ impl AgentWork {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wellspring_core::CancellationToken;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_agent_that_calls_too_much_at_once_waits() {
+        let (tools, mut lending) = lend([ToolSpec::new("clock", "says the time")].into_iter());
+        let call = |number: usize| {
+            let context = Context::create("trace", CancellationToken::new());
+            tools[0].call(number.into(), context)
+        };
+        let mut calls: Vec<_> = (0..LENT_CALLS_WAITING_MAX + 2).map(call).collect();
+        for call in &mut calls {
+            assert!(call.now_or_never().is_none());
+        }
+        assert_eq!(lending.0.len(), LENT_CALLS_WAITING_MAX);
+        // A place makes room for the next, in the order in which they came.
+        for number in 0..calls.len() {
+            let taken = lending.next().await.unwrap();
+            assert_eq!(taken.arguments, Value::from(number));
+            let _ = taken.done.send(Ok(ToolResult::new("noon")));
+            calls[number].as_mut().now_or_never();
+            if let Some(next) = calls.get_mut(number + LENT_CALLS_WAITING_MAX) {
+                assert!(next.now_or_never().is_none());
+            }
+        }
+    }
+}

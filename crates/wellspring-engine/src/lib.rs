@@ -40,7 +40,7 @@ pub mod tools;
 mod turn;
 mod ui;
 
-pub use agent::{AgentDef, Brain, WhenBusy};
+pub use agent::{AgentDef, Brain, Lend, WhenBusy};
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{
     AGENT_DEPTH_MAX, ARGUMENT_BYTES_MAX, ATTEMPTS_DEFAULT, HISTORY_RUNS_MAX,

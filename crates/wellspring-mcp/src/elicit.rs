@@ -1,4 +1,4 @@
-//! A server's questions to the user.
+//! A server's questions to the user. An agent that speaks ACP asks in the same shape.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{Answer, Ask, Choice, Context, Form};
@@ -11,25 +11,50 @@ pub const QUESTION_BYTES_MAX: usize = 4 * 1024;
 /// Choices that are offered as such; a longer list is a form like any other.
 pub const CHOICES_MAX: usize = 32;
 
-/// The protocol's answers.
+/// What became of a question: the protocol's answers.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Reply {
+pub enum ElicitReply {
+    /// The user filled it in.
     Accept(Value),
+    /// The user said no.
     Decline,
+    /// Nobody said anything.
     Cancel,
 }
 
-/// Puts a question of the server, in the protocol's own shape, to whoever watches the call.
-pub(crate) async fn put(server: &str, params: &Value, context: &Context) -> Reply {
-    // What a page wants to know is not ours to carry, and nobody here can open it safely.
-    if params["mode"] == "url" {
-        return Reply::Decline;
+impl ElicitReply {
+    /// The answer in the protocol's own shape.
+    #[must_use]
+    pub fn json(self) -> Value {
+        match self {
+            Self::Accept(content) => json!({"action": "accept", "content": content}),
+            Self::Decline => json!({"action": "decline"}),
+            Self::Cancel => json!({"action": "cancel"}),
+        }
+    }
+}
+
+/// Puts a question of the server to whoever watches the call, in the server's name.
+pub(crate) async fn put(server: &str, params: &Value, context: &Context) -> ElicitReply {
+    elicit(params, context, |message| format!("{server}: {message}")).await
+}
+
+/// Puts a question, in the protocol's own shape, to whoever watches: the parameters of an
+/// `elicitation/create`. `prompt` makes of its message what a person reads.
+pub async fn elicit(
+    params: &Value,
+    context: &Context,
+    prompt: impl FnOnce(String) -> String + Send,
+) -> ElicitReply {
+    // A kind that we do not know must not pass for one that we do. And what a page wants to know
+    // is not ours to carry: nobody here can open it safely.
+    if params["mode"].as_str().is_some_and(|mode| mode != "form") {
+        return ElicitReply::Decline;
     }
     let message =
         cut(params["message"].as_str().unwrap_or_default().to_owned(), QUESTION_BYTES_MAX);
     let question = Question::of(&params["requestedSchema"]);
-    let prompt = format!("{server}: {message}").into();
-    let ask = Ask { prompt, form: question.form(), expires_in: None };
+    let ask = Ask { prompt: prompt(message).into(), form: question.form(), expires_in: None };
     question.reply(context.ask(ask).await)
 }
 
@@ -77,27 +102,27 @@ impl Question {
         }
     }
 
-    fn reply(self, answer: Answer) -> Reply {
+    fn reply(self, answer: Answer) -> ElicitReply {
         match (self, answer) {
-            (_, Answer::Deny { .. }) => Reply::Decline,
-            (_, Answer::Expired | Answer::Withdrawn) => Reply::Cancel,
-            (Self::Confirm, Answer::Approve { .. }) => Reply::Accept(json!({})),
+            (_, Answer::Deny { .. }) => ElicitReply::Decline,
+            (_, Answer::Expired | Answer::Withdrawn) => ElicitReply::Cancel,
+            (Self::Confirm, Answer::Approve { .. }) => ElicitReply::Accept(json!({})),
             (Self::Confirm, Answer::Choose(chosen)) => match chosen.first().map(|id| &**id) {
-                Some(ACCEPT) => Reply::Accept(json!({})),
-                Some(_) | None => Reply::Decline,
+                Some(ACCEPT) => ElicitReply::Accept(json!({})),
+                Some(_) | None => ElicitReply::Decline,
             },
             (Self::Choose { field, .. }, Answer::Choose(chosen)) => match chosen.first() {
-                Some(id) => Reply::Accept(json!({ field: id })),
-                None => Reply::Decline,
+                Some(id) => ElicitReply::Accept(json!({ field: id })),
+                None => ElicitReply::Decline,
             },
-            (_, Answer::Value(Value::Object(fields))) => Reply::Accept(fields.into()),
+            (_, Answer::Value(Value::Object(fields))) => ElicitReply::Accept(fields.into()),
             (Self::Choose { field, .. }, Answer::Value(value)) => {
-                Reply::Accept(Map::from_iter([(field, value)]).into())
+                ElicitReply::Accept(Map::from_iter([(field, value)]).into())
             }
             // An answer that does not fit the question is none.
             (Self::Confirm | Self::Form(_), Answer::Value(_))
             | (Self::Form(_), Answer::Choose(_))
-            | (Self::Choose { .. } | Self::Form(_), Answer::Approve { .. }) => Reply::Decline,
+            | (Self::Choose { .. } | Self::Form(_), Answer::Approve { .. }) => ElicitReply::Decline,
         }
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use tokio::sync::Notify;
 
 use crate::calls::{Calls, cut};
-use crate::elicit::{self, Reply};
+use crate::elicit::{self, ElicitReply};
 
 /// Bytes kept of a message that a server wants to see in our log.
 const LOG_BYTES_MAX: usize = 2 * 1024;
@@ -36,12 +36,12 @@ impl Handler {
         };
         let Some(call) = self.calls.asked(request) else {
             tracing::warn!(server = &*self.server, "declined a question that belongs to no call");
-            return elicit_result(Reply::Decline);
+            return elicit_result(ElicitReply::Decline);
         };
         let reply = tokio::select! {
             reply = elicit::put(&self.server, params, call.context()) => reply,
-            () = call.over() => Reply::Cancel,
-            () = context.ct.cancelled() => Reply::Cancel,
+            () = call.over() => ElicitReply::Cancel,
+            () = context.ct.cancelled() => ElicitReply::Cancel,
         };
         elicit_result(reply)
     }
@@ -116,11 +116,11 @@ impl ClientHandler for Handler {
     }
 }
 
-pub(crate) fn elicit_result(reply: Reply) -> ElicitResult {
+pub(crate) fn elicit_result(reply: ElicitReply) -> ElicitResult {
     let (action, content) = match reply {
-        Reply::Accept(content) => (ElicitationAction::Accept, Some(content)),
-        Reply::Decline => (ElicitationAction::Decline, None),
-        Reply::Cancel => (ElicitationAction::Cancel, None),
+        ElicitReply::Accept(content) => (ElicitationAction::Accept, Some(content)),
+        ElicitReply::Decline => (ElicitationAction::Decline, None),
+        ElicitReply::Cancel => (ElicitationAction::Cancel, None),
     };
     let mut result = ElicitResult::new(action);
     result.content = content;

@@ -28,6 +28,7 @@ use serde_json::{Value, json};
 /// - `capabilities`: its `agentCapabilities`; HTTP MCP by default. `version`: 1 by default.
 /// - `look`: when it lists the tools of its MCP servers: `new` (default), `prompt`, `never`.
 /// - `refuse`: the error that answers `session/new`. `replay`: updates that `session/load` sends.
+/// - `session`: what else the answer to `session/new` says: its modes and options.
 /// - `record`: a file to which it writes all that it is told, a line each.
 pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
 
@@ -103,7 +104,18 @@ impl Agent {
                 }
                 let session = format!("session-{}-{}", std::process::id(), self.number());
                 self.open(&session, &params);
-                self.answer(&id, json!({"sessionId": session}));
+                let mut answer = json!({"sessionId": session});
+                for (name, value) in self.script["session"].as_object().into_iter().flatten() {
+                    answer[name] = value.clone();
+                }
+                self.answer(&id, answer);
+            }
+            "session/set_config_option" => {
+                let mut options = self.script["session"]["configOptions"].clone();
+                let listed = options.as_array_mut().expect("it has no options");
+                let set = listed.iter_mut().find(|it| it["id"] == params["configId"]);
+                set.expect("an option that it never had")["currentValue"] = params["value"].clone();
+                self.answer(&id, json!({"configOptions": options}));
             }
             "session/load" | "session/resume" => {
                 let session = params["sessionId"].as_str().unwrap().to_owned();
@@ -195,6 +207,12 @@ impl Agent {
                 let said = answer.get("result").or(answer.get("error")).unwrap();
                 self.text(name, "agent_message_chunk", &said.to_string());
             }
+            // Many at once, and each answer as it comes.
+            "burst" => std::thread::scope(|threads| {
+                for _ in 0..how["count"].as_u64().unwrap() {
+                    threads.spawn(|| self.step(name, session, params, &json!({"request": how})));
+                }
+            }),
             "terminal" => self.terminal(name, how),
             "flood" => {
                 for number in 0..how.as_u64().unwrap() {

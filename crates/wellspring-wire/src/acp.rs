@@ -43,6 +43,9 @@
 //! | `usage_update` | usage of the session, with its context window |
 //! | everything else, known or not | `extended` |
 //!
+//! A permission that the agent asks for is `extended` too, for the sake of its options, right
+//! before the question.
+//!
 //! A call that the agent makes to one of our own tools is `extended` too: the call itself comes
 //! to us by another way, and what runs it reports it.
 //!
@@ -55,6 +58,10 @@
 //! timed out and taken back are all `failed`. Of usage, what is not about the context window
 //! has no update. Of a prompt, annotations are dropped.
 //!
+//! The options of a permission that an agent behind us asked for are passed on as they were, and
+//! so are its terminals if they are the client's ([`Acp::lending_terminals`]); otherwise what they
+//! showed is text. `_meta` is not passed on.
+//!
 //! When reading: the raw input of a call that changes after the call has begun is progress in
 //! the call's data, not its arguments. Of `_meta` on chunks, that of a message's first chunk and
 //! of those where it changes is kept.
@@ -66,9 +73,12 @@ pub use read::{
     ARGUMENTS_BYTES_MAX, CALLS_MAX, LentTools, Permission, PermissionKind, PermissionOption, Reader,
 };
 pub use write::{
-    Acp, Asked, Asking, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block, prompt,
-    prompt_usage, stop_reason,
+    Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
+    prompt, prompt_usage, stop_reason,
 };
 
 /// Who says what we have no word for.
 pub const ORIGIN: &str = "acp";
+
+/// What an agent asks before it does something.
+const PERMISSION: &str = "session/request_permission";

@@ -54,6 +54,12 @@ impl Agent {
         json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})
     }
 
+    /// Lets another agent answer from now on. Gives what the client should hear of that.
+    pub(super) fn switched(&self, session: &Session, agent: &str) -> Vec<Value> {
+        let options = session.switch(agent);
+        options.into_iter().chain([self.commands_update(session)]).collect()
+    }
+
     /// Does what a command says, and tells the client.
     pub(super) async fn obey(&self, session: &Session, command: Command) -> Result<(), RpcError> {
         let said = match (command.name, &*command.rest) {
@@ -86,10 +92,11 @@ impl Agent {
                 self.agents(session)
             ));
         };
-        session.switch(&def.name);
         let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": def.name});
         self.update(session, update).await?;
-        self.update(session, self.commands_update(session)).await?;
+        for update in self.switched(session, &def.name) {
+            self.update(session, update).await?;
+        }
         Ok(format!("From now on you talk to `{}`.", def.name))
     }
 

@@ -1,5 +1,6 @@
 //! A prompt: starts a run, tells the client how it goes, and asks it what the run asks.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,15 +10,17 @@ use std::task::Poll;
 use serde_json::{Value, json};
 use wellspring_core::{
     Answer, CancelWhen, CancellationToken, Content, ContentChange, ContextNote, Event, Outcome,
-    Outline, Question, QuestionId, Record, RunId, RunRequest, Seq, ToolContent,
+    Outline, Question, QuestionId, Record, RemoteAgent, RunId, RunRequest, Seq, ToolContent,
 };
 use wellspring_engine::{AgentDef, Brain, SendError, StartError, StartRun};
-use wellspring_wire::acp::{Acp, Asked, Asking, prompt_usage, stop_reason};
+use wellspring_wire::acp::{Acp, Asked, Asking, Offers, prompt_usage, stop_reason};
 use wellspring_wire::{Dialect as _, Out};
 
+use super::host::ClientHost;
 use super::session::{Running, Session};
 use super::{Agent, Client, commands, open, tools};
-use crate::rpc::{self, Reply, RpcError};
+use crate::client::AcpAgent;
+use crate::rpc::{self, Peer, Reply, RpcError, Unasked};
 
 impl Agent {
     pub(super) async fn prompt(
@@ -63,7 +66,8 @@ impl Agent {
     async fn start(&self, session: &Arc<Session>, input: Vec<Content>) -> Result<RunId, RpcError> {
         let is_first = self.latest(session.thread).await?.is_none();
         let def = self.def(session)?;
-        let mut start = StartRun::new(def, self.request(session, input));
+        let request = self.request(session, input, &def);
+        let mut start = StartRun::new(def, request);
         start.tenant = Self::tenant().into();
         start.thread = Some(session.thread);
         let run = loop {
@@ -83,13 +87,18 @@ impl Agent {
         Ok(run)
     }
 
-    fn request(&self, session: &Session, input: Vec<Content>) -> RunRequest {
+    fn request(&self, session: &Session, input: Vec<Content>, def: &AgentDef) -> RunRequest {
         let directory = |description: &str, path: &str| ContextNote {
             description: description.into(),
             value: path.into(),
         };
         let others = session.others.iter().map(|path| directory("another directory", path));
-        let context = [directory("the working directory", &session.cwd)].into_iter().chain(others);
+        // An agent with a loop of its own is put there, and need not be told.
+        let here = match &def.brain {
+            Brain::Model(_) => Some(directory("the working directory", &session.cwd)),
+            Brain::Remote(_) => None,
+        };
+        let context = here.into_iter().chain(others);
         RunRequest {
             input,
             model: session.state().model.clone(),
@@ -105,20 +114,7 @@ impl Agent {
         let def = self.runtime.agent(&name).ok_or_else(|| {
             RpcError::new(RpcError::INTERNAL, format!("agent {name:?} is not there any more"))
         })?;
-        let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
-        match def.brain {
-            Brain::Model(_) => lent.extend(tools::lent(&self.peer, session, self.client())),
-            // It has its own.
-            Brain::Remote(_) => {}
-        }
-        if lent.is_empty() {
-            return Ok(def);
-        }
-        let mut def = AgentDef::clone(&def);
-        // What works through the client takes the place of what does not.
-        def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
-        def.tools.extend(lent);
-        Ok(Arc::new(def))
+        Ok(Arc::new(lend(&self.peer, session, self.client(), &def)))
     }
 
     /// Ends a run of the session that nobody works on: its process is gone.
@@ -153,6 +149,9 @@ impl Agent {
         let failed = |error| RpcError::internal(&error);
         let mut cursor = self.runtime.attach(run, Seq(0)).await.map_err(failed)?;
         let mut updates = Updates::default();
+        if self.client().has_terminals {
+            updates.acp = updates.acp.lending_terminals();
+        }
         let mut open = Open::default();
         loop {
             tokio::select! {
@@ -186,6 +185,11 @@ impl Agent {
         cancelled: &CancellationToken,
     ) -> Result<Option<Outcome>, RpcError> {
         let mut outcome = None;
+        open.offers.read(&record.event);
+        if let Event::Extended(said) = &record.event {
+            self.flush(session, updates).await?;
+            self.learn(session, said).await?;
+        }
         if let Some(commands) = their_commands(record) {
             session.state().their_commands = commands;
             self.flush(session, updates).await?;
@@ -202,7 +206,7 @@ impl Agent {
             self.ask(session, run, question, &updates.outline, open).await?;
         } else if let Event::QuestionAnswered(answered) = &record.event {
             // Somebody else was quicker. A client that cancels withdraws its questions itself.
-            if let Some((_, answer)) = open.0.remove(&answered.question)
+            if let Some((_, answer)) = open.asked.remove(&answered.question)
                 && !cancelled.is_cancelled()
             {
                 answer.cancel().await;
@@ -224,7 +228,7 @@ impl Agent {
         }
         let lines = Updates::lines(session, &updates.out);
         updates.out.clear();
-        self.peer.write(&lines).await
+        Ok(self.peer.say(lines).await?)
     }
 
     async fn ask(
@@ -235,14 +239,20 @@ impl Agent {
         before: &Outline,
         open: &mut Open,
     ) -> Result<(), RpcError> {
-        match Asked::new(question, before, &session.id, self.client().has_forms) {
+        let asked = Asked::passed_on(question, before, &session.id, &mut open.offers);
+        let asked = asked
+            .unwrap_or_else(|| Asked::new(question, before, &session.id, self.client().has_forms));
+        match asked {
             Asked::Request(asking) => {
                 match self.peer.request(asking.method, &asking.params).await {
                     Ok(answer) => {
-                        open.0.insert(question.question, (asking, answer));
+                        open.asked.insert(question.question, (asking, answer));
                     }
-                    Err(error) if self.peer.is_gone() => return Err(error),
-                    Err(error) => self.answer(run, question.question, unasked(&error)).await,
+                    Err(Unasked::Gone) => return Err(Unasked::Gone.into()),
+                    Err(Unasked::TooMany) => {
+                        let error = Unasked::TooMany.into();
+                        self.answer(run, question.question, unasked(&error)).await;
+                    }
                 }
             }
             Asked::Unaskable(answer) => self.answer(run, question.question, answer).await,
@@ -292,6 +302,7 @@ impl Updates {
     pub(super) fn is_for(client: Client, record: &Record) -> bool {
         let Event::Extended(extended) = &record.event else { return true };
         match &*extended.name {
+            // What becomes of these is said in other words.
             "current_mode_update" | "config_option_update" | COMMANDS_UPDATE => false,
             "notice" => client.has_notices,
             "compaction_update" | "compaction_summary_chunk" => client.has_compaction,
@@ -335,19 +346,51 @@ fn terminals(record: &Record) -> Option<impl Iterator<Item = &str>> {
     }))
 }
 
+/// An agent with what the client lends it, and all those that it calls with the same.
+fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> AgentDef {
+    let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
+    let mut def = def.clone();
+    match &def.brain {
+        Brain::Model(_) => lent.extend(tools::lent(peer, session, client)),
+        Brain::Remote(remote) => {
+            if let Some(acp) = acp_agent(&**remote) {
+                let (peer, session) = (peer.clone(), Arc::clone(session));
+                let host = ClientHost { peer, session, client };
+                def.brain = Brain::Remote(Arc::new(acp.hosted(Arc::new(host))));
+            }
+        }
+    }
+    // What works through the client takes the place of what does not.
+    def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
+    def.tools.extend(lent);
+    let (peer, session) = (peer.clone(), Arc::clone(session));
+    def.lend = Some(Arc::new(move |called| lend(&peer, &session, client, called)));
+    def
+}
+
+/// An agent that speaks ACP itself.
+fn acp_agent(remote: &dyn RemoteAgent) -> Option<&AcpAgent> {
+    (remote as &dyn Any).downcast_ref()
+}
+
 fn unasked(error: &RpcError) -> Answer {
     Answer::no(format!("the user could not be asked: {}", error.message))
 }
 
-/// The questions that the client was asked.
+/// The questions of a run.
 #[derive(Default)]
-struct Open(BTreeMap<QuestionId, (Asking, rpc::Answer)>);
+struct Open {
+    /// Those that the client was asked.
+    asked: BTreeMap<QuestionId, (Asking, rpc::Answer)>,
+    /// What an agent behind us offers with the permissions that it asks for.
+    offers: Offers,
+}
 
 impl Open {
     /// Waits for the next answer.
     async fn next(&mut self) -> (QuestionId, Answer) {
         let (question, result) = poll_fn(|cx| {
-            for (question, (_, answer)) in &mut self.0 {
+            for (question, (_, answer)) in &mut self.asked {
                 if let Poll::Ready(result) = Pin::new(answer).poll(cx) {
                     return Poll::Ready((*question, result));
                 }
@@ -355,7 +398,7 @@ impl Open {
             Poll::Pending
         })
         .await;
-        let answer = match (self.0.remove(&question), result) {
+        let answer = match (self.asked.remove(&question), result) {
             (Some((asking, _)), Ok(result)) => asking.answer(&result),
             (_, Err(error)) => unasked(&error),
             (None, Ok(_)) => Answer::Deny { reason: None },

@@ -44,7 +44,7 @@ impl Agent {
                 }
                 outline.apply(&record);
             }
-            self.peer.write(&Updates::lines(session, &out)).await?;
+            self.peer.say(Updates::lines(session, &out)).await?;
             out.clear();
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use wellspring_core::{CancellationToken, ThreadId};
 use wellspring_mcp::McpConnection;
 
 use super::lock;
+use super::options::Options;
 use crate::rpc::RpcError;
 
 /// Sessions that a client has open at once: more than an editor has windows. Each costs little
@@ -37,6 +39,8 @@ pub(super) struct State {
     pub(super) model: Option<Box<str>>,
     /// What its agent, itself one that speaks ACP, can be told.
     pub(super) their_commands: Vec<Value>,
+    /// What it can be set to.
+    pub(super) options: Options,
     /// What the client should hear before the next answer.
     pub(super) notes: Vec<String>,
     /// Cancels the prompt that is going on.
@@ -61,12 +65,41 @@ impl Session {
         lock(&self.state)
     }
 
-    /// Lets another agent answer from now on.
-    pub(super) fn switch(&self, agent: &str) {
+    /// Lets another agent answer from now on. If the one before had options, they are gone, and
+    /// this says so.
+    pub(super) fn switch(&self, agent: &str) -> Option<Value> {
         let mut state = self.state();
         state.agent = agent.into();
         state.model = None;
         state.their_commands.clear();
+        let had = std::mem::take(&mut state.options);
+        (!had.is_empty()).then(|| state.options.update())
+    }
+
+    /// A path below one of the session's directories, in full. It goes by names alone: links
+    /// are the client's affair.
+    pub(super) fn below(&self, path: &str) -> Result<PathBuf, String> {
+        let mut found = PathBuf::new();
+        for component in Path::new(&*self.cwd).join(path).components() {
+            match component {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    found.pop();
+                }
+                Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
+                    found.push(component);
+                }
+            }
+        }
+        // An agent behind us may know a directory by the name that its links lead to.
+        let roots = [&self.cwd].into_iter().chain(&self.others).map(|root| Path::new(&**root));
+        let is_below = |root: &Path| {
+            found.starts_with(root) || root.canonicalize().is_ok_and(|root| found.starts_with(root))
+        };
+        if roots.into_iter().any(is_below) {
+            return Ok(found);
+        }
+        Err(format!("{path:?} leads out of the working directory; use a path below it"))
     }
 
     /// Notes that the client was told to show a terminal.

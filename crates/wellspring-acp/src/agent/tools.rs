@@ -3,7 +3,7 @@
 //! They work on what the editor shows, unsaved changes included, and people see commands run
 //! in a terminal of their own. Paths stay below the session's directories.
 
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use wellspring_engine::tools::files::READ_BYTES_MAX;
 use wellspring_engine::tools::function;
 
 use super::Client;
+use super::host::SHOW_TIME;
 use super::session::Session;
 use crate::rpc::{Peer, RpcError};
 
@@ -26,9 +27,6 @@ const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
 /// Seconds that a command may take, unless the model asks for another time.
 const SECONDS_DEFAULT: u64 = 120;
 
-/// How long a terminal is kept for a client that is slow to hear of it.
-const SHOW_TIME: Duration = Duration::from_secs(10);
-
 /// Seconds that a command may take, whatever the model asks for.
 const SECONDS_MAX: u64 = 3600;
 
@@ -37,11 +35,6 @@ pub(super) fn lent(peer: &Peer, session: &Arc<Session>, client: Client) -> Vec<A
     let lender = Lender {
         peer: peer.clone(),
         session: Arc::clone(session),
-        roots: [&session.cwd]
-            .into_iter()
-            .chain(&session.others)
-            .map(|it| PathBuf::from(&**it))
-            .collect(),
         reads_files: client.reads_files,
     };
     let mut tools: Vec<Arc<dyn Tool>> = Vec::new();
@@ -80,8 +73,6 @@ pub(super) fn lent(peer: &Peer, session: &Arc<Session>, client: Client) -> Vec<A
 struct Lender {
     peer: Peer,
     session: Arc<Session>,
-    /// The working directory, then the others.
-    roots: Vec<PathBuf>,
     reads_files: bool,
 }
 
@@ -234,28 +225,8 @@ impl Lender {
         }
     }
 
-    /// A path below one of the session's directories, in full. It goes by names alone: links
-    /// are the client's affair.
     fn path(&self, path: &str) -> Result<PathBuf, ToolError> {
-        let base = self.roots.first().cloned().unwrap_or_default();
-        let mut found = PathBuf::new();
-        for component in base.join(path).components() {
-            match component {
-                Component::CurDir => {}
-                Component::ParentDir => {
-                    found.pop();
-                }
-                Component::Prefix(_) | Component::RootDir | Component::Normal(_) => {
-                    found.push(component);
-                }
-            }
-        }
-        if self.roots.iter().any(|root| found.starts_with(root)) {
-            return Ok(found);
-        }
-        Err(ToolError::new(format!(
-            "{path:?} leads out of the working directory; use a path below it"
-        )))
+        self.session.below(path).map_err(ToolError::new)
     }
 }
 

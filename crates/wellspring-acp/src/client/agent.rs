@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt as _};
+use serde_json::Value;
 use wellspring_core::{Batch, Context, ModelError, RemoteAgent, RemoteRequest};
 
 use super::config::AcpConfig;
 use super::drive::Drive;
 use super::error::AcpError;
 use super::files::Files;
+use super::host::Host;
 use super::peer::{Peer, Serving};
 use super::session::{Handle, Opened, Session};
 
@@ -39,6 +41,7 @@ pub(super) const CLOSE_TIME: Duration = Duration::from_secs(10);
 #[derive(Clone)]
 pub struct AcpAgent {
     shared: Arc<Shared>,
+    host: Option<Arc<dyn Host>>,
 }
 
 pub(super) struct Shared {
@@ -61,7 +64,12 @@ impl AcpAgent {
             starting: tokio::sync::Mutex::default(),
             resting: Mutex::default(),
         };
-        Self { shared: Arc::new(shared) }
+        Self { shared: Arc::new(shared), host: None }
+    }
+
+    /// The same agent, with the same processes and sessions, for a client that lends what it has.
+    pub(crate) fn hosted(&self, host: Arc<dyn Host>) -> Self {
+        Self { shared: Arc::clone(&self.shared), host: Some(host) }
     }
 
     /// Starts it now, rather than with the first run, and says what is wrong if it cannot be.
@@ -76,7 +84,7 @@ impl AcpAgent {
     /// What it said of itself and of what it can do, as the protocol has it; nothing before it
     /// was started.
     #[must_use]
-    pub fn info(&self) -> Option<serde_json::Value> {
+    pub fn info(&self) -> Option<Value> {
         self.shared.peers().first().map(|peer| peer.info.clone())
     }
 
@@ -103,7 +111,8 @@ impl RemoteAgent for AcpAgent {
         request: RemoteRequest,
         context: Context,
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Batch, ModelError>>, ModelError>> {
-        let drive = Drive::new(Arc::clone(&self.shared), request, context);
+        let host = self.host.clone();
+        let drive = Drive::new(Arc::clone(&self.shared), host, request, context);
         let batches = stream::unfold(drive, |mut drive| async move {
             let batch = drive.next().await?;
             Some((batch, drive))
@@ -163,7 +172,7 @@ impl Shared {
                 session.last_run = request.run;
                 session.queue.begin();
                 let before = super::prompt::Before::Continued;
-                return Ok((Opened { session, before, note: None }, serving));
+                return Ok((Opened { session, before, note: None, said: Value::Null }, serving));
             }
             // Other tools, another place, or a process that died: the agent may continue it.
             // Another branch: it may not, for the session knows of this one.

@@ -12,17 +12,21 @@ use tokio::time::{Instant, sleep_until};
 use wellspring_core::{
     Answer, Batch, Context, Event, ModelError, RETURN_RESULT, RemoteRequest, Stop,
 };
+use wellspring_mcp::{ElicitReply, elicit};
 use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader};
 
 use super::agent::Shared;
+use super::config::FileAccess;
+use super::connection::Incoming;
 use super::error::AcpError;
+use super::host::{Host, Hosted, Written};
 use super::peer::Serving;
 use super::permission;
 use super::prompt::{self, Before};
-use super::rpc::{Incoming, Refusal, Request};
 use super::session::{Opened, Session};
 use super::terminal::{Terminals, Wrote};
 use super::tools::SERVER_NAME;
+use crate::rpc::{Request, RpcError};
 
 /// How often an agent that stopped without its typed result is asked for it.
 pub const REMINDERS_MAX: u32 = 3;
@@ -30,12 +34,16 @@ pub const REMINDERS_MAX: u32 = 3;
 /// Requests of an agent that are worked on at a time; further ones are refused.
 pub const SERVED_MAX: usize = 64;
 
+/// What the log calls that which an agent said when it opened a session.
+pub(crate) const SESSION_OPENED: &str = "session/new";
+
 /// Bytes of text that are read before they are handed on.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
 /// A run on its way.
 pub(super) struct Drive {
     shared: Arc<Shared>,
+    host: Option<Arc<dyn Host>>,
     request: Arc<RemoteRequest>,
     context: Context,
     batch: Batch,
@@ -53,9 +61,14 @@ enum Phase {
 }
 
 impl Drive {
-    pub(super) fn new(shared: Arc<Shared>, request: RemoteRequest, context: Context) -> Self {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        host: Option<Arc<dyn Host>>,
+        request: RemoteRequest,
+        context: Context,
+    ) -> Self {
         let request = Arc::new(request);
-        Self { shared, request, context, batch: Batch::default(), phase: Phase::Start }
+        Self { shared, host, request, context, batch: Batch::default(), phase: Phase::Start }
     }
 
     /// The next piece of the run.
@@ -88,7 +101,7 @@ impl Drive {
 
     async fn start(&mut self) -> Result<Phase, AcpError> {
         let signal = self.context.signal().clone();
-        let (Opened { session, before, note }, serving) = tokio::select! {
+        let (Opened { session, before, note, said }, serving) = tokio::select! {
             biased;
             () = signal.cancelled() => return Ok(self.cancelled()),
             opened = self.shared.session(&self.request) => opened?,
@@ -105,8 +118,10 @@ impl Drive {
             let value = json!({"session": session.id, "note": note});
             self.batch.extended(ORIGIN, "session", value);
         }
-        let prompting =
-            Prompting::new(session, serving, &self.shared, &self.request, &self.context);
+        if said["modes"].is_object() || said["configOptions"].is_array() {
+            self.batch.extended(ORIGIN, SESSION_OPENED, said);
+        }
+        let prompting = Prompting::new(session, serving, self);
         Ok(Phase::Ready(Box::new(prompting), before))
     }
 
@@ -123,6 +138,7 @@ impl Drive {
             Some(_) => prompt::go_on(),
             None => prompt::prompt(&self.request, before, &prompting.session()?.peer),
         };
+        prompting.apply_choices(&mut self.batch).await?;
         prompting.prompt(blocks).await?;
         Ok(Phase::Prompting(prompting))
     }
@@ -148,10 +164,12 @@ struct Prompting {
     context: Context,
     reader: Reader,
     terminals: Terminals,
-    /// Permissions about calls that are still in the batch.
-    to_ask: Vec<(Request, Permission)>,
+    /// The client that lends its files and terminals, where there is one.
+    host: Option<Hosted>,
+    /// Questions about what is still in the batch.
+    to_ask: Vec<(Request, Wanted)>,
     asking: FuturesUnordered<BoxFuture<'static, Asked>>,
-    served: FuturesUnordered<BoxFuture<'static, ()>>,
+    served: FuturesUnordered<BoxFuture<'static, Option<Written>>>,
     /// The prompt has no answer yet.
     pending: bool,
     cancelling: bool,
@@ -162,20 +180,22 @@ struct Prompting {
     calls_heard: usize,
 }
 
-struct Asked {
-    request: Request,
-    permission: Permission,
-    answer: Answer,
+/// What an agent wants to know of the user.
+enum Wanted {
+    Permission(Permission),
+    /// An `elicitation/create`, with its parameters.
+    Form(Value),
+}
+
+/// What the agent is told.
+enum Asked {
+    Permission(Request, Permission, Answer),
+    Form(Request, ElicitReply),
 }
 
 impl Prompting {
-    fn new(
-        session: Session,
-        serving: Serving,
-        shared: &Arc<Shared>,
-        request: &Arc<RemoteRequest>,
-        context: &Context,
-    ) -> Self {
+    fn new(session: Session, serving: Serving, drive: &Drive) -> Self {
+        let Drive { shared, host, request, context, .. } = drive;
         let names = request.tools.iter().map(|tool| tool.spec().name.clone());
         Self {
             session: Some(session),
@@ -185,6 +205,7 @@ impl Prompting {
             context: context.clone(),
             reader: Reader::new(LentTools::new(SERVER_NAME, names)),
             terminals: Terminals::new(),
+            host: host.clone().map(Hosted::new),
             to_ask: Vec::new(),
             asking: FuturesUnordered::new(),
             served: FuturesUnordered::new(),
@@ -214,7 +235,7 @@ impl Prompting {
                 biased;
                 () = self.context.signal().cancelled() => return Ok(()),
                 _ = &mut seen => return Ok(()),
-                incoming = queue.messages.recv() => match incoming {
+                incoming = queue.next() => match incoming {
                     Some(Incoming::Update(update)) => self.reader.update(update, batch),
                     Some(Incoming::Notification(method, params)) => {
                         batch.extended(ORIGIN, &method, params);
@@ -227,6 +248,21 @@ impl Prompting {
         }
     }
 
+    /// Has the agent do as the user chose among its modes and options.
+    async fn apply_choices(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
+        let choices = self.host.as_ref().map(Hosted::choices).unwrap_or_default();
+        let Some(session) = &mut self.session else { return Ok(()) };
+        for (option, value) in choices {
+            let options = session.choose(&option, &value, &self.shared.config).await?;
+            if let Some(options) = options {
+                let name = "config_option_update";
+                let update = json!({"sessionUpdate": name, "configOptions": options});
+                batch.extended(ORIGIN, name, update);
+            }
+        }
+        Ok(())
+    }
+
     async fn prompt(&mut self, blocks: Vec<Value>) -> Result<(), AcpError> {
         self.pending = true;
         self.heard_at = Instant::now();
@@ -237,8 +273,8 @@ impl Prompting {
 
     /// Waits for something to happen, and does what is to be done about it.
     async fn step(&mut self, batch: &mut Batch) -> Result<Step, AcpError> {
-        for (request, permission) in std::mem::take(&mut self.to_ask) {
-            self.asking.push(ask(self.context.clone(), request, permission).boxed());
+        for (request, wanted) in std::mem::take(&mut self.to_ask) {
+            self.asking.push(ask(self.context.clone(), request, wanted).boxed());
         }
         let silence = self.shared.config.timeouts.silence;
         let quiet = self.asking.is_empty() && self.served.is_empty() && !self.terminals.is_busy();
@@ -248,15 +284,19 @@ impl Prompting {
             () = self.context.signal().cancelled(), if !self.cancelling => {
                 self.cancelling = true;
                 let params = json!({"sessionId": session.id});
-                session.connection.notify("session/cancel", params).await;
+                session.connection.notify("session/cancel", &params).await;
                 return Ok(Step::On);
             }
             Some(asked) = self.asking.next() => {
                 self.answer(asked).await;
                 return Ok(Step::On);
             }
-            Some(()) = self.served.next() => {
+            Some(written) = self.served.next() => {
                 self.heard_at = Instant::now();
+                if let Some(Written { terminal, text }) = written {
+                    self.reader.terminal_output(&terminal, &text, batch);
+                    self.reader.terminal_over(&terminal, batch);
+                }
                 return Ok(Step::On);
             }
             wrote = self.terminals.wrote() => {
@@ -267,7 +307,7 @@ impl Prompting {
                 }
                 return Ok(Step::On);
             }
-            incoming = session.queue.messages.recv() => match incoming {
+            incoming = session.queue.next() => match incoming {
                 Some(incoming) => incoming,
                 None => return Err(ended(session.connection.ended())),
             },
@@ -284,7 +324,7 @@ impl Prompting {
             // What comes after a question is said after it is asked.
             let more = self.to_ask.is_empty() && batch.text_bytes() < BATCH_BYTES_MAX;
             let Some(session) = self.session.as_mut().filter(|_| more) else { break };
-            incoming = session.queue.messages.try_recv().ok();
+            incoming = session.queue.next_now();
         }
         Ok(Step::On)
     }
@@ -327,43 +367,80 @@ impl Prompting {
             "session/request_permission" => {
                 let permission = self.reader.permission(&request.params, batch);
                 if self.cancelling {
-                    request.answer(Ok(permission::cancelled().outcome)).await;
+                    request.give(Ok(permission::cancelled().outcome)).await;
                 } else if permission.lent {
-                    request.answer(Ok(permission::wave_through(&permission).outcome)).await;
-                } else if self.to_ask.len() + self.asking.len() >= SERVED_MAX {
-                    request.answer(Err(Refusal::failed("too many questions at once"))).await;
+                    request.give(Ok(permission::wave_through(&permission).outcome)).await;
                 } else {
-                    self.to_ask.push((request, permission));
+                    self.want(request, Wanted::Permission(permission)).await;
                 }
             }
+            "elicitation/create" if self.cancelling => {
+                request.give(Ok(ElicitReply::Cancel.json())).await;
+            }
+            "elicitation/create" => {
+                let form = request.params.clone();
+                self.want(request, Wanted::Form(form)).await;
+            }
             _ if self.served.len() >= SERVED_MAX => {
-                request.answer(Err(Refusal::failed("too many requests at once"))).await;
+                request.give(Err(RpcError::failed("too many requests at once"))).await;
+            }
+            method if self.is_the_hosts(method) => {
+                let terminal = request.params["terminalId"].as_str();
+                let is_shown = terminal.is_some_and(|id| self.reader.has_shown(id));
+                self.served.extend(self.host.as_ref().map(|host| host.serve(request, is_shown)));
             }
             "fs/read_text_file" => {
                 let work = files.read(request.params.clone());
-                self.served.push(async move { request.answer(work.await).await }.boxed());
+                self.served.push(give(request, work).boxed());
             }
             "fs/write_text_file" => {
                 let work = files.write(request.params.clone());
-                self.served.push(async move { request.answer(work.await).await }.boxed());
+                self.served.push(give(request, work).boxed());
             }
             method if method.starts_with("terminal/") && self.shared.config.terminals => {
                 let work = self.terminals.serve(method, &request.params, &files);
-                self.served.push(async move { request.answer(work.await).await }.boxed());
+                self.served.push(give(request, work).boxed());
             }
-            _ => request.no_such_method().await,
+            method => {
+                let unknown = RpcError::no_method(method);
+                request.give(Err(unknown)).await;
+            }
         }
         Ok(())
     }
 
-    async fn answer(&mut self, asked: Asked) {
-        let Asked { request, permission, answer } = asked;
-        let decided = permission::decide(&permission, &answer);
-        if !decided.allowed {
-            self.reader.denied(&permission.call);
+    /// Whether a request goes to the client that we serve, rather than to us.
+    fn is_the_hosts(&self, method: &str) -> bool {
+        let config = &self.shared.config;
+        let is_allowed = match method {
+            "fs/read_text_file" => config.files != FileAccess::None,
+            "fs/write_text_file" => config.files == FileAccess::Write,
+            _ => method.starts_with("terminal/") && config.terminals,
+        };
+        is_allowed && self.host.as_ref().is_some_and(|host| host.offers(method))
+    }
+
+    /// Notes a question; it is asked once what was said before it is in the log.
+    async fn want(&mut self, request: Request, wanted: Wanted) {
+        if self.to_ask.len() + self.asking.len() >= SERVED_MAX {
+            request.give(Err(RpcError::failed("too many questions at once"))).await;
+        } else {
+            self.to_ask.push((request, wanted));
         }
+    }
+
+    async fn answer(&mut self, asked: Asked) {
         self.heard_at = Instant::now();
-        request.answer(Ok(decided.outcome)).await;
+        match asked {
+            Asked::Permission(request, permission, answer) => {
+                let decided = permission::decide(&permission, &answer);
+                if !decided.allowed {
+                    self.reader.denied(&permission.call);
+                }
+                request.give(Ok(decided.outcome)).await;
+            }
+            Asked::Form(request, reply) => request.give(Ok(reply.json())).await,
+        }
     }
 
     /// The prompt has its answer.
@@ -386,7 +463,7 @@ impl Prompting {
             let forgotten = wanted && !tools.has_result() && response["stopReason"] == "end_turn";
             if forgotten && self.reminders < REMINDERS_MAX {
                 self.reminders += 1;
-                self.reader.close(batch);
+                self.reader.turn(&response, batch);
                 self.prompt(prompt::reminder()).await?;
                 return Ok(Step::On);
             }
@@ -411,7 +488,7 @@ impl Drop for Prompting {
             tools.rest();
         }
         if self.pending {
-            session.connection.notify_now("session/cancel", json!({"sessionId": session.id}));
+            session.connection.notify_now("session/cancel", &json!({"sessionId": session.id}));
             session.connection.forget(&session.id);
             if let Some(serving) = self.serving.take() {
                 serving.give_up();
@@ -422,13 +499,29 @@ impl Drop for Prompting {
     }
 }
 
-async fn ask(context: Context, request: Request, permission: Permission) -> Asked {
-    let question = permission::question(&permission);
-    let answer = match permission.part {
-        Some(part) => context.permit(part, question).await,
-        None => context.ask(question).await,
-    };
-    Asked { request, permission, answer }
+async fn ask(context: Context, request: Request, wanted: Wanted) -> Asked {
+    match wanted {
+        Wanted::Permission(permission) => {
+            let question = permission::question(&permission);
+            let answer = match permission.part {
+                Some(part) => context.permit(part, question).await,
+                None => context.ask(question).await,
+            };
+            Asked::Permission(request, permission, answer)
+        }
+        Wanted::Form(params) => {
+            let reply = elicit(&params, &context, |message| message).await;
+            Asked::Form(request, reply)
+        }
+    }
+}
+
+async fn give(
+    request: Request,
+    work: impl Future<Output = Result<Value, RpcError>>,
+) -> Option<Written> {
+    request.give(work.await).await;
+    None
 }
 
 fn ended(error: Option<AcpError>) -> AcpError {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::config::FileAccess;
 use super::error::AcpError;
-use super::rpc::Refusal;
+use crate::rpc::RpcError;
 
 /// Bytes of a file that is read or written: what fits in a message, and in a context.
 pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
@@ -40,9 +40,9 @@ impl Files {
     }
 
     /// `fs/read_text_file`.
-    pub(super) async fn read(self, params: Value) -> Result<Value, Refusal> {
+    pub(super) async fn read(self, params: Value) -> Result<Value, RpcError> {
         if self.access == FileAccess::None {
-            return Err(Refusal::invalid("files are not read here"));
+            return Err(RpcError::invalid("files are not read here"));
         }
         let path = self.below(&params["path"])?;
         let line = params["line"].as_u64().unwrap_or(1).max(1);
@@ -56,7 +56,7 @@ impl Files {
                 .map_err(|error| told(&path, &error))?;
             if text.len() as u64 > FILE_BYTES_MAX {
                 let limit = format!("{} has more than {FILE_BYTES_MAX} bytes", path.display());
-                return Err(Refusal::failed(limit));
+                return Err(RpcError::failed(limit));
             }
             Ok(text)
         })
@@ -68,17 +68,17 @@ impl Files {
     }
 
     /// `fs/write_text_file`.
-    pub(super) async fn write(self, mut params: Value) -> Result<Value, Refusal> {
+    pub(super) async fn write(self, mut params: Value) -> Result<Value, RpcError> {
         if self.access != FileAccess::Write {
-            return Err(Refusal::invalid("files are not written here"));
+            return Err(RpcError::invalid("files are not written here"));
         }
         let path = self.below(&params["path"])?;
         let Value::String(content) = params["content"].take() else {
-            return Err(Refusal::invalid("there is no content to write"));
+            return Err(RpcError::invalid("there is no content to write"));
         };
         if content.len() as u64 > FILE_BYTES_MAX {
             let limit = format!("at most {FILE_BYTES_MAX} bytes are written at once");
-            return Err(Refusal::invalid(limit));
+            return Err(RpcError::invalid(limit));
         }
         let dir = self.dir;
         blocking(move || {
@@ -93,7 +93,7 @@ impl Files {
     }
 
     /// A directory below the root, for a command to run in.
-    pub(super) fn folder(&self, path: &Value) -> Result<PathBuf, Refusal> {
+    pub(super) fn folder(&self, path: &Value) -> Result<PathBuf, RpcError> {
         if path.is_null() {
             return Ok(self.root.clone());
         }
@@ -105,9 +105,9 @@ impl Files {
     }
 
     /// A path relative to the root. What leads out of it by a link is refused when it is used.
-    fn below(&self, path: &Value) -> Result<PathBuf, Refusal> {
+    fn below(&self, path: &Value) -> Result<PathBuf, RpcError> {
         let Some(path) = path.as_str().map(Path::new) else {
-            return Err(Refusal::invalid("there is no path"));
+            return Err(RpcError::invalid("there is no path"));
         };
         let relative = path.strip_prefix(&self.root).unwrap_or(path);
         let inside = relative.components().all(|it| {
@@ -117,25 +117,25 @@ impl Files {
             let root = self.root.display();
             let why =
                 format!("{} is not below {root}, and only what is can be used", path.display());
-            return Err(Refusal::invalid(why));
+            return Err(RpcError::invalid(why));
         }
         Ok(relative.to_owned())
     }
 }
 
 async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
-) -> Result<T, Refusal> {
+    work: impl FnOnce() -> Result<T, RpcError> + Send + 'static,
+) -> Result<T, RpcError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Refusal::failed("it could not be done")))
+    done.unwrap_or_else(|_| Err(RpcError::failed("it could not be done")))
 }
 
-fn told(path: &Path, error: &std::io::Error) -> Refusal {
+fn told(path: &Path, error: &std::io::Error) -> RpcError {
     let message = format!("{}: {error}", path.display());
     if error.kind() == std::io::ErrorKind::NotFound {
-        Refusal::not_found(message)
+        RpcError::not_found(message)
     } else {
-        Refusal::failed(message)
+        RpcError::failed(message)
     }
 }
 

@@ -1,12 +1,15 @@
 //! An agent elsewhere, over ACP's streamable HTTP: what we say is posted, and what the agent
 //! says comes by server-sent events, in one stream for the connection and one per session.
 
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::StreamExt as _;
-use reqwest::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{
+    ACCEPT, CONTENT_TYPE, COOKIE, HeaderMap, HeaderName, HeaderValue, SET_COOKIE,
+};
 use reqwest::{Client, RequestBuilder, Response};
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -15,9 +18,22 @@ use tokio_util::task::AbortOnDropHandle;
 use wellspring_wire::Framer;
 
 use super::config::AcpConfig;
+use super::connection::{Heard, LINES_WAITING_MAX, Wire};
 use super::error::AcpError;
-use super::rpc::{Heard, LINES_WAITING_MAX, REQUESTS_MAX, Wire};
 use super::stdio::LINE_BYTES_MAX;
+
+/// Requests of an agent of which we remember by which stream they came; the answers to further
+/// ones go by the connection.
+const ASKED_BY_MAX: usize = 1024;
+
+/// Cookies that an agent can have us send back: they tell servers behind one address apart.
+const COOKIES_MAX: usize = 32;
+
+/// Bytes of one of them; browsers keep as much.
+const COOKIE_BYTES_MAX: usize = 4 * 1024;
+
+/// How long a server has to hear that we are done with it.
+const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
 const CONNECTION: HeaderName = HeaderName::from_static("acp-connection-id");
 const SESSION: HeaderName = HeaderName::from_static("acp-session-id");
@@ -31,6 +47,10 @@ pub(super) fn open(url: &str, config: &AcpConfig) -> Result<Wire, AcpError> {
         .redirect(reqwest::redirect::Policy::none())
         .build()
         .map_err(|error| unreachable(error.to_string()))?;
+    let mut cookies = Cookies::default();
+    if let Some((_, own)) = config.headers.iter().find(|it| it.0.eq_ignore_ascii_case("cookie")) {
+        own.split(';').for_each(|cookie| cookies.set(cookie));
+    }
     let (out, lines) = mpsc::channel(LINES_WAITING_MAX);
     let (heard, incoming) = mpsc::channel(LINES_WAITING_MAX);
     let shared = Arc::new(Shared {
@@ -40,10 +60,17 @@ pub(super) fn open(url: &str, config: &AcpConfig) -> Result<Wire, AcpError> {
         heard,
         sessions: Mutex::default(),
         asked_by: Mutex::default(),
+        cookies: Mutex::new(cookies),
         over: CancellationToken::new(),
     });
-    let writing = AbortOnDropHandle::new(tokio::spawn(shared.write(lines)));
-    Ok(Wire { out, incoming, tasks: vec![writing] })
+    // What writes is not cut off, for it has to say goodbye; it is told that it is over.
+    let over = shared.over.clone().drop_guard();
+    tokio::spawn(shared.write(lines));
+    let held = tokio::spawn(async move {
+        let _over = over;
+        std::future::pending::<()>().await;
+    });
+    Ok(Wire { out, incoming, tasks: vec![AbortOnDropHandle::new(held)] })
 }
 
 /// The headers that every request has.
@@ -70,27 +97,54 @@ struct Shared {
     sessions: Mutex<BTreeSet<Box<str>>>,
     /// The session that a request of the agent came by: its answer goes the same way.
     asked_by: Mutex<HashMap<String, Box<str>>>,
+    cookies: Mutex<Cookies>,
     over: CancellationToken,
 }
 
-impl Shared {
-    async fn write(self: Arc<Self>, mut lines: mpsc::Receiver<String>) {
-        // Whatever listens ends with this.
-        let _over = self.over.clone().drop_guard();
-        while let Some(line) = lines.recv().await {
-            if let Err(error) = self.send(line).await {
-                let _ = self.heard.send(Heard::End(error)).await;
-                break;
-            }
-        }
-        if let Some(connection) = self.connection.get() {
-            let goodbye = self.client.delete(&*self.url).header(CONNECTION, connection);
-            let _ = goodbye.send().await;
+/// What a server set, by name. There is one address, so they need no more than that.
+#[derive(Debug, Default)]
+struct Cookies(BTreeMap<String, String>);
+
+impl Cookies {
+    /// Takes a `name=value`, whatever follows it.
+    fn set(&mut self, cookie: &str) {
+        let pair = cookie.split(';').next().unwrap_or_default();
+        let Some((name, value)) = pair.split_once('=') else { return };
+        let (name, value) = (name.trim(), value.trim());
+        let is_known = self.0.contains_key(name);
+        if pair.len() <= COOKIE_BYTES_MAX && (is_known || self.0.len() < COOKIES_MAX) {
+            self.0.insert(name.into(), value.into());
         }
     }
 
-    async fn send(self: &Arc<Self>, line: String) -> Result<(), AcpError> {
-        let message: Value = serde_json::from_str(&line).unwrap_or_default();
+    fn header(&self) -> Option<HeaderValue> {
+        let pairs: Vec<String> =
+            self.0.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        HeaderValue::from_str(&pairs.join("; ")).ok().filter(|_| !pairs.is_empty())
+    }
+}
+
+impl Shared {
+    async fn write(self: Arc<Self>, mut lines: mpsc::Receiver<Vec<u8>>) {
+        let sending = async {
+            while let Some(line) = lines.recv().await {
+                if let Err(error) = self.send(line).await {
+                    let _ = self.heard.send(Heard::End(error)).await;
+                    break;
+                }
+            }
+        };
+        self.over.run_until_cancelled(sending).await;
+        // Whatever listens ends with this.
+        self.over.cancel();
+        if let Some(connection) = self.connection.get() {
+            let goodbye = self.client.delete(&*self.url).header(CONNECTION, connection);
+            let _ = tokio::time::timeout(GOODBYE_TIME, self.ask(goodbye)).await;
+        }
+    }
+
+    async fn send(self: &Arc<Self>, line: Vec<u8>) -> Result<(), AcpError> {
+        let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let post = self.client.post(&*self.url).header(CONTENT_TYPE, "application/json").body(line);
         let Some(connection) = self.connection.get() else {
             let answer = self.ask(post).await?;
@@ -119,8 +173,13 @@ impl Shared {
         self.asked_by.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
     }
 
-    async fn ask(&self, request: RequestBuilder) -> Result<Response, AcpError> {
+    async fn ask(&self, mut request: RequestBuilder) -> Result<Response, AcpError> {
+        if let Some(cookies) = self.cookies().header() {
+            request = request.header(COOKIE, cookies);
+        }
         let answer = request.send().await.map_err(|error| self.broken(error))?;
+        let set = answer.headers().get_all(SET_COOKIE).iter();
+        set.filter_map(|cookie| cookie.to_str().ok()).for_each(|it| self.cookies().set(it));
         if answer.status().is_success() {
             Ok(answer)
         } else {
@@ -202,7 +261,7 @@ impl Shared {
             (session, message["method"].is_string(), message.get("id"))
         {
             let mut asked = self.asked_by.lock().unwrap_or_else(PoisonError::into_inner);
-            if asked.len() < REQUESTS_MAX {
+            if asked.len() < ASKED_BY_MAX {
                 asked.insert(id.to_string(), session.into());
             }
         }
@@ -210,7 +269,32 @@ impl Shared {
         Ok(())
     }
 
+    fn cookies(&self) -> MutexGuard<'_, Cookies> {
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn broken(&self, why: impl ToString) -> AcpError {
         AcpError::Unreachable { url: self.url.clone(), why: why.to_string().into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cookies_go_back_up_to_a_maximum() {
+        let mut cookies = Cookies::default();
+        assert_eq!(cookies.header(), None);
+        for cookie in ["node=a; Path=/; HttpOnly", "no cookie", "x=1", "node=b"] {
+            cookies.set(cookie);
+        }
+        assert_eq!(cookies.header().unwrap(), "node=b; x=1");
+        for number in 0..COOKIES_MAX {
+            cookies.set(&format!("c{number}=1"));
+        }
+        cookies.set(&format!("x={}", "y".repeat(COOKIE_BYTES_MAX)));
+        assert_eq!(cookies.0.len(), COOKIES_MAX);
+        assert_eq!(cookies.0["x"], "1", "a larger one is not kept");
     }
 }

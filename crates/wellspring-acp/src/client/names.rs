@@ -79,7 +79,17 @@ pub fn known_agents() -> &'static [KnownAgent] {
 }
 
 impl KnownAgent {
-    pub(super) fn of_name(name: &str) -> Option<&'static Self> {
+    /// Whether its program is on this process's `PATH`.
+    #[must_use]
+    pub fn is_installed(&self) -> bool {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path: Vec<PathBuf> = std::env::split_paths(&path).collect();
+        find(self.program, &path)
+    }
+
+    /// The agent of a name, if that is a known one.
+    #[must_use]
+    pub fn of_name(name: &str) -> Option<&'static Self> {
         KNOWN.iter().find(|known| known.name == name)
     }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::config::{AcpConfig, AcpTransport, FileAccess};
+use super::connection::Connection;
 use super::error::AcpError;
 use super::record::Recorder;
-use super::rpc::Connection;
 use super::{http, stdio, ws};
 
 /// The version of the protocol that is spoken here.
@@ -129,6 +129,9 @@ fn hello(config: &AcpConfig) -> Value {
         "clientCapabilities": {
             "fs": {"readTextFile": read, "writeTextFile": write},
             "terminal": config.terminals,
+            "elicitation": {"form": {}},
+            // They are in the log, and whoever watches gets them.
+            "session": {"notices": {}, "compaction": {}},
         },
         "clientInfo": {"name": "wellspring", "version": env!("CARGO_PKG_VERSION")},
     })

@@ -148,3 +148,26 @@ fn link(uri: &str, name: Option<&str>, media_type: Option<&str>) -> Value {
 fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_long_conversation_is_recalled() {
+        let said = |number: usize| {
+            let text = format!("{number} {}", "x".repeat(1000));
+            Message::User { content: vec![Content::text(text)] }
+        };
+        let history: Vec<Message> = (0..100).map(said).collect();
+        let recalled = recall(&history);
+        assert!(recalled.len() <= RECALLED_BYTES_MAX + 1024, "{}", recalled.len());
+        let said: Vec<&str> = recalled.split("\n\n").collect();
+        assert_eq!(said[0], "…");
+        assert_eq!(said.len(), 1 + RECALLED_BYTES_MAX / "User: 99 ".len().wrapping_add(1000));
+        assert!(
+            said[1].starts_with("User: 36 ") && said[64].starts_with("User: 99 "),
+            "{recalled}"
+        );
+    }
+}

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::connection::LINES_WAITING_MAX;
 use super::error::AcpError;
-use super::rpc::LINES_WAITING_MAX;
 
 /// Writes messages to a file: `<` what the agent says, `>` what we say.
 #[derive(Clone)]
@@ -29,13 +29,13 @@ impl Recorder {
     /// A way out that is recorded.
     pub(super) fn tap(
         &self,
-        out: mpsc::Sender<String>,
-    ) -> (mpsc::Sender<String>, AbortOnDropHandle<()>) {
-        let (tapped, mut lines) = mpsc::channel::<String>(LINES_WAITING_MAX);
+        out: mpsc::Sender<Vec<u8>>,
+    ) -> (mpsc::Sender<Vec<u8>>, AbortOnDropHandle<()>) {
+        let (tapped, mut lines) = mpsc::channel::<Vec<u8>>(LINES_WAITING_MAX);
         let record = self.clone();
         let tap = tokio::spawn(async move {
             while let Some(line) = lines.recv().await {
-                record.write(b"> ", line.as_bytes());
+                record.write(b"> ", &line);
                 if out.send(line).await.is_err() {
                     return;
                 }

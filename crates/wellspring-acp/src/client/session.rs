@@ -1,16 +1,18 @@
 //! A session with an agent: opened, loaded or resumed, and kept for the thread's next run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use wellspring_core::{RemoteRequest, RunId};
 
 use super::config::AcpConfig;
+use super::connection::{Connection, Queue};
 use super::error::AcpError;
 use super::files::Files;
+use super::host::THEIR_MODE;
 use super::peer::{Peer, within};
 use super::prompt::Before;
-use super::rpc::{Connection, Queue};
 use super::tools::Toolbox;
 
 /// A session with an agent.
@@ -23,6 +25,8 @@ pub(super) struct Session {
     pub(super) files: Files,
     /// The last run that prompted it. Another branch of the thread must not go on with it.
     pub(super) last_run: RunId,
+    /// What was chosen among its options, by their ids.
+    chosen: BTreeMap<Box<str>, Value>,
 }
 
 /// A session, and what it knows.
@@ -31,6 +35,8 @@ pub(super) struct Opened {
     pub(super) before: Before,
     /// What became of an earlier session, for the log.
     pub(super) note: Option<&'static str>,
+    /// What the agent said when it opened it: its modes and options.
+    pub(super) said: Value,
 }
 
 /// How a session is found again.
@@ -104,10 +110,11 @@ impl Session {
                 () = drain(&mut queue) => Err(AcpError::Lost("the connection ended")),
             };
             // Its answer came after the last of it.
-            while queue.messages.try_recv().is_ok() {}
+            while queue.next_now().is_some() {}
             match continued {
-                Ok(_) => {
+                Ok(said) => {
                     let session = Self {
+                        chosen: BTreeMap::new(),
                         id: handle.session.clone(),
                         connection,
                         queue,
@@ -116,8 +123,12 @@ impl Session {
                         last_run: request.run,
                         peer,
                     };
+                    // Another process of the agent may not know it.
+                    if let Some(mode) = &config.mode {
+                        session.set_mode(&json!(mode), config).await?;
+                    }
                     let before = Before::Continued;
-                    return Ok(Opened { session, before, note: Some(how) });
+                    return Ok(Opened { session, before, note: Some(how), said });
                 }
                 Err(error @ (AcpError::Answer { .. } | AcpError::TimedOut { .. })) => {
                     tracing::warn!(%error, "a session could not be continued, so a new one is opened");
@@ -138,17 +149,53 @@ impl Session {
             let what = "its new session has no id".into();
             return Err(AcpError::Protocol { what, last_words: "".into() });
         };
-        let session =
-            Self { id: id.into(), connection, queue, tools, files, last_run: request.run, peer };
-        session.set_mode(config).await?;
-        Ok(Opened { session, before: Before::New, note })
+        let session = Self {
+            id: id.into(),
+            chosen: BTreeMap::new(),
+            connection,
+            queue,
+            tools,
+            files,
+            last_run: request.run,
+            peer,
+        };
+        if let Some(mode) = &config.mode {
+            session.set_mode(&json!(mode), config).await?;
+        }
+        Ok(Opened { session, before: Before::New, note, said: answer })
     }
 
-    async fn set_mode(&self, config: &AcpConfig) -> Result<(), AcpError> {
-        let Some(mode) = &config.mode else { return Ok(()) };
+    async fn set_mode(&self, mode: &Value, config: &AcpConfig) -> Result<(), AcpError> {
         let params = json!({"sessionId": self.id, "modeId": mode});
         let set = self.connection.request("session/set_mode", params);
         within(config.timeouts.session, "setting its mode", set).await.map(drop)
+    }
+
+    /// Has the agent do as the user chose, where that is news to it. Gives all of its options if
+    /// it says what they are now.
+    pub(super) async fn choose(
+        &mut self,
+        option: &str,
+        value: &Value,
+        config: &AcpConfig,
+    ) -> Result<Option<Value>, AcpError> {
+        if self.chosen.get(option) == Some(value) {
+            return Ok(None);
+        }
+        let mut options = None;
+        if option == THEIR_MODE {
+            self.set_mode(value, config).await?;
+        } else {
+            let mut params = json!({"sessionId": self.id, "configId": option, "value": value});
+            if value.is_boolean() {
+                params["type"] = "boolean".into();
+            }
+            let set = self.connection.request("session/set_config_option", params);
+            let mut said = within(config.timeouts.session, "setting an option", set).await?;
+            options = Some(said["configOptions"].take()).filter(Value::is_array);
+        }
+        self.chosen.insert(option.into(), value.clone());
+        Ok(options)
     }
 
     /// Ends it for good.
@@ -168,7 +215,7 @@ impl Session {
 
 /// Reads and forgets, for ever.
 async fn drain(queue: &mut Queue) {
-    while queue.messages.recv().await.is_some() {}
+    while queue.next().await.is_some() {}
 }
 
 /// Says how to log in, if that is what is missing.

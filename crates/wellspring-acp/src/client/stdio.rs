@@ -4,16 +4,17 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
+use tokio::process::{ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use wellspring_mcp::process::{Pipes, Process};
 
 use super::config::{AcpConfig, AcpTransport};
+use super::connection::{Heard, LINES_WAITING_MAX, Wire};
 use super::error::AcpError;
 use super::names::KnownAgent;
-use super::rpc::{Heard, LINES_WAITING_MAX, Wire};
+use crate::rpc;
 
 /// Bytes of one message. A file with a picture in it is a few; a peer that sends more is not
 /// talking sense, and the log would keep it for ever.
@@ -63,19 +64,10 @@ fn path(config: &AcpConfig) -> Vec<PathBuf> {
 fn wire(process: Process, Pipes { stdin, stdout }: Pipes) -> Wire {
     let (out, lines_out) = mpsc::channel(LINES_WAITING_MAX);
     let (heard, incoming) = mpsc::channel(LINES_WAITING_MAX);
-    let writing = AbortOnDropHandle::new(tokio::spawn(write(stdin, lines_out)));
+    // An agent that does not read is gone, and the other pipe says so.
+    let writing = AbortOnDropHandle::new(tokio::spawn(rpc::write(stdin, lines_out)));
     let reading = AbortOnDropHandle::new(tokio::spawn(read(process, stdout, heard)));
     Wire { out, incoming, tasks: vec![writing, reading] }
-}
-
-async fn write(mut stdin: ChildStdin, mut lines: mpsc::Receiver<String>) {
-    while let Some(mut line) = lines.recv().await {
-        line.push('\n');
-        // An agent that does not read is gone, and the other pipe says so.
-        if stdin.write_all(line.as_bytes()).await.is_err() || stdin.flush().await.is_err() {
-            return;
-        }
-    }
 }
 
 /// Owns the process: when this is dropped, its group is killed.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::files::Files;
-use super::rpc::Refusal;
+use crate::rpc::RpcError;
 
 /// Terminals of one run at a time.
 pub const TERMINALS_MAX: usize = 32;
@@ -102,7 +102,7 @@ impl Terminals {
         method: &str,
         params: &Value,
         files: &Files,
-    ) -> BoxFuture<'static, Result<Value, Refusal>> {
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
         let answer = match method {
             "terminal/create" => self.create(params, files),
             "terminal/output" => self.find(params).map(Terminal::output),
@@ -120,24 +120,24 @@ impl Terminals {
                 let _ = self.tell.try_send(Wrote::Over(id.into()));
                 json!({})
             }),
-            _ => Err(Refusal::invalid(format!("there is no method {method:?} here"))),
+            _ => Err(RpcError::invalid(format!("there is no method {method:?} here"))),
         };
         Box::pin(std::future::ready(answer))
     }
 
-    fn find(&self, params: &Value) -> Result<&Terminal, Refusal> {
+    fn find(&self, params: &Value) -> Result<&Terminal, RpcError> {
         let id = params["terminalId"].as_str().unwrap_or_default();
         let found = self.running.get(id);
-        found.ok_or_else(|| Refusal::not_found(format!("there is no terminal {id:?}")))
+        found.ok_or_else(|| RpcError::not_found(format!("there is no terminal {id:?}")))
     }
 
-    fn create(&mut self, params: &Value, files: &Files) -> Result<Value, Refusal> {
+    fn create(&mut self, params: &Value, files: &Files) -> Result<Value, RpcError> {
         if self.running.len() >= TERMINALS_MAX {
             let why = format!("there are {TERMINALS_MAX} terminals already; release some");
-            return Err(Refusal::failed(why));
+            return Err(RpcError::failed(why));
         }
         let Some(program) = params["command"].as_str() else {
-            return Err(Refusal::invalid("there is no command"));
+            return Err(RpcError::invalid("there is no command"));
         };
         let args = params["args"].as_array().into_iter().flatten();
         let mut command = Command::new(program);
@@ -156,7 +156,7 @@ impl Terminals {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| Refusal::failed(format!("{program}: {error}")))?;
+            .map_err(|error| RpcError::failed(format!("{program}: {error}")))?;
         self.started += 1;
         let id: Box<str> = format!("terminal-{}", self.started).into();
         let group = Group(child.id().and_then(|id| Pid::from_raw(id.cast_signed())));
@@ -192,10 +192,10 @@ impl Terminal {
     }
 }
 
-async fn wait(mut exit: watch::Receiver<Option<ExitStatus>>) -> Result<Value, Refusal> {
+async fn wait(mut exit: watch::Receiver<Option<ExitStatus>>) -> Result<Value, RpcError> {
     match exit.wait_for(Option::is_some).await {
         Ok(status) => Ok(status.map(exit_status).unwrap_or_default()),
-        Err(_) => Err(Refusal::failed("the terminal was released")),
+        Err(_) => Err(RpcError::failed("the terminal was released")),
     }
 }
 
@@ -266,5 +266,26 @@ mod tests {
         assert_eq!((kept.text.as_str(), kept.truncated), ("é", true));
         kept.push("f");
         assert_eq!(kept.text, "f", "half a letter is none");
+    }
+
+    /// A command whose output nobody takes waits, and nothing of it is lost.
+    #[tokio::test]
+    async fn a_command_waits_for_the_log() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::open(folder.path(), super::super::FileAccess::Write).unwrap();
+        let mut terminals = Terminals::new();
+        let bytes = 4 * PIECES_WAITING_MAX * 8 * 1024;
+        let command = format!("head -c {bytes} /dev/zero | tr '\\0' x");
+        let params = json!({"command": "sh", "args": ["-c", command]});
+        terminals.serve("terminal/create", &params, &files).await.unwrap();
+        while terminals.tell.capacity() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(terminals.is_busy());
+        let mut written = 0;
+        while let Wrote::Text(_, text) = terminals.wrote().await {
+            written += text.len();
+        }
+        assert_eq!(written, bytes);
     }
 }

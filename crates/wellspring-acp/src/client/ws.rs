@@ -10,9 +10,9 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::config::AcpConfig;
+use super::connection::{Heard, LINES_WAITING_MAX, Wire};
 use super::error::AcpError;
 use super::http::headers;
-use super::rpc::{Heard, LINES_WAITING_MAX, Wire};
 use super::stdio::LINE_BYTES_MAX;
 
 /// Opens a connection.
@@ -26,12 +26,13 @@ pub(super) async fn open(url: &str, config: &AcpConfig) -> Result<Wire, AcpError
     let connected = connect_async_with_config(request, Some(limits), true).await;
     let (socket, _) = connected.map_err(|error| unreachable(error.to_string()))?;
     let (mut sink, stream) = socket.split();
-    let (out, mut lines) = mpsc::channel::<String>(LINES_WAITING_MAX);
+    let (out, mut lines) = mpsc::channel::<Vec<u8>>(LINES_WAITING_MAX);
     let (heard, incoming) = mpsc::channel(LINES_WAITING_MAX);
     let writing = tokio::spawn(async move {
         while let Some(line) = lines.recv().await {
+            let line = String::from_utf8_lossy(line.trim_ascii_end());
             // A peer that does not read is gone, and the other half says so.
-            if sink.send(Message::text(line)).await.is_err() {
+            if sink.send(Message::text(&*line)).await.is_err() {
                 return;
             }
         }

@@ -157,3 +157,24 @@ async fn mcp_servers_of_the_client() {
 struct Words {
     words: String,
 }
+
+/// An agent that another one calls has what the client lends, too.
+#[tokio::test]
+async fn agents_that_are_called_are_lent_the_same() {
+    let call = json!({"agentId": "reader", "input": "Read it"});
+    let asker = AgentDef {
+        sub_agents: vec!["reader".into()],
+        tools: vec![Arc::new(wellspring_engine::tools::call_agent([("reader", "reads")]))],
+        ..allowed("asker", [Say::new().call("call-agent", call), Say::new().text("Done.")])
+    };
+    let reads =
+        [Say::new().call("read_file", json!({"path": "a.txt"})), Say::new().text("It says so.")];
+    let runtime = runtime([asker, allowed("reader", reads)]);
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let client = Client::ready(&runtime, "asker", everything()).await;
+    let mut client = client.answer(editor(&asked));
+    let session = client.session().await;
+    client.prompt(&session, "Have it read").await.unwrap();
+    assert_eq!(*asked.lock().unwrap(), ["fs/read_text_file"]);
+    assert_eq!(client.words(), "Done.");
+}

@@ -11,6 +11,16 @@ mod client;
 mod lent;
 mod maxima;
 mod prompts;
+mod proxy;
 mod questions;
 mod schema;
 mod sessions;
+
+/// Not a test: the agent behind us, when a test starts this program again.
+#[test]
+fn scripted_agent() {
+    if std::env::var_os(wellspring_testkit::acp_agent::SCRIPT).is_some() {
+        wellspring_testkit::acp_agent::play();
+        std::process::exit(0);
+    }
+}

@@ -120,5 +120,5 @@ async fn answers_owed() {
     client.send("session/prompt", prompt).await;
     let refused = client.until(|it| it["params"]["update"]["status"] == "failed").await;
     let told = refused["params"]["update"]["rawOutput"].as_str().unwrap();
-    assert!(told.contains("owes 256 answers"), "{told}");
+    assert!(told.contains("owes 1024 answers"), "{told}");
 }

@@ -1,7 +1,14 @@
 //! Sessions that are loaded, resumed, listed, closed and deleted.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use wellspring_models::Say;
+
+use uuid::Uuid;
+use wellspring_core::{Millis, Outcome, RunId, RunRequest, RunStarted};
+use wellspring_engine::{DEFAULT_TENANT, Runtime};
+use wellspring_log::{Clock, LEASE, Log, LogOptions, MemoryStore, Store, TokioClock};
 
 use crate::client::{Client, agent, runtime};
 
@@ -116,4 +123,48 @@ async fn closing_cancels_and_forgets() {
     }
     assert_eq!((stopped, done), (Some(json!({"stopReason": "cancelled"})), Some(json!({}))));
     assert_eq!(client.call("session/close", named).await.unwrap_err()["code"], -32002);
+}
+
+/// A run of the session that another process works on is in the way; one whose process is gone is
+/// ended, and the next prompt goes on.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_was_left_unfinished() {
+    let store = Arc::new(MemoryStore::default());
+    let clock: Arc<dyn Clock> = Arc::new(TokioClock::starting_at(Millis(0)));
+    let log = |node: &str| {
+        let clock = Arc::clone(&clock);
+        let options = LogOptions { node: node.into(), clock, ..LogOptions::default() };
+        Log::new(Arc::clone(&store) as Arc<dyn Store>, options)
+    };
+    let runtime = Runtime::new(log("here"));
+    runtime.register(agent("a", [Say::new().text("Yes.")], []));
+    let mut client = Client::ready(&runtime, "a", json!({})).await;
+    let session = client.session().await;
+    let elsewhere = log("elsewhere");
+    let run = RunId::new(Uuid::now_v7());
+    let started = RunStarted {
+        run,
+        thread: session.parse().unwrap(),
+        agent: "a".into(),
+        after: None,
+        request: RunRequest::text("Go"),
+    };
+    let owner = elsewhere.create(DEFAULT_TENANT, started).await.unwrap();
+    let refused = client.prompt(&session, "Hello").await.unwrap_err();
+    assert_eq!(
+        refused["message"],
+        format!(
+            "the session is busy with run {run}, which was started elsewhere; wait for its end, \
+             or stop it with `wellspring runs cancel {run}`"
+        )
+    );
+    // Its process dies: nobody renews the lease.
+    drop((owner, elsewhere));
+    tokio::time::advance(LEASE).await;
+    client.words();
+    assert_eq!(client.prompt(&session, "Hello").await.unwrap()["stopReason"], "end_turn");
+    assert_eq!(client.words(), "Yes.");
+    let left = runtime.wait(run).await.unwrap();
+    let Some(Outcome::Cancelled { why, .. }) = &left.outcome else { panic!("{left:?}") };
+    assert_eq!(why.as_deref(), Some("superseded"));
 }

@@ -1,9 +1,12 @@
 //! What a client of ACP agents promises.
 
 mod cancel;
+mod elicitation;
 mod faults;
+mod http;
 mod kit;
 mod many;
+mod maxima;
 mod peer;
 mod permissions;
 mod served;

@@ -8,6 +8,7 @@
 #![cfg(unix)]
 
 mod acp;
+mod acp_agents;
 mod config;
 mod crash;
 mod kit;

@@ -5,7 +5,9 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wellspring_core::{AgentNo, Checker, Event, Outline, Record, Transcript};
+use wellspring_core::{
+    AgentNo, Checker, Event, Millis, Outline, Record, Seq, Transcript, Usage, UsageScope,
+};
 use wellspring_testkit::arbitrary::{arb_record, arb_records, arb_run, arb_small_run};
 use wellspring_testkit::samples;
 
@@ -30,6 +32,25 @@ fn folds_at(records: &[Record], cut: usize) {
     let mut resumed = stored(&outline(prefix));
     rest.iter().for_each(|record| resumed.apply(record));
     assert_eq!(resumed, transcript.outline, "outline cut at {cut}");
+}
+
+/// A remote agent's run may have no turns: what it reports of the run is what the run spent.
+#[test]
+fn a_run_without_turns_spends_what_it_reports() {
+    let reported = |seq: u64, agent: u32, scope: UsageScope, input: u64| Record {
+        seq: Seq(seq),
+        agent: AgentNo(agent),
+        at: Millis(0),
+        event: Event::UsageReported(Box::new(Usage { scope, input, ..Usage::default() })),
+    };
+    let records = [
+        reported(1, 0, UsageScope::Run, 5),
+        reported(2, 0, UsageScope::Session, 900),
+        reported(3, 1, UsageScope::Run, 70),
+        reported(4, 0, UsageScope::Run, 8),
+    ];
+    let spent = Usage { scope: UsageScope::Run, input: 78, ..Usage::default() };
+    assert_eq!(Transcript::fold(&records).usage, spent);
 }
 
 #[test]

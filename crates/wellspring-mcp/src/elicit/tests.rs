@@ -22,7 +22,7 @@ fn a_field_of_few_values_is_a_choice() {
         let question = question(&json!({"colour": kind}));
         assert_eq!(question.form(), Form::Choose { choices, multiple: false });
         let reply = question.reply(Answer::Choose(vec!["r".into()]));
-        assert_eq!(reply, Reply::Accept(json!({"colour": "r"})));
+        assert_eq!(reply, ElicitReply::Accept(json!({"colour": "r"})));
     }
 }
 
@@ -48,20 +48,20 @@ fn replies() {
     let choose = || question(&json!({"colour": {"enum": ["r"]}}));
     let approve = || Answer::Approve { scope: Default::default(), arguments: None };
     let deny = || Answer::Deny { reason: None };
-    let accept = |value: Value| Reply::Accept(value);
+    let accept = |value: Value| ElicitReply::Accept(value);
     for (question, answer, want) in [
         (confirm(), Answer::Choose(vec![ACCEPT.into()]), accept(json!({}))),
-        (confirm(), Answer::Choose(vec![DECLINE.into()]), Reply::Decline),
-        (confirm(), Answer::Choose(vec![]), Reply::Decline),
+        (confirm(), Answer::Choose(vec![DECLINE.into()]), ElicitReply::Decline),
+        (confirm(), Answer::Choose(vec![]), ElicitReply::Decline),
         (confirm(), approve(), accept(json!({}))),
-        (confirm(), deny(), Reply::Decline),
+        (confirm(), deny(), ElicitReply::Decline),
         (form(), Answer::Value(json!({"name": "x"})), accept(json!({"name": "x"}))),
-        (form(), Answer::Value(json!("x")), Reply::Decline),
-        (form(), approve(), Reply::Decline),
-        (form(), Answer::Expired, Reply::Cancel),
+        (form(), Answer::Value(json!("x")), ElicitReply::Decline),
+        (form(), approve(), ElicitReply::Decline),
+        (form(), Answer::Expired, ElicitReply::Cancel),
         (choose(), Answer::Value(json!("r")), accept(json!({"colour": "r"}))),
-        (choose(), Answer::Choose(vec![]), Reply::Decline),
-        (choose(), Answer::Withdrawn, Reply::Cancel),
+        (choose(), Answer::Choose(vec![]), ElicitReply::Decline),
+        (choose(), Answer::Withdrawn, ElicitReply::Cancel),
     ] {
         assert_eq!(question.reply(answer), want);
     }

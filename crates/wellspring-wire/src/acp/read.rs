@@ -7,7 +7,7 @@ mod permission;
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use wellspring_core::{
     Annotation, Batch, ContextWindow, Cost, Event, Extended, FileProduced, LocalPart, MediaSource,
     PartId, PartKind, PlanEntry, PlanStatus, Priority, Role, Stop, Usage, UsageScope,
@@ -17,7 +17,7 @@ pub use call::ARGUMENTS_BYTES_MAX;
 pub use lent::LentTools;
 pub use permission::{Permission, PermissionKind, PermissionOption};
 
-use super::ORIGIN;
+use super::{ORIGIN, PERMISSION};
 use call::Call;
 
 /// Calls of one prompt that we keep names for. Long prompts make a few hundred; what a peer
@@ -50,6 +50,8 @@ pub struct Reader {
     calls: BTreeMap<Box<str>, Call>,
     /// What terminals have written so far is shown with the call that shows the terminal.
     terminals: BTreeMap<Box<str>, Terminal>,
+    /// What all prompts took together.
+    spent: Option<Usage>,
 }
 
 #[derive(Debug)]
@@ -101,8 +103,19 @@ impl Reader {
     pub fn permission(&mut self, params: &Value, batch: &mut Batch) -> Permission {
         let call = &params["toolCall"];
         let told = self.tool_call(call, batch);
-        if matches!(told, Told::Partly) {
-            batch.extended(ORIGIN, "session/request_permission", params.clone());
+        // A question has no place for all that an option says. What was understood of the call is
+        // in the call.
+        match (told, params) {
+            (Told::Lent, _) => {}
+            (Told::Whole, Value::Object(params)) => {
+                let mut kept = params.clone();
+                kept.remove("sessionId");
+                kept.insert("toolCall".into(), json!({"toolCallId": call["toolCallId"]}));
+                batch.extended(ORIGIN, PERMISSION, kept.into());
+            }
+            (Told::Whole | Told::Partly, _) => {
+                batch.extended(ORIGIN, PERMISSION, params.clone());
+            }
         }
         let id: Box<str> = call["toolCallId"].as_str().unwrap_or_default().into();
         let part = self.calls.get_mut(&id).and_then(|call| call.await_permission(batch));
@@ -122,6 +135,12 @@ impl Reader {
         self.close_message(batch);
     }
 
+    /// Whether a call has shown a terminal.
+    #[must_use]
+    pub fn has_shown(&self, terminal: &str) -> bool {
+        self.terminals.get(terminal).is_some_and(|known| known.call.is_some() || known.over)
+    }
+
     /// A terminal that we run for the agent wrote something.
     pub fn terminal_output(&mut self, terminal: &str, text: &str, batch: &mut Batch) {
         let known = self.terminals.entry(terminal.into()).or_insert_with(Terminal::new);
@@ -136,21 +155,29 @@ impl Reader {
         }
     }
 
-    /// Reads the answer to `session/prompt`, and closes what is open.
-    pub fn end(&mut self, response: &Value, batch: &mut Batch) {
+    /// Reads the answer to a `session/prompt` after which the agent is prompted again, and closes
+    /// what is open.
+    pub fn turn(&mut self, response: &Value, batch: &mut Batch) {
         self.close(batch);
         if response["usage"].is_object() {
             let count = |name: &str| response["usage"][name].as_u64();
-            batch.event(Event::UsageReported(Box::new(Usage {
-                scope: UsageScope::Run,
+            let spent = self.spent.get_or_insert_default();
+            spent.scope = UsageScope::Run;
+            spent.add(&Usage {
                 input: count("inputTokens").unwrap_or(0),
                 output: count("outputTokens").unwrap_or(0),
                 reasoning: count("thoughtTokens"),
                 cached_input: count("cachedReadTokens"),
                 cache_write: count("cachedWriteTokens"),
                 ..Usage::default()
-            })));
+            });
+            batch.event(Event::UsageReported(Box::new(spent.clone())));
         }
+    }
+
+    /// Reads the answer to the last `session/prompt`, and closes what is open.
+    pub fn end(&mut self, response: &Value, batch: &mut Batch) {
+        self.turn(response, batch);
         let members = response.as_object().into_iter().flatten();
         let mut others = members.filter(|(name, value)| {
             !matches!(name.as_str(), "stopReason" | "usage") && !value.is_null()

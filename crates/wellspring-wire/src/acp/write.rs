@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use wellspring_core::{
-    Content, Event, Outcome, Outline, PartId, PartKind, PartOutline, PartShape, Record, Role,
-    RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, ToolUpdate, Usage, UsageScope, VoidReason,
-    WirePartId,
+    Content, Event, Outcome, Outline, OutputStream, PartId, PartKind, PartOutline, PartShape,
+    Record, Role, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, ToolUpdate, Usage, UsageScope,
+    VoidReason, WirePartId,
 };
 
-pub use ask::{Asked, Asking};
+pub use ask::{Asked, Asking, Offers};
 pub use content::{PromptError, content_block, prompt};
 pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 
@@ -51,6 +51,8 @@ pub struct Acp {
     calls: BTreeMap<PartId, Shown>,
     /// The directory that the run is about.
     cwd: Option<Box<str>>,
+    /// Whether the terminals of an agent behind us are the client's.
+    lends_terminals: bool,
 }
 
 impl Dialect for Acp {
@@ -179,6 +181,9 @@ impl Acp {
         match grown(before, part) {
             Grown::Message => chunk("agent_message_chunk", text, wire_id(before, part), out),
             Grown::Thought => chunk("agent_thought_chunk", text, wire_id(before, part), out),
+            // A terminal of the client's shows by itself what is written there.
+            Grown::Output(_, call, OutputStream::Terminal)
+                if self.lends_terminals && call.tool.runs_on == RunsOn::Agent => {}
             Grown::Output(call, ..) => self.say(before, call, Voice::Console, text, out),
             Grown::SubAgent(call, _) => self.say(before, call, Voice::Words, text, out),
             Grown::Hidden => {
@@ -192,10 +197,22 @@ impl Acp {
         }
     }
 
-    /// Where a call happens. A terminal of an agent behind us is none of the client's.
+    /// For a client whose terminals an agent behind us uses.
+    #[must_use]
+    pub fn lending_terminals(mut self) -> Self {
+        self.lends_terminals = true;
+        self
+    }
+
+    /// Where a call happens. A terminal of an agent behind us is none of the client's, unless
+    /// the client lends them.
     fn room(&self, before: &Outline, call: PartId) -> Room<'_> {
-        let runs_on = before.call(call).map(|call| call.tool.runs_on);
-        Room { cwd: self.cwd.as_deref(), has_terminals: runs_on == Some(RunsOn::Here) }
+        let has_terminals = match before.call(call).map(|call| call.tool.runs_on) {
+            Some(RunsOn::Here) => true,
+            Some(RunsOn::Agent) => self.lends_terminals,
+            Some(RunsOn::Client | RunsOn::Provider) | None => false,
+        };
+        Room { cwd: self.cwd.as_deref(), has_terminals }
     }
 
     /// Text that a call shows piece by piece.

@@ -57,6 +57,7 @@ async fn the_example_agent_is_driven_and_permitted() {
     part 2 finished
     part 3 started call edit on agent
     part 3 annotated {"provider_id":"call_2"}
+    extended acp session/request_permission {"options":[{"kind":"allow_once","name":"Allow this change","optionId":"allow"},{"kind":"reject_once","name":"Skip this change","optionId":"reject"}],"toolCall":{"toolCallId":"call_2"}}
     part 3 delta "{\"content\":\"{\\\"database\\\": {\\\"host\\\": \\\"new-host\\\"}}\",\"path\":\"/home/user/project/config.json\"}"
     part 3 finished
     question 0 asked approve "Allow Modifying critical configuration file?"
@@ -139,10 +140,46 @@ async fn the_example_server_is_reached_over_http_and_websocket() {
     assert!(message.contains("it answered with 404 Not Found"), "{message}");
 }
 
+/// What the scripted agent was told, each line held to its type in the published schema; gives
+/// the types. Answers are those to the requests of the script, in its order.
+fn hold(
+    record: &std::path::Path,
+    mut answers: impl Iterator<Item = &'static str>,
+) -> Vec<&'static str> {
+    let Some(path) = sdk("schema/schema.json") else { return Vec::new() };
+    let published: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let heard = std::fs::read_to_string(record).unwrap();
+    let mut checked = Vec::new();
+    for line in heard.lines() {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let (name, value) = match message["method"].as_str() {
+            Some("initialize") => ("InitializeRequest", &message["params"]),
+            Some("session/new") => ("NewSessionRequest", &message["params"]),
+            Some("session/load") => ("LoadSessionRequest", &message["params"]),
+            Some("session/resume") => ("ResumeSessionRequest", &message["params"]),
+            Some("session/close") => ("CloseSessionRequest", &message["params"]),
+            Some("session/set_mode") => ("SetSessionModeRequest", &message["params"]),
+            Some("session/prompt") => ("PromptRequest", &message["params"]),
+            Some("session/cancel") => ("CancelNotification", &message["params"]),
+            Some(other) => panic!("{other}"),
+            None => (answers.next().unwrap(), &message["result"]),
+        };
+        let mut schema = published["$defs"][name].clone();
+        schema["$defs"] = published["$defs"].clone();
+        let validator = jsonschema::validator_for(&schema).unwrap();
+        let errors: Vec<String> = validator.iter_errors(value).map(|it| it.to_string()).collect();
+        assert_eq!(errors, [""; 0], "{name}: {line}");
+        checked.push(name);
+    }
+    assert_eq!(answers.next(), None, "{checked:?}");
+    checked
+}
+
 #[tokio::test]
 async fn all_that_we_say_fits_the_published_schema() {
-    let Some(path) = sdk("schema/schema.json") else { return };
-    let published: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    if peers().is_none() {
+        return;
+    }
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("heard");
     let ask =
@@ -156,6 +193,7 @@ async fn all_that_we_say_fits_the_published_schema() {
             ask("fs/read_text_file", json!({"path": "a"})),
             {"terminal": {"command": "sh", "args": ["-c", "kill -9 $$"]}},
             ask("session/request_permission", json!({"toolCall": {"toolCallId": "c"}, "options": options})),
+            ask("elicitation/create", json!({"mode": "url", "message": "Look", "url": "https://example.com"})),
             {"call": {"name": "return_result", "arguments": {"n": 1}}},
         ]],
     });
@@ -167,9 +205,7 @@ async fn all_that_we_say_fits_the_published_schema() {
     let request = RunRequest { result_schema: Some(schema()), ..RunRequest::text("go") };
     let records = play(def, request).await;
     assert!(shown(&records).contains("result {\"n\":1}"), "{}", shown(&records));
-    let heard = std::fs::read_to_string(record).unwrap();
-    let mut checked = Vec::new();
-    let mut answers = [
+    let answers = [
         "WriteTextFileResponse",
         "ReadTextFileResponse",
         "CreateTerminalResponse",
@@ -177,24 +213,67 @@ async fn all_that_we_say_fits_the_published_schema() {
         "TerminalOutputResponse",
         "ReleaseTerminalResponse",
         "RequestPermissionResponse",
-    ]
-    .into_iter();
-    for line in heard.lines() {
-        let message: Value = serde_json::from_str(line).unwrap();
-        let (name, value) = match message["method"].as_str() {
-            Some("initialize") => ("InitializeRequest", &message["params"]),
-            Some("session/new") => ("NewSessionRequest", &message["params"]),
-            Some("session/set_mode") => ("SetSessionModeRequest", &message["params"]),
-            Some("session/prompt") => ("PromptRequest", &message["params"]),
-            Some(other) => panic!("{other}"),
-            None => (answers.next().unwrap(), &message["result"]),
-        };
-        let mut schema = published["$defs"][name].clone();
-        schema["$defs"] = published["$defs"].clone();
-        let validator = jsonschema::validator_for(&schema).unwrap();
-        let errors: Vec<String> = validator.iter_errors(value).map(|it| it.to_string()).collect();
-        assert_eq!(errors, [""; 0], "{name}: {line}");
-        checked.push(name);
+        "CreateElicitationResponse",
+    ];
+    hold(&record, answers.into_iter());
+}
+
+/// A session that is continued after its agent died, cancelled, and closed for other tools.
+#[tokio::test]
+async fn all_that_we_say_of_earlier_sessions_fits_the_published_schema() {
+    if peers().is_none() {
+        return;
     }
-    assert_eq!(answers.next(), None, "{checked:?}");
+    for (capability, again) in [
+        (json!({"loadSession": true, "sessionCapabilities": {"close": {}}}), "LoadSessionRequest"),
+        (json!({"sessionCapabilities": {"resume": {}, "close": {}}}), "ResumeSessionRequest"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let record = folder.path().join("heard");
+        let mut capabilities = capability;
+        capabilities["mcpCapabilities"] = json!({"http": true});
+        let script = json!({"record": record, "capabilities": capabilities, "prompts": [
+            [{"text": "Hi."}], [{"text": "Hm."}, {"hang": 1}],
+        ]});
+        let runtime = runtime();
+        runtime.register(driven(AcpAgent::new("scripted", config(&script).cwd(folder.path()))));
+        let first = runtime.start(StartRun::text("agent", "one")).await.unwrap();
+        let records = finished(&runtime, first).await;
+        let Event::RunStarted(started) = &records[0].event else { unreachable!() };
+        let after = |run, request| StartRun {
+            thread: Some(started.thread),
+            after: Some(run),
+            ..StartRun::new("agent", request)
+        };
+        // Cancelled in the session that rested.
+        let second = runtime.start(after(first, RunRequest::text("two"))).await.unwrap();
+        until(&runtime, second, |event| matches!(event, Event::PartDelta { .. })).await;
+        runtime.cancel(second, CancelWhen::Now, None, None).await.unwrap();
+        finished(&runtime, second).await;
+        // Other tools: the session is closed, and continued with them. There its first prompt
+        // ends without the result, so it is reminded, and cancelled then.
+        let request = RunRequest { result_schema: Some(schema()), ..RunRequest::text("three") };
+        let third = runtime.start(after(second, request)).await.unwrap();
+        until(
+            &runtime,
+            third,
+            |event| matches!(event, Event::PartDelta { chunk, .. } if &**chunk == "Hm."),
+        )
+        .await;
+        runtime.cancel(third, CancelWhen::Now, None, None).await.unwrap();
+        finished(&runtime, third).await;
+        let mut checked = hold(&record, std::iter::empty());
+        checked.retain(|name| *name != "PromptRequest");
+        checked.sort_unstable();
+        let mut want = vec![
+            "CancelNotification",
+            "CancelNotification",
+            "CloseSessionRequest",
+            "InitializeRequest",
+            again,
+            "NewSessionRequest",
+        ];
+        want.sort_unstable();
+        assert_eq!(checked, want);
+    }
 }

@@ -40,6 +40,7 @@ async fn a_permission_is_a_question_in_its_place() {
     insta::assert_snapshot!(shown(&records), @r#"
     part 0 started call delete on agent
     part 0 annotated {"provider_id":"c"}
+    extended acp session/request_permission {"options":[{"kind":"allow_always","name":"for-ever","optionId":"for-ever"},{"kind":"reject_always","name":"never","optionId":"never"},{"kind":"reject_once","name":"not-now","optionId":"not-now"},{"kind":"allow_once","name":"just-once","optionId":"just-once"}],"toolCall":{"toolCallId":"c"}}
     part 0 delta "{\"path\":\"a\"}"
     part 0 finished
     question 0 asked approve "Allow rm a?"
@@ -70,6 +71,7 @@ async fn a_denied_call_is_denied() {
     insta::assert_snapshot!(shown(&records), @r#"
     part 0 started call delete on agent
     part 0 annotated {"provider_id":"c"}
+    extended acp session/request_permission {"options":[{"kind":"allow_always","name":"for-ever","optionId":"for-ever"},{"kind":"reject_always","name":"never","optionId":"never"},{"kind":"reject_once","name":"not-now","optionId":"not-now"},{"kind":"allow_once","name":"just-once","optionId":"just-once"}],"toolCall":{"toolCallId":"c"}}
     part 0 delta "{\"path\":\"a\"}"
     part 0 finished
     question 0 asked approve "Allow rm a?"

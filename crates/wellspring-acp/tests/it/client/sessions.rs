@@ -70,3 +70,26 @@ async fn a_session_is_continued_after_the_agent_died_and_the_run_says_so() {
         assert_eq!(session(&first).0 == session(&third).0, !want.starts_with("started"));
     }
 }
+
+/// A process that continues a session may not know its mode.
+#[tokio::test]
+async fn a_continued_session_gets_its_mode_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("heard");
+    let script = json!({"record": record, "capabilities": {"sessionCapabilities": {"resume": {}}},
+        "prompts": [[{"text": "Hi."}], [{"die": "oops"}]]});
+    let mut config = config(&script);
+    config.mode = Some("code".into());
+    let runtime = runtime();
+    runtime.register(driven(AcpAgent::new("scripted", config)));
+    let (_, first) = say(&runtime, "one", None).await;
+    let (_, died) = say(&runtime, "two", Some(&first)).await;
+    say(&runtime, "three", Some(&died)).await;
+    let heard = std::fs::read_to_string(record).unwrap();
+    let told = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let methods: Vec<String> = told.map(|it| it["method"].as_str().unwrap().to_owned()).collect();
+    let again = ["initialize", "session/resume", "session/set_mode", "session/prompt"];
+    let first =
+        ["initialize", "session/new", "session/set_mode", "session/prompt", "session/prompt"];
+    assert_eq!(methods, [&first[..], &again[..]].concat());
+}

@@ -108,6 +108,7 @@ fn claude() {
       tool 0 started parallel
       tool 0 updated {"content":{"replace":[{"content":{"text":"makes a file"}}]},"data":{"_meta":{"claudeCode":{"toolName":"Bash"}}},"title":"echo made > made-by-the-agent"}
       tool 0 updated {"content":{"replace":[{"content":{"text":"makes a file"}}]},"locations":[{"path":"/home/user/work/made-by-the-agent"}]}
+      extended session/request_permission
       tool 0 updated {"data":{"_meta":{"claudeCode":{"toolName":"Bash","toolResponse":{"interrupted":false,"isImage":false,"noOutputExpected":false,"stderr":"","stdout":""}}}}}
       tool 0 updated {"data":{"_meta":{"claudeCode":{"toolName":"Bash"}}}}
       tool 0 finished ok "(Bash completed with no output)"
@@ -213,6 +214,7 @@ fn codex() {
       part 1 finished
       tool 1 started parallel
       tool 1 updated {"content":{"replace":[{"terminal":{"terminal_id":"call_906d9a6395e44ca4ba43a441aa58e417"}}]}}
+      extended session/request_permission
       extended session_info_update
       tool 1 updated {"data":{"_meta":{"terminal_exit":{"exit_code":0,"signal":null,"terminal_id":"call_906d9a6395e44ca4ba43a441aa58e417"}}}}
       tool 1 finished ok null
@@ -275,6 +277,7 @@ fn gemini() {
       part 0 finished
       tool 0 started parallel
       tool 0 updated {"content":{"replace":[{"content":{"text":"[current working directory /home/user/work] (makes a file)"}}]}}
+      extended session/request_permission
       tool 0 finished ok null
       part 1 started text
       part 1 delta "I ran it."
@@ -333,6 +336,7 @@ fn opencode() {
       tool 0 updated {"locations":[{"path":"/home/user/work"}]}
       tool 0 updated {"locations":[{"path":"/home/user/work"}],"title":"echo made > made-by-the-agent"}
       tool 0 updated {"data":{"rawInput":{"command":"echo made > made-by-the-agent"}}}
+      extended session/request_permission
       tool 0 updated {"locations":[{"path":"/home/user/work"}]}
       tool 0 finished ok {"metadata":{"exit":0,"output":"(no output)","truncated":false},"output":"(no output)"} [{"content":{"text":"(no output)"}}]
       part 1 started text

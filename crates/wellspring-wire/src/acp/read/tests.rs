@@ -125,6 +125,7 @@ fn a_call_is_one_call_however_it_is_reported() {
     "#), @r#"
     part 0 started call Write on agent
     part 0 annotated {"provider_id":"t1"}
+    extended acp session/request_permission {"options":[],"toolCall":{"toolCallId":"t1"}}
     part 0 delta "{\"content\":\"hi\",\"file_path\":\"/w/a.txt\"}"
     part 0 finished
     tool 0 started parallel

@@ -1,8 +1,13 @@
 //! Questions: as a permission request, or as a form where the client has forms.
 
-use serde_json::{Map, Value, json};
-use wellspring_core::{Answer, CallOutline, Choice, Form, Outline, Question, RunsOn, Scope};
+use std::collections::BTreeMap;
 
+use serde_json::{Map, Value, json};
+use wellspring_core::{
+    Annotation, Answer, CallOutline, Choice, Event, Form, Outline, PartId, Question, RunsOn, Scope,
+};
+
+use super::super::{ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;
 
@@ -48,7 +53,79 @@ enum Reading {
     Json,
 }
 
+/// An option: its id, its name and its kind.
+type Offer = (Box<str>, Box<str>, &'static str);
+
+/// What agents behind us offer to those who are asked for permissions, as the log has it.
+#[derive(Clone, Debug, Default)]
+pub struct Offers {
+    /// The open calls, by the ids that their agents gave them.
+    calls: BTreeMap<Box<str>, PartId>,
+    options: BTreeMap<PartId, Vec<Offer>>,
+}
+
+impl Offers {
+    /// Takes note of an event, in the order of the log.
+    pub fn read(&mut self, event: &Event) {
+        if let Event::PartAnnotated { part, annotation } = event
+            && let Annotation::ProviderId(id) = &**annotation
+        {
+            self.calls.insert(id.clone(), *part);
+        } else if let Event::ToolFinished { call: over, .. } = event {
+            self.calls.retain(|_, call| call != over);
+            self.options.remove(over);
+        } else if let Event::Extended(said) = event
+            && (&*said.origin, &*said.name) == (ORIGIN, PERMISSION)
+            && let Some(id) = said.value["toolCall"]["toolCallId"].as_str()
+            && let Some(call) = self.calls.get(id)
+            && let Some(options) = options(&said.value["options"])
+        {
+            self.options.insert(*call, options);
+        }
+    }
+}
+
+/// None if there is one that the protocol has no word for: a client could not tell a yes from a
+/// no.
+fn options(listed: &Value) -> Option<Vec<Offer>> {
+    let option = |option: &Value| {
+        let kind = match option["kind"].as_str()? {
+            "allow_once" => "allow_once",
+            "allow_always" => "allow_always",
+            "reject_once" => "reject_once",
+            "reject_always" => "reject_always",
+            _ => return None,
+        };
+        Some((option["optionId"].as_str()?.into(), option["name"].as_str()?.into(), kind))
+    };
+    listed.as_array()?.iter().map(option).collect()
+}
+
 impl Asked {
+    /// Passes a permission on that an agent behind us asks for, with the options of that agent.
+    /// None if the question is none of those.
+    #[must_use]
+    pub fn passed_on(
+        question: &Question,
+        before: &Outline,
+        session: &str,
+        offers: &mut Offers,
+    ) -> Option<Self> {
+        let offered = offers.options.remove(&question.call?)?;
+        // To a yes or a no, an option says what its kind says.
+        let meaning = |id: &str, kind| match (&question.form, kind) {
+            (Form::Approve, "allow_once") => Answer::yes(),
+            (Form::Approve, "allow_always") => {
+                Answer::Approve { scope: Scope::Always, arguments: None }
+            }
+            (Form::Approve, _) => Answer::Deny { reason: None },
+            (Form::Choose { .. } | Form::Schema(_), _) => Answer::Choose(vec![id.into()]),
+        };
+        let options =
+            offered.iter().map(|(id, name, kind)| (id.clone(), &**name, *kind, meaning(id, *kind)));
+        Some(Self::Request(Scene { question, before, session }.request(options)))
+    }
+
     /// Puts a question. `before` is what is open, `session` what the client calls the thread.
     #[must_use]
     pub fn new(question: &Question, before: &Outline, session: &str, has_forms: bool) -> Self {
@@ -129,7 +206,8 @@ struct Scene<'a> {
     session: &'a str,
 }
 
-type Offered<'a> = (&'a str, &'static str, Answer);
+/// What can be said: its name, its kind, and what it means.
+type Saying<'a> = (&'a str, &'static str, Answer);
 
 impl Scene<'_> {
     fn call(&self) -> Option<&CallOutline> {
@@ -146,9 +224,8 @@ impl Scene<'_> {
         }
     }
 
-    fn permission<'a>(&self, offered: impl Iterator<Item = Offered<'a>>) -> Asking {
-        let (mut options, mut meanings) = (Vec::new(), Vec::new());
-        for (index, (name, kind, answer)) in offered.enumerate() {
+    fn permission<'a>(&self, offered: impl Iterator<Item = Saying<'a>>) -> Asking {
+        self.request(offered.enumerate().map(|(index, (name, kind, answer))| {
             let id: Box<str> = match &answer {
                 Answer::Approve { scope: Scope::Once, .. } => ALLOW_ONCE.into(),
                 Answer::Approve { scope: Scope::Thread, .. } => ALLOW_SESSION.into(),
@@ -158,11 +235,23 @@ impl Scene<'_> {
                     format!("choice-{index}").into()
                 }
             };
+            (id, name, kind, answer)
+        }))
+    }
+
+    fn request<'a>(
+        &self,
+        offered: impl Iterator<Item = (Box<str>, &'a str, &'static str, Answer)>,
+    ) -> Asking {
+        let (mut options, mut meanings) = (Vec::new(), Vec::new());
+        for (id, name, kind, answer) in offered {
             options.push(json!({"optionId": id, "name": name, "kind": kind}));
             meanings.push((id, answer));
         }
         let mut tool_call = json!({"toolCallId": self.call_id(), "status": "pending"});
+        let theirs = |call: &&CallOutline| call.tool.runs_on == RunsOn::Agent;
         let title = match (&self.question.form, self.call()) {
+            (_, Some(call)) if theirs(&call) => call.tool.title.as_ref().unwrap_or(&call.tool.name),
             (Form::Approve, Some(call)) => call.tool.title.as_ref().unwrap_or(&call.tool.name),
             _ => &self.question.prompt,
         };
@@ -175,8 +264,7 @@ impl Scene<'_> {
             }
         }
         let params = json!({"sessionId": self.session, "toolCall": tool_call, "options": options});
-        let method = "session/request_permission";
-        Asking { method, params, reading: Reading::Options(meanings) }
+        Asking { method: PERMISSION, params, reading: Reading::Options(meanings) }
     }
 
     fn form(&self, schema: Value, reading: Reading) -> Asking {
@@ -194,7 +282,7 @@ impl Scene<'_> {
 }
 
 /// What one can say to a call. There is no way to refuse for good, so none is offered.
-fn approval() -> impl Iterator<Item = Offered<'static>> {
+fn approval() -> impl Iterator<Item = Saying<'static>> {
     let yes = |scope| Answer::Approve { scope, arguments: None };
     [
         ("Allow", "allow_once", yes(Scope::Once)),
@@ -207,13 +295,14 @@ fn approval() -> impl Iterator<Item = Offered<'static>> {
 
 fn selection<'a>(
     options: impl Iterator<Item = (&'a str, Answer)>,
-) -> impl Iterator<Item = Offered<'a>> {
+) -> impl Iterator<Item = Saying<'a>> {
     let options = options.map(|(label, answer)| (label, "allow_once", answer));
     options.chain([("None of these", "reject_once", Answer::Deny { reason: None })])
 }
 
-/// What a choice means that an agent behind us offered for its own call. Programs go by the
-/// kind, so a no must not pass for a yes; the words are all there is to tell them by.
+/// What a choice means that an agent behind us offered for its own call, where it did not say so
+/// itself. Programs go by the kind, so a no must not pass for a yes; the words are all there is
+/// to tell them by.
 fn kind_of(choice: &Choice) -> &'static str {
     const NO: [&str; 8] =
         ["reject", "deny", "decline", "cancel", "abort", "never", "don't", "disallow"];

@@ -1,13 +1,15 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    AgentNo, Answer, Choice, Content, Event, Form, Millis, Outcome, Outline, PartId, PartKind,
-    Question, QuestionId, Record, Scope, Seq, Stop, ToolUpdate,
+    AgentNo, Annotation, Answer, Choice, Content, Event, Extended, Form, Millis, Outcome, Outline,
+    PartId, PartKind, Question, QuestionId, Record, Scope, Seq, Stop, ToolUpdate,
 };
 use wellspring_testkit::RUN;
 use wellspring_testkit::arbitrary::arb_run;
 
-use super::{Asked, Asking, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, prompt, stop_reason};
+use super::{
+    Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, prompt, stop_reason,
+};
 use crate::DialectName;
 use crate::testing::{encode, render_samples, written};
 
@@ -126,6 +128,39 @@ fn what_an_agent_behind_us_offers_keeps_its_meaning() {
     let options = asking.params["options"].as_array().unwrap();
     let kinds: Vec<_> = options.iter().map(|it| it["kind"].as_str().unwrap()).collect();
     assert_eq!(kinds, ["allow_once", "reject_once", "reject_once", "reject_once"]);
+}
+
+/// What the agent itself said about its options is passed on, word for word.
+#[test]
+fn options_that_were_given_with_a_permission_are_passed_on() {
+    let run = wellspring_testkit::samples::remote_agent();
+    let asked = run.iter().position(|it| matches!(it.event, Event::ToolFinished { .. })).unwrap();
+    let mut outline = Outline::default();
+    run[..asked].iter().for_each(|record| outline.apply(record));
+    let (call, _) = outline.calls.first_key_value().unwrap();
+    let question = Question { call: Some(*call), ..question(Form::Approve) };
+    let passed_on = |options: Value| {
+        let mut offers = Offers::default();
+        let id = Box::new(Annotation::ProviderId("c".into()));
+        offers.read(&Event::PartAnnotated { part: *call, annotation: id });
+        let value = json!({"toolCall": {"toolCallId": "c"}, "options": options});
+        let name = "session/request_permission".into();
+        offers.read(&Event::Extended(Box::new(Extended { origin: "acp".into(), name, value })));
+        Asked::passed_on(&question, &outline, "s", &mut offers)
+    };
+    let options = json!([
+        {"optionId": "1", "name": "Yes, and always allow `make`", "kind": "allow_always"},
+        {"optionId": "2", "name": "Yes", "kind": "allow_once"},
+        {"optionId": "3", "name": "Never", "kind": "reject_always"},
+    ]);
+    let Some(Asked::Request(asking)) = passed_on(options.clone()) else { panic!() };
+    assert_eq!(asking.params["options"], options);
+    let select = |id: &str| json!({"outcome": {"outcome": "selected", "optionId": id}});
+    let always = Answer::Approve { scope: Scope::Always, arguments: None };
+    assert_eq!(asking.answer(&select("1")), always);
+    assert_eq!(asking.answer(&select("3")), Answer::Deny { reason: None });
+    assert_eq!(asking.answer(&select("made up")), Answer::Deny { reason: None });
+    assert_eq!(passed_on(json!([{"optionId": "1", "name": "Hm", "kind": "perhaps"}])), None);
 }
 
 #[test]

@@ -1,0 +1,63 @@
+//! What the client lends to an agent behind us that speaks ACP itself: its files and terminals,
+//! asked for in the agent's own words.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::{BoxFuture, FutureExt as _, ready};
+use serde_json::Value;
+
+use super::Client;
+use super::session::Session;
+use crate::client::Host;
+use crate::rpc::{Peer, RpcError};
+
+/// How long a terminal is kept for a client that is slow to hear of it.
+pub(super) const SHOW_TIME: Duration = Duration::from_secs(10);
+
+/// A client that lends what it has to the agent of a session.
+pub(super) struct ClientHost {
+    pub(super) peer: Peer,
+    pub(super) session: Arc<Session>,
+    pub(super) client: Client,
+}
+
+impl Host for ClientHost {
+    fn offers(&self, method: &str) -> bool {
+        match method {
+            "fs/read_text_file" => self.client.reads_files,
+            "fs/write_text_file" => self.client.writes_files,
+            _ => method.starts_with("terminal/") && self.client.has_terminals,
+        }
+    }
+
+    fn ask(&self, method: &str, mut params: Value) -> BoxFuture<'static, Result<Value, RpcError>> {
+        params["sessionId"] = (&*self.session.id).into();
+        let place = match method {
+            "terminal/create" => Some("cwd"),
+            "fs/read_text_file" | "fs/write_text_file" => Some("path"),
+            _ => None,
+        };
+        if let Some(place) = place {
+            let path = params[place].as_str().unwrap_or(".");
+            match self.session.below(path) {
+                Ok(path) => params[place] = path.to_string_lossy().into(),
+                Err(why) => return ready(Err(RpcError::invalid(why))).boxed(),
+            }
+        }
+        let (peer, method) = (self.peer.clone(), method.to_owned());
+        async move { peer.ask(&method, &params).await }.boxed()
+    }
+
+    fn shown(&self, terminal: &str) -> BoxFuture<'static, ()> {
+        let (session, terminal) = (Arc::clone(&self.session), terminal.to_owned());
+        async move {
+            let _ = tokio::time::timeout(SHOW_TIME, session.showing(&terminal)).await;
+        }
+        .boxed()
+    }
+
+    fn choices(&self) -> Vec<(Box<str>, Value)> {
+        self.session.state().options.choices()
+    }
+}

@@ -1,0 +1,118 @@
+//! One client is read and answered, many requests at a time.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::task::JoinSet;
+use wellspring_core::CancellationToken;
+use wellspring_wire::{EVENT_BYTES_MAX, Framer};
+
+use super::lock;
+use crate::rpc::{Peer, Reply, Request, RpcError, Wish};
+
+/// Requests of a client that are worked on at once: one prompt per session, and a few besides.
+pub const REQUESTS_MAX: usize = 256;
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 * 1024;
+
+/// What happens on a client's wish.
+pub(super) trait Handler: Send + Sync {
+    /// Takes a request. What is done before the future is returned is done before the next
+    /// message is read; the future may take its time. It is dropped when the connection ends.
+    fn request(
+        &self,
+        method: &str,
+        params: Value,
+        cancelled: CancellationToken,
+    ) -> BoxFuture<'static, Result<Reply, RpcError>>;
+
+    /// Takes a notification, before the next message is read.
+    fn notification(&self, method: &str, params: Value);
+}
+
+/// Reads until the client is gone, and does what it wishes.
+///
+/// # Errors
+///
+/// When reading fails, or the client sends a line longer than can be held.
+pub(super) async fn serve(
+    peer: &Peer,
+    mut input: impl AsyncRead + Unpin,
+    handler: &dyn Handler,
+) -> std::io::Result<()> {
+    let mut at_work = AtWork::default();
+    let mut framer = Framer::ndjson();
+    let mut bytes = vec![0; READ_BYTES];
+    let served = loop {
+        let count = tokio::select! {
+            read = input.read(&mut bytes) => match read {
+                Ok(0) => break Ok(()),
+                Ok(count) => count,
+                Err(error) => break Err(error),
+            },
+            Some(_) = at_work.work.join_next() => continue,
+        };
+        let mut chunk = &bytes[..count];
+        let broken = loop {
+            match framer.next(&mut chunk) {
+                Ok(Some(frame)) => match peer.take(frame.data).await {
+                    Ok(Some(wish)) => at_work.take(wish, handler).await,
+                    Ok(None) => {}
+                    Err(error) => peer.complain(&error).await,
+                },
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        };
+        if let Some(error) = broken {
+            // Without the message nobody knows what would have been next.
+            let message = format!("a message has more than {EVENT_BYTES_MAX} bytes");
+            peer.complain(&RpcError::new(RpcError::PARSE, message)).await;
+            break Err(std::io::Error::other(error));
+        }
+    };
+    peer.lose();
+    at_work.work.shutdown().await;
+    served
+}
+
+/// What is being worked on.
+#[derive(Default)]
+struct AtWork {
+    work: JoinSet<()>,
+    /// What cancels a request, by its id.
+    tokens: Arc<Mutex<BTreeMap<String, CancellationToken>>>,
+}
+
+impl AtWork {
+    async fn take(&mut self, wish: Wish, handler: &dyn Handler) {
+        match wish {
+            Wish::Request(request) => self.begin(request, handler).await,
+            Wish::Notification(method, params) if &*method == "$/cancel_request" => {
+                let token = lock(&self.tokens).get(&params["requestId"].to_string()).cloned();
+                token.iter().for_each(CancellationToken::cancel);
+            }
+            Wish::Notification(method, params) => handler.notification(&method, params),
+        }
+    }
+
+    async fn begin(&mut self, mut request: Request, handler: &dyn Handler) {
+        if self.work.len() >= REQUESTS_MAX {
+            let what = format!("{REQUESTS_MAX} requests are being worked on; wait for one to end");
+            return request.give(Err(RpcError::failed(what))).await;
+        }
+        let (id, token) = (request.id(), CancellationToken::new());
+        lock(&self.tokens).insert(id.clone(), token.clone());
+        let work_on = handler.request(&request.method, request.params.take(), token);
+        let tokens = Arc::clone(&self.tokens);
+        self.work.spawn(async move {
+            let done = work_on.await;
+            lock(&tokens).remove(&id);
+            request.answer(done).await;
+        });
+    }
+}

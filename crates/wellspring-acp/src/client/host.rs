@@ -1,0 +1,176 @@
+//! What a client that we serve ourselves lends to an agent that we drive for it: its files, its
+//! terminals, and what its user chose among the agent's options.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures::future::{BoxFuture, FutureExt as _};
+use serde_json::{Value, json};
+
+use super::terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
+use crate::rpc::{Request, RpcError};
+
+/// A client that lends what it has.
+pub(crate) trait Host: Send + Sync {
+    /// Whether it does what a method asks for.
+    fn offers(&self, method: &str) -> bool;
+
+    /// Has it done. The parameters are the agent's; whose session it is, the host knows.
+    fn ask(&self, method: &str, params: Value) -> BoxFuture<'static, Result<Value, RpcError>>;
+
+    /// Waits until a terminal was shown to the user, or for a while.
+    fn shown(&self, terminal: &str) -> BoxFuture<'static, ()>;
+
+    /// What the user chose for the agent, by the ids of its options.
+    fn choices(&self) -> Vec<(Box<str>, Value)>;
+}
+
+/// The id of the option that stands for an agent's modes.
+pub(crate) const THEIR_MODE: &str = "their-mode";
+
+/// A host during one run. Dropped, the terminals that the agent left are given back.
+pub(super) struct Hosted {
+    host: Arc<dyn Host>,
+    terminals: Arc<Mutex<Lent>>,
+}
+
+#[derive(Default)]
+struct Lent {
+    /// Those that were not given back, and whether what they wrote is known.
+    open: BTreeMap<Box<str>, bool>,
+    /// Those that are being made.
+    coming: usize,
+    over: bool,
+}
+
+/// What a terminal of the host wrote, once its command is over.
+pub(super) struct Written {
+    pub(super) terminal: Box<str>,
+    pub(super) text: String,
+}
+
+impl Hosted {
+    pub(super) fn new(host: Arc<dyn Host>) -> Self {
+        Self { host, terminals: Arc::default() }
+    }
+
+    pub(super) fn offers(&self, method: &str) -> bool {
+        self.host.offers(method)
+    }
+
+    pub(super) fn choices(&self) -> Vec<(Box<str>, Value)> {
+        self.host.choices()
+    }
+
+    /// Passes a request on. `is_shown` is whether the agent has shown the terminal that it is
+    /// about.
+    pub(super) fn serve(
+        &self,
+        mut request: Request,
+        is_shown: bool,
+    ) -> BoxFuture<'static, Option<Written>> {
+        let (host, terminals) = (Arc::clone(&self.host), Arc::clone(&self.terminals));
+        let params = request.params.take();
+        let terminal: Box<str> = params["terminalId"].as_str().unwrap_or_default().into();
+        async move {
+            let mut written = None;
+            let answer = match &*request.method {
+                "terminal/create" => create(host, terminals, params).await,
+                "terminal/wait_for_exit" => {
+                    let answer = host.ask(&request.method, params).await;
+                    if answer.is_ok() {
+                        written = output(&*host, &terminals, terminal).await;
+                    }
+                    answer
+                }
+                "terminal/release" => {
+                    written = output(&*host, &terminals, terminal.clone()).await;
+                    if is_shown {
+                        // A terminal can be shown only before it is given back.
+                        host.shown(&terminal).await;
+                    }
+                    lock(&terminals).open.remove(&terminal);
+                    host.ask(&request.method, params).await
+                }
+                method => host.ask(method, params).await,
+            };
+            request.give(answer).await;
+            written
+        }
+        .boxed()
+    }
+}
+
+/// In a task of its own: a terminal that comes after the run is over is given back.
+async fn create(
+    host: Arc<dyn Host>,
+    terminals: Arc<Mutex<Lent>>,
+    mut params: Value,
+) -> Result<Value, RpcError> {
+    {
+        let mut lent = lock(&terminals);
+        if lent.open.len() + lent.coming >= TERMINALS_MAX {
+            let why = format!("there are {TERMINALS_MAX} terminals already; release some");
+            return Err(RpcError::failed(why));
+        }
+        lent.coming += 1;
+    }
+    let limit = params["outputByteLimit"].as_u64().unwrap_or(u64::MAX);
+    params["outputByteLimit"] = limit.min(TERMINAL_BYTES_MAX as u64).into();
+    let creating = tokio::spawn(async move {
+        let answer = host.ask("terminal/create", params).await;
+        let id = answer.as_ref().ok().and_then(|it| it["terminalId"].as_str());
+        let is_over = {
+            let mut lent = lock(&terminals);
+            lent.coming -= 1;
+            if let (Some(id), false) = (id, lent.over) {
+                lent.open.insert(id.into(), false);
+            }
+            lent.over
+        };
+        if let (Some(id), true) = (id, is_over) {
+            release(&*host, id).await;
+        }
+        answer
+    });
+    creating.await.unwrap_or_else(|_| Err(RpcError::failed("it could not be done")))
+}
+
+/// What a terminal wrote, for the log; once.
+async fn output(host: &dyn Host, lent: &Mutex<Lent>, terminal: Box<str>) -> Option<Written> {
+    let is_known = lock(lent).open.get_mut(&terminal).map(|known| std::mem::replace(known, true));
+    if is_known != Some(false) {
+        return None;
+    }
+    let answer = host.ask("terminal/output", json!({"terminalId": terminal})).await.ok()?;
+    Some(Written { terminal, text: answer["output"].as_str()?.to_owned() })
+}
+
+async fn release(host: &dyn Host, terminal: &str) {
+    let released = host.ask("terminal/release", json!({"terminalId": terminal})).await;
+    if let Err(error) = released {
+        tracing::debug!(%error, "the client did not take its terminal back");
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        let left = {
+            let mut lent = lock(&self.terminals);
+            lent.over = true;
+            std::mem::take(&mut lent.open)
+        };
+        if let (false, Ok(runtime)) = (left.is_empty(), tokio::runtime::Handle::try_current()) {
+            let host = Arc::clone(&self.host);
+            runtime.spawn(async move {
+                for terminal in left.keys() {
+                    release(&*host, terminal).await;
+                }
+            });
+        }
+    }
+}
+
+fn lock(lent: &Mutex<Lent>) -> MutexGuard<'_, Lent> {
+    lent.lock().unwrap_or_else(PoisonError::into_inner)
+}

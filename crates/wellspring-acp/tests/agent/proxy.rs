@@ -1,0 +1,229 @@
+//! An ACP agent behind our ACP: a real process that follows a script, and a client that sees all
+//! of it.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use serde_json::{Value, json};
+use wellspring_acp::client::{AcpAgent, AcpConfig};
+use wellspring_core::{CancellationToken, Context};
+use wellspring_engine::tools::function;
+use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
+use wellspring_mcp::{Loopback, run_at_once};
+use wellspring_testkit::acp_agent::SCRIPT;
+
+use crate::client::{Client, plain, runtime};
+use crate::schema::FROM_THE_FUTURE;
+
+/// A runtime whose agent follows a script, in a process of its own.
+fn behind(script: &Value) -> Runtime {
+    let program = std::env::current_exe().unwrap();
+    let program = program.to_str().unwrap();
+    let config =
+        AcpConfig::command([program, "--exact", "scripted_agent", "--nocapture", "--quiet"])
+            .env(SCRIPT, script.to_string());
+    let agent = AcpAgent::new("behind", config);
+    // What we lend is allowed; what the agent asks about, somebody is asked.
+    let policy =
+        Policy::default().rule(Rule::tool("loud__*").decide(wellspring_core::Approval::Allow));
+    runtime([AgentDef { policy, ..AgentDef::remote("behind", Arc::new(agent)) }])
+}
+
+struct Project(tempfile::TempDir);
+
+impl Project {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn root(&self) -> PathBuf {
+        self.0.path().canonicalize().unwrap()
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.root().join(name).display().to_string()
+    }
+
+    /// A text without what differs from run to run.
+    fn plain(&self, text: &str) -> String {
+        let process = regex::Regex::new(r"session-\d+-").unwrap();
+        let text = text.replace(&self.root().display().to_string(), "HERE");
+        plain(&process.replace_all(&text, "session-PID-"))
+    }
+}
+
+async fn open(client: &mut Client, cwd: &Path, servers: Value) -> String {
+    let params = json!({"cwd": cwd, "mcpServers": servers});
+    let opened = client.call("session/new", params).await.unwrap();
+    client.until(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
+    client.said();
+    opened["sessionId"].as_str().unwrap().to_owned()
+}
+
+/// An editor with an unsaved file, a terminal, forms, and a user who picks the second option.
+fn editor() -> impl FnMut(&str, &Value) -> Result<Value, Value> + Send {
+    |method, params| match method {
+        "fs/read_text_file" => Ok(json!({"content": "unsaved"})),
+        "terminal/create" => Ok(json!({"terminalId": "t1"})),
+        "terminal/wait_for_exit" => Ok(json!({"exitCode": 3})),
+        "terminal/output" => Ok(json!({"output": "hello\n", "truncated": false})),
+        "session/request_permission" => {
+            let option = &params["options"][1]["optionId"];
+            Ok(json!({"outcome": {"outcome": "selected", "optionId": option}}))
+        }
+        "elicitation/create" => {
+            Ok(json!({"action": "accept", "content": {"name": "Ada", "age": 36}}))
+        }
+        _ => Ok(json!({})),
+    }
+}
+
+fn everything() -> Value {
+    json!({
+        "fs": {"readTextFile": true, "writeTextFile": true}, "terminal": true,
+        "elicitation": {"form": {}}, "session": {"notices": {}, "compaction": {}},
+    })
+}
+
+#[tokio::test]
+async fn everything_is_kept() {
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Words {
+        words: String,
+    }
+    let shout = function("shout", "Shouts.", |said: Words, _| async move {
+        Ok::<_, wellspring_core::ToolError>(said.words.to_uppercase())
+    });
+    let handler = run_at_once(|_| Context::create("trace", CancellationToken::new()));
+    let server = Loopback::start("loud", vec![Arc::new(shout) as _], handler).await.unwrap();
+    let (name, value) = server.header();
+    let servers = json!([{"type": "http", "name": "loud", "url": server.url(),
+        "headers": [{"name": name, "value": value}]}]);
+
+    let project = Project::new();
+    let record = project.path("heard");
+    let ask =
+        |method: &str, params: Value| json!({"request": {"method": method, "params": params}});
+    let update = |name: &str, mut update: Value| {
+        update["sessionUpdate"] = name.into();
+        json!({"update": update})
+    };
+    let option =
+        |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
+    let form = json!({"type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}});
+    let runtime = behind(&json!({
+        "record": record,
+        "session": {
+            "modes": {"currentModeId": "code", "availableModes": [
+                {"id": "code", "name": "Code"}, {"id": "ask", "name": "Ask", "description": "Only asks"}]},
+            "configOptions": [{"id": "effort", "name": "Effort", "type": "select", "currentValue": "low",
+                "options": [{"value": "low", "name": "Low"}, {"value": "high", "name": "High"}]}],
+        },
+        "prompts": [[
+            {"call": {"name": "loud__shout", "arguments": {"words": "hello"}}},
+            update("available_commands_update", json!({"availableCommands": [{"name": "compact", "description": "Theirs"}]})),
+            {"thought": "Hm."},
+            {"text": "I edit."},
+            update("plan", json!({"entries": [{"content": "edit", "priority": "high", "status": "in_progress"}]})),
+            update("tool_call", json!({"toolCallId": "e", "title": "Edit a.txt", "kind": "edit", "status": "pending",
+                "rawInput": {"path": "a.txt"}, "locations": [{"path": project.path("a.txt"), "line": 3}]})),
+            ask("session/request_permission", json!({"toolCall": {"toolCallId": "e"}, "options": [
+                option("1", "No", "reject_once"), option("2", "Yes, and always in `src`", "allow_always"),
+                option("3", "Yes", "allow_once"), option("4", "Never", "reject_always")]})),
+            ask("fs/read_text_file", json!({"path": project.path("a.txt"), "line": 2})),
+            ask("fs/write_text_file", json!({"path": project.path("a.txt"), "content": "new"})),
+            ask("fs/read_text_file", json!({"path": "/etc/passwd"})),
+            update("tool_call_update", json!({"toolCallId": "e", "status": "completed", "rawOutput": {"lines": 1},
+                "content": [{"type": "diff", "path": project.path("a.txt"), "oldText": "old", "newText": "new"}]})),
+            {"terminal": {"command": "make", "args": ["test"]}},
+            ask("elicitation/create", json!({"mode": "form", "message": "Who are you?", "requestedSchema": form})),
+            update("notice", json!({"severity": "info", "title": "Mind the gap"})),
+            update("session_info_update", json!({"title": "Editing"})),
+            update("current_mode_update", json!({"currentModeId": "ask"})),
+            update("usage_update", json!({"used": 5, "size": 100, "cost": {"amount": 0.5, "currency": "USD"}})),
+            update(FROM_THE_FUTURE, json!({"x": 1})),
+            {"tell": 1},
+            {"stop": {"stopReason": "max_tokens", "usage": {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}}},
+        ]],
+    }));
+    let client = Client::ready(&runtime, "behind", everything()).await;
+    let mut client = client.answer(editor());
+    let session = open(&mut client, &project.root(), servers).await;
+    client.prompt(&session, "/compact now").await.unwrap();
+    // What the agent does with files and terminals does not wait for the client to hear of it:
+    // each side has its own order.
+    let said = project.plain(&client.said());
+    let (asked, told): (Vec<_>, Vec<_>) =
+        said.lines().partition(|line| line.starts_with("fs/") || line.starts_with("terminal/"));
+    insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
+
+    // The user chooses among the agent's modes and options, and the agent hears of it.
+    let choose = |option: &str, value: &str| json!({"sessionId": session, "configId": option, "value": value});
+    for (option, value) in [("no-such", "x"), ("effort", "huge")] {
+        let refused = client.call("session/set_config_option", choose(option, value)).await;
+        assert_eq!(refused.unwrap_err()["code"], -32602, "{option}");
+    }
+    for (option, value) in [("effort", "high"), ("their-mode", "code")] {
+        client.call("session/set_config_option", choose(option, value)).await.unwrap();
+    }
+    client.said();
+    client.prompt(&session, "again").await.unwrap();
+    let heard = std::fs::read_to_string(record).unwrap();
+    let asked = heard.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let method = message["method"].as_str()?;
+        Some(format!("{method} {}", message["params"]))
+    });
+    let asked: Vec<_> = asked.filter(|it| !it.starts_with("session/new")).collect();
+    insta::assert_snapshot!(project.plain(&asked.join("\n")));
+}
+
+/// What an agent behind us does not get from the client, it gets from us.
+#[tokio::test]
+async fn a_client_without_files_and_terminals_lends_none() {
+    let project = Project::new();
+    std::fs::write(project.root().join("a.txt"), "saved").unwrap();
+    let runtime = behind(&json!({"prompts": [[
+        {"request": {"method": "fs/read_text_file", "params": {"path": project.path("a.txt")}}},
+        {"terminal": {"command": "echo", "args": ["hello"]}},
+    ]]}));
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    insta::assert_snapshot!(project.plain(&client.said()));
+}
+
+/// Terminals that the agent leaves with the client are given back when it is over.
+#[tokio::test]
+async fn terminals_are_given_back() {
+    let max = wellspring_acp::client::TERMINALS_MAX;
+    let create = json!({"request": {"method": "terminal/create", "params": {"command": "x"}}});
+    let project = Project::new();
+    let runtime = behind(&json!({"prompts": [vec![create; max + 1]]}));
+    let client = Client::ready(&runtime, "behind", json!({"terminal": true})).await;
+    let made = Arc::new(Mutex::new(0));
+    let mut client = client.answer(move |method, _| match method {
+        "terminal/create" => {
+            *made.lock().unwrap() += 1;
+            Ok(json!({"terminalId": format!("t{}", made.lock().unwrap())}))
+        }
+        _ => Ok(json!({})),
+    });
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    let mut released = Vec::new();
+    while released.len() < max {
+        let heard = std::mem::take(&mut client.heard);
+        let release = heard.iter().filter(|it| it["method"] == "terminal/release");
+        released.extend(release.map(|it| it["params"]["terminalId"].to_string()));
+        if released.len() < max {
+            client.hear().await.unwrap();
+        }
+        let said = heard.iter().map(Value::to_string).collect::<String>();
+        assert!(released.len() > max || !said.contains("t33"), "{said}");
+    }
+    released.sort();
+    released.dedup();
+    assert_eq!(released.len(), max);
+}

@@ -1,0 +1,79 @@
+//! An agent over HTTP, as far as a server by hand can tell.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use serde_json::json;
+use wellspring_acp::client::{AcpAgent, AcpConfig};
+
+/// A server that introduces itself, holds the stream of the connection open, and tells what it
+/// was asked.
+fn serve() -> (String, Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/acp", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let tell = tell.clone();
+            std::thread::spawn(move || answer(stream.unwrap(), &tell));
+        }
+    });
+    (url, told)
+}
+
+/// Answers the requests of one connection.
+fn answer(mut stream: TcpStream, tell: &Sender<String>) {
+    let mut requests = BufReader::new(stream.try_clone().unwrap());
+    loop {
+        let mut head = Vec::new();
+        loop {
+            let mut line = String::new();
+            match requests.read_line(&mut line) {
+                Ok(1..) if !line.trim().is_empty() => head.push(line.trim().to_lowercase()),
+                Ok(1..) => break,
+                Ok(0) | Err(_) => return,
+            }
+        }
+        let header = |name: &str| head.iter().find_map(|line| line.strip_prefix(name));
+        let length = header("content-length: ").map_or(0, |it| it.parse().unwrap());
+        requests.read_exact(&mut vec![0; length]).unwrap();
+        let method = head[0].split(' ').next().unwrap();
+        let (connection, cookie) = (header("acp-connection-id: "), header("cookie: "));
+        tell.send(format!("{method} {connection:?} {cookie:?}")).unwrap();
+        let body = json!({"jsonrpc": "2.0", "id": 1,
+            "result": {"protocolVersion": 1, "agentCapabilities": {}}})
+        .to_string();
+        let answer = match method {
+            "post" => format!(
+                "content-type: application/json\r\nacp-connection-id: c1\r\nset-cookie: node=7; \
+                 Path=/\r\ncontent-length: {}\r\n\r\n{body}",
+                body.len()
+            ),
+            "get" => "content-type: text/event-stream\r\n\r\n".to_owned(),
+            _ => "content-length: 0\r\n\r\n".to_owned(),
+        };
+        write!(stream, "HTTP/1.1 200 OK\r\n{answer}").unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_told_when_we_are_done_and_gets_its_cookies_back() {
+    let (url, told) = serve();
+    let agent = AcpAgent::new("elsewhere", url.parse::<AcpConfig>().unwrap());
+    agent.start().await.unwrap();
+    drop(agent);
+    let mut heard = Vec::new();
+    for _ in 0..3 {
+        heard.push(told.recv_timeout(Duration::from_secs(60)).unwrap());
+    }
+    assert_eq!(
+        heard,
+        [
+            "post None None",
+            r#"get Some("c1") Some("node=7")"#,
+            r#"delete Some("c1") Some("node=7")"#,
+        ]
+    );
+}

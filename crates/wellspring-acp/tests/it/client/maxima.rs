@@ -1,0 +1,121 @@
+//! What an agent may have at a time, up to each maximum.
+
+use serde_json::json;
+use wellspring_acp::client::{AcpAgent, SERVED_MAX, SESSIONS_KEPT_MAX, TERMINALS_MAX};
+use wellspring_core::{Answer, Event, Record, RunRequest};
+use wellspring_engine::{Runtime, StartRun};
+
+use super::kit::{config, driven, finished, play, runtime, scripted, steps, until, words};
+
+/// Whether an event says these words.
+fn said(words: &'static str) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::PartDelta { chunk, .. } if chunk.contains(words))
+}
+
+#[tokio::test]
+async fn questions_at_once() {
+    let params = json!({"toolCall": {"toolCallId": "c", "title": "go on"},
+        "options": [{"optionId": "y", "name": "y", "kind": "allow_once"}]});
+    let burst =
+        json!({"count": SERVED_MAX + 1, "method": "session/request_permission", "params": params});
+    let runtime = runtime();
+    runtime.register(steps(json!([{"burst": burst}])));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    // Nobody answers until the last one was refused.
+    let asked = until(&runtime, run, said("too many questions at once")).await;
+    let mut questions = 0;
+    for record in &asked {
+        if let Event::QuestionAsked(question) = &record.event {
+            runtime.answer(run, question.question, Answer::yes(), None).await.unwrap();
+            questions += 1;
+        }
+    }
+    assert_eq!(questions, SERVED_MAX);
+    let said = words(&finished(&runtime, run).await);
+    assert_eq!(said.matches("\"selected\"").count(), SERVED_MAX, "{said}");
+    assert_eq!(said.matches("too many questions at once").count(), 1, "{said}");
+}
+
+#[tokio::test]
+async fn requests_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lock");
+    let lock = std::fs::File::create(&path).unwrap();
+    lock.lock().unwrap();
+    let create = json!({"method": "terminal/create", "params": {"command": "flock", "args": [path, "true"]}});
+    let wait = json!({"count": SERVED_MAX + 1, "method": "terminal/wait_for_exit",
+        "params": {"terminalId": "terminal-1"}});
+    let runtime = runtime();
+    runtime.register(steps(json!([{"request": create}, {"burst": wait}])));
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    // The command goes on until the last request was refused.
+    until(&runtime, run, said("too many requests at once")).await;
+    lock.unlock().unwrap();
+    let said = words(&finished(&runtime, run).await);
+    assert_eq!(said.matches(r#""exitCode":0"#).count(), SERVED_MAX, "{said}");
+    assert_eq!(said.matches("too many requests at once").count(), 1, "{said}");
+}
+
+#[tokio::test]
+async fn terminals_at_once() {
+    let create = json!({"request": {"method": "terminal/create", "params": {"command": "true"}}});
+    let release =
+        json!({"request": {"method": "terminal/release", "params": {"terminalId": "terminal-1"}}});
+    let mut all = vec![create.clone(); TERMINALS_MAX + 1];
+    all.extend([release, create]);
+    let said = words(&play(steps(all.into()), RunRequest::text("go")).await);
+    assert_eq!(said.matches("\"terminalId\"").count(), TERMINALS_MAX + 1, "{said}");
+    assert_eq!(said.matches("there are 32 terminals already; release some").count(), 1, "{said}");
+}
+
+async fn say(runtime: &Runtime, after: Option<&[Record]>) -> Vec<Record> {
+    let mut start = StartRun::text("agent", "go");
+    if let Some(Event::RunStarted(started)) = after.map(|records| &records[0].event) {
+        start.thread = Some(started.thread);
+        start.after = Some(started.run);
+    }
+    let run = runtime.start(start).await.unwrap();
+    finished(runtime, run).await
+}
+
+fn is_continued(records: &[Record]) -> bool {
+    let is_note = |event: &Event| matches!(event, Event::Extended(it) if &*it.name == "session");
+    records.iter().any(|record| is_note(&record.event))
+}
+
+#[tokio::test]
+async fn sessions_that_rest() {
+    let capabilities = json!({"sessionCapabilities": {"resume": {}, "close": {}}});
+    let runtime = runtime();
+    runtime
+        .register(scripted(&json!({"capabilities": capabilities, "prompts": [[{"text": "Hi."}]]})));
+    let first = say(&runtime, None).await;
+    let second = say(&runtime, None).await;
+    for _ in 1..SESSIONS_KEPT_MAX {
+        say(&runtime, None).await;
+    }
+    // The one that rested longest was closed, and is resumed; the next one is as it was.
+    assert!(!is_continued(&say(&runtime, Some(&second)).await));
+    assert!(is_continued(&say(&runtime, Some(&first)).await));
+}
+
+/// A process takes so many prompts at a time; then there is another one.
+#[tokio::test]
+async fn prompts_in_one_process() {
+    let mut config = config(&json!({"prompts": [[{"text": "Hm."}, {"hang": 1}]]}));
+    config.sessions_per_process = 2;
+    let agent = AcpAgent::new("scripted", config);
+    let runtime = runtime();
+    runtime.register(driven(agent.clone()));
+    let mut runs = Vec::new();
+    for _ in 0..5 {
+        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
+        runs.push(run);
+    }
+    assert_eq!(agent.processes(), 3);
+    for run in runs {
+        runtime.cancel(run, wellspring_core::CancelWhen::Now, None, None).await.unwrap();
+        finished(&runtime, run).await;
+    }
+}
