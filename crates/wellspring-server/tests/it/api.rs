@@ -188,14 +188,24 @@ async fn http2_is_spoken() {
 async fn only_streams_are_not_compressed() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
     let run = kit.start().await;
-    let encoding = async |path: &str| {
+    let encoding = async |path: &str, accept: &str| {
         let client = reqwest::Client::builder().no_proxy().no_gzip().build().unwrap();
         let request = client.get(kit.url(path)).header("accept-encoding", "gzip");
-        let response = request.send().await.unwrap();
-        response.headers().get("content-encoding").map(|it| it.to_str().unwrap().to_owned())
+        let response = request.header("accept", accept).send().await.unwrap();
+        let media_type = response.headers()["content-type"].to_str().unwrap().to_owned();
+        let encoding = response.headers().get("content-encoding");
+        (media_type, encoding.map(|it| it.to_str().unwrap().to_owned()))
     };
-    assert_eq!(encoding("/openapi.json").await.as_deref(), Some("gzip"));
-    assert_eq!(encoding(&format!("/v1/runs/{run}/events")).await, None);
+    let plain = |media_type: &str| (media_type.to_owned(), None);
+    let packed = |media_type: &str| (media_type.to_owned(), Some("gzip".to_owned()));
+    assert_eq!(encoding("/openapi.json", "*/*").await, packed("application/json"));
+    let events = format!("/v1/runs/{run}/events");
+    assert_eq!(encoding(&events, "text/event-stream").await, plain("text/event-stream"));
+    assert_eq!(encoding(&events, "application/json").await, packed("application/json"));
+    let ag_ui = format!("/ag-ui/agent/runs/{run}");
+    assert_eq!(encoding(&ag_ui, "text/event-stream").await, plain("text/event-stream"));
+    let binary = "application/vnd.ag-ui.event+proto";
+    assert_eq!(encoding(&ag_ui, binary).await, plain(binary));
 }
 
 /// Where the agent allows it, a request may name another model of its provider.
