@@ -17,7 +17,7 @@ use crate::app::{App, MayRead};
 use crate::auth::TokenScope;
 use crate::error::ApiError;
 
-mod audit;
+pub(super) mod audit;
 mod events;
 mod inbox;
 mod runs;

@@ -3,15 +3,15 @@
 use ::ag_ui::server::EventVerifier;
 use reqwest::Response;
 use serde_json::{Value, json};
-use wellspring_core::{Approval, ToolSpec};
+use wellspring_core::{Approval, InboxNo, ToolSpec};
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{Policy, Rule, Runtime};
-use wellspring_log::Log;
+use wellspring_log::{Log, RunFilter};
 use wellspring_models::{Gate, Say};
 use wellspring_server::TokenScope;
 use wellspring_testkit::ag_ui_validate;
 
-use crate::kit::{Kit, agent, config, models, parse_sse, parts};
+use crate::kit::{Kit, agent, config, echo, models, parse_sse, parts};
 
 /// A request as a client makes it.
 fn input(thread: &str, run: &str, messages: Value) -> Value {
@@ -166,6 +166,46 @@ async fn an_interrupt_is_resumed() {
     body["runId"] = json!("r3");
     let (status, _, said) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!((status, said["error"]["code"].as_str()), (400, Some("bad_request")));
+}
+
+/// Nobody answers for others: neither a token that may not, nor one that did not ask. Nothing
+/// reaches the run, and it can still be answered.
+#[tokio::test]
+async fn an_interrupt_is_not_anybodys_to_resume() {
+    let turns = [Say::new().call("echo", json!({"say": "x"})), Say::new().text("Done.")];
+    let mut def = agent(turns, [echo()]);
+    def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    def.approvers = vec!["boss".into()];
+    let mut kit = Kit::with(config(), Runtime::new(Log::in_memory()), def).await;
+    use TokenScope::{Approve, Run};
+    let mut secrets = Vec::new();
+    for (name, scopes) in
+        [("asker", &[Run][..]), ("other", &[Run, Approve]), ("boss", &[Run, Approve])]
+    {
+        secrets.push(kit.server.tokens().create(name, "one", scopes).await.unwrap());
+    }
+    kit.token = Some(secrets[0].clone());
+    let messages = json!([user("m", "Go")]);
+    let first = input("t", "r1", messages.clone());
+    let first = events(kit.post("/ag-ui/agent", &first).send().await.unwrap()).await;
+    let interrupt = first.last().unwrap()["outcome"]["interrupts"][0]["id"].clone();
+    let mut body = input("t", "r2", messages);
+    body["resume"] = json!([{ "interruptId": interrupt, "status": "resolved", "payload": { "approved": true } }]);
+    let runs = kit.runtime.log().store().list(RunFilter::default()).await.unwrap();
+    let run = runs[0].run;
+    for (secret, code) in [(&secrets[0], "scope"), (&secrets[1], "not_yours_to_answer")] {
+        kit.token = Some(secret.clone());
+        let (status, _, said) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+        assert_eq!((status, said["error"]["code"].as_str()), (403, Some(code)));
+        let inbox = kit.runtime.log().store().inbox(run, InboxNo(0)).await.unwrap();
+        assert_eq!(inbox, []);
+    }
+    kit.token = Some(secrets[2].clone());
+    let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    let answered = transcript.questions.values().next().unwrap().answered.clone().unwrap();
+    assert_eq!(answered.by.as_deref(), Some("boss"));
 }
 
 #[tokio::test]

@@ -5,12 +5,31 @@ use axum::Json;
 use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wellspring_core::{Outcome, PartKind};
+use wellspring_core::{Answer, Outcome, PartKind, QuestionId, RunId};
 use wellspring_log::RunFilter;
 
 use super::runs::page_size;
 use crate::app::{App, MayAdminister, Params};
+use crate::auth::Principal;
 use crate::error::ApiError;
+
+/// Says in the server's own log that somebody decided something.
+pub(in super::super) fn answered(
+    who: &Principal,
+    run: RunId,
+    question: QuestionId,
+    answer: &Answer,
+) {
+    let said = match answer {
+        Answer::Approve { .. } => "approve",
+        Answer::Deny { .. } => "deny",
+        Answer::Choose(_) | Answer::Value(_) | Answer::Expired | Answer::Withdrawn => "answer",
+    };
+    tracing::info!(
+        target: "wellspring::audit",
+        by = &*who.id, tenant = &*who.tenant, %run, question = question.0, said,
+    );
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

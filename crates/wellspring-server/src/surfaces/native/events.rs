@@ -58,13 +58,27 @@ pub(super) async fn read(
     let wanted = Wanted { run: info.run, dialect, after, kinds, until, form, cursor: None };
     let wait = wait(query.wait)?;
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
+        // A page that waits is held open as a stream is.
+        let _pass = wait.map(|_| app.gates.stream(&who)).transpose()?;
         return json_page(&app, &info, &wanted, wait).await;
     }
-    if info.state.is_final() && after == WirePosition::after(info.head) {
+    if nothing_follows(&app, &info, &wanted).await? {
         // This is how an `EventSource` is told not to come back.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(app.stream(&who, wanted, None, None).await?.into_response())
+}
+
+/// Whether a reader has all that it will ever get. Its last event need not be the run's last
+/// record: some dialects say nothing of a run's end, and of some kinds of records there may be
+/// none.
+async fn nothing_follows(app: &App, info: &RunInfo, wanted: &Wanted) -> Result<bool, ApiError> {
+    let from_the_start = wanted.after == WirePosition::START && wanted.kinds.is_none();
+    if !info.state.is_final() || from_the_start {
+        return Ok(false);
+    }
+    let page = page(app.runtime.log(), wanted, info, None).await?;
+    Ok(page.done && page.events.is_empty())
 }
 
 /// Who reads: a token's holder, or whoever has an address that one signed.
@@ -93,6 +107,7 @@ async fn reader(
     let who = app.tokens.holder(holder).await?;
     let who = who.ok_or_else(|| unauthorized("bad_token", "the token is not known any more"))?;
     allow(&who, TokenScope::Read)?;
+    app.gates.token(&who)?;
     Ok(who)
 }
 
@@ -177,7 +192,7 @@ async fn json_page(
 ) -> Result<Response, ApiError> {
     let until = wait.map(|wait| Instant::now() + wait);
     let page = tokio::select! {
-        page = page(app.runtime.log(), wanted, info.head, until) => page?,
+        page = page(app.runtime.log(), wanted, info, until) => page?,
         () = app.closing.cancelled() => return Err(ApiError::draining()),
     };
     let events = page.events.into_iter().map(|(id, data)| EventJson { id: id.to_string(), data });

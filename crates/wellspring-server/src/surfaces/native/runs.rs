@@ -200,15 +200,16 @@ async fn place(
     Ok((thread.or(after.as_ref().map(|after| after.thread)), after.map(|after| after.run)))
 }
 
-async fn begin(app: &App, who: &Principal, new: StartRun) -> Result<Started, ApiError> {
-    app.may_start(who)?;
+async fn begin(app: &App, who: &Principal, mut new: StartRun) -> Result<Started, ApiError> {
+    let run = RunId::new(Uuid::now_v7());
+    new.run = Some(run);
+    let _pass = app.may_start(who, run)?;
     let run = app.runtime.start(new).await?;
-    begun_by(app, who, run).await
+    started(app, run).await
 }
 
 /// Takes note of a run that was started.
-async fn begun_by(app: &App, who: &Principal, run: RunId) -> Result<Started, ApiError> {
-    app.gates.run_started(who, run);
+async fn started(app: &App, run: RunId) -> Result<Started, ApiError> {
     app.metrics.run_started();
     let info = app.runtime.log().store().info(run).await?;
     let info = info.ok_or_else(|| ApiError::no_run(run))?;
@@ -231,14 +232,14 @@ async fn begin_once(
     let request = new.request.clone();
     new.run = Some(run);
     new.name = Some(name.clone());
-    app.may_start(who)?;
+    let _pass = app.may_start(who, run)?;
     match app.runtime.start(new).await {
         Ok(begun) => {
             if begun != run {
                 // It became input of a run that goes on.
                 app.runtime.log().store().bind(name, begun).await?;
             }
-            begun_by(app, who, begun).await
+            started(app, begun).await
         }
         Err(StartError::Named(run)) => replay(app, run, &request, key).await,
         Err(error) => Err(error.into()),
