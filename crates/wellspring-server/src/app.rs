@@ -22,6 +22,7 @@ use wellspring_log::{ExternalId, RunInfo};
 use crate::auth::{LOCAL, Principal, Signer, TokenError, TokenScope, Tokens};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
+use crate::guard::Caller;
 use crate::limits::{Gates, RunPass};
 use crate::metrics::Metrics;
 use crate::stream::{EventStream, Folds, Joined, Surroundings, Wanted};
@@ -144,7 +145,12 @@ impl App {
         Ok(here && self.tokens.is_empty().await?)
     }
 
-    pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
+    /// Whose token a request shows.
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+    ) -> Result<Principal, ApiError> {
         let who = match headers.get(header::AUTHORIZATION) {
             Some(value) => {
                 let text = value.to_str().unwrap_or_default();
@@ -163,6 +169,7 @@ impl App {
             }
         };
         let who = who.ok_or_else(|| unauthorized("bad_token", "this token is not known"))?;
+        caller.is(&who);
         self.gates.token(&who)?;
         Ok(who)
     }
@@ -215,7 +222,8 @@ macro_rules! may {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-                let who = app.authenticate(&parts.headers).await?;
+                let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_default();
+                let who = app.authenticate(&parts.headers, &caller).await?;
                 allow(&who, TokenScope::$scope)?;
                 Ok(Self(who))
             }

@@ -197,3 +197,104 @@ fn a_full_disk_is_said_and_the_run_goes_on_after_repair() {
     let adopted = |it: &Record| matches!(it.event, wellspring_core::Event::RunAdopted { .. });
     assert!(records.iter().any(adopted), "it was taken up again");
 }
+
+/// The status and the JSON body of an answer.
+fn answer(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (u16, Value) {
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
+         accept: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut text = String::new();
+    ask(address, &request).unwrap().read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+/// Beside a server that runs, tokens are made and revoked and all runs are copied; and the server
+/// logs who asked for what, without anything that is nobody's business.
+#[test]
+fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
+    let home = Home::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let log = home.work().join("log");
+    let mut command = home.paced(0, &["serve", "--listen", &address.to_string()]);
+    command.env_remove("WELLSPRING_LOG").stderr(std::fs::File::create(&log).unwrap());
+    let mut server = serving(command, address);
+    assert_eq!(answer(address, "GET", "/v1/runs", "", "").0, 200, "nobody needs a token yet");
+    let secret = home.print(&["token", "create", "ci", "--scope", "run", "--scope", "read"]);
+    let secret = secret.trim();
+    assert_eq!(home.print(&["token", "list"]), "ci\tdefault\trun,read\n");
+    // The server sees within a moment what another process wrote.
+    while answer(address, "GET", "/v1/runs", "", "").0 != 401 {
+        std::thread::yield_now();
+    }
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let headers = format!(
+        "authorization: Bearer {secret}\r\ntraceparent: 00-{trace}-00f067aa0ba902b7-01\r\n"
+    );
+    let body = r#"{"agent":"demo","input":"long"}"#;
+    let (status, run) = answer(address, "POST", "/v1/runs", &headers, body);
+    assert_eq!(status, 201, "{run}");
+    let run = run["run"].as_str().unwrap();
+    let (_, signed) =
+        answer(address, "POST", &format!("/v1/runs/{run}/stream-url"), &headers, "{}");
+    let signature = signed["url"].as_str().unwrap().rsplit_once("signature=").unwrap().1.to_owned();
+    let path = signed["url"].as_str().unwrap();
+    let mut done = false;
+    let mut after = "0".to_owned();
+    while !done {
+        let (status, page) =
+            answer(address, "GET", &format!("{path}&after={after}&wait=10"), "", "");
+        assert_eq!(status, 200, "{page}");
+        (done, after) = (page["done"] == true, page["next"].as_str().unwrap().to_owned());
+    }
+    let copy = home.work().join("copy").join("runs.db");
+    std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    assert_eq!(home.print(&["backup", copy.to_str().unwrap()]), "");
+    let again = home.output(&["backup", copy.to_str().unwrap()]);
+    assert_ne!(again.status.code(), Some(0), "a copy is never written over");
+    let copied = copy.parent().unwrap().to_str().unwrap();
+    let exported = home.print(&["--data-dir", copied, "runs", "export", run]);
+    assert_eq!(exported, home.print(&["runs", "export", run]));
+    home.print(&["token", "create", "other"]);
+    home.print(&["token", "revoke", "ci"]);
+    while answer(address, "GET", "/v1/runs", &headers, "").0 != 401 {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_raw(server.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let stderr = std::fs::read_to_string(&log).unwrap();
+    assert!(!stderr.contains(secret) && !stderr.contains(&signature), "{stderr}");
+    let lines =
+        stderr.lines().filter(|line| *line != "letting runs end; once more to stop at once");
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let started: Vec<_> = lines
+        .iter()
+        .filter(|line| line["path"] == "/v1/runs" && line["method"] == "POST")
+        .collect();
+    let [started] = &started[..] else { panic!("{stderr}") };
+    let mut started = (*started).clone();
+    for measured in ["time", "micros"] {
+        assert!(started.as_object_mut().unwrap().remove(measured).is_some());
+    }
+    assert_eq!(
+        started,
+        serde_json::json!({
+            "level": "INFO", "target": "wellspring::access", "by": "ci", "method": "POST",
+            "path": "/v1/runs", "status": 201, "code": "", "trace": trace,
+        })
+    );
+    let events = format!("/v1/runs/{run}/events");
+    assert!(lines.iter().any(|line| line["path"] == *events && line["by"] == "ci"), "{stderr}");
+    assert!(lines.iter().any(|line| line["code"] == "no_token" && line["by"] == ""), "{stderr}");
+    assert!(lines.iter().any(|line| line["code"] == "bad_token"), "{stderr}");
+}

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use super::runs::{DIALECT_DEFAULT, wants};
 use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
 use crate::auth::{Principal, SIGNED_FOR, SIGNED_FOR_MAX, TokenScope};
 use crate::error::ApiError;
+use crate::guard::Caller;
 use crate::kind::KINDS;
 use crate::stream::{Form, Until, Wanted, page};
 
@@ -47,9 +48,10 @@ pub(super) async fn read(
     State(app): State<App>,
     Path(run): Path<String>,
     Params(query): Params<EventsQuery>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let who = reader(&app, &run, &query, &headers).await?;
+    let who = reader(&app, &run, &query, &headers, &caller).await?;
     let info = app.run_of(&who, &run).await?;
     let dialect = dialect(query.dialect.as_deref())?;
     let kinds = kinds(query.kinds.as_deref(), dialect)?;
@@ -87,11 +89,12 @@ async fn reader(
     run: &str,
     query: &EventsQuery,
     headers: &HeaderMap,
+    caller: &Caller,
 ) -> Result<Principal, ApiError> {
     let (Some(holder), Some(expires), Some(signature)) =
         (&query.holder, query.expires, &query.signature)
     else {
-        let who = app.authenticate(headers).await?;
+        let who = app.authenticate(headers, caller).await?;
         allow(&who, TokenScope::Read)?;
         return Ok(who);
     };
@@ -106,6 +109,7 @@ async fn reader(
     // The token may have been revoked, or allow less, since.
     let who = app.tokens.holder(holder).await?;
     let who = who.ok_or_else(|| unauthorized("bad_token", "the token is not known any more"))?;
+    caller.is(&who);
     allow(&who, TokenScope::Read)?;
     app.gates.token(&who)?;
     Ok(who)
