@@ -509,8 +509,9 @@ fn schemas() -> Value {
                 "answer": any(),
                 "cancelled": { "type": "object" },
                 "by": optional(text()),
+                "at": optional(count()),
             },
-            "required": ["run", "agent", "by"],
+            "required": ["run", "agent", "by", "at"],
         },
     })
 }

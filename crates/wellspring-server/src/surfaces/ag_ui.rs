@@ -310,9 +310,11 @@ async fn cancel(
 ) -> Result<Response, ApiError> {
     let run = named(&app, &who, &run).await?;
     match app.runtime.cancel(run, CancelWhen::Now, Some(&who.id), None).await {
-        Ok(_) | Err(SendError::Finished(_)) => {
+        Ok(_) => {
+            audit::did(&who, run, "cancel");
             Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
         }
+        Err(SendError::Finished(_)) => Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response()),
         Err(error) => Err(error.into()),
     }
 }

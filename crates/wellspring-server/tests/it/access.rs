@@ -2,16 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use wellspring_core::{Approval, FailureKind, Outcome, ToolSpec};
+use wellspring_core::{Approval, Event, FailureKind, Millis, Outcome, Record, ToolSpec};
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
-use wellspring_log::{Log, LogOptions, MemoryStore, RunFilter};
+use wellspring_log::{Clock, Log, LogOptions, MemoryStore, RunFilter};
 use wellspring_models::{Gate, Say};
 use wellspring_server::{ServeError, Server, ServerConfig, ServerLimits, TokenScope, Tokens};
 
@@ -108,7 +109,39 @@ async fn another_tenants_runs_are_none_on_every_route() {
     let (_, _, body) =
         parts(kit.get(&format!("/v1/runs?thread={thread}")).send().await.unwrap()).await;
     assert_eq!(body, json!({ "runs": [], "next": null }));
-    // A stream's address that its owner had signed for another run does not help either.
+    for place in [json!({ "thread": thread }), json!({ "after": run })] {
+        let mut body = json!({ "agent": "agent", "input": "go" });
+        body.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+        let response = kit.post("/v1/runs", &body).send().await.unwrap();
+        assert_eq!(response.status(), 404, "{body}");
+    }
+    // A client's own names are its tenant's: whoever uses another's ids as such means others.
+    let message = json!({ "id": "m", "role": "user", "content": "go" });
+    let result = json!({
+        "id": "x", "role": "tool", "toolCallId": format!("{run}-0"), "content": "forged",
+    });
+    let resume = json!([{
+        "interruptId": format!("{run}-0"), "status": "resolved", "payload": { "approved": true },
+    }]);
+    for (messages, resume, want) in [
+        (json!([message]), json!([]), 200),
+        (json!([message, result]), json!([]), 400),
+        (json!([message]), resume, 400),
+    ] {
+        let body = json!({
+            "threadId": thread, "runId": run, "messages": messages, "resume": resume,
+        });
+        let body = if want == 200 {
+            body
+        } else {
+            // The first one has begun a run of that name, to which it would attach.
+            json!({ "threadId": run, "runId": "another", "messages": messages, "resume": resume })
+        };
+        let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
+        assert_eq!(response.status(), want, "{body}");
+        let text = response.text().await.unwrap();
+        assert!(want != 200 || text.contains("\"interrupt\""), "a run of its own: {text}");
+    }
     kit.token = Some(mine);
     let after = kit.runtime.log().transcript(run.parse().unwrap()).await.unwrap();
     assert_eq!(after, before, "nothing came of it");
@@ -173,6 +206,34 @@ async fn a_signed_address_opens_one_stream_for_a_while() {
     assert_eq!(code(url).await, "bad_token");
     kit.token = Some(other);
     assert_eq!(kit.get("/v1/runs").send().await.unwrap().status(), 200);
+}
+
+/// A clock that a test moves on.
+struct ByHand(AtomicU64);
+
+impl Clock for ByHand {
+    fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn a_signed_address_expires() {
+    let clock = Arc::new(ByHand(AtomicU64::new(1_000_000)));
+    let options =
+        LogOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..LogOptions::default() };
+    let log = Log::new(Arc::new(MemoryStore::default()), options);
+    let kit = Kit::with(config(), Runtime::new(log), agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    let sign = kit.post(&format!("/v1/runs/{run}/stream-url"), &json!({ "seconds": 60 }));
+    let (_, _, signed) = parts(sign.send().await.unwrap()).await;
+    assert_eq!(signed["expires_at"], json!(1_060_000));
+    let url = signed["url"].as_str().unwrap();
+    clock.0.store(1_060_000, Ordering::SeqCst);
+    assert_eq!(kit.get(url).send().await.unwrap().status(), 200);
+    clock.0.store(1_060_001, Ordering::SeqCst);
+    let (status, _, body) = parts(kit.get(url).send().await.unwrap()).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (401, Some("expired")));
 }
 
 /// Elsewhere than on this machine nothing is served without a token.
@@ -502,6 +563,11 @@ async fn the_audit_log_says_who_approved_what() {
     kit.runtime.wait(run).await.unwrap();
     let (_, _, audit) = parts(kit.get("/v1/audit").send().await.unwrap()).await;
     let prompt = audit["entries"][0]["prompt"].clone();
+    let records = kit.events(run, "record").await;
+    let records = records.iter().map(|event| serde_json::from_str::<Record>(&event.data).unwrap());
+    let mut answered =
+        records.filter(|record| matches!(record.event, Event::QuestionAnswered { .. }));
+    let at = answered.next().unwrap().at;
     assert_eq!(
         audit,
         json!({
@@ -514,6 +580,7 @@ async fn the_audit_log_says_who_approved_what() {
                 "arguments": "{\"say\":\"x\"}",
                 "answer": { "approve": { "scope": "once" } },
                 "by": "mine",
+                "at": at,
             }],
             "next": null,
         })

@@ -105,7 +105,7 @@ async fn draining_says_so_and_hands_over() {
     let kit = Kit::new(def).await;
     let run = kit.start().await;
     let mut open = Vec::new();
-    for dialect in ["record", "agent_event", "turn_event", "stream_delta"] {
+    for dialect in DialectName::ALL {
         let path = format!("/v1/runs/{run}/events?dialect={dialect}");
         open.push((dialect, kit.get(&path).send().await.unwrap()));
     }
@@ -120,11 +120,16 @@ async fn draining_says_so_and_hands_over() {
         last.push(format!("{dialect}: {:?} {}", event.name, event.data));
     }
     stopped.await.unwrap();
+    last.sort_unstable();
     insta::assert_snapshot!(last.join("\n"), @r#"
-    record: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    acp: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    ag_ui: None {"code":"draining","message":"the server is shutting down; ask again shortly; runs that went on are continued","type":"RUN_ERROR"}
     agent_event: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","type":"error"}
-    turn_event: None {"error":{"message":"the server is shutting down; ask again shortly; runs that went on are continued"},"type":"error"}
+    record: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
     stream_delta: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","phase":"error"}
+    streaming_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    thought_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    turn_event: None {"error":{"message":"the server is shutting down; ask again shortly; runs that went on are continued"},"type":"error"}
     "#);
     // The run is there, unfinished, for whoever comes next.
     let info = runtime.log().store().info(run).await.unwrap().unwrap();

@@ -42,7 +42,10 @@ pub(super) async fn cancel(
 ) -> Result<Response, ApiError> {
     let info = app.run_of(&who, &run).await?;
     match app.runtime.cancel(info.run, cancel.when, Some(&who.id), cancel.why.as_deref()).await {
-        Ok(put) => Ok(accepted(put)),
+        Ok(put) => {
+            audit::did(&who, info.run, "cancel");
+            Ok(accepted(put))
+        }
         Err(SendError::Finished(_)) => {
             let info = app.run_of(&who, &run).await?;
             Ok(Json(run_json(&info)).into_response())

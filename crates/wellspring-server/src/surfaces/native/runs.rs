@@ -20,8 +20,8 @@ use wellspring_engine::{StartError, StartRun};
 use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
-use super::{events, idempotency_key, run_json, waits};
-use crate::app::{App, JsonBody, MayRead, MayRun, Params, TraceId};
+use super::{audit, events, idempotency_key, run_json, waits};
+use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, TraceId};
 use crate::auth::Principal;
 use crate::error::ApiError;
 use crate::stream::{Form, Until, Wanted};
@@ -340,14 +340,15 @@ pub(super) async fn read(
     Ok(Json(body))
 }
 
-/// Deletes a run that is over.
+/// Deletes a run that is over, and with it what was decided in it: for operators only.
 pub(super) async fn remove(
     State(app): State<App>,
-    MayRun(who): MayRun,
+    MayAdminister(who): MayAdminister,
     Path(run): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let info = app.run_of(&who, &run).await?;
     app.runtime.log().store().delete(info.run).await?;
+    audit::did(&who, info.run, "delete");
     Ok(StatusCode::NO_CONTENT)
 }
 
