@@ -1,6 +1,5 @@
 //! AG-UI over HTTP, with two other implementations' verifiers over every stream.
 
-use ::ag_ui::server::EventVerifier;
 use reqwest::Response;
 use serde_json::{Value, json};
 use wellspring_core::{Approval, InboxNo, ToolSpec};
@@ -9,9 +8,9 @@ use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::{Log, RunFilter};
 use wellspring_models::{Gate, Say};
 use wellspring_server::TokenScope;
-use wellspring_testkit::ag_ui_validate;
+use wellspring_wire::ag_ui::proto;
 
-use crate::kit::{Kit, agent, config, echo, models, parse_sse, parts};
+use crate::kit::{Kit, agent, config, echo, models, parts, verify_ag_ui};
 
 /// A request as a client makes it.
 fn input(thread: &str, run: &str, messages: Value) -> Value {
@@ -30,22 +29,7 @@ async fn events(response: Response) -> Vec<Value> {
 /// The same for a client that has some messages already.
 async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
     assert_eq!(response.status(), 200);
-    let text = response.text().await.unwrap();
-    let events: Vec<Value> =
-        parse_sse(&text).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
-    if let Some(judged) = ag_ui_validate(&text) {
-        judged.unwrap_or_else(|findings| panic!("{findings}"));
-    }
-    let mut verifier = EventVerifier::new();
-    for event in &events {
-        let mut shown = event.clone();
-        if event["type"] == "RUN_STARTED" {
-            shown["input"] = input("t", "r", messages.clone());
-        }
-        let typed: ::ag_ui::Event = serde_json::from_value(shown).unwrap();
-        verifier.observe(&typed).unwrap_or_else(|error| panic!("{event}: {error}"));
-    }
-    events
+    verify_ag_ui(&response.text().await.unwrap(), messages)
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
@@ -221,25 +205,38 @@ async fn a_cancelled_run_says_so() {
     assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "cancelled" }));
 }
 
-/// The binary encoding has as many events as the other.
+/// The binary encoding says what the other does: of a run from its beginning, and of one that is
+/// joined while it goes on.
 #[tokio::test]
 async fn protobuf_where_it_is_asked_for() {
-    let kit = Kit::new(agent([Say::new().thought("Hm.").text("Hello there.")], [])).await;
-    let ask = async |run: &str, accept: &str| {
-        let body = input(run, run, json!([user("m", "Hi")]));
-        let request = kit.post("/ag-ui/agent", &body).header("accept", accept);
+    const BINARY: &str = "application/vnd.ag-ui.event+proto";
+    let frames = |events: &[Value]| {
+        let mut bytes = Vec::new();
+        for event in events {
+            proto::frame(&serde_json::from_value(event.clone()).unwrap(), &mut bytes);
+        }
+        bytes
+    };
+    let gate = Gate::new();
+    let kit = Kit::new(agent([Say::new().thought("Hm.").gate(&gate).text("Hello.")], [])).await;
+    let body = input("t", "r", json!([user("m", "Hi")]));
+    let whole = kit.post("/ag-ui/agent", &body).header("accept", BINARY).send().await.unwrap();
+    assert_eq!(whole.headers()["content-type"], BINARY);
+    gate.reached(1).await;
+    let join = async |accept: &str| {
+        let request = kit.get("/ag-ui/agent/runs/r").header("accept", accept);
         request.send().await.unwrap()
     };
-    let as_sse = events(ask("a", "text/event-stream").await).await;
-    let response = ask("b", "application/vnd.ag-ui.event+proto").await;
-    assert_eq!(response.headers()["content-type"], "application/vnd.ag-ui.event+proto");
-    let bytes = response.bytes().await.unwrap();
-    let (mut rest, mut count) = (&bytes[..], 0);
-    while let Some((length, after)) = rest.split_first_chunk::<4>() {
-        rest = &after[u32::from_be_bytes(*length) as usize..];
-        count += 1;
-    }
-    assert_eq!((count, rest.len()), (as_sse.len(), 0));
+    let (as_sse, binary) = (join("text/event-stream").await, join(BINARY).await);
+    gate.open();
+    let as_sse = events(as_sse).await;
+    assert_eq!(text(&as_sse, "TEXT_MESSAGE_CONTENT"), "Hello.");
+    assert_eq!(binary.bytes().await.unwrap(), frames(&as_sse));
+    let runs = kit.runtime.log().store().list(RunFilter::default()).await.unwrap();
+    let from_the_start = kit.events(runs[0].run, "ag_ui").await;
+    let from_the_start: Vec<Value> =
+        from_the_start.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    assert_eq!(whole.bytes().await.unwrap(), frames(&from_the_start));
 }
 
 /// Two tenants may use the same names: they mean different runs.

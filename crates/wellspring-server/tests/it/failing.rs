@@ -14,7 +14,7 @@ use wellspring_log::{
 };
 use wellspring_models::{Gate, Say};
 
-use crate::kit::{Kit, SseEvent, agent, config, echo, parse_sse, parts};
+use crate::kit::{Kit, SseEvent, agent, config, echo, parse_sse, parts, verify_ag_ui};
 
 /// A store whose disk does not sync while it is broken.
 struct Failing {
@@ -98,7 +98,11 @@ async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     let mut told = String::new();
     let mut kept: Vec<SseEvent> = Vec::new();
     for (dialect, (seen, rest)) in open {
-        let events = parse_sse(&(seen + &rest.await));
+        let text = seen + &rest.await;
+        if dialect == "ag_ui" {
+            verify_ag_ui(&text, &json!([]));
+        }
+        let events = parse_sse(&text);
         assert!(!events.iter().any(|event| event.data.contains("two")), "{events:?}");
         let (last, shown) = events.split_last().unwrap();
         assert_eq!(last.id, None);

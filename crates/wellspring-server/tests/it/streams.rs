@@ -9,7 +9,7 @@ use wellspring_models::{Gate, Say};
 use wellspring_server::ServerConfig;
 use wellspring_wire::DialectName;
 
-use crate::kit::{Kit, agent, config, parse_sse, parts};
+use crate::kit::{Kit, agent, config, parse_sse, parts, verify_ag_ui};
 
 fn records(kit_events: &[crate::kit::SseEvent]) -> Vec<Value> {
     kit_events.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect()
@@ -114,7 +114,11 @@ async fn draining_says_so_and_hands_over() {
     let (runtime, stopped) = (runtime, tokio::spawn(server.stop()));
     let mut last = Vec::new();
     for (dialect, response) in open {
-        let events = parse_sse(&response.text().await.unwrap());
+        let text = response.text().await.unwrap();
+        if dialect == DialectName::AgUi {
+            verify_ag_ui(&text, &json!([]));
+        }
+        let events = parse_sse(&text);
         let event = events.last().unwrap();
         assert_eq!(event.id, None);
         last.push(format!("{dialect}: {:?} {}", event.name, event.data));
