@@ -26,6 +26,46 @@ async fn metrics(kit: &Kit) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// What happened is what is counted.
+#[tokio::test]
+async fn what_happened_is_counted() {
+    let runtime = Runtime::new(Log::in_memory());
+    let gate = Gate::new();
+    let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
+    let kit = Kit::with(config(), runtime, def).await;
+    let (first, second) = (kit.start().await, kit.start().await);
+    gate.reached(2).await;
+    let watch = kit.get(&format!("/v1/runs/{first}/events")).send().await.unwrap();
+    let now = metrics(&kit).await;
+    assert_eq!((&*now["runs"], &*now["streams"], &*now["runs_started_total"]), ("2", "1", "2"));
+    let cancelled = kit.post(&format!("/v1/runs/{second}/cancel"), &serde_json::json!({}));
+    assert_eq!(cancelled.send().await.unwrap().status(), 202);
+    kit.runtime.wait(second).await.unwrap();
+    gate.open();
+    let bytes = watch.text().await.unwrap().len();
+    assert_eq!(kit.get("/v1/runs/x").send().await.unwrap().status(), 404);
+    // A run is over for its readers a moment before it is for those who count.
+    let now = loop {
+        let now = metrics(&kit).await;
+        let over = ["completed", "cancelled"]
+            .map(|outcome| now[&format!("runs_finished_total{{outcome=\"{outcome}\"}}")] == "1");
+        if over == [true, true] && now["streams"] == "0" {
+            break now;
+        }
+        tokio::task::yield_now().await;
+    };
+    for (name, want) in [
+        ("runs", "0"),
+        ("runs_finished_total{outcome=\"failed\"}", "0"),
+        ("errors_total{code=\"no_run\"}", "1"),
+        ("streams_opened_total", "1"),
+        ("stream_bytes_total", &bytes.to_string()),
+        ("turns_total", "1"),
+    ] {
+        assert_eq!(now.get(name).map(String::as_str), Some(want), "{name}: {now:#?}");
+    }
+}
+
 /// Who reads what was kept before they came is not behind.
 #[tokio::test]
 async fn only_news_can_be_late() {
