@@ -295,10 +295,10 @@ impl Request<'_> {
 async fn attach(
     State(app): State<App>,
     MayRead(who): MayRead,
-    Path((_, run)): Path<(String, String)>,
+    Path((agent, run)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let run = named(&app, &who, &run).await?;
+    let run = named(&app, &who, &agent, &run).await?;
     joined(&app, &who, run, form(&headers)).await
 }
 
@@ -306,9 +306,9 @@ async fn attach(
 async fn cancel(
     State(app): State<App>,
     MayRun(who): MayRun,
-    Path((_, run)): Path<(String, String)>,
+    Path((agent, run)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let run = named(&app, &who, &run).await?;
+    let run = named(&app, &who, &agent, &run).await?;
     match app.runtime.cancel(run, CancelWhen::Now, Some(&who.id), None).await {
         Ok(_) => {
             audit::did(&who, run, "cancel");
@@ -319,11 +319,14 @@ async fn cancel(
     }
 }
 
-async fn named(app: &App, who: &Principal, name: &str) -> Result<RunId, ApiError> {
-    match app.runtime.log().store().resolve(external(who, RUNS, name)).await? {
-        Some(run) => Ok(run),
-        None => Ok(app.run_of(who, name).await?.run),
-    }
+/// A run of this agent, by the client's name of it or by ours.
+async fn named(app: &App, who: &Principal, agent: &str, name: &str) -> Result<RunId, ApiError> {
+    let store = app.runtime.log().store();
+    let info = match store.resolve(external(who, RUNS, name)).await? {
+        Some(run) => store.info(run).await?.ok_or_else(|| ApiError::no_run(name))?,
+        None => app.run_of(who, name).await?,
+    };
+    if *info.agent == *agent { Ok(info.run) } else { Err(ApiError::no_run(name)) }
 }
 
 /// A run as it stands, and then what comes.

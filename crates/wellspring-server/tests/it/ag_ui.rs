@@ -83,6 +83,9 @@ async fn a_dropped_client_attaches_again() {
     assert_eq!(again, asked);
     assert_eq!(kinds(&again)[..2], ["RUN_STARTED", "MESSAGES_SNAPSHOT"]);
     assert!(text(&again, "TEXT_MESSAGE_CONTENT").ends_with("three"));
+    // It is this agent's run and no other's.
+    let (status, _, said) = parts(kit.get("/ag-ui/another/runs/r").send().await.unwrap()).await;
+    assert_eq!((status, said["error"]["code"].as_str()), (404, Some("no_run")));
     let over = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!(kinds(&over), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
     assert_eq!(over[2]["result"], json!("one two three"));
