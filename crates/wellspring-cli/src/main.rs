@@ -37,10 +37,10 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::{CommandFactory as _, Parser as _};
 
+use crate::telemetry::{LogUnlessAsked, Telemetry};
 use args::{Cli, Command, ServeArgs};
 use config::Config;
 use place::Place;
-use telemetry::Telemetry;
 
 /// How long tasks have to end after the command is done: enough to kill what they started.
 const SHUTDOWN: Duration = Duration::from_millis(500);
@@ -101,7 +101,11 @@ fn telemetry(cli: &Cli) -> Result<Telemetry> {
         )
     );
     let config = if runs_agents { Config::load(cli.place.config.as_deref()).ok() } else { None };
-    telemetry::init(&config.map(|config| config.telemetry).unwrap_or_default())
+    let unless_asked = match cli.command {
+        None | Some(Command::Serve(_)) => LogUnlessAsked::Requests,
+        Some(_) => LogUnlessAsked::Nothing,
+    };
+    telemetry::init(&config.map(|config| config.telemetry).unwrap_or_default(), unless_asked)
 }
 
 async fn command(cli: Cli) -> Result<Exit> {

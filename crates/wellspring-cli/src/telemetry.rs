@@ -4,6 +4,7 @@
 //! costs spans and nothing else.
 
 use std::collections::HashMap;
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -24,13 +25,19 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, Layer as _};
 use wellspring_engine::telemetry::{CONTENT, SPANS};
 
+use self::json::JsonLines;
 use crate::config::settings::TelemetryConfig;
+
+mod json;
 
 /// Says what is logged to standard error, as in `info` or `wellspring::access=info`.
 const LOG_VARIABLE: &str = "WELLSPRING_LOG";
 
 /// What the SDK of MCP logs where nobody speaks of it: below that it tells every message.
 const LOG_MCP: &str = "rmcp=warn";
+
+/// What a server logs where nobody says anything.
+const LOG_REQUESTS: &str = "warn,wellspring::access=info,wellspring::audit=info";
 
 /// OpenTelemetry's own variables that say where spans go.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -55,10 +62,25 @@ pub(crate) struct Telemetry {
     spans: Option<SdkTracerProvider>,
 }
 
+/// What a command logs where [`LOG_VARIABLE`] says nothing.
+#[derive(Clone, Copy)]
+pub(crate) enum LogUnlessAsked {
+    /// Nothing: a terminal is for the run.
+    Nothing,
+    /// Who asked for what, who decided what, and what went wrong.
+    Requests,
+}
+
 /// Begins to log, and to send spans where somebody wants them.
-pub(crate) fn init(config: &TelemetryConfig) -> Result<Telemetry> {
-    let logs =
-        tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_filter(log_filter());
+pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Result<Telemetry> {
+    let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    // People read a terminal; whatever else reads it wants to take it apart.
+    let logs = if std::io::stderr().is_terminal() {
+        logs.boxed()
+    } else {
+        logs.event_format(JsonLines).boxed()
+    };
+    let logs = logs.with_filter(log_filter(unless_asked));
     let spans = if is_wanted(config) { Some(provider(config)?) } else { None };
     let exported = spans.as_ref().map(|spans| {
         let content = if wants_content(config) { LevelFilter::INFO } else { LevelFilter::OFF };
@@ -97,13 +119,12 @@ pub(crate) fn set_parent(span: &Span, traceparent: &str) {
     let _ = span.set_parent(caller);
 }
 
-/// Nothing is logged unless somebody asks: a terminal is for the run.
-fn log_filter() -> EnvFilter {
-    let asked = std::env::var(LOG_VARIABLE).ok().filter(|asked| !asked.trim().is_empty());
-    match asked {
-        None => EnvFilter::new("off"),
-        Some(asked) if asked.contains("rmcp") => EnvFilter::new(asked),
-        Some(asked) => EnvFilter::new(format!("{LOG_MCP},{asked}")),
+fn log_filter(unless_asked: LogUnlessAsked) -> EnvFilter {
+    match (set(LOG_VARIABLE), unless_asked) {
+        (None, LogUnlessAsked::Nothing) => EnvFilter::new("off"),
+        (None, LogUnlessAsked::Requests) => EnvFilter::new(LOG_REQUESTS),
+        (Some(asked), _) if asked.contains("rmcp") => EnvFilter::new(asked),
+        (Some(asked), _) => EnvFilter::new(format!("{LOG_MCP},{asked}")),
     }
 }
 

@@ -103,7 +103,7 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// Forwards to another store, the field of this name, what a wrapper leaves as it is: everything
-/// but `append` and `create`.
+/// but the ways in: `append`, `create` and `put_inbox`.
 #[macro_export]
 macro_rules! forward_store {
     ($inner:ident) => {
@@ -112,11 +112,6 @@ macro_rules! forward_store {
                 -> $crate::Page;
             fn info(run: ::wellspring_core::RunId) -> Option<$crate::RunInfo>;
             fn list(filter: $crate::RunFilter) -> Vec<$crate::RunInfo>;
-            fn put_inbox(
-                run: ::wellspring_core::RunId,
-                key: Box<str>,
-                command: ::wellspring_core::Command
-            ) -> $crate::Put;
             fn inbox(run: ::wellspring_core::RunId, after: ::wellspring_core::InboxNo)
                 -> Vec<$crate::InboxEntry>;
             fn renew(

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -18,16 +19,21 @@ use wellspring_core::{RunId, ThreadId};
 use wellspring_engine::Runtime;
 use wellspring_log::{ExternalId, RunInfo};
 
-use crate::auth::{Principal, Signer, TokenError, TokenScope, Tokens};
+use crate::auth::{LOCAL, Principal, Signer, TokenError, TokenScope, Tokens};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
-use crate::limits::Gates;
+use crate::guard::Caller;
+use crate::limits::{Gates, RunPass};
 use crate::metrics::Metrics;
 use crate::stream::{EventStream, Folds, Joined, Surroundings, Wanted};
 
 /// Through how many doors requests go that must not overtake each other: enough that two
 /// which have nothing to do with each other seldom meet.
 const DOORS: usize = 64;
+
+/// How long a request's body may take: a large one on a slow line. Whoever sends a byte now and
+/// then does not keep a connection for ever.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What every request shares. Cheap to clone.
 #[derive(Clone)]
@@ -114,12 +120,23 @@ impl App {
         self.doors[door].lock().await
     }
 
-    /// Whether one more run may start.
-    pub(crate) fn may_start(&self, who: &Principal) -> Result<(), ApiError> {
+    /// Lets one more run start, within the limits; held until it has.
+    pub(crate) fn may_start(&self, who: &Principal, run: RunId) -> Result<RunPass, ApiError> {
         if self.draining.is_cancelled() {
             return Err(ApiError::draining());
         }
-        self.gates.run(who)
+        self.gates.run(who, run)
+    }
+
+    /// Takes note of a run that goes on here, though nobody has just started it.
+    pub(crate) async fn goes_on(&self, run: RunId) -> Result<(), ApiError> {
+        let transcript = self.runtime.log().transcript(run).await?;
+        let by = transcript.started.and_then(|started| started.request.by);
+        // Whoever had no token has no limit of their own.
+        if let Some(by) = by.filter(|by| **by != *LOCAL) {
+            self.gates.run_goes_on(&by, run);
+        }
+        Ok(())
     }
 
     /// Whether nobody has to show a token: this machine only, and none was ever made.
@@ -128,7 +145,12 @@ impl App {
         Ok(here && self.tokens.is_empty().await?)
     }
 
-    pub(crate) async fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, ApiError> {
+    /// Whose token a request shows.
+    pub(crate) async fn authenticate(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+    ) -> Result<Principal, ApiError> {
         let who = match headers.get(header::AUTHORIZATION) {
             Some(value) => {
                 let text = value.to_str().unwrap_or_default();
@@ -147,6 +169,7 @@ impl App {
             }
         };
         let who = who.ok_or_else(|| unauthorized("bad_token", "this token is not known"))?;
+        caller.is(&who);
         self.gates.token(&who)?;
         Ok(who)
     }
@@ -199,7 +222,8 @@ macro_rules! may {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-                let who = app.authenticate(&parts.headers).await?;
+                let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_default();
+                let who = app.authenticate(&parts.headers, &caller).await?;
                 allow(&who, TokenScope::$scope)?;
                 Ok(Self(who))
             }
@@ -260,8 +284,14 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     }
 }
 
-pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, ApiError> {
-    match Limited::new(body, limit).collect().await {
+async fn read_body(body: Body, limit: usize) -> Result<Bytes, ApiError> {
+    let collected = Limited::new(body, limit).collect();
+    let Ok(collected) = tokio::time::timeout(BODY_TIMEOUT, collected).await else {
+        let message = format!("the body took longer than {} s", BODY_TIMEOUT.as_secs());
+        let remedy = "send it faster, or name files by URL instead of sending them";
+        return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message, remedy));
+    };
+    match collected {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             let message = format!("the body is larger than {limit} bytes");
@@ -269,5 +299,27 @@ pub(crate) async fn read_body(body: Body, limit: usize) -> Result<Bytes, ApiErro
             Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message, remedy))
         }
         Err(error) => Err(ApiError::bad("bad_body", format!("the body broke off: {error}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use futures::{StreamExt as _, stream};
+
+    use super::*;
+
+    /// A byte every ten seconds, for ever: it is told so, and nobody waits for the rest.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_trickles_in_is_given_up() {
+        let trickle = stream::repeat(()).then(|()| async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            Ok::<_, Infallible>(Bytes::from_static(b" "))
+        });
+        let since = Instant::now();
+        let error = read_body(Body::from_stream(trickle), 1000).await.unwrap_err();
+        assert_eq!((error.status.as_u16(), error.code), (408, "too_slow"));
+        assert_eq!(since.elapsed(), BODY_TIMEOUT);
     }
 }

@@ -84,6 +84,15 @@ impl ApiError {
         )
     }
 
+    /// Something could not be kept: it is the store's error, where the store is to blame.
+    fn kept(while_doing: &str, error: &(dyn std::error::Error + 'static)) -> Self {
+        let mut causes = std::iter::successors(Some(error), |error| error.source());
+        match causes.find_map(|cause| cause.downcast_ref::<StoreError>()) {
+            Some(store) => store.clone().into(),
+            None => Self::internal(while_doing, error),
+        }
+    }
+
     /// Its JSON, as an event stream carries it too.
     pub(crate) fn json(&self) -> String {
         let error = Inner { code: self.code, message: &self.message, remedy: self.remedy };
@@ -182,9 +191,7 @@ impl From<StartError> for ApiError {
             ),
             StartError::NoRun(run) => Self::no_run(run),
             StartError::ShuttingDown => Self::draining(),
-            error @ (StartError::Log(_) | _) => {
-                Self::internal("the run could not be started", &error)
-            }
+            error @ (StartError::Log(_) | _) => Self::kept("the run could not be started", &error),
         }
     }
 }
@@ -217,7 +224,7 @@ impl From<SendError> for ApiError {
                 "let the asker answer, or name this token among the agent's approvers",
             ),
             error @ (SendError::Log(_) | _) => {
-                Self::internal("the run's inbox did not take it", &error)
+                Self::kept("the run's inbox did not take it", &error)
             }
         }
     }

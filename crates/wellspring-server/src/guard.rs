@@ -2,6 +2,7 @@
 //! line in the log about what became of it.
 
 use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::extract::{Request, State};
@@ -11,11 +12,27 @@ use axum::response::{IntoResponse as _, Response};
 use uuid::Uuid;
 
 use crate::app::{App, Trace};
+use crate::auth::Principal;
 use crate::error::{ApiError, Refused};
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) SocketAddr);
+
+/// Who turned out to ask, for the log: whoever looks at the token writes it down.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Caller(Arc<OnceLock<Arc<str>>>);
+
+impl Caller {
+    pub(crate) fn is(&self, who: &Principal) {
+        // A request has one token.
+        let _ = self.0.set(Arc::clone(&who.id));
+    }
+
+    fn name(&self) -> &str {
+        self.0.get().map_or("", |id| id)
+    }
+}
 
 /// How long a browser may remember what it may ask, in seconds.
 const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
@@ -40,7 +57,9 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
     let trace_id = trace.id.clone();
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let origin = request.headers().get(header::ORIGIN).cloned();
+    let caller = Caller::default();
     request.extensions_mut().insert(trace);
+    request.extensions_mut().insert(caller.clone());
     app.metrics.request();
     let mut response = match admit(&app, &request) {
         Ok(()) if method == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
@@ -68,7 +87,10 @@ pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Ne
         app.metrics.error(code);
     }
     let micros = u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX);
-    tracing::info!(target: "wellspring::access", %method, path, status, code, micros, trace = &*trace_id);
+    tracing::info!(
+        target: "wellspring::access",
+        by = caller.name(), %method, path, status, code, micros, trace = &*trace_id,
+    );
     response
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits: what does not fit is refused with the time after which it may.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,11 +29,18 @@ const BURST_SECONDS: f64 = 2.0;
 pub(crate) struct Gates {
     limits: ServerLimits,
     runtime: Runtime,
-    /// Runs that were started for a token and were at work when last looked at.
-    runs: Mutex<BTreeMap<Arc<str>, Vec<RunId>>>,
+    runs: Arc<Mutex<Runs>>,
     streams: Arc<Mutex<OpenStreams>>,
     tokens: Rates<Arc<str>>,
     addresses: Rates<IpAddr>,
+}
+
+#[derive(Default)]
+struct Runs {
+    /// Those that are about to start: nobody works on them yet, and they count.
+    starting: BTreeSet<RunId>,
+    /// Those of a token that were starting or at work when last looked at.
+    per_token: BTreeMap<Arc<str>, Vec<RunId>>,
 }
 
 #[derive(Default)]
@@ -47,7 +54,7 @@ impl Gates {
         Self {
             limits: limits.clone(),
             runtime,
-            runs: Mutex::default(),
+            runs: Arc::default(),
             streams: Arc::default(),
             tokens: Rates::new(limits.requests_per_token),
             addresses: Rates::new(limits.requests_per_address),
@@ -70,33 +77,49 @@ impl Gates {
         self.tokens.take(Arc::clone(&who.id)).map_err(|wait| too_often("token", wait))
     }
 
-    /// Whether one more run may start.
-    pub(crate) fn run(&self, who: &Principal) -> Result<(), ApiError> {
-        if self.runtime.live_runs() >= self.limits.runs {
+    /// Counts a run as starting until what is returned is dropped, and from then on for as long
+    /// as somebody works on it.
+    pub(crate) fn run(&self, who: &Principal, run: RunId) -> Result<RunPass, ApiError> {
+        let mut runs = lock(&self.runs);
+        if self.is_full(&runs.starting) {
             let message = format!("{} runs are at work already", self.limits.runs);
             let remedy = "ask again when some have finished";
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5));
         }
-        if who.is_local {
-            return Ok(());
+        if !who.is_local {
+            let Runs { starting, per_token } = &mut *runs;
+            let theirs = per_token.entry(Arc::clone(&who.id)).or_default();
+            theirs.retain(|run| starting.contains(run) || self.runtime.is_live(*run));
+            if theirs.len() >= self.limits.runs_per_token {
+                let message = format!("this token has {} runs at work already", theirs.len());
+                let remedy = "wait for some to finish, or cancel them";
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                return Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5));
+            }
+            theirs.push(run);
         }
-        let mut runs = lock(&self.runs);
-        let Some(theirs) = runs.get_mut(&who.id) else { return Ok(()) };
-        theirs.retain(|run| self.runtime.is_live(*run));
-        if theirs.len() < self.limits.runs_per_token {
-            return Ok(());
-        }
-        let message = format!("this token has {} runs at work already", theirs.len());
-        let remedy = "wait for some to finish, or cancel them";
-        let status = StatusCode::TOO_MANY_REQUESTS;
-        Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5))
+        runs.starting.insert(run);
+        drop(runs);
+        Ok(RunPass { runs: Arc::clone(&self.runs), run })
     }
 
-    /// Takes note of a run that was started.
-    pub(crate) fn run_started(&self, who: &Principal, run: RunId) {
-        if !who.is_local {
-            lock(&self.runs).entry(Arc::clone(&who.id)).or_default().push(run);
+    fn is_full(&self, starting: &BTreeSet<RunId>) -> bool {
+        let (live, limit) = (self.runtime.live_runs(), self.limits.runs);
+        // One that has just started may be counted as both: looked at closely only near the limit.
+        live + starting.len() >= limit && {
+            let not_yet = starting.iter().filter(|run| !self.runtime.is_live(**run));
+            live + not_yet.count() >= limit
+        }
+    }
+
+    /// Counts a run of this token's that goes on here without having been started here just
+    /// now: somebody answered it, or whoever worked on it is gone. It is never refused.
+    pub(crate) fn run_goes_on(&self, id: &str, run: RunId) {
+        let mut runs = lock(&self.runs);
+        let theirs = runs.per_token.entry(id.into()).or_default();
+        if !theirs.contains(&run) {
+            theirs.push(run);
         }
     }
 
@@ -128,6 +151,18 @@ fn too_often(whose: &str, wait: Duration) -> ApiError {
     let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
     let status = StatusCode::TOO_MANY_REQUESTS;
     ApiError::new(status, "too_often", message, "slow down").retry_after(seconds)
+}
+
+/// A run that is about to start.
+pub(crate) struct RunPass {
+    runs: Arc<Mutex<Runs>>,
+    run: RunId,
+}
+
+impl Drop for RunPass {
+    fn drop(&mut self) {
+        lock(&self.runs).starting.remove(&self.run);
+    }
 }
 
 /// A stream that is open.

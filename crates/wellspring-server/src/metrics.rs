@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use wellspring_core::{Outcome, RunId};
+use wellspring_core::{Command, Outcome, RunId};
 use wellspring_engine::{Hooks, TurnReport};
-use wellspring_log::{Append, AppendDone, Created, NewFrame, NewRun, Store, StoreFuture};
+use wellspring_log::{Append, AppendDone, Created, NewFrame, NewRun, Put, Store, StoreFuture};
 
 /// Upper bounds of every histogram's buckets, in microseconds: from a fast disk to a slow model.
 const BUCKETS_MICROS: [u64; 12] = [
@@ -267,6 +267,10 @@ impl Store for MeteredStore {
 
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
         self.store.create(new, first)
+    }
+
+    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
+        self.store.put_inbox(run, key, command)
     }
 
     wellspring_log::forward_store!(store);

@@ -123,7 +123,7 @@ fn describe(method: &Method, path: &str) -> Described {
                 ("201", "The run has started.", run_or_events()),
                 ("200", "The key had started it before; or its events.", run_or_events()),
             ],
-            errors: &["404", "409", "413", "422"],
+            errors: &["404", "408", "409", "413", "422"],
         },
         ("GET", "/v1/runs") => Described {
             id: "listRuns",
@@ -219,7 +219,7 @@ fn describe(method: &Method, path: &str) -> Described {
                 "The address.",
                 object(&[("url", json!({ "type": "string" })), ("expires_at", count())]),
             )],
-            errors: &["404", "413"],
+            errors: &["404", "408", "413"],
             ..Described::default()
         },
         ("POST", "/v1/runs/{run}/cancel") => Described {
@@ -234,7 +234,7 @@ fn describe(method: &Method, path: &str) -> Described {
                 "additionalProperties": false,
             })),
             responses: vec![accepted, ok("It was over already.", schema("Run"))],
-            errors: &["404", "413"],
+            errors: &["404", "408", "413"],
             ..Described::default()
         },
         ("POST", "/v1/runs/{run}/tool-results") => Described {
@@ -252,7 +252,7 @@ fn describe(method: &Method, path: &str) -> Described {
             })),
             body_required: true,
             responses: vec![accepted],
-            errors: &["404", "409", "413"],
+            errors: &["404", "408", "409", "413"],
             ..Described::default()
         },
         ("POST", "/v1/runs/{run}/answers") => Described {
@@ -266,7 +266,7 @@ fn describe(method: &Method, path: &str) -> Described {
             })),
             body_required: true,
             responses: vec![accepted],
-            errors: &["404", "409", "413"],
+            errors: &["404", "408", "409", "413"],
             ..Described::default()
         },
         ("POST", "/v1/runs/{run}/input") => Described {
@@ -281,7 +281,7 @@ fn describe(method: &Method, path: &str) -> Described {
             })),
             body_required: true,
             responses: vec![accepted],
-            errors: &["404", "409", "413"],
+            errors: &["404", "408", "409", "413"],
         },
         ("GET", "/v1/threads") => Described {
             id: "listThreads",
@@ -329,7 +329,7 @@ fn describe(method: &Method, path: &str) -> Described {
             })),
             body_required: true,
             responses: vec![("200", "The run's events.", ag_ui_events())],
-            errors: &["404", "409", "413"],
+            errors: &["404", "408", "409", "413"],
         },
         ("GET", "/ag-ui/{agent}/runs/{run}") => Described {
             id: "attachAgUi",
@@ -509,8 +509,9 @@ fn schemas() -> Value {
                 "answer": any(),
                 "cancelled": { "type": "object" },
                 "by": optional(text()),
+                "at": optional(count()),
             },
-            "required": ["run", "agent", "by"],
+            "required": ["run", "agent", "by", "at"],
         },
     })
 }

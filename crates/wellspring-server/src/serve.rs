@@ -20,6 +20,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 use wellspring_core::Millis;
 use wellspring_engine::Runtime;
+use wellspring_log::StoreError;
 
 use crate::app::App;
 use crate::auth::{Signer, TokenError, Tokens};
@@ -43,7 +44,7 @@ const RECOVER_EVERY: Duration = Duration::from_secs(10);
 /// How often old runs are looked for, where they are to be deleted.
 const RETENTION_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// How many old runs are deleted at a time.
+/// How many old runs are deleted at a time, before others have their turn.
 const RETENTION_BATCH: usize = 100;
 
 /// Streams that one HTTP/2 connection may have: more than a browser opens.
@@ -81,7 +82,7 @@ pub enum ServeError {
     Tokens(#[from] TokenError),
     /// The runs of before could not be read.
     #[error("could not look for runs to continue")]
-    Recover(#[source] wellspring_log::StoreError),
+    Recover(#[source] StoreError),
 }
 
 /// Makes a server from its parts.
@@ -145,8 +146,8 @@ impl ServerBuilder {
         runtime.observe(Arc::new(metrics.clone()));
         runtime.limit_run_time(config.limits.run_time);
         let signer = Signer::of(&*store).await?;
-        runtime.recover().await.map_err(ServeError::Recover)?;
         let app = App::new(config, runtime, tokens, signer, metrics);
+        recover(&app).await.map_err(ServeError::Recover)?;
         let tasks = TaskTracker::new();
         let accepting = tokio::spawn(accept(app.clone(), listener, tasks.clone()));
         let looking_after = tokio::spawn(look_after(app.clone()));
@@ -205,16 +206,17 @@ impl Server {
         &self.app.tokens
     }
 
-    /// Begins nothing new, lets runs end within the configured time, hands over those that do
-    /// not, tells every stream that is still open, and stops.
+    /// Begins no new run, lets runs end within the configured time, hands over those that do
+    /// not, tells every stream that is still open, and stops. Until then whoever asks is
+    /// answered: they can watch what ends, and `/readyz` says that it ends.
     pub async fn stop(self) {
         let Self { app, tasks, accepting, looking_after, .. } = self;
         app.draining.cancel();
-        // An accept loop that has panicked has nothing left to stop.
-        let _ = accepting.await;
         looking_after.abort();
         app.runtime.shutdown(app.config.drain).await;
         app.closing.cancel();
+        // An accept loop that has panicked has nothing left to stop.
+        let _ = accepting.await;
         tasks.close();
         if tokio::time::timeout(CLOSE_LIMIT, tasks.wait()).await.is_err() {
             tracing::warn!(connections = tasks.len(), "connections did not end in time");
@@ -228,7 +230,7 @@ async fn accept(app: App, listener: TcpListener, tasks: TaskTracker) {
     loop {
         let accepted = tokio::select! {
             biased;
-            () = app.draining.cancelled() => return,
+            () = app.closing.cancelled() => return,
             accepted = listener.accept() => accepted,
         };
         match accepted {
@@ -299,12 +301,12 @@ async fn connection(
 
 /// Continues runs that lose their owner elsewhere, and deletes old ones.
 async fn look_after(app: App) {
-    let mut recover = tokio::time::interval(RECOVER_EVERY);
+    let mut recovery = tokio::time::interval(RECOVER_EVERY);
     let mut retention = tokio::time::interval(RETENTION_EVERY);
     loop {
         tokio::select! {
-            _ = recover.tick() => {
-                if let Err(error) = app.runtime.recover().await {
+            _ = recovery.tick() => {
+                if let Err(error) = recover(&app).await {
                     tracing::warn!(%error, "runs to continue could not be looked for");
                 }
             }
@@ -317,13 +319,33 @@ async fn look_after(app: App) {
     }
 }
 
+/// Continues runs that lost their owner; they count as those of whoever started them.
+async fn recover(app: &App) -> Result<(), StoreError> {
+    for run in app.runtime.recover().await? {
+        if let Err(error) = app.goes_on(run).await {
+            tracing::warn!(%run, error = error.message, "nobody's limit counts this run");
+        }
+    }
+    Ok(())
+}
+
 async fn forget(app: &App, keep: Duration) {
     let log = app.runtime.log();
     let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
     let before = Millis(log.clock().now().0.saturating_sub(keep));
-    match log.purge(before, RETENTION_BATCH).await {
-        Ok(0) => {}
-        Ok(runs) => tracing::info!(runs, "old runs were deleted"),
-        Err(error) => tracing::warn!(%error, "old runs could not be deleted"),
+    loop {
+        match log.purge(before, RETENTION_BATCH).await {
+            Ok(runs) => {
+                if runs > 0 {
+                    tracing::info!(runs, "old runs were deleted");
+                }
+                if runs < RETENTION_BATCH {
+                    return;
+                }
+            }
+            Err(error) => return tracing::warn!(%error, "old runs could not be deleted"),
+        }
+        // Runs that are at work come first.
+        tokio::task::yield_now().await;
     }
 }

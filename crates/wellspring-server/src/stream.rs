@@ -29,9 +29,9 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
-use wellspring_core::{Event, Outline, RunId, Seq};
+use wellspring_core::{Event, Millis, Outline, RunId, Seq};
 use wellspring_engine::HISTORY_RUNS_MAX;
-use wellspring_log::{Cursor, FrameSlice, Log, ReadError};
+use wellspring_log::{Cursor, FrameSlice, Log, ReadError, RunInfo};
 use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition, ag_ui};
 
 use crate::error::ApiError;
@@ -150,6 +150,8 @@ pub(crate) struct EventStream {
     /// Rings once in a while; only then one looks whether anything was said since.
     alive: Pin<Box<Sleep>>,
     spoke_at: Instant,
+    /// What was kept before that is no news, and says nothing of how far the reader is behind.
+    attached_at: Millis,
     _open: Open,
 }
 
@@ -179,6 +181,7 @@ impl EventStream {
             ended,
             alive: Box::pin(tokio::time::sleep_until(now + around.keep_alive)),
             spoke_at: now,
+            attached_at: around.log.clock().now(),
             _open: around.metrics.stream_opened(),
             closing,
             around,
@@ -266,7 +269,9 @@ impl EventStream {
 
     fn measure(&mut self, frames: &[FrameSlice]) {
         let Some(first) = frames.first().and_then(|frame| frame.first()) else { return };
-        self.around.metrics.reader_lag(self.around.log.clock().now().since(first.at));
+        if first.at >= self.attached_at {
+            self.around.metrics.reader_lag(self.around.log.clock().now().since(first.at));
+        }
         if let Some(asked_at) = self.around.asked_at {
             let delta = |frame: &FrameSlice| {
                 frame.iter().any(|record| matches!(record.event, Event::PartDelta { .. }))
@@ -578,12 +583,14 @@ pub(crate) struct EventPage {
 pub(crate) async fn page(
     log: &Log,
     wanted: &Wanted,
-    head: Seq,
+    info: &RunInfo,
     until: Option<Instant>,
 ) -> Result<EventPage, ReadError> {
+    let head = info.head;
     let mut encoder = own(log, wanted.run, wanted.dialect, wanted.after).await?;
     let mut cursor = log.cursor(wanted.run, wanted.after.whole()).await?;
-    let mut page = EventPage { events: Vec::new(), next: wanted.after, done: false };
+    let done = info.state.is_final() && wanted.after.whole() >= head;
+    let mut page = EventPage { events: Vec::new(), next: wanted.after, done };
     let mut out = Out::default();
     while page.events.is_empty() && !page.done {
         let frames = if cursor.position() < head {

@@ -5,11 +5,13 @@ use axum::http::{Method, StatusCode};
 use axum::middleware;
 use axum::routing::MethodRouter;
 use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
 use crate::app::App;
 use crate::auth::TokenScope;
 use crate::error::ApiError;
 use crate::guard::guard;
+use crate::stream::AG_UI_PROTO;
 
 mod ag_ui;
 mod native;
@@ -37,14 +39,15 @@ pub(crate) fn routes() -> Vec<Route> {
 
 pub(crate) fn router(app: App) -> Router {
     let mut router = Router::new();
+    // Streams of events are never compressed: that would keep them back.
+    let compressed = DefaultPredicate::new().and(NotForContentType::const_new(AG_UI_PROTO));
     for route in routes() {
         router = router.route(route.path, route.handler);
     }
     router
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
-        // Streams of events are never compressed: that would keep them back.
-        .layer(CompressionLayer::new())
+        .layer(CompressionLayer::new().compress_when(compressed))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)
 }

@@ -92,6 +92,8 @@ impl Home {
             // A user's own configuration is none of ours.
             .env("XDG_CONFIG_HOME", self.directory.path())
             .env_remove("NO_COLOR")
+            // Nobody reads it while the command goes on, and a pipe holds only so much.
+            .env("WELLSPRING_LOG", "off")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

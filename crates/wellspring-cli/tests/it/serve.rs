@@ -48,30 +48,44 @@ fn start(address: SocketAddr) -> String {
     body["run"].as_str().unwrap().to_owned()
 }
 
-/// Reads a run's records to its end, coming back after its last id whenever it is cut off.
-fn watch(address: SocketAddr, run: &str, seen: &AtomicUsize, gone: &AtomicBool) -> Vec<Record> {
-    let mut records: Vec<Record> = Vec::new();
+/// What clients read: a dialect, and what its last event has in it.
+const CLIENTS: [(&str, &str); 3] =
+    [("record", "run_finished"), ("ag_ui", "RUN_FINISHED"), ("agent_event", r#""type":"final""#)];
+
+/// An event: its id and its data.
+type Seen = (String, String);
+
+/// Reads a run's events to its end, coming back after its last id whenever it is cut off.
+fn watch(
+    address: SocketAddr,
+    run: &str,
+    (dialect, over): (&str, &str),
+    seen: &AtomicUsize,
+    gone: &AtomicBool,
+) -> Vec<Seen> {
+    let mut events: Vec<Seen> = Vec::new();
     loop {
-        let last = records.last().map_or(0, |record| record.seq.0);
+        let last = events.last().map_or("0", |(id, _)| id);
         let request = format!(
-            "GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
-             last-event-id: {last}\r\n\r\n"
+            "GET /v1/runs/{run}/events?dialect={dialect} HTTP/1.1\r\nhost: localhost\r\n\
+             connection: close\r\nlast-event-id: {last}\r\n\r\n"
         );
         let Ok(socket) = ask(address, &request) else {
             assert!(gone.load(Ordering::SeqCst), "the server is away only when it was killed");
             std::thread::yield_now();
             continue;
         };
-        // A line that is cut off has no line break, so it is no record yet.
+        // A line that is cut off has no line break, so it is no event yet.
         let mut lines = BufReader::new(socket);
-        let mut line = String::new();
+        let (mut line, mut id) = (String::new(), String::new());
         while lines.read_line(&mut line).is_ok_and(|read| read > 0) && line.ends_with('\n') {
-            if let Some(json) = line.strip_prefix("data: ") {
-                records.push(serde_json::from_str(json).unwrap());
+            if let Some(said) = line.strip_prefix("id: ") {
+                id = said.trim_end().to_owned();
+            } else if let Some(json) = line.strip_prefix("data: ") {
+                events.push((id.clone(), json.trim_end().to_owned()));
                 seen.fetch_add(1, Ordering::SeqCst);
-                let over = "run_finished";
                 if json.contains(over) {
-                    return records;
+                    return events;
                 }
             }
             line.clear();
@@ -85,22 +99,29 @@ fn clients_of_a_killed_server_get_the_rest() {
         let home = Home::new();
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let mut server = serve(&home, address);
-        let (seen, gone) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let gone = Arc::new(AtomicBool::new(false));
+        // Of each dialect: some have more events than others.
+        let seen: [Arc<AtomicUsize>; CLIENTS.len()] = std::array::from_fn(|_| Arc::default());
         let results = Arc::new(Mutex::new(Vec::new()));
         let runs: Vec<_> = (0..RUNS).map(|_| start(address)).collect();
         let watching: Vec<_> = runs
             .iter()
-            .map(|run| {
-                let (run, seen) = (run.clone(), Arc::clone(&seen));
+            .enumerate()
+            .map(|(number, run)| {
+                let client = number % CLIENTS.len();
+                let (run, seen) = (run.clone(), Arc::clone(&seen[client]));
                 let (gone, results) = (Arc::clone(&gone), Arc::clone(&results));
                 std::thread::spawn(move || {
-                    let records = watch(address, &run, &seen, &gone);
-                    results.lock().unwrap().push((run, records));
+                    let events = watch(address, &run, CLIENTS[client], &seen, &gone);
+                    results.lock().unwrap().push((run, client, events));
                 })
             })
             .collect();
         // Somewhere in the middle, each time somewhere else.
-        while seen.load(Ordering::SeqCst) < RUNS * (20 + 90 * (round as usize % 7)) {
+        let records = &seen[0];
+        while records.load(Ordering::SeqCst)
+            < RUNS / CLIENTS.len() * (20 + 90 * (round as usize % 7))
+        {
             std::thread::yield_now();
         }
         gone.store(true, Ordering::SeqCst);
@@ -110,18 +131,23 @@ fn clients_of_a_killed_server_get_the_rest() {
         for thread in watching {
             thread.join().unwrap();
         }
-        server.kill().unwrap();
-        server.wait().unwrap();
         let results = std::mem::take(&mut *results.lock().unwrap());
         assert_eq!(results.len(), RUNS);
-        let adopted = |records: &[Record]| {
-            records.iter().any(|it| matches!(it.event, wellspring_core::Event::RunAdopted { .. }))
-        };
-        assert!(results.iter().any(|(_, records)| adopted(records)), "runs went on elsewhere");
-        for (run, records) in results {
-            // Dense, in order, nothing twice, and a proper end.
-            Checker::check(&records).unwrap_or_else(|error| panic!("{run}: {error}"));
+        gone.store(false, Ordering::SeqCst);
+        let mut adopted = 0;
+        for (run, client, events) in results {
+            // Whoever was cut off has what someone has who comes only now: all, and nothing twice.
+            let whole = watch(address, &run, CLIENTS[client], &AtomicUsize::new(0), &gone);
+            assert_eq!(events, whole, "{run} as {}", CLIENTS[client].0);
+            let (records, _) = home.records(&run);
+            let taken_up =
+                |it: &Record| matches!(it.event, wellspring_core::Event::RunAdopted { .. });
+            adopted += usize::from(records.iter().any(taken_up));
         }
+        server.kill().unwrap();
+        server.wait().unwrap();
+        // On a busy machine a run or two may have ended before.
+        assert!(adopted >= RUNS * 9 / 10, "{adopted} were at work and went on");
     }
 }
 
@@ -196,4 +222,105 @@ fn a_full_disk_is_said_and_the_run_goes_on_after_repair() {
     Checker::check(&records).unwrap();
     let adopted = |it: &Record| matches!(it.event, wellspring_core::Event::RunAdopted { .. });
     assert!(records.iter().any(adopted), "it was taken up again");
+}
+
+/// The status and the JSON body of an answer.
+fn answer(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &str,
+    body: &str,
+) -> (u16, Value) {
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}\
+         accept: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut text = String::new();
+    ask(address, &request).unwrap().read_to_string(&mut text).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or_default())
+}
+
+/// Beside a server that runs, tokens are made and revoked and all runs are copied; and the server
+/// logs who asked for what, without anything that is nobody's business.
+#[test]
+fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
+    let home = Home::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let log = home.work().join("log");
+    let mut command = home.paced(0, &["serve", "--listen", &address.to_string()]);
+    command.env_remove("WELLSPRING_LOG").stderr(std::fs::File::create(&log).unwrap());
+    let mut server = serving(command, address);
+    assert_eq!(answer(address, "GET", "/v1/runs", "", "").0, 200, "nobody needs a token yet");
+    let secret = home.print(&["token", "create", "ci", "--scope", "run", "--scope", "read"]);
+    let secret = secret.trim();
+    assert_eq!(home.print(&["token", "list"]), "ci\tdefault\trun,read\n");
+    // The server sees within a moment what another process wrote.
+    while answer(address, "GET", "/v1/runs", "", "").0 != 401 {
+        std::thread::yield_now();
+    }
+    let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let headers = format!(
+        "authorization: Bearer {secret}\r\ntraceparent: 00-{trace}-00f067aa0ba902b7-01\r\n"
+    );
+    let body = r#"{"agent":"demo","input":"long"}"#;
+    let (status, run) = answer(address, "POST", "/v1/runs", &headers, body);
+    assert_eq!(status, 201, "{run}");
+    let run = run["run"].as_str().unwrap();
+    let (_, signed) =
+        answer(address, "POST", &format!("/v1/runs/{run}/stream-url"), &headers, "{}");
+    let signature = signed["url"].as_str().unwrap().rsplit_once("signature=").unwrap().1.to_owned();
+    let path = signed["url"].as_str().unwrap();
+    let mut done = false;
+    let mut after = "0".to_owned();
+    while !done {
+        let (status, page) =
+            answer(address, "GET", &format!("{path}&after={after}&wait=10"), "", "");
+        assert_eq!(status, 200, "{page}");
+        (done, after) = (page["done"] == true, page["next"].as_str().unwrap().to_owned());
+    }
+    let copy = home.work().join("copy").join("runs.db");
+    std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
+    assert_eq!(home.print(&["backup", copy.to_str().unwrap()]), "");
+    let again = home.output(&["backup", copy.to_str().unwrap()]);
+    assert_ne!(again.status.code(), Some(0), "a copy is never written over");
+    let copied = copy.parent().unwrap().to_str().unwrap();
+    let exported = home.print(&["--data-dir", copied, "runs", "export", run]);
+    assert_eq!(exported, home.print(&["runs", "export", run]));
+    home.print(&["token", "create", "other"]);
+    home.print(&["token", "revoke", "ci"]);
+    while answer(address, "GET", "/v1/runs", &headers, "").0 != 401 {
+        std::thread::yield_now();
+    }
+    let pid = rustix::process::Pid::from_raw(server.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let stderr = std::fs::read_to_string(&log).unwrap();
+    assert!(!stderr.contains(secret) && !stderr.contains(&signature), "{stderr}");
+    let lines =
+        stderr.lines().filter(|line| *line != "letting runs end; once more to stop at once");
+    let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
+    let started: Vec<_> = lines
+        .iter()
+        .filter(|line| line["path"] == "/v1/runs" && line["method"] == "POST")
+        .collect();
+    let [started] = &started[..] else { panic!("{stderr}") };
+    let mut started = (*started).clone();
+    for measured in ["time", "micros"] {
+        assert!(started.as_object_mut().unwrap().remove(measured).is_some());
+    }
+    assert_eq!(
+        started,
+        serde_json::json!({
+            "level": "INFO", "target": "wellspring::access", "by": "ci", "method": "POST",
+            "path": "/v1/runs", "status": 201, "code": "", "trace": trace,
+        })
+    );
+    let events = format!("/v1/runs/{run}/events");
+    assert!(lines.iter().any(|line| line["path"] == *events && line["by"] == "ci"), "{stderr}");
+    assert!(lines.iter().any(|line| line["code"] == "no_token" && line["by"] == ""), "{stderr}");
+    assert!(lines.iter().any(|line| line["code"] == "bad_token"), "{stderr}");
 }

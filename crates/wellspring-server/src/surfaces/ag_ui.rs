@@ -20,17 +20,17 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
-use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq, ThreadId};
-use wellspring_engine::{AgentDef, SendError, StartError, StartRun};
+use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq, ThreadId, Transcript};
+use wellspring_engine::{AgentDef, SendError, StartError, StartRun, may_answer};
 use wellspring_log::{Cursor, ExternalId, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
 use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, join, proto};
 use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
 use super::Route;
-use super::native::{runs_of, wants};
+use super::native::{audit, runs_of, wants};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
-use crate::auth::{Principal, TokenScope};
+use crate::auth::{LOCAL, Principal, TokenScope};
 use crate::error::ApiError;
 use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
 
@@ -171,28 +171,78 @@ impl Request<'_> {
         }
         let latest = runs.first();
         let paused = match latest {
-            Some(info) if info.state == RunState::Paused => {
-                Some(log.transcript(info.run).await?.outline)
-            }
+            Some(info) if info.state == RunState::Paused => Some(log.transcript(info.run).await?),
             _ => None,
         };
         let known = known_inputs(app, &runs).await?;
         let is_known = |id: &str| known.iter().any(|known| &**known == id);
-        match Asked::read(self.input, paused.as_ref(), is_known, Trust::User)? {
+        let outline = paused.as_ref().map(|paused| &paused.outline);
+        match Asked::read(self.input, outline, is_known, Trust::User)? {
             Asked::Start(request) => {
                 let begun = self.start(app, def, *request, false).await?;
                 begun.ok_or_else(|| ApiError::no_run(&*self.input.run_id))
             }
             Asked::Answer { commands } => {
-                let info = latest.ok_or_else(|| ApiError::no_run(&*self.input.run_id))?;
-                let after = paused.map_or(info.head, |outline| outline.head);
-                answer(app, self.who, info, &self.input.run_id, commands).await?;
+                let (Some(info), Some(paused)) = (latest, &paused) else {
+                    return Err(ApiError::no_run(&*self.input.run_id));
+                };
+                let after = paused.outline.head;
+                self.answer(app, info, paused, commands).await?;
                 if let Some(name) = &self.name {
                     log.store().bind(name.clone(), info.run).await?;
                 }
                 Ok(Begun::Follows { run: info.run, after, cursor: None })
             }
         }
+    }
+
+    /// Puts all answers into the run's inbox before anybody wakes it: it goes on once, with all;
+    /// or, where one of them is not the caller's to give, with none.
+    async fn answer(
+        &self,
+        app: &App,
+        info: &RunInfo,
+        paused: &Transcript,
+        commands: Vec<Command>,
+    ) -> Result<(), ApiError> {
+        let who = self.who;
+        let asker = paused.started.as_ref().and_then(|started| started.request.by.as_deref());
+        if commands.iter().any(|command| matches!(command, Command::Answer { .. })) {
+            allow(who, TokenScope::Approve)?;
+            // An agent that is not known here cannot go on here either; it decides who may.
+            if let Some(def) = app.runtime.agent(&info.agent)
+                && !may_answer(&def, asker, Some(&who.id))
+            {
+                return Err(SendError::NotAllowed.into());
+            }
+        }
+        let mut decided = Vec::new();
+        let count = commands.len();
+        for (index, mut command) in commands.into_iter().enumerate() {
+            let key = match &mut command {
+                Command::Answer { question, answer, by, .. } => {
+                    *by = Some((*who.id).into());
+                    decided.push((*question, answer.clone()));
+                    format!("answer-{question}-{}", who.id)
+                }
+                Command::FinishCall { call, .. } => format!("result-{call}"),
+                Command::AddInput { .. } | Command::Cancel { .. } => {
+                    format!("{}-{index}", self.input.run_id)
+                }
+            };
+            if index + 1 < count {
+                app.runtime.log().send(info.run, key, command).await?;
+            } else {
+                app.runtime.send(info.run, &key, command).await?;
+            }
+        }
+        if let Some(asker) = asker.filter(|asker| *asker != LOCAL) {
+            app.gates.run_goes_on(asker, info.run);
+        }
+        for (question, answer) in decided {
+            audit::answered(who, info.run, question, &answer);
+        }
+        Ok(())
     }
 
     /// Starts a run; nothing if it was to be the thread's first and is not.
@@ -226,13 +276,12 @@ impl Request<'_> {
             ..StartRun::new(self.agent, RunRequest { by, trace_id, trace_parent, model, ..request })
         };
         let ahead = log.cursor_ahead(new);
-        app.may_start(self.who)?;
+        let _pass = app.may_start(self.who, new)?;
         let run = match app.runtime.start(start).await {
             Err(StartError::Named(run)) => return Ok(Some(Begun::Known(run))),
             Err(StartError::NotFirst) => return Ok(None),
             started => started?,
         };
-        app.gates.run_started(self.who, run);
         app.metrics.run_started();
         if run != new
             && let Some(name) = &self.name
@@ -248,10 +297,10 @@ impl Request<'_> {
 async fn attach(
     State(app): State<App>,
     MayRead(who): MayRead,
-    Path((_, run)): Path<(String, String)>,
+    Path((agent, run)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let run = named(&app, &who, &run).await?;
+    let run = named(&app, &who, &agent, &run).await?;
     joined(&app, &who, run, form(&headers)).await
 }
 
@@ -259,22 +308,27 @@ async fn attach(
 async fn cancel(
     State(app): State<App>,
     MayRun(who): MayRun,
-    Path((_, run)): Path<(String, String)>,
+    Path((agent, run)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let run = named(&app, &who, &run).await?;
+    let run = named(&app, &who, &agent, &run).await?;
     match app.runtime.cancel(run, CancelWhen::Now, Some(&who.id), None).await {
-        Ok(_) | Err(SendError::Finished(_)) => {
+        Ok(_) => {
+            audit::did(&who, run, "cancel");
             Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
         }
+        Err(SendError::Finished(_)) => Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response()),
         Err(error) => Err(error.into()),
     }
 }
 
-async fn named(app: &App, who: &Principal, name: &str) -> Result<RunId, ApiError> {
-    match app.runtime.log().store().resolve(external(who, RUNS, name)).await? {
-        Some(run) => Ok(run),
-        None => Ok(app.run_of(who, name).await?.run),
-    }
+/// A run of this agent, by the client's name of it or by ours.
+async fn named(app: &App, who: &Principal, agent: &str, name: &str) -> Result<RunId, ApiError> {
+    let store = app.runtime.log().store();
+    let info = match store.resolve(external(who, RUNS, name)).await? {
+        Some(run) => store.info(run).await?.ok_or_else(|| ApiError::no_run(name))?,
+        None => app.run_of(who, name).await?,
+    };
+    if *info.agent == *agent { Ok(info.run) } else { Err(ApiError::no_run(name)) }
 }
 
 /// A run as it stands, and then what comes.
@@ -332,39 +386,6 @@ async fn binary_from(app: &App, run: RunId, after: Seq) -> Result<Joined, ApiErr
     };
     let encoder = Encoder::of(Box::new(dialect), outline, WirePosition::after(after));
     Ok(Joined { bytes: Bytes::new(), encoder, ends: false })
-}
-
-/// Puts all answers into the run's inbox before anybody wakes it: it goes on once, with all.
-async fn answer(
-    app: &App,
-    who: &Principal,
-    info: &RunInfo,
-    wire_run: &str,
-    commands: Vec<Command>,
-) -> Result<(), ApiError> {
-    let count = commands.len();
-    for (index, mut command) in commands.into_iter().enumerate() {
-        let key = match &mut command {
-            Command::Answer { question, by, .. } => {
-                allow(who, TokenScope::Approve)?;
-                *by = Some((*who.id).into());
-                tracing::info!(
-                    target: "wellspring::audit",
-                    by = &*who.id, tenant = &*who.tenant, run = %info.run, question = question.0,
-                    said = "answer",
-                );
-                format!("answer-{question}-{}", who.id)
-            }
-            Command::FinishCall { call, .. } => format!("result-{call}"),
-            Command::AddInput { .. } | Command::Cancel { .. } => format!("{wire_run}-{index}"),
-        };
-        if index + 1 < count {
-            app.runtime.log().send(info.run, key, command).await?;
-        } else {
-            app.runtime.send(info.run, &key, command).await?;
-        }
-    }
-    Ok(())
 }
 
 /// What the client called the messages that these runs were asked with.

@@ -17,7 +17,7 @@ use crate::app::{App, MayRead};
 use crate::auth::TokenScope;
 use crate::error::ApiError;
 
-mod audit;
+pub(super) mod audit;
 mod events;
 mod inbox;
 mod runs;
@@ -40,7 +40,7 @@ pub(super) fn routes() -> Vec<Route> {
         route(post_.clone(), "/v1/runs", Run, post(runs::start)),
         route(get_.clone(), "/v1/runs", Read, get(runs::list)),
         route(get_.clone(), "/v1/runs/{run}", Read, get(runs::read)),
-        route(Method::DELETE, "/v1/runs/{run}", Run, delete(runs::remove)),
+        route(Method::DELETE, "/v1/runs/{run}", Admin, delete(runs::remove)),
         route(get_.clone(), "/v1/runs/{run}/export", Read, get(runs::export)),
         route(get_.clone(), "/v1/runs/{run}/events", Read, get(events::read)),
         route(post_.clone(), "/v1/runs/{run}/stream-url", Read, post(events::sign)),

@@ -1,16 +1,18 @@
 //! Who may ask for what, from where, and how often.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use wellspring_core::{Approval, FailureKind, Outcome, ToolSpec};
+use wellspring_core::{Approval, Event, FailureKind, Millis, Outcome, Record, ToolSpec};
 use wellspring_engine::tools::from_function;
-use wellspring_engine::{Policy, Rule, Runtime};
-use wellspring_log::Log;
+use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
+use wellspring_log::{Clock, Log, LogOptions, MemoryStore, RunFilter};
 use wellspring_models::{Gate, Say};
 use wellspring_server::{ServeError, Server, ServerConfig, ServerLimits, TokenScope, Tokens};
 
@@ -107,7 +109,39 @@ async fn another_tenants_runs_are_none_on_every_route() {
     let (_, _, body) =
         parts(kit.get(&format!("/v1/runs?thread={thread}")).send().await.unwrap()).await;
     assert_eq!(body, json!({ "runs": [], "next": null }));
-    // A stream's address that its owner had signed for another run does not help either.
+    for place in [json!({ "thread": thread }), json!({ "after": run })] {
+        let mut body = json!({ "agent": "agent", "input": "go" });
+        body.as_object_mut().unwrap().extend(place.as_object().unwrap().clone());
+        let response = kit.post("/v1/runs", &body).send().await.unwrap();
+        assert_eq!(response.status(), 404, "{body}");
+    }
+    // A client's own names are its tenant's: whoever uses another's ids as such means others.
+    let message = json!({ "id": "m", "role": "user", "content": "go" });
+    let result = json!({
+        "id": "x", "role": "tool", "toolCallId": format!("{run}-0"), "content": "forged",
+    });
+    let resume = json!([{
+        "interruptId": format!("{run}-0"), "status": "resolved", "payload": { "approved": true },
+    }]);
+    for (messages, resume, want) in [
+        (json!([message]), json!([]), 200),
+        (json!([message, result]), json!([]), 400),
+        (json!([message]), resume, 400),
+    ] {
+        let body = json!({
+            "threadId": thread, "runId": run, "messages": messages, "resume": resume,
+        });
+        let body = if want == 200 {
+            body
+        } else {
+            // The first one has begun a run of that name, to which it would attach.
+            json!({ "threadId": run, "runId": "another", "messages": messages, "resume": resume })
+        };
+        let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
+        assert_eq!(response.status(), want, "{body}");
+        let text = response.text().await.unwrap();
+        assert!(want != 200 || text.contains("\"interrupt\""), "a run of its own: {text}");
+    }
     kit.token = Some(mine);
     let after = kit.runtime.log().transcript(run.parse().unwrap()).await.unwrap();
     assert_eq!(after, before, "nothing came of it");
@@ -172,6 +206,34 @@ async fn a_signed_address_opens_one_stream_for_a_while() {
     assert_eq!(code(url).await, "bad_token");
     kit.token = Some(other);
     assert_eq!(kit.get("/v1/runs").send().await.unwrap().status(), 200);
+}
+
+/// A clock that a test moves on.
+struct ByHand(AtomicU64);
+
+impl Clock for ByHand {
+    fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[tokio::test]
+async fn a_signed_address_expires() {
+    let clock = Arc::new(ByHand(AtomicU64::new(1_000_000)));
+    let options =
+        LogOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..LogOptions::default() };
+    let log = Log::new(Arc::new(MemoryStore::default()), options);
+    let kit = Kit::with(config(), Runtime::new(log), agent([Say::new().text("Hello.")], [])).await;
+    let run = kit.start().await;
+    let sign = kit.post(&format!("/v1/runs/{run}/stream-url"), &json!({ "seconds": 60 }));
+    let (_, _, signed) = parts(sign.send().await.unwrap()).await;
+    assert_eq!(signed["expires_at"], json!(1_060_000));
+    let url = signed["url"].as_str().unwrap();
+    clock.0.store(1_060_000, Ordering::SeqCst);
+    assert_eq!(kit.get(url).send().await.unwrap().status(), 200);
+    clock.0.store(1_060_001, Ordering::SeqCst);
+    let (status, _, body) = parts(kit.get(url).send().await.unwrap()).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (401, Some("expired")));
 }
 
 /// Elsewhere than on this machine nothing is served without a token.
@@ -268,6 +330,120 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     // What has ended does not count any more.
     kit.runtime.wait(run).await.unwrap();
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
+}
+
+/// A limit holds however many ask at once, and a run that was answered counts again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_limit_cannot_be_overrun() {
+    let limits =
+        ServerLimits { runs_per_token: 2, requests_per_token: 1000, ..ServerLimits::default() };
+    let gate = Gate::new();
+    let runtime = Runtime::new(Log::in_memory());
+    let tokens = Tokens::new(runtime.log().store().clone());
+    let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+    let turns = [Say::new().call("echo", json!({ "say": "x" })), Say::new().gate(&gate)];
+    let mut def = agent(turns, [echo()]);
+    def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    let mut kit = Kit::with(ServerConfig { limits, ..config() }, runtime, def).await;
+    kit.token = Some(secret);
+    let hold = Gate::new();
+    kit.runtime.register(AgentDef {
+        name: "held".into(),
+        ..agent([Say::new().gate(&hold).text("Hello.")], [])
+    });
+    let start = async |agent: &str| {
+        let body = json!({ "agent": agent, "input": "go" });
+        parts(kit.post("/v1/runs", &body).send().await.unwrap()).await.0
+    };
+    let ag_ui = async |name: usize| {
+        let body = json!({
+            "threadId": name.to_string(), "runId": name.to_string(),
+            "messages": [{ "id": "m", "role": "user", "content": "go" }],
+        });
+        kit.post("/ag-ui/held", &body).send().await.unwrap().status().as_u16()
+    };
+    let native = futures::future::join_all((0..20).map(|_| start("held")));
+    let foreign = futures::future::join_all((0..20).map(ag_ui));
+    let (native, foreign) = futures::join!(native, foreign);
+    let begun = native.iter().chain(&foreign).filter(|status| **status < 300).count();
+    let refused = native.iter().chain(&foreign).filter(|status| **status == 429).count();
+    assert_eq!((begun, refused), (2, 38));
+    hold.open();
+    for info in kit.runtime.log().store().list(RunFilter::default()).await.unwrap() {
+        kit.runtime.wait(info.run).await.unwrap();
+    }
+    // Those that wait for an answer do not count; those that got one do.
+    let mut waiting = Vec::new();
+    for _ in 0..2 {
+        let run = kit.start().await;
+        kit.paused(run).await;
+        waiting.push(run);
+    }
+    for run in waiting {
+        let body = json!({ "question": 0, "answer": { "approve": {} } });
+        let path = format!("/v1/runs/{run}/answers");
+        assert_eq!(kit.post(&path, &body).send().await.unwrap().status(), 202);
+    }
+    gate.reached(2).await;
+    assert_eq!(start("agent").await, 429);
+    gate.open();
+}
+
+/// A run that another server began counts as its asker's where it goes on.
+#[tokio::test]
+async fn a_run_that_was_taken_over_counts() {
+    let limits = ServerLimits { runs_per_token: 1, ..ServerLimits::default() };
+    let gate = Gate::new();
+    let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
+    let store = MemoryStore::default();
+    let log = |store: MemoryStore| Log::new(Arc::new(store), LogOptions::default());
+    let tokens = Tokens::new(Arc::new(store.beside()));
+    let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+    let config = ServerConfig { limits, ..config() };
+    let mut first = Kit::with(config.clone(), Runtime::new(log(store.beside())), def.clone()).await;
+    first.token = Some(secret.clone());
+    let run = first.start().await;
+    gate.reached(1).await;
+    first.server.stop().await;
+    let mut second = Kit::with(config, Runtime::new(log(store)), def).await;
+    second.token = Some(secret);
+    gate.reached(2).await;
+    let one_more = json!({ "agent": "agent", "input": "go" });
+    let (status, _, body) = parts(second.post("/v1/runs", &one_more).send().await.unwrap()).await;
+    assert_eq!((status, &body["error"]["code"]), (429, &json!("too_many_runs")));
+    gate.open();
+    second.runtime.wait(run).await.unwrap();
+    second.start().await;
+}
+
+/// A page that waits is a stream, and a signed address is its holder's.
+#[tokio::test]
+async fn what_is_held_open_or_signed_is_counted_too() {
+    let limits =
+        ServerLimits { streams_per_token: 1, requests_per_token: 2, ..ServerLimits::default() };
+    let (kit, _) = two_tenants(ServerConfig { limits, ..config() }).await;
+    let run = kit.start().await;
+    kit.paused(run).await;
+    let path = format!("/v1/runs/{run}/events");
+    let stream = kit.get(&path).send().await.unwrap();
+    assert_eq!(stream.status(), 200);
+    let sign = kit.post(&format!("{path}/../stream-url"), &json!({}));
+    let (_, _, signed) = parts(sign.send().await.unwrap()).await;
+    let url = signed["url"].as_str().unwrap();
+    let ask = async |url: &str| {
+        let request = kit.client.get(kit.url(url)).header("accept", "application/json");
+        let (status, headers, body) = parts(request.send().await.unwrap()).await;
+        let retry = headers.contains_key("retry-after");
+        (status, body["error"]["code"].as_str().unwrap_or_default().to_owned(), retry)
+    };
+    let waits = format!("{url}&wait=60");
+    assert_eq!(ask(&waits).await, (429, "too_many_streams".into(), true));
+    let mut codes = Vec::new();
+    for _ in 0..4 {
+        codes.push(ask(url).await.1);
+    }
+    assert_eq!(codes.last().unwrap(), "too_often", "{codes:?}");
+    drop(stream);
 }
 
 /// The limits of all together, whoever asks.
@@ -387,6 +563,11 @@ async fn the_audit_log_says_who_approved_what() {
     kit.runtime.wait(run).await.unwrap();
     let (_, _, audit) = parts(kit.get("/v1/audit").send().await.unwrap()).await;
     let prompt = audit["entries"][0]["prompt"].clone();
+    let records = kit.events(run, "record").await;
+    let records = records.iter().map(|event| serde_json::from_str::<Record>(&event.data).unwrap());
+    let mut answered =
+        records.filter(|record| matches!(record.event, Event::QuestionAnswered { .. }));
+    let at = answered.next().unwrap().at;
     assert_eq!(
         audit,
         json!({
@@ -399,6 +580,7 @@ async fn the_audit_log_says_who_approved_what() {
                 "arguments": "{\"say\":\"x\"}",
                 "answer": { "approve": { "scope": "once" } },
                 "by": "mine",
+                "at": at,
             }],
             "next": null,
         })

@@ -1,17 +1,16 @@
 //! AG-UI over HTTP, with two other implementations' verifiers over every stream.
 
-use ::ag_ui::server::EventVerifier;
 use reqwest::Response;
 use serde_json::{Value, json};
-use wellspring_core::{Approval, ToolSpec};
+use wellspring_core::{Approval, InboxNo, ToolSpec};
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{Policy, Rule, Runtime};
-use wellspring_log::Log;
+use wellspring_log::{Log, RunFilter};
 use wellspring_models::{Gate, Say};
 use wellspring_server::TokenScope;
-use wellspring_testkit::ag_ui_validate;
+use wellspring_wire::ag_ui::proto;
 
-use crate::kit::{Kit, agent, config, models, parse_sse, parts};
+use crate::kit::{Kit, agent, config, echo, models, parts, verify_ag_ui};
 
 /// A request as a client makes it.
 fn input(thread: &str, run: &str, messages: Value) -> Value {
@@ -30,22 +29,7 @@ async fn events(response: Response) -> Vec<Value> {
 /// The same for a client that has some messages already.
 async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
     assert_eq!(response.status(), 200);
-    let text = response.text().await.unwrap();
-    let events: Vec<Value> =
-        parse_sse(&text).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
-    if let Some(judged) = ag_ui_validate(&text) {
-        judged.unwrap_or_else(|findings| panic!("{findings}"));
-    }
-    let mut verifier = EventVerifier::new();
-    for event in &events {
-        let mut shown = event.clone();
-        if event["type"] == "RUN_STARTED" {
-            shown["input"] = input("t", "r", messages.clone());
-        }
-        let typed: ::ag_ui::Event = serde_json::from_value(shown).unwrap();
-        verifier.observe(&typed).unwrap_or_else(|error| panic!("{event}: {error}"));
-    }
-    events
+    verify_ag_ui(&response.text().await.unwrap(), messages)
 }
 
 fn kinds(events: &[Value]) -> Vec<&str> {
@@ -99,6 +83,9 @@ async fn a_dropped_client_attaches_again() {
     assert_eq!(again, asked);
     assert_eq!(kinds(&again)[..2], ["RUN_STARTED", "MESSAGES_SNAPSHOT"]);
     assert!(text(&again, "TEXT_MESSAGE_CONTENT").ends_with("three"));
+    // It is this agent's run and no other's.
+    let (status, _, said) = parts(kit.get("/ag-ui/another/runs/r").send().await.unwrap()).await;
+    assert_eq!((status, said["error"]["code"].as_str()), (404, Some("no_run")));
     let over = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!(kinds(&over), ["RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]);
     assert_eq!(over[2]["result"], json!("one two three"));
@@ -168,6 +155,46 @@ async fn an_interrupt_is_resumed() {
     assert_eq!((status, said["error"]["code"].as_str()), (400, Some("bad_request")));
 }
 
+/// Nobody answers for others: neither a token that may not, nor one that did not ask. Nothing
+/// reaches the run, and it can still be answered.
+#[tokio::test]
+async fn an_interrupt_is_not_anybodys_to_resume() {
+    let turns = [Say::new().call("echo", json!({"say": "x"})), Say::new().text("Done.")];
+    let mut def = agent(turns, [echo()]);
+    def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    def.approvers = vec!["boss".into()];
+    let mut kit = Kit::with(config(), Runtime::new(Log::in_memory()), def).await;
+    use TokenScope::{Approve, Run};
+    let mut secrets = Vec::new();
+    for (name, scopes) in
+        [("asker", &[Run][..]), ("other", &[Run, Approve]), ("boss", &[Run, Approve])]
+    {
+        secrets.push(kit.server.tokens().create(name, "one", scopes).await.unwrap());
+    }
+    kit.token = Some(secrets[0].clone());
+    let messages = json!([user("m", "Go")]);
+    let first = input("t", "r1", messages.clone());
+    let first = events(kit.post("/ag-ui/agent", &first).send().await.unwrap()).await;
+    let interrupt = first.last().unwrap()["outcome"]["interrupts"][0]["id"].clone();
+    let mut body = input("t", "r2", messages);
+    body["resume"] = json!([{ "interruptId": interrupt, "status": "resolved", "payload": { "approved": true } }]);
+    let runs = kit.runtime.log().store().list(RunFilter::default()).await.unwrap();
+    let run = runs[0].run;
+    for (secret, code) in [(&secrets[0], "scope"), (&secrets[1], "not_yours_to_answer")] {
+        kit.token = Some(secret.clone());
+        let (status, _, said) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+        assert_eq!((status, said["error"]["code"].as_str()), (403, Some(code)));
+        let inbox = kit.runtime.log().store().inbox(run, InboxNo(0)).await.unwrap();
+        assert_eq!(inbox, []);
+    }
+    kit.token = Some(secrets[2].clone());
+    let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
+    assert_eq!(response.status(), 200);
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    let answered = transcript.questions.values().next().unwrap().answered.clone().unwrap();
+    assert_eq!(answered.by.as_deref(), Some("boss"));
+}
+
 #[tokio::test]
 async fn a_cancelled_run_says_so() {
     let gate = Gate::new();
@@ -181,25 +208,38 @@ async fn a_cancelled_run_says_so() {
     assert_eq!(events.last().unwrap()["outcome"], json!({ "type": "cancelled" }));
 }
 
-/// The binary encoding has as many events as the other.
+/// The binary encoding says what the other does: of a run from its beginning, and of one that is
+/// joined while it goes on.
 #[tokio::test]
 async fn protobuf_where_it_is_asked_for() {
-    let kit = Kit::new(agent([Say::new().thought("Hm.").text("Hello there.")], [])).await;
-    let ask = async |run: &str, accept: &str| {
-        let body = input(run, run, json!([user("m", "Hi")]));
-        let request = kit.post("/ag-ui/agent", &body).header("accept", accept);
+    const BINARY: &str = "application/vnd.ag-ui.event+proto";
+    let frames = |events: &[Value]| {
+        let mut bytes = Vec::new();
+        for event in events {
+            proto::frame(&serde_json::from_value(event.clone()).unwrap(), &mut bytes);
+        }
+        bytes
+    };
+    let gate = Gate::new();
+    let kit = Kit::new(agent([Say::new().thought("Hm.").gate(&gate).text("Hello.")], [])).await;
+    let body = input("t", "r", json!([user("m", "Hi")]));
+    let whole = kit.post("/ag-ui/agent", &body).header("accept", BINARY).send().await.unwrap();
+    assert_eq!(whole.headers()["content-type"], BINARY);
+    gate.reached(1).await;
+    let join = async |accept: &str| {
+        let request = kit.get("/ag-ui/agent/runs/r").header("accept", accept);
         request.send().await.unwrap()
     };
-    let as_sse = events(ask("a", "text/event-stream").await).await;
-    let response = ask("b", "application/vnd.ag-ui.event+proto").await;
-    assert_eq!(response.headers()["content-type"], "application/vnd.ag-ui.event+proto");
-    let bytes = response.bytes().await.unwrap();
-    let (mut rest, mut count) = (&bytes[..], 0);
-    while let Some((length, after)) = rest.split_first_chunk::<4>() {
-        rest = &after[u32::from_be_bytes(*length) as usize..];
-        count += 1;
-    }
-    assert_eq!((count, rest.len()), (as_sse.len(), 0));
+    let (as_sse, binary) = (join("text/event-stream").await, join(BINARY).await);
+    gate.open();
+    let as_sse = events(as_sse).await;
+    assert_eq!(text(&as_sse, "TEXT_MESSAGE_CONTENT"), "Hello.");
+    assert_eq!(binary.bytes().await.unwrap(), frames(&as_sse));
+    let runs = kit.runtime.log().store().list(RunFilter::default()).await.unwrap();
+    let from_the_start = kit.events(runs[0].run, "ag_ui").await;
+    let from_the_start: Vec<Value> =
+        from_the_start.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    assert_eq!(whole.bytes().await.unwrap(), frames(&from_the_start));
 }
 
 /// Two tenants may use the same names: they mean different runs.

@@ -1,7 +1,8 @@
 //! Our own API.
 
 use serde_json::json;
-use wellspring_models::Say;
+use wellspring_core::Outcome;
+use wellspring_models::{Gate, Say};
 
 use crate::kit::{Kit, agent, models, parts};
 
@@ -151,6 +152,63 @@ async fn threads_and_pages() {
     }
 }
 
+/// What a client's own tool gave goes to the run, which goes on with it.
+#[tokio::test]
+async fn a_tool_of_the_client_is_answered() {
+    let turns = [Say::new().call("paint", json!({ "colour": "blue" })), Say::new().text("Done.")];
+    let kit = Kit::new(agent(turns, [])).await;
+    let body = json!({
+        "agent": "agent", "input": "go",
+        "client_tools": [{ "name": "paint", "runs_on": "client" }],
+    });
+    let (status, _, run) = parts(kit.post("/v1/runs", &body).send().await.unwrap()).await;
+    assert_eq!(status, 201, "{run}");
+    let run = run["run"].as_str().unwrap().parse().unwrap();
+    kit.paused(run).await;
+    let (_, _, waits) = parts(kit.get(&format!("/v1/runs/{run}")).send().await.unwrap()).await;
+    let call = &waits["waits_for"]["calls"][0];
+    assert_eq!(call["tool"], json!("paint"));
+    assert_eq!(call["arguments"], json!(r#"{"colour":"blue"}"#));
+    let path = format!("/v1/runs/{run}/tool-results");
+    let result = json!({ "call": call["call"], "output": "painted" });
+    let (status, _, put) = parts(kit.post(&path, &result).send().await.unwrap()).await;
+    assert_eq!((status, &put["existed"]), (202, &json!(false)), "{put}");
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
+    let (status, _, body) = parts(kit.post(&path, &result).send().await.unwrap()).await;
+    assert_eq!((status, body["error"]["code"].as_str()), (409, Some("finished")));
+}
+
+/// What is added counts once per key; and a run that is stopped says by whom and why, for ever.
+#[tokio::test]
+async fn a_run_is_steered_and_stopped() {
+    let gate = Gate::new();
+    let kit = Kit::new(agent([Say::new().text("one ").gate(&gate).text("two")], [])).await;
+    let run = kit.start().await;
+    gate.reached(1).await;
+    let mut taken = Vec::new();
+    for key in ["k", "k", "l"] {
+        let more = json!({ "content": "more" });
+        let request = kit.post(&format!("/v1/runs/{run}/input"), &more);
+        let (status, _, put) =
+            parts(request.header("idempotency-key", key).send().await.unwrap()).await;
+        assert_eq!(status, 202);
+        taken.push((put["inbox"].as_u64().unwrap(), put["existed"].as_bool().unwrap()));
+    }
+    assert_eq!(taken, [(1, false), (1, true), (2, false)]);
+    let path = format!("/v1/runs/{run}/cancel");
+    let (status, ..) =
+        parts(kit.post(&path, &json!({ "why": "enough" })).send().await.unwrap()).await;
+    assert_eq!(status, 202);
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    let Some(Outcome::Cancelled { by, why, .. }) = transcript.outcome else {
+        panic!("{:?}", transcript.outcome)
+    };
+    assert_eq!((by.as_deref(), why.as_deref()), (Some("local"), Some("enough")));
+    let (status, _, body) = parts(kit.post(&path, &json!({})).send().await.unwrap()).await;
+    assert_eq!((status, &body["state"]), (200, &json!("cancelled")));
+}
+
 /// What is exported is the log; what is deleted is gone.
 #[tokio::test]
 async fn exported_and_deleted() {
@@ -188,14 +246,24 @@ async fn http2_is_spoken() {
 async fn only_streams_are_not_compressed() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
     let run = kit.start().await;
-    let encoding = async |path: &str| {
+    let encoding = async |path: &str, accept: &str| {
         let client = reqwest::Client::builder().no_proxy().no_gzip().build().unwrap();
         let request = client.get(kit.url(path)).header("accept-encoding", "gzip");
-        let response = request.send().await.unwrap();
-        response.headers().get("content-encoding").map(|it| it.to_str().unwrap().to_owned())
+        let response = request.header("accept", accept).send().await.unwrap();
+        let media_type = response.headers()["content-type"].to_str().unwrap().to_owned();
+        let encoding = response.headers().get("content-encoding");
+        (media_type, encoding.map(|it| it.to_str().unwrap().to_owned()))
     };
-    assert_eq!(encoding("/openapi.json").await.as_deref(), Some("gzip"));
-    assert_eq!(encoding(&format!("/v1/runs/{run}/events")).await, None);
+    let plain = |media_type: &str| (media_type.to_owned(), None);
+    let packed = |media_type: &str| (media_type.to_owned(), Some("gzip".to_owned()));
+    assert_eq!(encoding("/openapi.json", "*/*").await, packed("application/json"));
+    let events = format!("/v1/runs/{run}/events");
+    assert_eq!(encoding(&events, "text/event-stream").await, plain("text/event-stream"));
+    assert_eq!(encoding(&events, "application/json").await, packed("application/json"));
+    let ag_ui = format!("/ag-ui/agent/runs/{run}");
+    assert_eq!(encoding(&ag_ui, "text/event-stream").await, plain("text/event-stream"));
+    let binary = "application/vnd.ag-ui.event+proto";
+    assert_eq!(encoding(&ag_ui, binary).await, plain(binary));
 }
 
 /// Where the agent allows it, a request may name another model of its provider.

@@ -1,6 +1,7 @@
 //! A client that is cut off anywhere and reconnects with its last id gets exactly what an
 //! uncut one gets, in every dialect, and nobody is asked anything twice for it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -9,13 +10,14 @@ use proptest::prelude::Rng as _;
 use proptest::test_runner::{RngAlgorithm, TestRng};
 use serde_json::{Value, json};
 use wellspring_core::{Model, RunId, Tool, ToolResult, ToolSpec};
-use wellspring_engine::AgentDef;
 use wellspring_engine::tools::from_function;
+use wellspring_engine::{AgentDef, Runtime};
+use wellspring_log::{Log, SqliteOptions};
 use wellspring_models::{Gate, Say, Scripted};
 use wellspring_testkit::soak;
 use wellspring_wire::DialectName;
 
-use crate::kit::{Kit, SseEvent, parse_sse};
+use crate::kit::{Kit, SseEvent, config, parse_sse};
 
 /// What the model and the tool were asked.
 #[derive(Clone, Default)]
@@ -57,13 +59,21 @@ fn def(gate: &Gate, asked: &Asked) -> AgentDef {
     AgentDef { tools: vec![Arc::new(tool) as Arc<dyn Tool>], ..AgentDef::model("agent", model) }
 }
 
+/// Cuts that were made, and how many of them while the run went on.
+#[derive(Default)]
+struct Cuts {
+    all: AtomicU32,
+    live: BTreeMap<DialectName, AtomicU32>,
+}
+
 /// Reads a run to its end, hanging up after a random number of bytes each time.
 async fn read_with_cuts(
     kit: &Kit,
     run: RunId,
     dialect: DialectName,
-    random: &mut TestRng,
-    cuts_left: &mut u32,
+    mut random: TestRng,
+    cuts: &Cuts,
+    cuts_max: u32,
 ) -> Vec<SseEvent> {
     let mut events: Vec<SseEvent> = Vec::new();
     let mut last = None;
@@ -77,12 +87,8 @@ async fn read_with_cuts(
             return events;
         }
         assert_eq!(response.status(), 200);
-        let mut patience = if *cuts_left > 0 {
-            *cuts_left -= 1;
-            (random.next_u32() % 700) as usize
-        } else {
-            usize::MAX
-        };
+        let enough = cuts.all.load(Ordering::Relaxed) >= cuts_max;
+        let mut patience = if enough { usize::MAX } else { (random.next_u32() % 700) as usize };
         let mut bytes = Vec::new();
         let mut body = response.bytes_stream();
         while patience > 0
@@ -102,18 +108,27 @@ async fn read_with_cuts(
         if whole {
             return events;
         }
+        cuts.all.fetch_add(1, Ordering::Relaxed);
+        if kit.runtime.is_live(run) {
+            cuts.live[&dialect].fetch_add(1, Ordering::Relaxed);
+        }
     }
 }
 
-/// While the run goes on, and after it has ended.
+/// While the run goes on, and after it has ended; in all dialects at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn random_cuts_change_nothing() {
     let mut random = TestRng::from_seed(RngAlgorithm::ChaCha, &[7; 32]);
-    let mut cuts = soak(500, 10_000);
+    let cuts_max = soak(500, 10_000);
+    let live = DialectName::ALL.map(|dialect| (dialect, AtomicU32::new(0))).into();
+    let cuts = Cuts { live, ..Cuts::default() };
+    let directory = tempfile::tempdir().unwrap();
     let mut rounds = 0;
-    while cuts > 0 {
+    while cuts.all.load(Ordering::Relaxed) < cuts_max {
         let (gate, asked) = (Gate::new(), Asked::default());
-        let kit = Kit::new(def(&gate, &asked)).await;
+        let file = directory.path().join(format!("{rounds}.db"));
+        let log = Log::sqlite(file, SqliteOptions::default()).unwrap();
+        let kit = Kit::with(config(), Runtime::new(log), def(&gate, &asked)).await;
         let run = kit.start().await;
         // The model speaks on while clients come and go.
         let speaking = tokio::spawn({
@@ -128,10 +143,14 @@ async fn random_cuts_change_nothing() {
                 }
             }
         });
-        let mut read = Vec::new();
-        for dialect in DialectName::ALL {
-            read.push((dialect, read_with_cuts(&kit, run, dialect, &mut random, &mut cuts).await));
-        }
+        let reading = DialectName::ALL.map(|dialect| {
+            let mut seed = [0; 32];
+            random.fill_bytes(&mut seed);
+            let random = TestRng::from_seed(RngAlgorithm::ChaCha, &seed);
+            let (kit, cuts) = (&kit, &cuts);
+            async move { (dialect, read_with_cuts(kit, run, dialect, random, cuts, cuts_max).await) }
+        });
+        let read = futures::future::join_all(reading).await;
         speaking.abort();
         let records = kit.events(run, "record").await;
         for (dialect, events) in read {
@@ -146,7 +165,11 @@ async fn random_cuts_change_nothing() {
         assert!(records.last().unwrap().data.contains("run_finished"));
         assert_eq!(asked.model.load(Ordering::Relaxed), 2, "model calls");
         assert_eq!(asked.tool.load(Ordering::Relaxed), 1, "tool calls");
+        kit.server.stop().await;
         rounds += 1;
     }
     assert!(rounds > 1);
+    for (dialect, live) in &cuts.live {
+        assert!(live.load(Ordering::Relaxed) > 0, "{dialect} was cut while the run went on");
+    }
 }

@@ -3,17 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::StreamExt as _;
+use futures::{FutureExt as _, StreamExt as _};
 use reqwest::Response;
-use wellspring_core::{Checker, Event, Record};
-use wellspring_engine::Runtime;
+use serde_json::json;
+use wellspring_core::{Approval, Checker, Command, Event, Record, RunId};
+use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::{
-    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewFrame, NewRun, Store, StoreError,
-    StoreFuture,
+    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewFrame, NewRun, Put, Store,
+    StoreError, StoreFuture,
 };
 use wellspring_models::{Gate, Say};
 
-use crate::kit::{Kit, SseEvent, agent, config, parse_sse};
+use crate::kit::{Kit, SseEvent, agent, config, echo, parse_sse, parts, verify_ag_ui};
 
 /// A store whose disk does not sync while it is broken.
 struct Failing {
@@ -21,17 +22,36 @@ struct Failing {
     broken: AtomicBool,
 }
 
+fn broken() -> StoreError {
+    StoreError::failed("syncing", std::io::Error::other("Input/output error"))
+}
+
+impl Failing {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { store: MemoryStore::default(), broken: AtomicBool::new(false) })
+    }
+}
+
 impl Store for Failing {
     fn append(&self, append: Append, done: AppendDone) {
         if self.broken.load(Ordering::SeqCst) {
-            let error = std::io::Error::other("Input/output error");
-            return done(Err(StoreError::failed("syncing", error).into()));
+            return done(Err(broken().into()));
         }
         self.store.append(append, done);
     }
 
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
+        if self.broken.load(Ordering::SeqCst) {
+            return std::future::ready(Err(broken())).boxed();
+        }
         self.store.create(new, first)
+    }
+
+    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
+        if self.broken.load(Ordering::SeqCst) {
+            return std::future::ready(Err(broken())).boxed();
+        }
+        self.store.put_inbox(run, key, command)
     }
 
     wellspring_log::forward_store!(store);
@@ -58,7 +78,7 @@ async fn until(response: Response, text: &str) -> (String, impl Future<Output = 
 /// once the store is repaired the run goes on where it was.
 #[tokio::test]
 async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
-    let store = Arc::new(Failing { store: MemoryStore::default(), broken: AtomicBool::new(false) });
+    let store = Failing::new();
     let log = Log::new(Arc::clone(&store) as Arc<dyn Store>, LogOptions::default());
     let gate = Gate::new();
     let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
@@ -78,7 +98,11 @@ async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     let mut told = String::new();
     let mut kept: Vec<SseEvent> = Vec::new();
     for (dialect, (seen, rest)) in open {
-        let events = parse_sse(&(seen + &rest.await));
+        let text = seen + &rest.await;
+        if dialect == "ag_ui" {
+            verify_ag_ui(&text, &json!([]));
+        }
+        let events = parse_sse(&text);
         assert!(!events.iter().any(|event| event.data.contains("two")), "{events:?}");
         let (last, shown) = events.split_last().unwrap();
         assert_eq!(last.id, None);
@@ -102,4 +126,51 @@ async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     assert!(records.iter().any(|it| matches!(it.event, Event::RunAdopted { .. })));
     let transcript = kit.runtime.log().transcript(run).await.unwrap();
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "one two");
+}
+
+/// What cannot be kept is refused with the time after which to try again, whatever it is; and
+/// nothing came of it.
+#[tokio::test]
+async fn a_request_that_cannot_be_kept_is_told_when_to_come_back() {
+    let store = Failing::new();
+    let log = Log::new(Arc::clone(&store) as Arc<dyn Store>, LogOptions::default());
+    let turns = [Say::new().call("echo", json!({ "say": "x" })), Say::new().text("Done.")];
+    let mut def = agent(turns, [echo()]);
+    def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    let kit = Kit::with(config(), Runtime::new(log), def).await;
+    let run = kit.start().await;
+    kit.paused(run).await;
+    let ag_ui = json!({
+        "threadId": "t", "runId": "r", "messages": [{ "id": "m", "role": "user", "content": "go" }],
+    });
+    let ask = async |path: &str, body: &serde_json::Value| {
+        let request = kit.post(&path.replace("{run}", &run.to_string()), body);
+        let (status, headers, body) = parts(request.send().await.unwrap()).await;
+        let retry = headers.get("retry-after").map(|it| it.to_str().unwrap().to_owned());
+        format!("{path}: {status} {} {retry:?}\n", body["error"]["code"])
+    };
+    let asked = [
+        ("/v1/runs", json!({ "agent": "agent", "input": "go" })),
+        ("/ag-ui/agent", ag_ui),
+        ("/v1/runs/{run}/input", json!({ "content": "more" })),
+        ("/v1/runs/{run}/cancel", json!({})),
+        ("/v1/runs/{run}/answers", json!({ "question": 0, "answer": { "approve": {} } })),
+    ];
+    store.broken.store(true, Ordering::SeqCst);
+    let mut told = String::new();
+    for (path, body) in &asked {
+        told.push_str(&ask(path, body).await);
+    }
+    insta::assert_snapshot!(told, @r#"
+    /v1/runs: 503 "store" Some("5")
+    /ag-ui/agent: 503 "store" Some("5")
+    /v1/runs/{run}/input: 503 "store" Some("5")
+    /v1/runs/{run}/cancel: 503 "store" Some("5")
+    /v1/runs/{run}/answers: 503 "store" Some("5")
+    "#);
+    store.broken.store(false, Ordering::SeqCst);
+    let (path, approve) = asked.last().unwrap();
+    assert!(ask(path, approve).await.contains("202"));
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use ::ag_ui::server::EventVerifier;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use wellspring_engine::{AgentDef, Runtime};
 use wellspring_log::Log;
 use wellspring_models::{Say, Scripted};
 use wellspring_server::{Server, ServerConfig};
+use wellspring_testkit::ag_ui_validate;
 
 /// A server with one agent, and a client for it.
 pub(crate) struct Kit {
@@ -86,8 +88,31 @@ impl Kit {
     pub(crate) async fn events(&self, run: RunId, dialect: &str) -> Vec<SseEvent> {
         let path = format!("/v1/runs/{run}/events?dialect={dialect}");
         let text = self.get(&path).send().await.unwrap().text().await.unwrap();
+        if dialect == "ag_ui" {
+            verify_ag_ui(&text, &json!([]));
+        }
         parse_sse(&text)
     }
+}
+
+/// The events of an AG-UI stream, which two other implementations' verifiers have nothing
+/// against, for a client that has some messages already.
+pub(crate) fn verify_ag_ui(text: &str, messages: &Value) -> Vec<Value> {
+    let events: Vec<Value> =
+        parse_sse(text).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    if let Some(judged) = ag_ui_validate(text) {
+        judged.unwrap_or_else(|findings| panic!("{findings}"));
+    }
+    let mut verifier = EventVerifier::new();
+    for event in &events {
+        let mut shown = event.clone();
+        if event["type"] == "RUN_STARTED" {
+            shown["input"] = json!({ "threadId": "t", "runId": "r", "messages": messages });
+        }
+        let typed: ::ag_ui::Event = serde_json::from_value(shown).unwrap();
+        verifier.observe(&typed).unwrap_or_else(|error| panic!("{event}: {error}"));
+    }
+    events
 }
 
 /// A status, the headers and a JSON body.

@@ -7,5 +7,6 @@ mod api;
 mod cuts;
 mod failing;
 mod kit;
+mod operate;
 mod peer;
 mod streams;

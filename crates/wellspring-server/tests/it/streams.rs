@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use wellspring_core::Seq;
 use wellspring_models::{Gate, Say};
 use wellspring_server::ServerConfig;
+use wellspring_wire::DialectName;
 
-use crate::kit::{Kit, agent, config, parse_sse, parts};
+use crate::kit::{Kit, agent, config, parse_sse, parts, verify_ag_ui};
 
 fn records(kit_events: &[crate::kit::SseEvent]) -> Vec<Value> {
     kit_events.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect()
@@ -104,7 +105,7 @@ async fn draining_says_so_and_hands_over() {
     let kit = Kit::new(def).await;
     let run = kit.start().await;
     let mut open = Vec::new();
-    for dialect in ["record", "agent_event", "turn_event", "stream_delta"] {
+    for dialect in DialectName::ALL {
         let path = format!("/v1/runs/{run}/events?dialect={dialect}");
         open.push((dialect, kit.get(&path).send().await.unwrap()));
     }
@@ -113,17 +114,26 @@ async fn draining_says_so_and_hands_over() {
     let (runtime, stopped) = (runtime, tokio::spawn(server.stop()));
     let mut last = Vec::new();
     for (dialect, response) in open {
-        let events = parse_sse(&response.text().await.unwrap());
+        let text = response.text().await.unwrap();
+        if dialect == DialectName::AgUi {
+            verify_ag_ui(&text, &json!([]));
+        }
+        let events = parse_sse(&text);
         let event = events.last().unwrap();
         assert_eq!(event.id, None);
         last.push(format!("{dialect}: {:?} {}", event.name, event.data));
     }
     stopped.await.unwrap();
+    last.sort_unstable();
     insta::assert_snapshot!(last.join("\n"), @r#"
-    record: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    acp: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    ag_ui: None {"code":"draining","message":"the server is shutting down; ask again shortly; runs that went on are continued","type":"RUN_ERROR"}
     agent_event: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","type":"error"}
-    turn_event: None {"error":{"message":"the server is shutting down; ask again shortly; runs that went on are continued"},"type":"error"}
+    record: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
     stream_delta: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","phase":"error"}
+    streaming_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    thought_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
+    turn_event: None {"error":{"message":"the server is shutting down; ask again shortly; runs that went on are continued"},"type":"error"}
     "#);
     // The run is there, unfinished, for whoever comes next.
     let info = runtime.log().store().info(run).await.unwrap().unwrap();
@@ -188,7 +198,75 @@ async fn pages_are_the_stream_in_pieces() {
     let path = format!("/v1/runs/{run}/events?after={next}");
     let request = kit.get(&path).header("accept", "application/json");
     let (_, _, page) = parts(request.send().await.unwrap()).await;
-    assert_eq!(page, json!({ "events": [], "next": next, "done": false }));
+    assert_eq!(page, json!({ "events": [], "next": next, "done": true }));
+}
+
+/// Whoever has everything is told not to come back, also where the run's end is no event: that
+/// stops a browser, which reconnects with the last id it was given.
+#[tokio::test]
+async fn a_reader_that_has_everything_is_told_not_to_come_back() {
+    let kit = Kit::new(agent([Say::new().thought("Hm.").text("Hello.")], [])).await;
+    let run = kit.start().await;
+    kit.runtime.wait(run).await.unwrap();
+    let dialects = DialectName::ALL.map(|dialect| format!("dialect={dialect}"));
+    let kinds = ["run_started", "part_delta", "run_finished"].map(|kind| format!("kinds={kind}"));
+    for query in dialects.into_iter().chain(kinds) {
+        let path = format!("/v1/runs/{run}/events?{query}");
+        let events = parse_sse(&kit.get(&path).send().await.unwrap().text().await.unwrap());
+        let ids: Vec<_> = events.iter().map(|event| event.id.clone().unwrap()).collect();
+        let (last, before) = ids.split_last().unwrap();
+        let again = async |after: &str| {
+            let request = kit.get(&path).header("last-event-id", after);
+            request.send().await.unwrap().status().as_u16()
+        };
+        assert_eq!(again(last).await, 204, "{query}");
+        if let Some(one_before) = before.last() {
+            assert_eq!(again(one_before).await, 200, "{query}");
+        }
+    }
+    let none = kit.get(&format!("/v1/runs/{run}/events?kinds=question_asked"));
+    assert_eq!(none.send().await.unwrap().status(), 204, "there was never any");
+}
+
+/// While runs end, whoever asks is answered: what goes on can be watched to its end, and nothing
+/// new begins.
+#[tokio::test]
+async fn a_server_that_drains_still_answers() {
+    let gate = Gate::new();
+    let config = ServerConfig { drain: Duration::from_secs(600), ..config() };
+    let runtime = wellspring_engine::Runtime::new(wellspring_log::Log::in_memory());
+    let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
+    let Kit { server, runtime, client, .. } = Kit::with(config, runtime, def).await;
+    let url = format!("http://{}", server.address());
+    let start = async |client: &reqwest::Client| {
+        let body = json!({ "agent": "agent", "input": "go" });
+        parts(client.post(format!("{url}/v1/runs")).json(&body).send().await.unwrap()).await
+    };
+    let ready = async |client: &reqwest::Client| {
+        let (status, _, body) =
+            parts(client.get(format!("{url}/readyz")).send().await.unwrap()).await;
+        (status, body["error"]["code"].as_str().map(str::to_owned))
+    };
+    assert_eq!(ready(&client).await, (200, None));
+    let (_, _, begun) = start(&client).await;
+    let run = begun["run"].as_str().unwrap().parse().unwrap();
+    gate.reached(1).await;
+    let stopped = tokio::spawn(server.stop());
+    let stranger = reqwest::Client::builder().no_proxy().build().unwrap();
+    // Nothing says when the task that stops it has begun.
+    while ready(&stranger).await.0 == 200 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ready(&stranger).await, (503, Some("draining".into())));
+    let (status, headers, refused) = start(&stranger).await;
+    assert_eq!((status, &refused["error"]["code"]), (503, &json!("draining")));
+    assert!(headers.contains_key("retry-after"));
+    let watch = stranger.get(format!("{url}/v1/runs/{run}/events")).send().await.unwrap();
+    gate.open();
+    assert!(watch.text().await.unwrap().contains("run_finished"));
+    stopped.await.unwrap();
+    assert_eq!(runtime.wait(run).await.unwrap().answer(wellspring_core::AgentNo::ROOT), "one two");
+    assert!(stranger.get(format!("{url}/readyz")).send().await.is_err(), "it is gone");
 }
 
 /// Only some kinds of records.

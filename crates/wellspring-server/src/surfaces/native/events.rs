@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -19,6 +19,7 @@ use super::runs::{DIALECT_DEFAULT, wants};
 use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
 use crate::auth::{Principal, SIGNED_FOR, SIGNED_FOR_MAX, TokenScope};
 use crate::error::ApiError;
+use crate::guard::Caller;
 use crate::kind::KINDS;
 use crate::stream::{Form, Until, Wanted, page};
 
@@ -47,9 +48,10 @@ pub(super) async fn read(
     State(app): State<App>,
     Path(run): Path<String>,
     Params(query): Params<EventsQuery>,
+    Extension(caller): Extension<Caller>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let who = reader(&app, &run, &query, &headers).await?;
+    let who = reader(&app, &run, &query, &headers, &caller).await?;
     let info = app.run_of(&who, &run).await?;
     let dialect = dialect(query.dialect.as_deref())?;
     let kinds = kinds(query.kinds.as_deref(), dialect)?;
@@ -58,13 +60,27 @@ pub(super) async fn read(
     let wanted = Wanted { run: info.run, dialect, after, kinds, until, form, cursor: None };
     let wait = wait(query.wait)?;
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
+        // A page that waits is held open as a stream is.
+        let _pass = wait.map(|_| app.gates.stream(&who)).transpose()?;
         return json_page(&app, &info, &wanted, wait).await;
     }
-    if info.state.is_final() && after == WirePosition::after(info.head) {
+    if nothing_follows(&app, &info, &wanted).await? {
         // This is how an `EventSource` is told not to come back.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(app.stream(&who, wanted, None, None).await?.into_response())
+}
+
+/// Whether a reader has all that it will ever get. Its last event need not be the run's last
+/// record: some dialects say nothing of a run's end, and of some kinds of records there may be
+/// none.
+async fn nothing_follows(app: &App, info: &RunInfo, wanted: &Wanted) -> Result<bool, ApiError> {
+    let from_the_start = wanted.after == WirePosition::START && wanted.kinds.is_none();
+    if !info.state.is_final() || from_the_start {
+        return Ok(false);
+    }
+    let page = page(app.runtime.log(), wanted, info, None).await?;
+    Ok(page.done && page.events.is_empty())
 }
 
 /// Who reads: a token's holder, or whoever has an address that one signed.
@@ -73,11 +89,12 @@ async fn reader(
     run: &str,
     query: &EventsQuery,
     headers: &HeaderMap,
+    caller: &Caller,
 ) -> Result<Principal, ApiError> {
     let (Some(holder), Some(expires), Some(signature)) =
         (&query.holder, query.expires, &query.signature)
     else {
-        let who = app.authenticate(headers).await?;
+        let who = app.authenticate(headers, caller).await?;
         allow(&who, TokenScope::Read)?;
         return Ok(who);
     };
@@ -92,7 +109,9 @@ async fn reader(
     // The token may have been revoked, or allow less, since.
     let who = app.tokens.holder(holder).await?;
     let who = who.ok_or_else(|| unauthorized("bad_token", "the token is not known any more"))?;
+    caller.is(&who);
     allow(&who, TokenScope::Read)?;
+    app.gates.token(&who)?;
     Ok(who)
 }
 
@@ -177,7 +196,7 @@ async fn json_page(
 ) -> Result<Response, ApiError> {
     let until = wait.map(|wait| Instant::now() + wait);
     let page = tokio::select! {
-        page = page(app.runtime.log(), wanted, info.head, until) => page?,
+        page = page(app.runtime.log(), wanted, info, until) => page?,
         () = app.closing.cancelled() => return Err(ApiError::draining()),
     };
     let events = page.events.into_iter().map(|(id, data)| EventJson { id: id.to_string(), data });

@@ -9,16 +9,21 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wellspring_core::{Answer, CancelWhen, PartId, QuestionId, ToolOutcome, ToolResult};
 use wellspring_engine::SendError;
-use wellspring_log::Put;
+use wellspring_log::{Put, RunInfo, RunState};
 
 use super::runs::Input;
-use super::{idempotency_key, run_json};
+use super::{audit, idempotency_key, run_json};
 use crate::app::{App, JsonBody, MayApprove, MayRun};
 use crate::error::ApiError;
 
 fn accepted(put: Put) -> Response {
     let body = json!({ "inbox": put.number, "existed": put.existed });
     (StatusCode::ACCEPTED, Json(body)).into_response()
+}
+
+/// A run that waited goes on with what it got, and counts again.
+async fn woken(app: &App, before: &RunInfo) -> Result<(), ApiError> {
+    if before.state == RunState::Paused { app.goes_on(before.run).await } else { Ok(()) }
 }
 
 #[derive(Default, Deserialize)]
@@ -37,7 +42,10 @@ pub(super) async fn cancel(
 ) -> Result<Response, ApiError> {
     let info = app.run_of(&who, &run).await?;
     match app.runtime.cancel(info.run, cancel.when, Some(&who.id), cancel.why.as_deref()).await {
-        Ok(put) => Ok(accepted(put)),
+        Ok(put) => {
+            audit::did(&who, info.run, "cancel");
+            Ok(accepted(put))
+        }
         Err(SendError::Finished(_)) => {
             let info = app.run_of(&who, &run).await?;
             Ok(Json(run_json(&info)).into_response())
@@ -65,7 +73,9 @@ pub(super) async fn tool_result(
     let info = app.run_of(&who, &run).await?;
     let outcome = if body.is_error { ToolOutcome::Error } else { ToolOutcome::Ok };
     let result = ToolResult::new(body.output);
-    Ok(accepted(app.runtime.finish_call(info.run, body.call, outcome, result).await?))
+    let put = app.runtime.finish_call(info.run, body.call, outcome, result).await?;
+    woken(&app, &info).await?;
+    Ok(accepted(put))
 }
 
 #[derive(Deserialize)]
@@ -89,16 +99,10 @@ pub(super) async fn answer(
             return Err(ApiError::bad("bad_answer", "only the run itself can say that"));
         }
     }
-    let said = match &body.answer {
-        Answer::Approve { .. } => "approve",
-        Answer::Deny { .. } => "deny",
-        Answer::Choose(_) | Answer::Value(_) | Answer::Expired | Answer::Withdrawn => "answer",
-    };
-    let put = app.runtime.answer(info.run, body.question, body.answer, Some(&who.id)).await?;
-    tracing::info!(
-        target: "wellspring::audit",
-        by = &*who.id, tenant = &*who.tenant, run = %info.run, question = body.question.0, said,
-    );
+    let (question, answer) = (body.question, body.answer);
+    let put = app.runtime.answer(info.run, question, answer.clone(), Some(&who.id)).await?;
+    woken(&app, &info).await?;
+    audit::answered(&who, info.run, question, &answer);
     Ok(accepted(put))
 }
 
@@ -124,5 +128,7 @@ pub(super) async fn input(
         Some(key) => key.to_owned(),
         None => Uuid::now_v7().to_string(),
     };
-    Ok(accepted(app.runtime.add_input(info.run, &key, body.content.0).await?))
+    let put = app.runtime.add_input(info.run, &key, body.content.0).await?;
+    woken(&app, &info).await?;
+    Ok(accepted(put))
 }

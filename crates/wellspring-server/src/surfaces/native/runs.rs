@@ -20,8 +20,8 @@ use wellspring_engine::{StartError, StartRun};
 use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
-use super::{events, idempotency_key, run_json, waits};
-use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace};
+use super::{audit, events, idempotency_key, run_json, waits};
+use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Trace};
 use crate::auth::Principal;
 use crate::error::ApiError;
 use crate::stream::{Form, Until, Wanted};
@@ -201,15 +201,16 @@ async fn place(
     Ok((thread.or(after.as_ref().map(|after| after.thread)), after.map(|after| after.run)))
 }
 
-async fn begin(app: &App, who: &Principal, new: StartRun) -> Result<Started, ApiError> {
-    app.may_start(who)?;
+async fn begin(app: &App, who: &Principal, mut new: StartRun) -> Result<Started, ApiError> {
+    let run = RunId::new(Uuid::now_v7());
+    new.run = Some(run);
+    let _pass = app.may_start(who, run)?;
     let run = app.runtime.start(new).await?;
-    begun_by(app, who, run).await
+    started(app, run).await
 }
 
 /// Takes note of a run that was started.
-async fn begun_by(app: &App, who: &Principal, run: RunId) -> Result<Started, ApiError> {
-    app.gates.run_started(who, run);
+async fn started(app: &App, run: RunId) -> Result<Started, ApiError> {
     app.metrics.run_started();
     let info = app.runtime.log().store().info(run).await?;
     let info = info.ok_or_else(|| ApiError::no_run(run))?;
@@ -232,14 +233,14 @@ async fn begin_once(
     let request = new.request.clone();
     new.run = Some(run);
     new.name = Some(name.clone());
-    app.may_start(who)?;
+    let _pass = app.may_start(who, run)?;
     match app.runtime.start(new).await {
         Ok(begun) => {
             if begun != run {
                 // It became input of a run that goes on.
                 app.runtime.log().store().bind(name, begun).await?;
             }
-            begun_by(app, who, begun).await
+            started(app, begun).await
         }
         Err(StartError::Named(run)) => replay(app, run, &request, key).await,
         Err(error) => Err(error.into()),
@@ -341,14 +342,15 @@ pub(super) async fn read(
     Ok(Json(body))
 }
 
-/// Deletes a run that is over.
+/// Deletes a run that is over, and with it what was decided in it: for operators only.
 pub(super) async fn remove(
     State(app): State<App>,
-    MayRun(who): MayRun,
+    MayAdminister(who): MayAdminister,
     Path(run): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let info = app.run_of(&who, &run).await?;
     app.runtime.log().store().delete(info.run).await?;
+    audit::did(&who, info.run, "delete");
     Ok(StatusCode::NO_CONTENT)
 }
 
