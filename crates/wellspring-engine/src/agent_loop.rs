@@ -508,6 +508,9 @@ impl AgentWork {
     ) -> Answer {
         let expiry = async {
             match expires_at {
+                // No timer where the time is over: even the shortest one is not ready at once,
+                // and a run that waits for nothing but a timer is paused, only to be woken.
+                Some(at) if at <= self.run.now() => {}
                 Some(at) => tokio::time::sleep(at.since(self.run.now())).await,
                 None => std::future::pending().await,
             }
