@@ -5,7 +5,7 @@
 //! agent keeps it. Our tools reach the agent by a loopback MCP server, and its typed result
 //! comes back the same way.
 //!
-//! ```no_run
+//! ```
 //! use wellspring_acp::client::{AcpAgent, AcpConfig};
 //!
 //! let agent = AcpAgent::new("claude", "claude".parse::<AcpConfig>()?);

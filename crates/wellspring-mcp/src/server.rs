@@ -37,17 +37,21 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
 /// An MCP server that can be connected to.
 ///
-/// ```no_run
+/// ```
 /// use wellspring_mcp::{McpConfig, McpServer};
 ///
-/// # async fn f() -> Result<(), wellspring_mcp::McpError> {
-/// let config = McpConfig::stdio("files", "npx", ["-y", "@modelcontextprotocol/server-filesystem", "."]);
-/// let files = McpServer::new(config).connect().await?;
-/// for tool in files.tools() {
-///     println!("{}: {}", tool.spec().name, tool.spec().description);
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let config = McpConfig::stdio("files", "my-file-server", ["--root", "."]);
+/// match McpServer::new(config).connect().await {
+///     Ok(files) => {
+///         for tool in files.tools() {
+///             println!("{}: {}", tool.spec().name, tool.spec().description);
+///         }
+///         files.close().await;
+///     }
+///     Err(error) => println!("{error}"), // here: there is no such program
 /// }
-/// files.close().await;
-/// # Ok(()) }
+/// # });
 /// ```
 #[derive(Clone, Debug)]
 pub struct McpServer {

@@ -71,13 +71,18 @@ impl Agent {
     /// questions are answered like any others ([`Think::on_question`]), or by a
     /// [policy](Self::policy).
     ///
-    /// ```no_run
+    /// ```
     /// use wellspring::prelude::*;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let agent = Agent::open("claude").await?;
-    /// let lines = agent.think::<u32>().text("How many lines has README.md?").run().await?;
+    /// match Agent::open("my-agent --acp").await {
+    ///     Ok(agent) => {
+    ///         let lines = agent.think::<u32>().text("How many lines has README.md?").run().await?;
+    ///         println!("{lines}");
+    ///     }
+    ///     Err(error) => println!("{error}"), // here: there is no such program
+    /// }
     /// # Ok(())
     /// # }
     /// ```

@@ -29,14 +29,16 @@ pub(super) const CLOSE_TIME: Duration = Duration::from_secs(10);
 /// An agent that speaks ACP. Its processes are started when they are needed, serve many runs,
 /// and end when it is dropped. Cheap to clone.
 ///
-/// ```no_run
+/// ```
 /// use std::sync::Arc;
 /// use wellspring_acp::client::{AcpAgent, AcpConfig};
 /// use wellspring_engine::{AgentDef, Runtime};
-/// # fn f(runtime: Runtime) -> Result<(), wellspring_acp::client::AcpError> {
+/// use wellspring_log::Log;
+///
+/// let runtime = Runtime::new(Log::in_memory());
 /// let config: AcpConfig = "gemini --acp".parse()?;
 /// runtime.register(AgentDef::remote("gemini", Arc::new(AcpAgent::new("gemini", config))));
-/// # Ok(()) }
+/// # Ok::<(), wellspring_acp::client::AcpError>(())
 /// ```
 #[derive(Clone)]
 pub struct AcpAgent {
