@@ -27,11 +27,13 @@ pub const BRIDGED_MAX: usize = 64;
 ///
 /// An agent is given a command instead of a URL; this is what the command does.
 ///
-/// ```no_run
-/// # async fn f() -> std::io::Result<()> {
-/// # let (url, token) = ("", "");
-/// wellspring_mcp::bridge(url, token, tokio::io::empty(), tokio::io::sink()).await
-/// # }
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let url = "http://127.0.0.1:7600/mcp";
+/// // Nothing comes in here, so nothing is sent.
+/// wellspring_mcp::bridge(url, "token", tokio::io::empty(), tokio::io::sink()).await
+/// # })?;
+/// # Ok::<(), std::io::Error>(())
 /// ```
 ///
 /// # Errors
@@ -55,12 +57,14 @@ pub async fn bridge(
     let mut client =
         AsyncRwTransport::new_server(input, output).with_max_line_length(MESSAGE_BYTES_MAX);
     let mut open = true;
+    let mut used = false;
     let mut carrying = FuturesUnordered::new();
     let mut unanswered = HashSet::new();
     while open || !carrying.is_empty() || !unanswered.is_empty() {
         tokio::select! {
             said = client.receive(), if open && carrying.len() < BRIDGED_MAX => match said {
                 Some(message) => {
+                    used = true;
                     let request = request_id(&message);
                     unanswered.extend(request.clone());
                     // What is taken back may get no answer.
@@ -90,7 +94,10 @@ pub async fn bridge(
             },
         }
     }
-    let _ = server.close().await;
+    // One that was never told anything waits for its first message, also to be closed.
+    if used {
+        let _ = server.close().await;
+    }
     client.close().await
 }
 
