@@ -600,41 +600,21 @@ fn nothing_is_open(outline: &Outline) -> bool {
         && outline.agents.len() == 1
 }
 
-/// Whether an event is part of what a model says, and asks nothing of anybody.
+/// Whether an event is part of what a model says, and asks nothing of anybody. Whatever is not
+/// known to be so only costs the run a commit.
 fn only_speaks(event: &Event) -> bool {
-    match event {
-        Event::PartStarted { kind, .. } => !matches!(kind, PartKind::ToolCall(_)),
-        Event::PartDelta { .. }
-        | Event::PartAnnotated { .. }
-        | Event::PartFinished { .. }
-        | Event::SourceCited(_)
-        | Event::UsageReported(_)
-        | Event::TurnFinished { .. } => true,
-        Event::RunStarted(_)
-        | Event::RunAdopted { .. }
-        | Event::RunPaused { .. }
-        | Event::RunResumed { .. }
-        | Event::RunFinished { .. }
-        | Event::TurnStarted(_)
-        | Event::PartsVoided { .. }
-        | Event::ToolQueued { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolUpdated { .. }
-        | Event::ToolFinished { .. }
-        | Event::QuestionAsked(_)
-        | Event::QuestionAnswered(_)
-        | Event::AgentStarted { .. }
-        | Event::AgentFinished { .. }
-        | Event::PlanUpdated { .. }
-        | Event::StateSet { .. }
-        | Event::StatePatched { .. }
-        | Event::FileProduced(_)
-        | Event::InputAccepted { .. }
-        | Event::InputApplied { .. }
-        | Event::ResultReady { .. }
-        | Event::Attached { .. }
-        | Event::Extended(_) => false,
+    if let Event::PartStarted { kind, .. } = event {
+        return !matches!(kind, PartKind::ToolCall(_));
     }
+    matches!(
+        event,
+        Event::PartDelta { .. }
+            | Event::PartAnnotated { .. }
+            | Event::PartFinished { .. }
+            | Event::SourceCited(_)
+            | Event::UsageReported(_)
+            | Event::TurnFinished { .. }
+    )
 }
 
 fn has_calls(transcript: &Transcript, turn: &TurnItem) -> bool {
