@@ -17,7 +17,8 @@
 //! # Format
 //!
 //! Events are externally tagged JSON, and this JSON is also what the log keeps. Hence
-//! additions only: every new field has a default, and no field changes its meaning.
+//! additions only: every new field has a default, and no field changes its meaning. What
+//! could not be added so would be another [`FORMAT`].
 
 mod call;
 mod outcome;
@@ -41,6 +42,10 @@ pub use self::outcome::{Budget, FailureKind, Outcome, Stop};
 pub use self::part::{Annotation, Opaque, PartKind, Role, VoidReason};
 pub use self::question::{Answer, Answered, Choice, Form, Question, Scope};
 pub use self::usage::{ContextWindow, Cost, Usage, UsageScope};
+
+/// The version of the records' JSON. A record that does not say otherwise is of this one, and
+/// whatever replaces it has to read this one too.
+pub const FORMAT: u32 = 1;
 
 /// An event with its place, its agent and its time.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]

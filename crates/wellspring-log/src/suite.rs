@@ -10,7 +10,10 @@
     reason = "these are tests: a panic is a failed one"
 )]
 
+mod keeping;
+
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,10 +27,17 @@ use crate::store::{
     StoreError, StoredFrame,
 };
 
+pub use keeping::{a_backup_is_whole_or_refused, retention_takes_what_is_old_and_over};
+
 /// A place that can be opened as a store, more than once.
 pub trait Subject {
     /// Opens it as one more process would.
     fn open(&self) -> Arc<dyn Store>;
+
+    /// Opens what a backup wrote; nothing for a store that makes none.
+    fn open_backup(&self, _backup: &Path) -> Option<Arc<dyn Store>> {
+        None
+    }
 }
 
 /// Makes a test of every case. The expression gives a fresh [`Subject`].
@@ -69,6 +79,8 @@ macro_rules! store_suite {
             lists_are_filtered_and_paged
             lists_are_bounded
             deletion_leaves_nothing
+            retention_takes_what_is_old_and_over
+            a_backup_is_whole_or_refused
             other_processes_are_noticed
         );
     };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use wellspring_core::{
-    AgentNo, CancelWhen, Event, Message, RunId, RunRequest, RunStarted, ThreadId, TurnStarted,
+    AgentNo, CancelWhen, Event, Message, RETURN_RESULT, RunId, RunRequest, RunStarted, ThreadId,
+    TurnStarted,
 };
 use wellspring_log::{Beginning, CreateError, ExternalId, RunFilter, RunState};
 
@@ -80,8 +81,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// When there is no such agent, it has one model only, the thread is busy and the agent refuses then, or the
-    /// log cannot take it.
+    /// When there is no such agent, it has one model only, a tool's name is taken, the thread is
+    /// busy and the agent refuses then, or the log cannot take it.
     pub async fn start(&self, mut start: StartRun) -> Result<RunId, StartError> {
         if self.inner.closing.is_cancelled() {
             return Err(StartError::ShuttingDown);
@@ -94,6 +95,10 @@ impl Runtime {
         };
         if start.request.model.is_some() && !def.allow_model {
             return Err(StartError::ModelNotAllowed { agent: def.name.clone() });
+        }
+        let mut names = def.tools.iter().map(|tool| tool.spec()).chain(&start.request.client_tools);
+        if names.any(|spec| &*spec.name == RETURN_RESULT) {
+            return Err(StartError::ReservedTool);
         }
         // In the log, so that whoever adopts the run knows what its result has to be.
         if start.request.result_schema.is_none() {
