@@ -26,6 +26,8 @@ mod part;
 mod question;
 mod usage;
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -63,12 +65,13 @@ pub struct Record {
 
 /// One fact of a run, in the past tense.
 ///
-/// Rare or large facts are boxed, so that a delta stays small.
+/// Rare or large facts are boxed, so that a delta stays small; how the run began is shared,
+/// because all who work on it keep that.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")] // externally tagged: `tag = ".."` would buffer every event
 pub enum Event {
     /// The first record of every run.
-    RunStarted(Box<RunStarted>),
+    RunStarted(Arc<RunStarted>),
     /// A new owner took over; the first thing it appends.
     RunAdopted {
         /// Who owns the run now.

@@ -27,7 +27,7 @@ pub(crate) struct Run {
     pub(crate) owner: Owner,
     pub(crate) tenant: Box<str>,
     pub(crate) def: Arc<AgentDef>,
-    pub(crate) started: RunStarted,
+    pub(crate) started: Arc<RunStarted>,
     pub(crate) trace_id: Box<str>,
     pub(crate) history: Arc<[Message]>,
     /// The handles of the thread's earlier remote sessions, by origin.
@@ -62,7 +62,7 @@ pub(crate) struct NewRunParts {
     pub(crate) owner: Owner,
     pub(crate) tenant: Box<str>,
     pub(crate) def: Arc<AgentDef>,
-    pub(crate) started: RunStarted,
+    pub(crate) started: Arc<RunStarted>,
     pub(crate) history: Arc<[Message]>,
     pub(crate) sessions: BTreeMap<Box<str>, serde_json::Value>,
     pub(crate) announced: Announced,

@@ -105,23 +105,20 @@ impl Runtime {
             start.request.result_schema.clone_from(&def.result_schema);
         }
         let run = start.run.unwrap_or_else(|| RunId::new(Uuid::now_v7()));
-        let thread = start.thread.unwrap_or_else(|| ThreadId::new(Uuid::now_v7()));
+        let mut started = Arc::new(RunStarted {
+            run,
+            thread: start.thread.unwrap_or_else(|| ThreadId::new(Uuid::now_v7())),
+            agent: def.name.clone(),
+            after: start.after,
+            request: start.request,
+        });
+        let goes_on = start.thread.filter(|_| start.after.is_none() && !start.is_first);
         loop {
-            let after = match (start.after, start.thread) {
-                (Some(after), _) => Some(after),
-                (None, Some(thread)) if !start.is_first => {
-                    self.latest_run(&start.tenant, thread).await?
-                }
-                (None, _) => None,
-            };
-            let past = self.past(&start.tenant, after).await?;
-            let started = RunStarted {
-                run,
-                thread,
-                agent: def.name.clone(),
-                after,
-                request: start.request.clone(),
-            };
+            if let Some(thread) = goes_on {
+                let latest = self.latest_run(&start.tenant, thread).await?;
+                Arc::make_mut(&mut started).after = latest;
+            }
+            let past = self.past(&start.tenant, started.after).await?;
             let first_turn = first_turn(&def, &started.request);
             let announced = if first_turn.is_some() { Announced::Turn } else { Announced::Nothing };
             let beginning = Beginning {
@@ -132,7 +129,7 @@ impl Runtime {
                     .into_iter()
                     .collect(),
             };
-            match self.inner.log.begin(&start.tenant, started.clone(), beginning).await {
+            match self.inner.log.begin(&start.tenant, Arc::clone(&started), beginning).await {
                 Ok(owner) => {
                     self.own(owner, start.tenant, def, started, past, announced);
                     return Ok(run);
@@ -141,7 +138,7 @@ impl Runtime {
                 Err(CreateError::Named(run)) => return Err(StartError::Named(run)),
                 Err(CreateError::NotFirst) => return Err(StartError::NotFirst),
                 Err(CreateError::ThreadBusy(busy)) => {
-                    if let Some(steered) = self.when_busy(&def, busy, &start.request).await? {
+                    if let Some(steered) = self.when_busy(&def, busy, &started.request).await? {
                         return Ok(steered);
                     }
                 }

@@ -88,7 +88,7 @@ impl Shell {
             code. There is no input and no terminal. What it leaves running in the background \
             is killed when it ends.";
         let spec = ToolSpec {
-            parameters: parameters::<Arguments>(),
+            parameters: parameters::<Arguments>().into(),
             title: Some("Shell".into()),
             kind: ToolKind::Execute,
             mode: ToolMode::Sequential,

@@ -2,6 +2,8 @@
 //!
 //! Every strategy is boxed: unboxed, their nested types do not fit on a test's stack.
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -84,7 +86,7 @@ fn run_event() -> BoxedStrategy<Event> {
         2 => (text(), option::of(json_object())).prop_map(|(agent, state)| {
             let request = RunRequest { state, ..RunRequest::text("Hello?") };
             let agent = agent.into();
-            Event::RunStarted(Box::new(RunStarted {
+            Event::RunStarted(Arc::new(RunStarted {
                 run: RUN,
                 thread: THREAD,
                 agent,

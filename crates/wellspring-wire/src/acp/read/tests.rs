@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::json;
 use wellspring_core::{AgentNo, Checker, Event, Millis, Record, RunRequest, RunStarted, Seq};
@@ -41,7 +43,7 @@ pub(super) fn check(events: &[Event]) {
         request: RunRequest::text("go"),
     };
     let outcome = wellspring_core::Outcome::Completed { stop: Stop::EndTurn };
-    let all = [Event::RunStarted(Box::new(started))]
+    let all = [Event::RunStarted(Arc::new(started))]
         .into_iter()
         .chain(events.iter().cloned())
         .chain([Event::RunFinished { outcome: Box::new(outcome) }]);

@@ -191,7 +191,7 @@ fn instruction(message: &Message) -> Option<ContextNote> {
 fn tool(tool: &super::super::types::Tool) -> ToolSpec {
     let mut spec = ToolSpec::new(tool.name.clone(), tool.description.clone());
     if let Some(parameters) = &tool.parameters {
-        spec.parameters = parameters.clone();
+        spec.parameters = parameters.clone().into();
     }
     spec.runs_on = RunsOn::Client;
     spec

@@ -144,7 +144,7 @@ fn tools_context_state_and_media() {
     let tools: Vec<_> = request
         .client_tools
         .iter()
-        .map(|tool| (&*tool.name, tool.runs_on, tool.parameters.clone()))
+        .map(|tool| (&*tool.name, tool.runs_on, Value::clone(&tool.parameters)))
         .collect();
     assert_eq!(
         tools,
