@@ -115,8 +115,8 @@ def main():
             path = folder / "aimock" / f"{provider.__name__}-{case}.{ending}"
             server.record(provider, text, path)
     server.stop()
-    packages = str(ROOT / "target/peers/llama")
-    server = Server([sys.executable, str(HERE / "llama.py")], PYTHONPATH=packages)
+    python = str(ROOT / "target/peers/llama/bin/python3")
+    server = Server([python, str(HERE / "llama.py")])
     for provider in (anthropic, openai_chat, openai_responses):
         server.record(provider, "Hi", folder / "llama" / f"{provider.__name__}-words.sse")
     server.stop()
