@@ -72,7 +72,13 @@ pub(crate) struct Endpoint {
     client: reqwest::Client,
     /// What was asked for last, and where that is. Mostly it is asked for again, and to read
     /// an address takes longer than to write a short request.
-    last: Arc<Mutex<Option<(Box<str>, Url)>>>,
+    last: Arc<Mutex<Option<Asked>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    path: Box<str>,
+    url: Url,
 }
 
 /// Neither keys nor other headers are shown.
@@ -188,14 +194,14 @@ impl Endpoint {
 
     fn address(&self, path: &str) -> Result<Url, ModelError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, url)) = last.as_ref().filter(|(asked, _)| **asked == *path) {
-            return Ok(url.clone());
+        if let Some(asked) = last.as_ref().filter(|asked| *asked.path == *path) {
+            return Ok(asked.url.clone());
         }
         let url = Url::parse(&format!("{}{path}", self.base_url)).map_err(|error| {
             let what = format!("cannot be asked for {path:?}");
             ModelError::new(&*self.provider, FailureKind::BadRequest, what).because(error)
         })?;
-        *last = Some((path.into(), url.clone()));
+        *last = Some(Asked { path: path.into(), url: url.clone() });
         Ok(url)
     }
 
