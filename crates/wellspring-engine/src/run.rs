@@ -391,8 +391,7 @@ impl Run {
 
 /// Whether `by` may answer a question of a run that `asker` started: the asker, and whom the
 /// agent names; anyone, where nobody in particular asked.
-#[must_use]
-pub fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) -> bool {
+pub(crate) fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) -> bool {
     match (asker, by) {
         (None, _) => true,
         (Some(asker), Some(by)) => {

@@ -10,6 +10,8 @@
     reason = "these are tests: a panic is a failed one"
 )]
 
+mod audit;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -23,6 +25,8 @@ use crate::store::{
     LIST_MAX, Lease, NewFrame, NewRun, Put, RunFilter, RunInfo, RunState, SnapshotKind, Store,
     StoreError, StoredFrame,
 };
+
+pub use self::audit::{an_audit_is_bounded, an_audit_outlives_its_runs};
 
 /// A place that can be opened as a store, more than once.
 pub trait Subject {
@@ -69,6 +73,8 @@ macro_rules! store_suite {
             lists_are_filtered_and_paged
             lists_are_bounded
             deletion_leaves_nothing
+            an_audit_outlives_its_runs
+            an_audit_is_bounded
             other_processes_are_noticed
         );
     };

@@ -4,6 +4,7 @@
 mod access;
 mod ag_ui;
 mod api;
+mod audit;
 mod cuts;
 mod failing;
 mod kit;
