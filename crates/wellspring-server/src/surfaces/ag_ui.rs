@@ -225,6 +225,7 @@ impl Request<'_> {
                     format!("answer-{question}-{}", who.id)
                 }
                 Command::FinishCall { call, .. } => format!("result-{call}"),
+                Command::Resume { .. } => format!("resume-{}", self.input.run_id),
                 Command::AddInput { .. } | Command::Cancel { .. } => {
                     format!("{}-{index}", self.input.run_id)
                 }
@@ -292,7 +293,10 @@ impl Request<'_> {
 fn answer_of(command: &Command) -> Option<(QuestionId, &Answer)> {
     match command {
         Command::Answer { question, answer, .. } => Some((*question, answer)),
-        Command::FinishCall { .. } | Command::AddInput { .. } | Command::Cancel { .. } => None,
+        Command::FinishCall { .. }
+        | Command::Resume { .. }
+        | Command::AddInput { .. }
+        | Command::Cancel { .. } => None,
     }
 }
 

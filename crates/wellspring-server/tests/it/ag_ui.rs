@@ -13,21 +13,21 @@ use wellspring_wire::ag_ui::proto;
 use crate::kit::{Kit, agent, config, echo, models, parts, verify_ag_ui};
 
 /// A request as a client makes it.
-fn input(thread: &str, run: &str, messages: Value) -> Value {
+pub(crate) fn input(thread: &str, run: &str, messages: Value) -> Value {
     json!({ "threadId": thread, "runId": run, "messages": messages })
 }
 
-fn user(id: &str, text: &str) -> Value {
+pub(crate) fn user(id: &str, text: &str) -> Value {
     json!({ "id": id, "role": "user", "content": text })
 }
 
 /// The events of an answer, which the verifiers have nothing against.
-async fn events(response: Response) -> Vec<Value> {
+pub(crate) async fn events(response: Response) -> Vec<Value> {
     events_after(response, &json!([])).await
 }
 
 /// The same for a client that has some messages already.
-async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
+pub(crate) async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
     assert_eq!(response.status(), 200);
     verify_ag_ui(&response.text().await.unwrap(), messages)
 }
@@ -37,7 +37,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 /// The words of a kind of message, as a client folds them.
-fn text(events: &[Value], kind: &str) -> String {
+pub(crate) fn text(events: &[Value], kind: &str) -> String {
     let deltas = events.iter().filter(|event| event["type"] == kind);
     deltas.map(|event| event["delta"].as_str().unwrap()).collect()
 }

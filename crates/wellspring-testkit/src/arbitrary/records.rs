@@ -95,7 +95,7 @@ fn run_event() -> BoxedStrategy<Event> {
         1 => any::<u64>().prop_map(|epoch| Event::RunAdopted { node: "node".into(), epoch }),
         1 => vec(wait(), 0..3).prop_map(|waits| Event::RunPaused { waits }),
         1 => (option::of(inbox()), option::of(text())).prop_map(|(inbox, wire_run)| {
-            Event::RunResumed { inbox, wire_run: wire_run.map(Into::into) }
+            Event::RunResumed { inbox, wire_run: wire_run.map(Into::into), amended: None }
         }),
         4 => (number(), number(), any::<bool>()).prop_map(|(turn, attempt, streaming)| {
             let model = "scripted".into();
