@@ -1,6 +1,7 @@
 //! Records as AG-UI events.
 
 mod ask;
+mod mend;
 mod scene;
 
 use serde_json::{Map, Value, json};
@@ -522,11 +523,26 @@ impl Project<'_> {
                 });
             }
             if outline.open {
+                self.complete(scene, *part);
                 scene.close_part(*part, self.emit);
             }
         }
         if shown {
             self.snapshot(&thoughts);
+        }
+    }
+
+    /// Makes the arguments of a call that is taken back ones that can be read.
+    fn complete(&mut self, scene: &Scene<'_>, part: PartId) {
+        let Some(call) = scene.call(part) else { return };
+        let rest = mend::completion(&call.arguments);
+        if !call.arguments.is_empty() && !rest.is_empty() {
+            self.say(ToolCallArgs {
+                tool_call_id: scene.id(part),
+                delta: rest.into(),
+                subagent_run_id: scene.tag(call.agent),
+                ..ToolCallArgs::default()
+            });
         }
     }
 
