@@ -302,6 +302,18 @@ function textOf(content) {
   return (content ?? []).map((block) => block.text ?? block.resource?.text ?? `[${Object.keys(block)[0]}]`).join("\n");
 }
 
+/** All runs of a thread, oldest first: the newest ones come first, page by page. */
+async function runsOf(id) {
+  const all = [];
+  let after = "";
+  do {
+    const { runs, next } = await api("GET", `/v1/threads/${id}?limit=200${after}`);
+    all.unshift(...runs);
+    after = next && `&after=${next}`;
+  } while (after);
+  return all;
+}
+
 async function showThread(id) {
   scene.abort();
   scene = new AbortController();
@@ -317,8 +329,7 @@ async function showThread(id) {
     return;
   }
   try {
-    const { runs } = await api("GET", `/v1/threads/${id}`);
-    for (const { run, agent, state } of runs) {
+    for (const { run, agent, state } of await runsOf(id)) {
       const detail = await api("GET", `/v1/runs/${run}`);
       if (signal.aborted) return;
       $("agent").value = agent;

@@ -293,10 +293,16 @@ fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/v1/threads/{thread}") => Described {
             id: "readThread",
-            summary: "A thread's runs, oldest first; `after` says which run each continues.",
+            summary: "A thread's newest runs, oldest first; `after` says which run each \
+                continues, and `next` leads to the runs before them.",
+            parameters: vec![query("after", "The `next` of the page before.", uuid()), limit()],
             responses: vec![ok(
                 "The thread.",
-                object(&[("thread", uuid()), ("runs", list(schema("Run")))]),
+                object(&[
+                    ("thread", uuid()),
+                    ("runs", list(schema("Run"))),
+                    ("next", optional(uuid())),
+                ]),
             )],
             errors: &["404"],
             ..Described::default()

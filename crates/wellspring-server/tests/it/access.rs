@@ -81,7 +81,7 @@ async fn another_tenants_runs_are_none_on_every_route() {
     kit.token = Some(other);
     for (method, path, scope) in routes(&kit).await {
         // A client's own names are its tenant's: the same ones start another run.
-        if scope.is_none() || path == "/ag-ui/{agent}" {
+        if scope.is_none() || path == "/ag-ui/{agent}" || path == "/metrics" {
             continue;
         }
         let filled = path.replace("{run}", &run).replace("{thread}", &thread);
@@ -173,9 +173,28 @@ async fn every_route_holds_to_its_scope() {
             kit.token = Some(secret.clone());
             let status = kit.request(method.clone(), &path).send().await.unwrap().status();
             let allowed = scope.as_deref().is_none_or(|scope| scope == *name || *name == "admin");
+            // What is about all tenants is not for one's operators.
+            let allowed = allowed && path != "/metrics";
             assert_eq!(status != 403, allowed, "{method} {path} with {name}: {status}");
         }
     }
+}
+
+/// What all tenants do together is for whoever looks after the server.
+#[tokio::test]
+async fn the_servers_figures_are_its_operators_alone() {
+    let (mut kit, [mine, _]) = two_tenants(config()).await;
+    let tokens = kit.server.tokens();
+    let reader = tokens.create("reader", "default", &[TokenScope::Read]).await.unwrap();
+    let operator = tokens.create("operator", "default", &[TokenScope::Admin]).await.unwrap();
+    let mut said = Vec::new();
+    for secret in [mine, reader, operator] {
+        kit.token = Some(secret);
+        let (status, _, body) = parts(kit.get("/metrics").send().await.unwrap()).await;
+        said.push((status, body["error"]["code"].as_str().unwrap_or_default().to_owned()));
+    }
+    let refused = |code: &str| (403, code.to_owned());
+    assert_eq!(said, [refused("operators_only"), refused("scope"), (200, String::new())]);
 }
 
 #[tokio::test]
@@ -284,6 +303,29 @@ async fn foreign_names_and_pages_are_refused() {
             .unwrap()
             .contains("last-event-id")
     );
+}
+
+/// Elsewhere than on this machine too: an address is one's own, a name has to be said.
+#[tokio::test]
+async fn elsewhere_names_have_to_be_known_too() {
+    let mut said = Vec::new();
+    for (listen, hosts) in [("0.0.0.0:0", &[][..]), ("0.0.0.0:0", &["known.example"])] {
+        let hosts = hosts.iter().map(|host| (*host).into()).collect();
+        let config = ServerConfig { listen: listen.parse().unwrap(), hosts, ..config() };
+        let runtime = Runtime::new(Log::in_memory());
+        let tokens = Tokens::new(runtime.log().store().clone());
+        let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+        let mut kit = Kit::with(config, runtime, agent([], [])).await;
+        kit.token = Some(secret);
+        let port = kit.server.address().port();
+        for host in ["localhost", "192.0.2.7", "[2001:db8::7]", "known.example", "evil.example"] {
+            let url = format!("http://127.0.0.1:{port}/v1/runs");
+            let request = kit.client.get(url).bearer_auth(kit.token.as_ref().unwrap());
+            let response = request.header("host", format!("{host}:{port}")).send().await.unwrap();
+            said.push(response.status().as_u16());
+        }
+    }
+    assert_eq!(said, [200, 200, 200, 403, 403, 200, 200, 200, 200, 403]);
 }
 
 /// Each limit, reached.
