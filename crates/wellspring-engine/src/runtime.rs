@@ -174,6 +174,13 @@ impl Runtime {
         self.state().runs.values().filter(|working| working.live).count()
     }
 
+    /// Whether the store failed runs of this runtime that have not come back yet:
+    /// [`recover`](Self::recover) takes them up again, once the store works.
+    #[must_use]
+    pub fn has_lost_runs(&self) -> bool {
+        self.state().runs.values().any(|working| working.lost)
+    }
+
     /// Whoever is told of what happens to a run of this agent.
     pub(crate) fn hooks<'a>(&'a self, def: &'a AgentDef) -> impl Iterator<Item = &'a dyn Hooks> {
         def.hooks.as_deref().into_iter().chain(self.inner.observer.0.get().map(AsRef::as_ref))
