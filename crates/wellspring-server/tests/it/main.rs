@@ -10,5 +10,6 @@ mod cuts;
 mod failing;
 mod kit;
 mod operate;
+mod page;
 mod peer;
 mod streams;
