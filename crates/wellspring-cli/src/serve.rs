@@ -37,7 +37,10 @@ pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
         )?;
     }
     interrupts.next().await;
-    writeln!(std::io::stderr(), "letting runs end; once more to stop at once")?;
+    // Nobody may be reading; the server ends nevertheless.
+    std::thread::spawn(|| {
+        writeln!(std::io::stderr(), "letting runs end; once more to stop at once")
+    });
     tokio::select! {
         () = server.stop() => Ok(Exit::Completed),
         () = interrupts.next() => Ok(Exit::Cancelled),

@@ -26,9 +26,11 @@ use tracing_subscriber::{EnvFilter, Layer as _};
 use wellspring_engine::telemetry::{CONTENT, SPANS};
 
 use self::json::JsonLines;
+use self::lines::Lines;
 use crate::config::settings::TelemetryConfig;
 
 mod json;
+mod lines;
 
 /// Says what is logged to standard error, as in `info` or `wellspring::access=info`.
 const LOG_VARIABLE: &str = "WELLSPRING_LOG";
@@ -54,12 +56,16 @@ const TRACE_PARENT: &str = "traceparent";
 /// How long the last spans may take to be sent: a command should end.
 const LAST_SPANS_TIME: Duration = Duration::from_secs(5);
 
+/// How long the last lines of the log may take to be written.
+const LAST_LINES_TIME: Duration = Duration::from_secs(1);
+
 /// Attributes that are lists. A field of a span holds one value, so they come as JSON.
 const LISTS: [&str; 2] = ["gen_ai.response.finish_reasons", "gen_ai.request.stop_sequences"];
 
 /// Sends what is left when the command is done.
 pub(crate) struct Telemetry {
     spans: Option<SdkTracerProvider>,
+    lines: Lines,
 }
 
 /// What a command logs where [`LOG_VARIABLE`] says nothing.
@@ -73,13 +79,12 @@ pub(crate) enum LogUnlessAsked {
 
 /// Begins to log, and to send spans where somebody wants them.
 pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Result<Telemetry> {
-    let logs = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     // People read a terminal; whatever else reads it wants to take it apart.
-    let logs = if std::io::stderr().is_terminal() {
-        logs.boxed()
-    } else {
-        logs.event_format(JsonLines).boxed()
-    };
+    let for_people = std::io::stderr().is_terminal();
+    let missing = if for_people { missing } else { json::missing };
+    let lines = Lines::to(std::io::stderr(), missing).context("the log has no thread")?;
+    let logs = tracing_subscriber::fmt::layer().with_writer(lines.clone());
+    let logs = if for_people { logs.boxed() } else { logs.event_format(JsonLines).boxed() };
     let logs = logs.with_filter(log_filter(unless_asked));
     let spans = if is_wanted(config) { Some(provider(config)?) } else { None };
     let exported = spans.as_ref().map(|spans| {
@@ -97,18 +102,24 @@ pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Re
             .with_filter(targets)
     });
     tracing_subscriber::registry().with(logs).with(exported).init();
-    Ok(Telemetry { spans })
+    Ok(Telemetry { spans, lines })
 }
 
 impl Telemetry {
-    /// Sends the last spans.
+    /// Sends the last spans, and writes the last lines.
     pub(crate) fn finish(self) {
         if let Some(spans) = self.spans
             && let Err(error) = spans.shutdown_with_timeout(LAST_SPANS_TIME)
         {
             tracing::warn!(%error, "the last spans could not be sent");
         }
+        self.lines.finish(LAST_LINES_TIME);
     }
+}
+
+/// What people read where lines of the log are missing.
+fn missing(count: u64) -> String {
+    format!("WARN {count} lines were dropped: they came faster than they were read\n")
 }
 
 /// Puts a span below the one that a `traceparent` names, if spans are sent anywhere.

@@ -2,10 +2,12 @@
 //! command into its inbox.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::content::Content;
 use crate::event::{Answer, ToolOutcome, ToolResult};
 use crate::id::{PartId, QuestionId};
+use crate::request::Amendment;
 
 /// What somebody wants of a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -44,6 +46,17 @@ pub enum Command {
         outcome: ToolOutcome,
         /// What came of it.
         result: ToolResult,
+        /// The id under which the asker's own protocol continues the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wire_run: Option<Box<str>>,
+    },
+    /// Go on from a pause under the asker's new words: first of what answers the run.
+    Resume {
+        /// What changed of the request.
+        amended: Box<Amendment>,
+        /// The state shared with the screen, as it is there now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<Box<Value>>,
         /// The id under which the asker's own protocol continues the run.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,

@@ -34,7 +34,7 @@ use serde_json::Value;
 use crate::chunk::Chunk;
 use crate::content::Content;
 use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId, RunId, Seq, ThreadId};
-use crate::request::RunRequest;
+use crate::request::{Amendment, RunRequest};
 
 pub use self::call::{
     ContentChange, Location, OutputStream, RunsOn, ToolCall, ToolKind, ToolMode, ToolOutcome,
@@ -92,6 +92,9 @@ pub enum Event {
         /// The id under which the asker's own protocol continues the run, if it wants a new one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,
+        /// What the asker says anew of the request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        amended: Option<Box<Amendment>>,
     },
     /// A model call is about to be made.
     TurnStarted(Box<TurnStarted>),

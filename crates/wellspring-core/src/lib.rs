@@ -44,7 +44,7 @@ pub use outline::{
 };
 pub use remote::{RemoteAgent, RemoteRequest};
 pub use render::render;
-pub use request::{ContextNote, RunRequest, WireNames};
+pub use request::{Amendment, ContextNote, RunRequest, WireNames};
 pub use tokio_util::sync::CancellationToken;
 pub use tool::{Approval, RETURN_RESULT, Tool, ToolError, ToolSpec, ToolTimeouts};
 pub use transcript::{

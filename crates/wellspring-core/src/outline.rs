@@ -66,6 +66,9 @@ pub struct RunHead {
     /// What the asker's own protocol calls the run now: each resumption may bring a new id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_run: Option<Box<str>>,
+    /// The run that this one continues, as the asker's own protocol calls it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_parent: Option<Box<str>>,
 }
 
 /// An agent at work.
@@ -190,6 +193,7 @@ impl Outline {
                     agent: started.agent.clone(),
                     wire_thread: names.and_then(|names| names.thread.clone()),
                     wire_run: names.and_then(|names| names.run.clone()),
+                    wire_parent: names.and_then(|names| names.parent.clone()),
                 });
                 self.next_agent = AgentNo::ROOT.next();
                 let root = AgentOutline { name: started.agent.clone(), ..AgentOutline::default() };
@@ -197,11 +201,13 @@ impl Outline {
             }
             Event::RunAdopted { epoch, .. } => self.epoch = *epoch,
             Event::RunPaused { waits } => self.paused = Some(waits.clone()),
-            Event::RunResumed { inbox, wire_run } => {
+            Event::RunResumed { inbox, wire_run, amended } => {
                 self.paused = None;
                 self.taken.extend(*inbox);
                 if let (Some(head), Some(name)) = (&mut self.run, wire_run) {
                     head.wire_run = Some(name.clone());
+                    head.wire_parent =
+                        amended.as_ref().and_then(|amended| amended.wire_parent.clone());
                 }
             }
             Event::TurnStarted(turn) => {

@@ -63,6 +63,33 @@ pub struct WireNames {
     /// The message that is the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Box<str>>,
+    /// The run that the asker continues with it, where the asker says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Box<str>>,
+}
+
+/// What a client says anew of a request when it lets the paused run go on. What is absent stays
+/// as it was.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+pub struct Amendment {
+    /// The tools that run in the client now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_tools: Option<Vec<ToolSpec>>,
+    /// What the client wants the agent to know now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Vec<ContextNote>>,
+    /// The run that the asker's own protocol continues.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wire_parent: Option<Box<str>>,
+}
+
+impl Amendment {
+    /// Changes a request accordingly.
+    pub fn apply(&self, request: &mut RunRequest) {
+        let Self { client_tools, context, wire_parent: _ } = self.clone();
+        request.client_tools = client_tools.unwrap_or(std::mem::take(&mut request.client_tools));
+        request.context = context.unwrap_or(std::mem::take(&mut request.context));
+    }
 }
 
 impl RunRequest {

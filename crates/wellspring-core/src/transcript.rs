@@ -215,7 +215,12 @@ impl Transcript {
                 self.working_since = Some(record.at);
             }
             Event::RunPaused { .. } => self.rest(record.at),
-            Event::RunResumed { .. } => self.working_since = Some(record.at),
+            Event::RunResumed { amended, .. } => {
+                self.working_since = Some(record.at);
+                if let (Some(amended), Some(started)) = (amended, &mut self.started) {
+                    amended.apply(&mut Arc::make_mut(started).request);
+                }
+            }
             Event::UsageReported(usage) => self.report(record.agent, usage),
             Event::TurnStarted(turn) => {
                 // An attempt that broke off was paid for.

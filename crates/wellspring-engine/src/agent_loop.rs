@@ -385,8 +385,7 @@ impl AgentWork {
     pub(crate) fn describe(&self, kind: &mut PartKind) {
         let PartKind::ToolCall(call) = kind else { return };
         let spec = self.def.tool(&call.name).map(|tool| tool.spec());
-        let client =
-            self.run.started.request.client_tools.iter().find(|tool| tool.name == call.name);
+        let client = self.run.request().client_tools.iter().find(|tool| tool.name == call.name);
         if let Some(spec) = spec.or(client).filter(|_| call.runs_on == RunsOn::Here) {
             let ToolCall { title, kind, runs_on, .. } = &mut **call;
             title.get_or_insert_with(|| spec.title.clone().unwrap_or_else(|| spec.name.clone()));
@@ -451,7 +450,7 @@ impl AgentWork {
         model: &Arc<dyn wellspring_core::Model>,
         result_tool: Option<&ResultTool>,
     ) -> TurnConfig {
-        let request = &self.run.started.request;
+        let request = self.run.request();
         let mut tools: Vec<ToolSpec> =
             self.def.tools.iter().map(|tool| tool.spec().clone()).collect();
         if self.agent.is_root() {
@@ -481,10 +480,13 @@ impl AgentWork {
     }
 
     fn instructions(&self) -> Arc<str> {
-        let request = &self.run.started.request;
-        let nothing_to_add =
-            request.context.is_empty() && request.state.is_none() && request.cwd.is_none();
-        if !self.agent.is_root() || nothing_to_add {
+        let request = self.run.request();
+        if !self.agent.is_root() {
+            return Arc::clone(&self.def.instructions);
+        }
+        // Whoever of the two sides said it first.
+        let state = self.run.folded(|transcript| transcript.state.clone());
+        if request.context.is_empty() && state.is_none() && request.cwd.is_none() {
             return Arc::clone(&self.def.instructions);
         }
         let mut text = self.def.instructions.to_string();
@@ -494,7 +496,7 @@ impl AgentWork {
         for note in &request.context {
             text.push_str(&format!("\n\n{}:\n{}", note.description, note.value));
         }
-        if let Some(state) = self.run.folded(|transcript| transcript.state.clone()) {
+        if let Some(state) = state {
             text.push_str(&format!("\n\nThe state shared with the user's screen:\n{state}"));
         }
         text.into()

@@ -62,11 +62,7 @@ async fn own(run: &Arc<Run>) -> Left {
 /// Takes what came in while nobody owned the run.
 async fn resume(run: &Arc<Run>) {
     if run.folded(|transcript| transcript.outline.paused.is_some()) {
-        let first = run.owner.inbox().await.ok().and_then(|entries| entries.into_iter().next());
-        let wire_run = first.as_ref().and_then(|entry| crate::run::wire_run(&entry.command));
-        // The entry is named by its effect, not here: it may turn out to have none.
-        run.push(AgentNo::ROOT, Event::RunResumed { inbox: None, wire_run });
-        run.commit().await;
+        run.resume(&run.owner.inbox().await.unwrap_or_default()).await;
         run.take_inbox().await;
     } else if run.has_news() {
         // It was adopted. The inbox of a run that was just created is empty.

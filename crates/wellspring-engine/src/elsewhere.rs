@@ -111,7 +111,7 @@ impl AgentWork {
 
     /// What the agent is asked: the run's request, or what another agent called it with.
     fn asked(&self) -> RunRequest {
-        let request = &self.run.started.request;
+        let request = self.run.request();
         if self.agent.is_root() {
             return request.clone();
         }

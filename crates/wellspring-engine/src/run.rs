@@ -3,7 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures::future::FutureExt as _;
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use wellspring_core::{
     AgentNo, Answer, Answered, CancelWhen, CancellationToken, Command, Event, InboxNo, Message,
-    Millis, Outcome, PartId, QuestionId, RunId, RunStarted, RunsOn, Scope, Transcript,
+    Millis, Outcome, PartId, QuestionId, RunId, RunRequest, RunStarted, RunsOn, Scope, Transcript,
 };
 use wellspring_log::{InboxEntry, Owner};
 
@@ -28,6 +28,8 @@ pub(crate) struct Run {
     pub(crate) tenant: Box<str>,
     pub(crate) def: Arc<AgentDef>,
     pub(crate) started: Arc<RunStarted>,
+    /// What is asked since the run goes on from a pause, where that changed.
+    amended: OnceLock<RunRequest>,
     pub(crate) trace_id: Box<str>,
     pub(crate) history: Arc<[Message]>,
     /// The handles of the thread's earlier remote sessions, by origin.
@@ -96,6 +98,7 @@ impl Run {
             tenant,
             def,
             started,
+            amended: OnceLock::new(),
             trace_id,
             history,
             sessions,
@@ -119,6 +122,41 @@ impl Run {
 
     pub(crate) fn id(&self) -> RunId {
         self.started.run
+    }
+
+    /// What is asked, as it stands now.
+    pub(crate) fn request(&self) -> &RunRequest {
+        self.amended.get().unwrap_or(&self.started.request)
+    }
+
+    /// Goes on from a pause, with what the asker says anew.
+    pub(crate) async fn resume(&self, entries: &[InboxEntry]) {
+        let anew = entries.iter().rev().find_map(|entry| match &entry.command {
+            Command::Resume { amended, state, .. } => Some((entry.number, amended, state)),
+            Command::Cancel { .. }
+            | Command::Answer { .. }
+            | Command::FinishCall { .. }
+            | Command::AddInput { .. } => None,
+        });
+        // An answer is named by its effect, not here: it may turn out to have none.
+        let inbox = anew.map(|(inbox, ..)| inbox);
+        let wire_run = entries.first().and_then(|entry| wire_run(&entry.command));
+        let amended = anew.map(|(_, amended, _)| amended.clone());
+        let mut events = vec![(AgentNo::ROOT, Event::RunResumed { inbox, wire_run, amended })];
+        if let Some(state) = anew.and_then(|(.., state)| state.clone())
+            && self.folded(|transcript| transcript.state.as_ref() != Some(&*state))
+        {
+            events.push((AgentNo::ROOT, Event::StateSet { state }));
+        }
+        self.owner.push_all(events);
+        self.commit().await;
+        if anew.is_some()
+            && let Some(request) =
+                self.folded(|transcript| Some(transcript.started.as_ref()?.request.clone()))
+        {
+            // A run is taken up once by each owner.
+            let _ = self.amended.set(request);
+        }
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -293,6 +331,8 @@ impl Run {
                 self.push(agent, finished(call, outcome, result));
                 true
             }
+            // It only says how to go on, and the run does already.
+            Command::Resume { .. } => false,
             Command::AddInput { content } => {
                 self.push(AgentNo::ROOT, Event::InputAccepted { inbox, content });
                 true
@@ -391,8 +431,7 @@ impl Run {
 
 /// Whether `by` may answer a question of a run that `asker` started: the asker, and whom the
 /// agent names; anyone, where nobody in particular asked.
-#[must_use]
-pub fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) -> bool {
+pub(crate) fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) -> bool {
     match (asker, by) {
         (None, _) => true,
         (Some(asker), Some(by)) => {
@@ -402,9 +441,11 @@ pub fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) -> bool
     }
 }
 
-pub(crate) fn wire_run(command: &Command) -> Option<Box<str>> {
+fn wire_run(command: &Command) -> Option<Box<str>> {
     match command {
-        Command::Answer { wire_run, .. } | Command::FinishCall { wire_run, .. } => wire_run.clone(),
+        Command::Answer { wire_run, .. }
+        | Command::FinishCall { wire_run, .. }
+        | Command::Resume { wire_run, .. } => wire_run.clone(),
         Command::Cancel { .. } | Command::AddInput { .. } => None,
     }
 }

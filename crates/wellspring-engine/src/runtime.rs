@@ -174,6 +174,13 @@ impl Runtime {
         self.state().runs.values().filter(|working| working.live).count()
     }
 
+    /// Whether the store failed runs of this runtime that have not come back yet:
+    /// [`recover`](Self::recover) takes them up again, once the store works.
+    #[must_use]
+    pub fn has_lost_runs(&self) -> bool {
+        self.state().runs.values().any(|working| working.lost)
+    }
+
     /// Whoever is told of what happens to a run of this agent.
     pub(crate) fn hooks<'a>(&'a self, def: &'a AgentDef) -> impl Iterator<Item = &'a dyn Hooks> {
         def.hooks.as_deref().into_iter().chain(self.inner.observer.0.get().map(AsRef::as_ref))
@@ -255,21 +262,39 @@ impl Runtime {
         answer: Answer,
         by: Option<&str>,
     ) -> Result<Put, SendError> {
-        let info = self.unfinished(run).await?;
-        let transcript = self.inner.log.transcript(run).await.map_err(log_error)?;
-        let Some(open) = transcript.outline.questions.get(&question) else {
-            return Err(SendError::NoQuestion(question));
-        };
-        answers::check(&open.form, &answer).map_err(|why| SendError::BadAnswer(why.into()))?;
-        let asker = transcript.started.as_ref().and_then(|started| started.request.by.as_deref());
-        if let Some(def) = self.def_of(&info)
-            && !may_answer(&def, asker, by)
-        {
-            return Err(SendError::NotAllowed);
-        }
+        self.check_answers(run, [(question, &answer)], by).await?;
         let key = format!("answer-{question}-{}", by.unwrap_or_default());
         let command = Command::Answer { question, answer, by: by.map(Into::into), wire_run: None };
         self.send(run, &key, command).await
+    }
+
+    /// Whether these answers would be taken: each question is open, its answer is one, and `by`
+    /// has a say. Nothing is sent; the run is given as it stands.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`answer`](Self::answer).
+    pub async fn check_answers<'a>(
+        &self,
+        run: RunId,
+        answers: impl IntoIterator<Item = (QuestionId, &'a Answer)>,
+        by: Option<&str>,
+    ) -> Result<Transcript, SendError> {
+        let info = self.unfinished(run).await?;
+        let transcript = self.inner.log.transcript(run).await.map_err(log_error)?;
+        let asker = transcript.started.as_ref().and_then(|started| started.request.by.as_deref());
+        let def = self.def_of(&info);
+        for (question, answer) in answers {
+            let Some(open) = transcript.outline.questions.get(&question) else {
+                return Err(SendError::NoQuestion(question));
+            };
+            answers::check(&open.form, answer).map_err(|why| SendError::BadAnswer(why.into()))?;
+            // An agent that is not known here cannot go on here either; it decides who may.
+            if def.as_ref().is_some_and(|def| !may_answer(def, asker, by)) {
+                return Err(SendError::NotAllowed);
+            }
+        }
+        Ok(transcript)
     }
 
     /// Hands in the result of a call that ran in the client. The first one wins.

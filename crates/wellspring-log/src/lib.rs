@@ -16,6 +16,7 @@
 //! 3. An owner that was taken over appends nothing, whatever the clocks say.
 //! 4. What a source said piece by piece stays in pieces while the store keeps up.
 
+mod audit;
 mod clock;
 pub mod codec;
 mod cursor;
@@ -35,6 +36,7 @@ pub mod store;
 pub mod suite;
 mod writer;
 
+pub use audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use cursor::Cursor;
 pub use error::{AdoptError, CreateError, ReadError};

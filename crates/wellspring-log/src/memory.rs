@@ -10,6 +10,7 @@ use futures::FutureExt;
 use tokio::sync::watch;
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
 
+use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
 use crate::lock;
 use crate::store::{
     Append, AppendDone, AppendError, Created, ExternalId, INBOX_MAX, InboxEntry, LIST_MAX, Lease,
@@ -47,6 +48,8 @@ struct Memory {
     threads: HashMap<ThreadId, usize>,
     external: BTreeMap<ExternalId, RunId>,
     settings: BTreeMap<Box<str>, Box<str>>,
+    /// By tenant.
+    audit: BTreeMap<Box<str>, Audit>,
     bytes: usize,
     bytes_max: usize,
     /// One per handle, told what the others write.
@@ -60,6 +63,15 @@ struct Kept {
     inbox: Vec<InboxEntry>,
     snapshots: BTreeMap<(SnapshotKind, Seq), Bytes>,
     bytes: usize,
+}
+
+/// What a tenant's people did.
+#[derive(Debug, Default)]
+struct Audit {
+    last: u64,
+    numbers: HashMap<Box<str>, u64>,
+    /// Each with its key and what it takes.
+    entries: BTreeMap<u64, (AuditEntry, Box<str>, usize)>,
 }
 
 impl Default for MemoryStore {
@@ -79,6 +91,7 @@ impl MemoryStore {
             threads: HashMap::new(),
             external: BTreeMap::new(),
             settings: BTreeMap::new(),
+            audit: BTreeMap::new(),
             bytes: 0,
             bytes_max,
             handles: vec![changed],
@@ -212,6 +225,30 @@ impl Memory {
         self.put_frame(&mut kept, append.frame);
         self.runs.insert(run, kept);
         Ok(())
+    }
+
+    fn put_audit(&mut self, new: NewAudit) -> Result<u64, StoreError> {
+        let NewAudit { tenant, key, at, by, run, did, details } = new;
+        let known = self.audit.get(&tenant).and_then(|audit| audit.numbers.get(&key));
+        if let Some(number) = known {
+            return Ok(*number);
+        }
+        let words = by.len() + did.len() + details.to_string().len();
+        let bytes = ENTRY_BYTES + 2 * key.len() + words;
+        self.reserve(bytes)?;
+        let audit = self.audit.entry(tenant).or_default();
+        audit.last += 1;
+        let number = audit.last;
+        audit.numbers.insert(key.clone(), number);
+        let entry = AuditEntry { number, at, by, run, did, details };
+        audit.entries.insert(number, (entry, key, bytes));
+        if audit.entries.len() > AUDIT_MAX
+            && let Some((_, (_, key, bytes))) = audit.entries.pop_first()
+        {
+            audit.numbers.remove(&key);
+            self.bytes -= bytes;
+        }
+        Ok(number)
     }
 
     /// Puts a frame that is allowed and counted.
@@ -402,6 +439,18 @@ impl Store for MemoryStore {
                 None => memory.settings.remove(&name),
             };
             Ok(())
+        })
+    }
+
+    fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {
+        self.write(|memory| memory.put_audit(entry))
+    }
+
+    fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
+        self.read_with(|memory| {
+            let Some(audit) = memory.audit.get(&filter.tenant) else { return Ok(Vec::new()) };
+            let older = audit.entries.range(..filter.before.unwrap_or(u64::MAX)).rev();
+            Ok(older.take(filter.limit).map(|(_, (entry, ..))| entry.clone()).collect())
         })
     }
 

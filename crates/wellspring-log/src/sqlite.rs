@@ -18,6 +18,7 @@
 //! writing goes on.
 
 mod alive;
+mod audit;
 mod checkpoint;
 mod read;
 mod schema;
@@ -39,6 +40,7 @@ use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
 use self::alive::Alive;
 use self::checkpoint::{Checkpointer, WalSize};
 use self::writer::{AppendJob, Call, Db, Job, Message};
+use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::lock;
 use crate::store::{
     Append, AppendDone, Created, ExternalId, InboxEntry, NewFrame, NewRun, Page, Put, RunFilter,
@@ -339,6 +341,16 @@ impl Store for SqliteStore {
     fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()> {
         self.write("keeping a setting", move |db| {
             write::put_setting(db, &name, value.as_deref()).map(Ok)
+        })
+    }
+
+    fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {
+        self.write("keeping what was decided", move |db| audit::put(db, &entry).map(Ok))
+    }
+
+    fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
+        self.query("reading what was decided", move |connection| {
+            audit::page(connection, &filter).map(Ok)
         })
     }
 

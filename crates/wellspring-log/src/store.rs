@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
 
+use crate::audit::{AuditEntry, AuditFilter, NewAudit};
+
 /// What a store's slower operations give.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
@@ -91,6 +93,13 @@ pub trait Store: Send + Sync + 'static {
     /// Keeps, or with `None` forgets, such a value.
     fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()>;
 
+    /// Keeps what somebody did, once per tenant and key, and gives its number. Deleting the run
+    /// does not touch it; past [`AUDIT_MAX`](crate::AUDIT_MAX) the tenant's oldest goes.
+    fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64>;
+
+    /// What was done, newest first.
+    fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>>;
+
     /// Deletes a finished run and all that belongs to it, in chunks. `false` if there is none.
     fn delete(&self, run: RunId) -> StoreFuture<'_, bool>;
 
@@ -137,6 +146,8 @@ macro_rules! forward_store {
             fn resolve(external: $crate::ExternalId) -> Option<::wellspring_core::RunId>;
             fn setting(name: Box<str>) -> Option<Box<str>>;
             fn put_setting(name: Box<str>, value: Option<Box<str>>) -> ();
+            fn put_audit(entry: $crate::NewAudit) -> u64;
+            fn audit(filter: $crate::AuditFilter) -> Vec<$crate::AuditEntry>;
             fn delete(run: ::wellspring_core::RunId) -> bool;
             fn backup(to: ::std::path::PathBuf) -> ();
         }

@@ -10,6 +10,7 @@
     reason = "these are tests: a panic is a failed one"
 )]
 
+mod audit;
 mod keeping;
 
 use std::collections::BTreeSet;
@@ -27,7 +28,8 @@ use crate::store::{
     StoreError, StoredFrame,
 };
 
-pub use keeping::{a_backup_is_whole_or_refused, retention_takes_what_is_old_and_over};
+pub use self::audit::{an_audit_is_bounded, an_audit_outlives_its_runs};
+pub use self::keeping::{a_backup_is_whole_or_refused, retention_takes_what_is_old_and_over};
 
 /// A place that can be opened as a store, more than once.
 pub trait Subject {
@@ -81,6 +83,8 @@ macro_rules! store_suite {
             deletion_leaves_nothing
             retention_takes_what_is_old_and_over
             a_backup_is_whole_or_refused
+            an_audit_outlives_its_runs
+            an_audit_is_bounded
             other_processes_are_noticed
         );
     };

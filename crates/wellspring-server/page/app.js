@@ -3,7 +3,7 @@
 //
 // Whatever comes from a run is put on the page as text, never as HTML.
 
-import { StreamRefused, empty, fold, follow, progressPercent, progressText } from "/page/client.js";
+import { StreamRefused, empty, fold, follow, interject, progressPercent, progressText } from "/page/client.js";
 
 const $ = (id) => document.getElementById(id);
 const main = document.querySelector("main");
@@ -126,7 +126,10 @@ function gist(args) {
 }
 
 function drawBlock(node, block, finished) {
-  if (block.kind === "text") {
+  if (block.kind === "input") {
+    node.className = "said";
+    node.textContent = block.text;
+  } else if (block.kind === "text") {
     node.className = "block text";
     node.replaceChildren(...words(block.text));
   } else if (block.kind === "thought") {
@@ -240,14 +243,48 @@ async function showRun(run, input, signal) {
   keepEnd(() => $("runs").append(section));
   main.scrollTop = main.scrollHeight;
 
+  const view = empty();
+  const drawn = new Map();
+  let due = false;
+  const draw = () => {
+    due = false;
+    keepEnd(() => {
+      view.blocks.forEach((block, at) => {
+        const finished = view.done || at < view.blocks.length - 1;
+        const version = `${block.version} ${finished}`;
+        if (!drawn.has(block)) drawn.set(block, { node: el("div") });
+        const shown = drawn.get(block);
+        if (blocks.children[at] !== shown.node) blocks.insertBefore(shown.node, blocks.children[at] ?? null);
+        if (shown.version !== version) drawBlock(shown.node, block, finished);
+        shown.version = version;
+      });
+      end.hidden = view.done || asked.size > 0 || view.blocks.at(-1)?.kind === "text";
+    });
+  };
+  const drawSoon = () => {
+    if (!due) requestAnimationFrame(draw); // Many events, one drawing.
+    due = true;
+  };
+
   const asked = new Map();
+  const added = new Map();
   const side = new AbortController();
   signal.addEventListener("abort", () => side.abort());
-  (async () => {
-    const kinds = "plan_updated,question_asked,question_answered";
+  const aside = (async () => {
+    const kinds = "plan_updated,question_asked,question_answered,input_accepted,input_applied";
     const url = `/v1/runs/${run}/events?dialect=record&kinds=${kinds}`;
-    for await (const { event: record } of follow(url, { headers: headers(), signal: side.signal })) {
-      const { plan_updated, question_asked, question_answered } = record.event;
+    for await (const { id, event: record } of follow(url, { headers: headers(), signal: side.signal })) {
+      const { plan_updated, question_asked, question_answered, input_accepted, input_applied } = record.event;
+      if (input_accepted) {
+        const block = { kind: "input", text: textOf(input_accepted.content) };
+        added.set(input_accepted.inbox, block);
+        interject(view, block);
+        drawSoon();
+      }
+      if (input_applied) {
+        interject(view, added.get(input_applied.inbox), id);
+        drawSoon();
+      }
       keepEnd(() => {
         if (plan_updated) drawPlan(plan, plan_updated.entries);
         if (question_asked) {
@@ -264,42 +301,36 @@ async function showRun(run, input, signal) {
     }
   })().catch(() => {});
 
-  const view = empty();
-  const drawn = [];
-  let due = false;
-  const draw = () => {
-    due = false;
-    keepEnd(() => {
-      view.blocks.forEach((block, at) => {
-        const finished = view.done || at < view.blocks.length - 1;
-        const version = `${block.version} ${finished}`;
-        if (!drawn[at]) drawn[at] = { node: blocks.appendChild(el("div")) };
-        if (drawn[at].version !== version) drawBlock(drawn[at].node, block, finished);
-        drawn[at].version = version;
-      });
-      end.hidden = view.done || asked.size > 0 || view.blocks.at(-1)?.kind === "text";
-    });
-  };
   const onConnection = (state) => ($("connection").hidden = state === "open");
   const url = `/v1/runs/${run}/events?dialect=agent_event`;
-  for await (const { event } of follow(url, { headers: headers(), signal, onConnection })) {
-    fold(view, event);
-    if (!due) {
-      due = true;
-      requestAnimationFrame(draw); // Many events, one drawing.
-    }
+  for await (const { id, event } of follow(url, { headers: headers(), signal, onConnection })) {
+    fold(view, event, id);
+    drawSoon();
     if (view.done) break;
   }
   if (signal.aborted) return;
-  side.abort();
+  await aside; // What was decided and added is shown too, also of a run that was over before.
   draw();
   questions.replaceChildren();
-  if (view.error) end.replaceWith(el("p", "failed-note", view.error));
+  if (view.error?.startsWith("cancelled")) end.replaceWith(el("p", "stopped quiet", "Stopped."));
+  else if (view.error) end.replaceWith(el("p", "failed-note", view.error));
   else end.remove();
 }
 
 function textOf(content) {
   return (content ?? []).map((block) => block.text ?? block.resource?.text ?? `[${Object.keys(block)[0]}]`).join("\n");
+}
+
+/** All runs of a thread, oldest first: the newest ones come first, page by page. */
+async function runsOf(id) {
+  const all = [];
+  let after = "";
+  do {
+    const { runs, next } = await api("GET", `/v1/threads/${id}?limit=200${after}`);
+    all.unshift(...runs);
+    after = next && `&after=${next}`;
+  } while (after);
+  return all;
 }
 
 async function showThread(id) {
@@ -317,8 +348,7 @@ async function showThread(id) {
     return;
   }
   try {
-    const { runs } = await api("GET", `/v1/threads/${id}`);
-    for (const { run, agent, state } of runs) {
+    for (const { run, agent, state } of await runsOf(id)) {
       const detail = await api("GET", `/v1/runs/${run}`);
       if (signal.aborted) return;
       $("agent").value = agent;
@@ -347,6 +377,7 @@ function setWorking(run) {
   working = run;
   $("stop").hidden = !run;
   $("send").hidden = Boolean(run);
+  $("input").placeholder = run ? "Add to it" : "Ask something";
 }
 
 async function listThreads() {

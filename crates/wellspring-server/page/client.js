@@ -3,8 +3,8 @@
 //
 //   import { follow, empty, fold } from "/page/client.js";
 //   let view = empty();
-//   for await (const { event } of follow("/v1/runs/…/events?dialect=agent_event")) {
-//     view = fold(view, event);
+//   for await (const { id, event } of follow("/v1/runs/…/events?dialect=agent_event")) {
+//     view = fold(view, event, id);
 //   }
 
 /** How long to wait before reconnecting: doubled each time, up to the second. */
@@ -31,7 +31,9 @@ export class StreamRefused extends Error {
 export async function* follow(url, { headers = {}, after, signal, onConnection } = {}) {
   let last = after;
   let wait = WAIT_FIRST_MS;
+  let atOnce = true; // A stream that ends well is mostly the last one: ask without waiting, once.
   for (;;) {
+    let ended = false;
     try {
       const asked = { ...headers, accept: "text/event-stream" };
       if (last !== undefined) asked["last-event-id"] = last;
@@ -47,17 +49,23 @@ export async function* follow(url, { headers = {}, after, signal, onConnection }
         onConnection?.("open");
         for await (const message of messages(response.body)) {
           wait = WAIT_FIRST_MS;
+          atOnce = true;
           // What closes the wire, but not the run, has no id: reading on misses nothing.
           if (message.id === undefined) continue;
           last = message.id;
           yield { id: message.id, name: message.name, event: JSON.parse(message.data) };
         }
+        ended = true;
       }
     } catch (error) {
       if (signal?.aborted) return;
       if (error instanceof StreamRefused) throw error;
     }
     if (signal?.aborted) return;
+    if (ended && atOnce) {
+      atOnce = false;
+      continue;
+    }
     onConnection?.("waiting");
     await new Promise((resolve) => setTimeout(resolve, wait * (0.75 + Math.random() / 2)));
     wait = Math.min(wait * 2, WAIT_LAST_MS);
@@ -106,19 +114,21 @@ export function empty() {
 
 /**
  * What a screen shows after one more event: blocks of thoughts, tool cards and words.
- * Changes `view` and returns it; a block that changed has a new `version`.
+ * Changes `view` and returns it; a block that changed has a new `version`. The event's id is
+ * needed only where something is put between the blocks later: see `interject`.
  */
-export function fold(view, event) {
+export function fold(view, event, id) {
+  const at = placeOf(id);
   switch (event.type) {
     case "thought":
-      grow(view, "thought", event.content);
+      grow(view, "thought", event.content, at);
       break;
     case "stream":
-      grow(view, "text", event.content);
+      grow(view, "text", event.content, at);
       break;
     case "tool_call":
-      view.blocks.push({
-        kind: "tool", name: event.toolName, args: event.toolArgs, progress: [], done: false, version: 0,
+      append(view, {
+        kind: "tool", name: event.toolName, args: event.toolArgs, progress: [], done: false, at, version: 0,
       });
       break;
     case "tool_progress": {
@@ -148,14 +158,55 @@ export function fold(view, event) {
   return view;
 }
 
-function grow(view, kind, text) {
-  const last = view.blocks.at(-1);
+/** The place in the run that an id names: ids are `record` or `record.event`. */
+function placeOf(id) {
+  return id === undefined ? Infinity : parseInt(id, 10);
+}
+
+/** Where what happens at a place goes: before whatever the user added only after it. */
+function indexAt(view, at) {
+  const later = view.blocks.findIndex((it) => it.kind === "input" && it.at >= at);
+  return later < 0 ? view.blocks.length : later;
+}
+
+function append(view, block) {
+  view.blocks.splice(indexAt(view, block.at), 0, block);
+}
+
+function grow(view, kind, text, at) {
+  const last = view.blocks[indexAt(view, at) - 1];
   if (last?.kind === kind) {
+    last.pieces.push({ at, from: last.text.length });
     last.text += text;
     last.version++;
   } else {
-    view.blocks.push({ kind, text, version: 0 });
+    append(view, { kind, text, at, pieces: [{ at, from: 0 }], version: 0 });
   }
+}
+
+/**
+ * Puts what a user added while the run went on where the agent took it up, at the record `id`;
+ * at the end, while it has not. Words that came after that are another block from then on.
+ */
+export function interject(view, block, id) {
+  const at = placeOf(id);
+  Object.assign(block, { at, version: (block.version ?? -1) + 1 });
+  view.blocks = view.blocks.filter((it) => it !== block);
+  const after = view.blocks.findIndex((it) => it.at > at);
+  const index = after < 0 ? view.blocks.length : after;
+  const before = view.blocks[index - 1];
+  const cut = before?.pieces?.find((piece) => piece.at > at);
+  view.blocks.splice(index, 0, block);
+  if (cut) {
+    const pieces = before.pieces.filter((piece) => piece.at > at);
+    const rest = { ...before, text: before.text.slice(cut.from), at: cut.at, version: 0 };
+    rest.pieces = pieces.map((piece) => ({ ...piece, from: piece.from - cut.from }));
+    before.text = before.text.slice(0, cut.from);
+    before.pieces = before.pieces.filter((piece) => piece.at <= at);
+    before.version++;
+    view.blocks.splice(index + 1, 0, rest);
+  }
+  return view;
 }
 
 /** Calls of one tool are told apart by their order: the first that is open is the one. */

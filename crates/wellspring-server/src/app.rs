@@ -16,7 +16,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wellspring_core::{RunId, ThreadId};
-use wellspring_engine::Runtime;
+use wellspring_engine::{DEFAULT_TENANT, Runtime};
 use wellspring_log::{ExternalId, RunInfo};
 
 use crate::auth::{LOCAL, Principal, Signer, TokenError, TokenScope, Tokens};
@@ -229,6 +229,23 @@ macro_rules! may {
             }
         }
     )*};
+}
+
+/// Looks after the server itself, for all tenants.
+pub(crate) struct Operator;
+
+impl FromRequestParts<App> for Operator {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let MayAdminister(who) = MayAdminister::from_request_parts(parts, app).await?;
+        if *who.tenant == *DEFAULT_TENANT {
+            return Ok(Self);
+        }
+        let message = "this is about all tenants, and this token is of one of them";
+        let remedy = "use a token with `admin` of the tenant `default`";
+        Err(ApiError::new(StatusCode::FORBIDDEN, "operators_only", message, remedy))
+    }
 }
 
 may! {

@@ -1,7 +1,7 @@
 //! What every request passes: is it meant for us, may this page ask, is it too often; and a
 //! line in the log about what became of it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -129,9 +129,14 @@ fn is_ours(app: &App, host: &str) -> bool {
     };
     let listed = |known: &str| known.eq_ignore_ascii_case(name) || known.eq_ignore_ascii_case(host);
     let here = ["localhost", "127.0.0.1", "[::1]"].contains(&name.to_ascii_lowercase().as_str());
-    // Elsewhere everyone has to show a token, which no page of others has.
-    let anywhere = !config.listen.ip().is_loopback() && config.hosts.is_empty();
-    here || anywhere || config.hosts.iter().any(|known| listed(known))
+    here || is_address(config.listen.ip(), name) || config.hosts.iter().any(|known| listed(known))
+}
+
+/// Whether a `Host` is the address that is listened on; any address, where all are. Nobody can
+/// make an address mean another machine, as they can a name.
+fn is_address(listen: IpAddr, name: &str) -> bool {
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    bare.parse().is_ok_and(|address: IpAddr| address == listen || listen.is_unspecified())
 }
 
 /// HTTP/2 has the name in the address.
@@ -174,6 +179,21 @@ fn traced(parent: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_is_its_own() {
+        for (listen, name, ours) in [
+            ("10.0.0.5", "10.0.0.5", true),
+            ("10.0.0.5", "10.0.0.6", false),
+            ("::1", "[::1]", true),
+            ("0.0.0.0", "10.0.0.6", true),
+            ("::", "[2001:db8::1]", true),
+            ("0.0.0.0", "10.0.0.6.evil.example", false),
+            ("0.0.0.0", "", false),
+        ] {
+            assert_eq!(is_address(listen.parse().unwrap(), name), ours, "{listen} {name}");
+        }
+    }
 
     #[test]
     fn callers_say_which_trace_it_is() {

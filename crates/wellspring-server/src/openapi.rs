@@ -293,24 +293,30 @@ fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/v1/threads/{thread}") => Described {
             id: "readThread",
-            summary: "A thread's runs, oldest first; `after` says which run each continues.",
+            summary: "A thread's newest runs, oldest first; `after` says which run each \
+                continues, and `next` leads to the runs before them.",
+            parameters: vec![query("after", "The `next` of the page before.", uuid()), limit()],
             responses: vec![ok(
                 "The thread.",
-                object(&[("thread", uuid()), ("runs", list(schema("Run")))]),
+                object(&[
+                    ("thread", uuid()),
+                    ("runs", list(schema("Run"))),
+                    ("next", optional(uuid())),
+                ]),
             )],
             errors: &["404"],
             ..Described::default()
         },
         ("GET", "/v1/audit") => Described {
             id: "readAudit",
-            summary: "Who answered what and who cancelled what, newest run first. `limit` \
-                counts the runs that are looked at.",
-            parameters: vec![query("after", "The `next` of the page before.", uuid()), limit()],
+            summary: "Who answered, cancelled and deleted what, newest first; also of runs that \
+                are gone.",
+            parameters: vec![query("after", "The `next` of the page before.", count()), limit()],
             responses: vec![ok(
                 "A page of decisions.",
-                object(&[("entries", list(schema("Decision"))), ("next", optional(uuid()))]),
+                object(&[("entries", list(schema("Decision"))), ("next", optional(count()))]),
             )],
-            errors: &["404"],
+            errors: &[],
             ..Described::default()
         },
         ("POST", "/ag-ui/{agent}") => Described {
@@ -502,16 +508,17 @@ fn schemas() -> Value {
             "properties": {
                 "run": uuid(),
                 "agent": text(),
+                "did": { "enum": ["approve", "deny", "answer", "cancel", "delete"] },
                 "question": count(),
-                "prompt": text(),
+                "prompt": optional(text()),
                 "tool": optional(text()),
                 "arguments": optional(text()),
                 "answer": any(),
-                "cancelled": { "type": "object" },
-                "by": optional(text()),
-                "at": optional(count()),
+                "why": optional(text()),
+                "by": text(),
+                "at": count(),
             },
-            "required": ["run", "agent", "by", "at"],
+            "required": ["run", "agent", "did", "by", "at"],
         },
     })
 }

@@ -41,6 +41,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// How often runs that lost their owner are looked for: a lease is longer.
 const RECOVER_EVERY: Duration = Duration::from_secs(10);
 
+/// How often runs are tried again that the store failed: soon after it is repaired.
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+
 /// How often old runs are looked for, where they are to be deleted.
 const RETENTION_EVERY: Duration = Duration::from_secs(10 * 60);
 
@@ -302,12 +305,21 @@ async fn connection(
 /// Continues runs that lose their owner elsewhere, and deletes old ones.
 async fn look_after(app: App) {
     let mut recovery = tokio::time::interval(RECOVER_EVERY);
+    let mut retry = tokio::time::interval(RETRY_EVERY);
     let mut retention = tokio::time::interval(RETENTION_EVERY);
     loop {
         tokio::select! {
             _ = recovery.tick() => {
                 if let Err(error) = recover(&app).await {
                     tracing::warn!(%error, "runs to continue could not be looked for");
+                }
+            }
+            _ = retry.tick() => {
+                // That the store fails has been said already, by those that it failed.
+                if app.runtime.has_lost_runs()
+                    && let Err(error) = recover(&app).await
+                {
+                    tracing::debug!(%error, "the store still fails");
                 }
             }
             _ = retention.tick() => {

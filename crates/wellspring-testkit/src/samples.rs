@@ -157,7 +157,7 @@ pub fn plan_and_questions() -> Vec<Record> {
     let second = run.ask(Some(wipe), "Delete /?", Form::Approve);
     let waits = vec![Wait::Question(first), Wait::Question(second)];
     run.push(Event::RunPaused { waits });
-    run.wait(5_000).push(Event::RunResumed { inbox: None, wire_run: None });
+    run.wait(5_000).push(Event::RunResumed { inbox: None, wire_run: None, amended: None });
     let edited = json!({"path": "cache/old"});
     run.answer(first, Answer::Approve { scope: Scope::Once, arguments: Some(edited.clone()) });
     run.answer(second, Answer::Deny { reason: Some("certainly not".into()) });
@@ -314,7 +314,11 @@ pub fn client_tool() -> Vec<Record> {
     run.stop(Stop::ToolCalls).start(call);
     run.push(Event::RunPaused { waits: vec![Wait::Call(call)] }).wait(60_000);
     run.push(Event::RunAdopted { node: "node-2".into(), epoch: 2 });
-    let resumed = Event::RunResumed { inbox: Some(InboxNo(1)), wire_run: Some("run-2".into()) };
+    let resumed = Event::RunResumed {
+        inbox: Some(InboxNo(1)),
+        wire_run: Some("run-2".into()),
+        amended: None,
+    };
     run.push(resumed);
     let result = ToolResult { output: json!({"colour": "teal"}), ..ToolResult::default() };
     run.result(call, ToolOutcome::Ok, ToolResult { inbox: Some(InboxNo(1)), ..result });

@@ -42,6 +42,13 @@ where
     }
 }
 
+/// What is read where lines are missing.
+pub(super) fn missing(count: u64) -> String {
+    let message = "lines of the log were dropped: they came faster than they were read";
+    let line = serde_json::json!({ "level": "WARN", "message": message, "dropped": count });
+    format!("{line}\n")
+}
+
 struct Line(Map<String, Value>);
 
 impl Line {

@@ -324,3 +324,35 @@ fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
     assert!(lines.iter().any(|line| line["code"] == "no_token" && line["by"] == ""), "{stderr}");
     assert!(lines.iter().any(|line| line["code"] == "bad_token"), "{stderr}");
 }
+
+/// Standard error is a pipe that holds some 60 KiB and that nobody reads: the server answers all
+/// the same, and ends when it is told to.
+#[test]
+fn a_log_that_nobody_reads_holds_nobody_up() {
+    const REQUESTS: usize = 1000;
+    let home = Home::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut command = home.paced(0, &["serve", "--listen", &address.to_string()]);
+    command.env_remove("WELLSPRING_LOG");
+    let mut server = serving(command, address);
+    for _ in 0..REQUESTS {
+        let mut socket = TcpStream::connect(address).unwrap();
+        // A server that waits for its log never answers.
+        socket.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
+        let request = "GET /v1/agents HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+        socket.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    let pid = rustix::process::Pid::from_raw(server.id().try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+    let mut log = String::new();
+    server.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    let whole = log.rsplit_once('\n').unwrap().0;
+    let lines: Vec<Value> =
+        whole.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let paths = lines.iter().filter(|line| line["path"] == "/v1/agents").count();
+    assert!((1..REQUESTS).contains(&paths), "the pipe took {paths} lines");
+}

@@ -260,7 +260,7 @@ fn announced() {
             run.push(Event::PartStarted { part: PartId(0), kind });
         })),
         ("resumed without a pause", broken(|run| {
-            run.push(Event::RunResumed { inbox: None, wire_run: None });
+            run.push(Event::RunResumed { inbox: None, wire_run: None, amended: None });
         })),
         ("work in a pause", broken(|run| {
             run.push(Event::RunPaused { waits: Vec::new() });

@@ -126,7 +126,10 @@ impl Runtime {
             Command::Cancel { by, why, .. } => {
                 Some(Outcome::Cancelled { by, why, inbox: Some(entry.number) })
             }
-            Command::Answer { .. } | Command::FinishCall { .. } | Command::AddInput { .. } => None,
+            Command::Answer { .. }
+            | Command::FinishCall { .. }
+            | Command::Resume { .. }
+            | Command::AddInput { .. } => None,
         });
         let outcome = match cancel {
             Some(cancel) => cancel,

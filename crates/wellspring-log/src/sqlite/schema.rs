@@ -83,6 +83,20 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE names RENAME TO external_ids;
     CREATE INDEX external_ids_run ON external_ids (run);
 ",
+    "
+    CREATE TABLE audit (
+        tenant TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        key TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        who TEXT NOT NULL,
+        run BLOB NOT NULL, -- the run's own id: it may be gone
+        did TEXT NOT NULL,
+        details TEXT NOT NULL,
+        PRIMARY KEY (tenant, number),
+        UNIQUE (tenant, key)
+    ) STRICT;
+",
 ];
 
 /// Makes the file, and its directory where that is missing, for its owner's eyes only.
@@ -250,7 +264,8 @@ mod tests {
     use wellspring_core::RunId;
 
     use super::*;
-    use crate::sqlite::read;
+    use crate::audit::AuditFilter;
+    use crate::sqlite::{audit, read};
     use crate::store::ExternalId;
 
     #[test]
@@ -268,5 +283,7 @@ mod tests {
         migrate_to(&mut connection, int(MIGRATIONS.len() as u64)).unwrap();
         let name = ExternalId { tenant: "t".into(), surface: "chat".into(), id: "a".into() };
         assert_eq!(read::resolve(&connection, &name).unwrap(), Some(run));
+        let filter = AuditFilter { tenant: "t".into(), before: None, limit: 1 };
+        assert_eq!(audit::page(&connection, &filter).unwrap(), []);
     }
 }

@@ -10,8 +10,9 @@ use futures::FutureExt;
 use tokio::sync::watch;
 use wellspring_core::{AgentNo, Command, InboxNo, Millis, Record, RunId, Seq};
 use wellspring_log::{
-    Append, AppendDone, Created, ExternalId, InboxEntry, MemoryStore, NewFrame, NewRun, Page, Put,
-    RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture, codec,
+    Append, AppendDone, AuditEntry, AuditFilter, Created, ExternalId, InboxEntry, MemoryStore,
+    NewAudit, NewFrame, NewRun, Page, Put, RunFilter, RunInfo, SnapshotKind, Store, StoreError,
+    StoreFuture, codec,
 };
 
 /// What happens to an append.
@@ -201,6 +202,14 @@ impl Store for Faulty {
 
     fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()> {
         self.inner.put_setting(name, value)
+    }
+
+    fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {
+        self.inner.put_audit(entry)
+    }
+
+    fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
+        self.inner.audit(filter)
     }
 
     fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {

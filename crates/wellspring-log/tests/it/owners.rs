@@ -135,7 +135,7 @@ async fn a_paused_run_has_no_owner_and_anyone_may_adopt_it() {
     assert_eq!((info.state, info.epoch), (RunState::Running, 1));
     // The same owner may pause and go on itself; its lease comes back with that.
     heir.push(ROOT, Event::RunPaused { waits: vec![] });
-    heir.push(ROOT, Event::RunResumed { inbox: None, wire_run: None });
+    heir.push(ROOT, Event::RunResumed { inbox: None, wire_run: None, amended: None });
     heir.commit().await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     let info = first.store().info(run).await.unwrap().unwrap();
@@ -164,7 +164,7 @@ async fn an_inbox_wakes_its_owner_wherever_it_was_filled() {
         entries.into_iter().map(|entry| entry.key.to_string()).collect()
     };
     assert_eq!(keys(owner.inbox().await.unwrap()), ["first", "second"]);
-    owner.push(ROOT, Event::RunResumed { inbox: Some(InboxNo(1)), wire_run: None });
+    owner.push(ROOT, Event::RunResumed { inbox: Some(InboxNo(1)), wire_run: None, amended: None });
     assert_eq!(keys(owner.inbox().await.unwrap()), ["second"]);
     assert!(owner.inbox_changed().now_or_never().is_none());
     drop(owner);

@@ -20,15 +20,17 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
-use wellspring_core::{CancelWhen, Command, Event, RunId, RunRequest, Seq, ThreadId, Transcript};
-use wellspring_engine::{AgentDef, SendError, StartError, StartRun, may_answer};
+use wellspring_core::{
+    Answer, CancelWhen, Command, Event, QuestionId, RunId, RunRequest, Seq, ThreadId,
+};
+use wellspring_engine::{AgentDef, SendError, StartError, StartRun};
 use wellspring_log::{Cursor, ExternalId, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
 use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, join, proto};
 use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
 use super::Route;
-use super::native::{audit, runs_of, wants};
+use super::native::{Deed, runs_of, wants};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
 use crate::auth::{LOCAL, Principal, TokenScope};
 use crate::error::ApiError;
@@ -187,7 +189,7 @@ impl Request<'_> {
                     return Err(ApiError::no_run(&*self.input.run_id));
                 };
                 let after = paused.outline.head;
-                self.answer(app, info, paused, commands).await?;
+                self.answer(app, info, commands).await?;
                 if let Some(name) = &self.name {
                     log.store().bind(name.clone(), info.run).await?;
                 }
@@ -197,35 +199,33 @@ impl Request<'_> {
     }
 
     /// Puts all answers into the run's inbox before anybody wakes it: it goes on once, with all;
-    /// or, where one of them is not the caller's to give, with none.
+    /// or, where one of them is none or not the caller's to give, with none.
     async fn answer(
         &self,
         app: &App,
         info: &RunInfo,
-        paused: &Transcript,
         commands: Vec<Command>,
     ) -> Result<(), ApiError> {
         let who = self.who;
-        let asker = paused.started.as_ref().and_then(|started| started.request.by.as_deref());
-        if commands.iter().any(|command| matches!(command, Command::Answer { .. })) {
+        let answers: Vec<_> = commands.iter().filter_map(answer_of).collect();
+        if !answers.is_empty() {
             allow(who, TokenScope::Approve)?;
-            // An agent that is not known here cannot go on here either; it decides who may.
-            if let Some(def) = app.runtime.agent(&info.agent)
-                && !may_answer(&def, asker, Some(&who.id))
-            {
-                return Err(SendError::NotAllowed.into());
-            }
         }
-        let mut decided = Vec::new();
+        let checked =
+            app.runtime.check_answers(info.run, answers.iter().copied(), Some(&who.id)).await?;
+        for (question, answer) in answers {
+            Deed::answer(&checked, question, answer).keep(app, who, info).await?;
+        }
+        let asker = checked.started.as_ref().and_then(|started| started.request.by.as_deref());
         let count = commands.len();
         for (index, mut command) in commands.into_iter().enumerate() {
             let key = match &mut command {
-                Command::Answer { question, answer, by, .. } => {
+                Command::Answer { question, by, .. } => {
                     *by = Some((*who.id).into());
-                    decided.push((*question, answer.clone()));
                     format!("answer-{question}-{}", who.id)
                 }
                 Command::FinishCall { call, .. } => format!("result-{call}"),
+                Command::Resume { .. } => format!("resume-{}", self.input.run_id),
                 Command::AddInput { .. } | Command::Cancel { .. } => {
                     format!("{}-{index}", self.input.run_id)
                 }
@@ -238,9 +238,6 @@ impl Request<'_> {
         }
         if let Some(asker) = asker.filter(|asker| *asker != LOCAL) {
             app.gates.run_goes_on(asker, info.run);
-        }
-        for (question, answer) in decided {
-            audit::answered(who, info.run, question, &answer);
         }
         Ok(())
     }
@@ -293,6 +290,16 @@ impl Request<'_> {
     }
 }
 
+fn answer_of(command: &Command) -> Option<(QuestionId, &Answer)> {
+    match command {
+        Command::Answer { question, answer, .. } => Some((*question, answer)),
+        Command::FinishCall { .. }
+        | Command::Resume { .. }
+        | Command::AddInput { .. }
+        | Command::Cancel { .. } => None,
+    }
+}
+
 /// Attaches to a run, by the client's name of it or by ours.
 async fn attach(
     State(app): State<App>,
@@ -300,8 +307,8 @@ async fn attach(
     Path((agent, run)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let run = named(&app, &who, &agent, &run).await?;
-    joined(&app, &who, run, form(&headers)).await
+    let info = named(&app, &who, &agent, &run).await?;
+    joined(&app, &who, info.run, form(&headers)).await
 }
 
 /// Stops a run: closing a connection does not.
@@ -310,25 +317,26 @@ async fn cancel(
     MayRun(who): MayRun,
     Path((agent, run)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let run = named(&app, &who, &agent, &run).await?;
-    match app.runtime.cancel(run, CancelWhen::Now, Some(&who.id), None).await {
-        Ok(_) => {
-            audit::did(&who, run, "cancel");
+    let info = named(&app, &who, &agent, &run).await?;
+    if !info.state.is_final() {
+        Deed::cancel(None).keep(&app, &who, &info).await?;
+    }
+    match app.runtime.cancel(info.run, CancelWhen::Now, Some(&who.id), None).await {
+        Ok(_) | Err(SendError::Finished(_)) => {
             Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
         }
-        Err(SendError::Finished(_)) => Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response()),
         Err(error) => Err(error.into()),
     }
 }
 
 /// A run of this agent, by the client's name of it or by ours.
-async fn named(app: &App, who: &Principal, agent: &str, name: &str) -> Result<RunId, ApiError> {
+async fn named(app: &App, who: &Principal, agent: &str, name: &str) -> Result<RunInfo, ApiError> {
     let store = app.runtime.log().store();
     let info = match store.resolve(external(who, RUNS, name)).await? {
         Some(run) => store.info(run).await?.ok_or_else(|| ApiError::no_run(name))?,
         None => app.run_of(who, name).await?,
     };
-    if *info.agent == *agent { Ok(info.run) } else { Err(ApiError::no_run(name)) }
+    if *info.agent == *agent { Ok(info) } else { Err(ApiError::no_run(name)) }
 }
 
 /// A run as it stands, and then what comes.

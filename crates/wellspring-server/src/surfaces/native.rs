@@ -17,12 +17,13 @@ use crate::app::{App, MayRead};
 use crate::auth::TokenScope;
 use crate::error::ApiError;
 
-pub(super) mod audit;
+mod audit;
 mod events;
 mod inbox;
 mod runs;
 mod threads;
 
+pub(super) use audit::Deed;
 pub(super) use runs::wants;
 pub(super) use threads::runs as runs_of;
 

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
 use super::Route;
-use crate::app::{App, MayAdminister};
+use crate::app::{App, Operator};
 use crate::auth::TokenScope;
 use crate::error::ApiError;
 use crate::openapi;
@@ -40,7 +40,7 @@ async fn describe() -> Response {
     ([(header::CONTENT_TYPE, json)], openapi::text()).into_response()
 }
 
-async fn metrics(State(app): State<App>, _: MayAdminister) -> Response {
+async fn metrics(State(app): State<App>, _: Operator) -> Response {
     let log = app.runtime.log();
     let text = app.metrics.render(&[
         ("wellspring_runs", "Runs at work here now.", app.runtime.live_runs() as u64),

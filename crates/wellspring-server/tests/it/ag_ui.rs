@@ -3,9 +3,9 @@
 use reqwest::Response;
 use serde_json::{Value, json};
 use wellspring_core::{Approval, InboxNo, ToolSpec};
-use wellspring_engine::tools::from_function;
+use wellspring_engine::tools::{ask_user, from_function};
 use wellspring_engine::{Policy, Rule, Runtime};
-use wellspring_log::{Log, RunFilter};
+use wellspring_log::{AuditFilter, Log, RunFilter};
 use wellspring_models::{Gate, Say};
 use wellspring_server::TokenScope;
 use wellspring_wire::ag_ui::proto;
@@ -13,21 +13,21 @@ use wellspring_wire::ag_ui::proto;
 use crate::kit::{Kit, agent, config, echo, models, parts, verify_ag_ui};
 
 /// A request as a client makes it.
-fn input(thread: &str, run: &str, messages: Value) -> Value {
+pub(crate) fn input(thread: &str, run: &str, messages: Value) -> Value {
     json!({ "threadId": thread, "runId": run, "messages": messages })
 }
 
-fn user(id: &str, text: &str) -> Value {
+pub(crate) fn user(id: &str, text: &str) -> Value {
     json!({ "id": id, "role": "user", "content": text })
 }
 
 /// The events of an answer, which the verifiers have nothing against.
-async fn events(response: Response) -> Vec<Value> {
+pub(crate) async fn events(response: Response) -> Vec<Value> {
     events_after(response, &json!([])).await
 }
 
 /// The same for a client that has some messages already.
-async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
+pub(crate) async fn events_after(response: Response, messages: &Value) -> Vec<Value> {
     assert_eq!(response.status(), 200);
     verify_ag_ui(&response.text().await.unwrap(), messages)
 }
@@ -37,7 +37,7 @@ fn kinds(events: &[Value]) -> Vec<&str> {
 }
 
 /// The words of a kind of message, as a client folds them.
-fn text(events: &[Value], kind: &str) -> String {
+pub(crate) fn text(events: &[Value], kind: &str) -> String {
     let deltas = events.iter().filter(|event| event["type"] == kind);
     deltas.map(|event| event["delta"].as_str().unwrap()).collect()
 }
@@ -193,6 +193,37 @@ async fn an_interrupt_is_not_anybodys_to_resume() {
     let transcript = kit.runtime.wait(run).await.unwrap();
     let answered = transcript.questions.values().next().unwrap().answered.clone().unwrap();
     assert_eq!(answered.by.as_deref(), Some("boss"));
+}
+
+/// What does not fit the question is refused before anything happens, as on every surface.
+#[tokio::test]
+async fn an_interrupt_is_not_resumed_with_what_is_no_answer() {
+    let question = json!({ "question": "How many?", "schema": { "type": "integer" } });
+    let turns = [Say::new().call("ask_user", question), Say::new().text("Done.")];
+    let kit = Kit::new(agent(turns, [ask_user()])).await;
+    let messages = json!([user("m", "Go")]);
+    let first = input("t", "r1", messages.clone());
+    let first = events(kit.post("/ag-ui/agent", &first).send().await.unwrap()).await;
+    let interrupt = first.last().unwrap()["outcome"]["interrupts"][0]["id"].clone();
+    let run = kit.runtime.log().store().list(RunFilter::default()).await.unwrap()[0].run;
+    let mut body = input("t", "r2", messages);
+    let resume = |payload: Value| json!([{ "interruptId": interrupt, "status": "resolved", "payload": payload }]);
+    body["resume"] = resume(json!("three"));
+    let (status, _, said) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    assert_eq!((status, said["error"]["code"].as_str()), (400, Some("bad_answer")), "{said}");
+    let store = kit.runtime.log().store();
+    assert_eq!(store.inbox(run, InboxNo(0)).await.unwrap(), []);
+    let audit = AuditFilter { tenant: "default".into(), before: None, limit: 9 };
+    assert_eq!(store.audit(audit.clone()).await.unwrap(), []);
+    body["resume"] = resume(json!(3));
+    assert_eq!(kit.post("/ag-ui/agent", &body).send().await.unwrap().status(), 200);
+    let transcript = kit.runtime.wait(run).await.unwrap();
+    assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
+    let kept = store.audit(audit).await.unwrap();
+    assert_eq!(
+        (kept.len(), &*kept[0].did, &kept[0].details["answer"]),
+        (1, "answer", &json!({ "value": 3 }))
+    );
 }
 
 #[tokio::test]

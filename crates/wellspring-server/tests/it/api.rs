@@ -130,6 +130,18 @@ async fn threads_and_pages() {
     let of_thread: Vec<_> =
         thread["runs"].as_array().unwrap().iter().map(|it| &it["run"]).collect();
     assert_eq!(of_thread, [&json!(runs[0]), &second["run"]]);
+    assert_eq!(thread["next"], json!(null));
+    // Of a thread the newest come first, page by page; within a page the oldest does.
+    let page = async |query: &str| {
+        let path = format!("/v1/threads/{}{query}", info.thread);
+        let (status, _, page) = parts(kit.get(&path).send().await.unwrap()).await;
+        (status, page["runs"].clone(), page["next"].clone())
+    };
+    let one = |at: usize| json!([thread["runs"][at]]);
+    assert_eq!(page("?limit=1").await, (200, one(1), second["run"].clone()));
+    let after = format!("?limit=1&after={}", second["run"].as_str().unwrap());
+    assert_eq!(page(&after).await, (200, one(0), json!(runs[0])));
+    assert_eq!(page(&format!("?after={}", runs[0])).await, (200, json!([]), json!(null)));
     for (path, field, id, all) in
         [("/v1/runs", "runs", "run", 4), ("/v1/threads", "threads", "thread", 3)]
     {

@@ -3,10 +3,13 @@
 
 mod access;
 mod ag_ui;
+mod ag_ui_shared;
 mod api;
+mod audit;
 mod cuts;
 mod failing;
 mod kit;
 mod operate;
+mod page;
 mod peer;
 mod streams;

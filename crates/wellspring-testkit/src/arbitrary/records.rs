@@ -70,7 +70,7 @@ fn tool_event() -> BoxedStrategy<Event> {
         }),
         (part(), update())
             .prop_map(|(call, update)| Event::ToolUpdated { call, update: Box::new(update) }),
-        (part(), outcome, json_value(), vec(tool_content(), 0..3), option::of(inbox())).prop_map(
+        (part(), outcome, arb_json(), vec(tool_content(), 0..3), option::of(inbox())).prop_map(
             |(call, outcome, output, content, inbox)| Event::ToolFinished {
                 call,
                 outcome,
@@ -97,7 +97,7 @@ fn run_event() -> BoxedStrategy<Event> {
         1 => any::<u64>().prop_map(|epoch| Event::RunAdopted { node: "node".into(), epoch }),
         1 => vec(wait(), 0..3).prop_map(|waits| Event::RunPaused { waits }),
         1 => (option::of(inbox()), option::of(text())).prop_map(|(inbox, wire_run)| {
-            Event::RunResumed { inbox, wire_run: wire_run.map(Into::into) }
+            Event::RunResumed { inbox, wire_run: wire_run.map(Into::into), amended: None }
         }),
         4 => (number(), number(), any::<bool>()).prop_map(|(turn, attempt, streaming)| {
             let model = "scripted".into();
@@ -131,8 +131,8 @@ fn other_event() -> BoxedStrategy<Event> {
             Event::QuestionAnswered(Box::new(Answered { question, answer, by: None, inbox }))
         }),
         vec(plan_entry(), 0..3).prop_map(|entries| Event::PlanUpdated { entries }),
-        json_value().prop_map(|state| Event::StateSet { state: Box::new(state) }),
-        json_value().prop_map(|patch| Event::StatePatched { patch: Box::new(patch) }),
+        arb_json().prop_map(|state| Event::StateSet { state: Box::new(state) }),
+        arb_json().prop_map(|patch| Event::StatePatched { patch: Box::new(patch) }),
         option::of(text()).prop_map(|title| Event::SourceCited(Box::new(Source {
             title: title.map(Into::into),
             ..Source::default()
@@ -145,10 +145,10 @@ fn other_event() -> BoxedStrategy<Event> {
         usage().prop_map(|usage| Event::UsageReported(Box::new(usage))),
         inbox().prop_map(|inbox| Event::InputAccepted { inbox, content: Vec::new() }),
         inbox().prop_map(|inbox| Event::InputApplied { inbox }),
-        json_value().prop_map(|value| Event::ResultReady { value: Box::new(value) }),
-        json_value()
+        arb_json().prop_map(|value| Event::ResultReady { value: Box::new(value) }),
+        arb_json()
             .prop_map(|handle| Event::Attached { origin: "acme".into(), handle: Box::new(handle) }),
-        json_value().prop_map(|value| Event::Extended(Box::new(extended(value)))),
+        arb_json().prop_map(|value| Event::Extended(Box::new(extended(value)))),
     ]
     .boxed()
 }
@@ -191,7 +191,8 @@ fn text() -> BoxedStrategy<String> {
     .boxed()
 }
 
-fn json_value() -> BoxedStrategy<Value> {
+/// Any JSON.
+pub fn arb_json() -> BoxedStrategy<Value> {
     prop_oneof![
         Just(Value::Null),
         any::<bool>().prop_map(Value::from),
@@ -234,7 +235,7 @@ fn kind() -> BoxedStrategy<PartKind> {
             }))
         }),
         (part(), stream).prop_map(|(call, stream)| PartKind::Output { call, stream }),
-        json_value()
+        arb_json()
             .prop_map(|raw| PartKind::Opaque(Box::new(Opaque { origin: "acme".into(), raw }))),
     ]
     .boxed()
@@ -245,9 +246,9 @@ fn annotation() -> BoxedStrategy<Annotation> {
         text().prop_map(|text| Annotation::Signature(text.into())),
         text().prop_map(|text| Annotation::Encrypted(text.into())),
         text().prop_map(|text| Annotation::ProviderId(text.into())),
-        json_value().prop_map(Annotation::Citation),
+        arb_json().prop_map(Annotation::Citation),
         Just(Annotation::Preamble),
-        json_value().prop_map(|value| Annotation::Other(Box::new(extended(value)))),
+        arb_json().prop_map(|value| Annotation::Other(Box::new(extended(value)))),
     ]
     .boxed()
 }
@@ -303,7 +304,7 @@ fn update() -> BoxedStrategy<ToolUpdate> {
         vec(tool_content(), 0..3).prop_map(|content| Some(ContentChange::Append(content))),
         vec(tool_content(), 0..3).prop_map(|content| Some(ContentChange::Replace(content))),
     ];
-    (option::of(text()), option::of(text()), content, option::of(json_value()))
+    (option::of(text()), option::of(text()), content, option::of(arb_json()))
         .prop_map(|(title, path, content, data)| ToolUpdate {
             title: title.map(Into::into),
             locations: Vec::from_iter(
@@ -319,7 +320,7 @@ fn form() -> BoxedStrategy<Form> {
     prop_oneof![
         Just(Form::Approve),
         Just(Form::Choose { choices: Vec::new(), multiple: true }),
-        json_value().prop_map(Form::Schema),
+        arb_json().prop_map(Form::Schema),
     ]
     .boxed()
 }
@@ -330,7 +331,7 @@ fn answer() -> BoxedStrategy<Answer> {
             .prop_map(|arguments| Answer::Approve { scope: Scope::Always, arguments }),
         option::of(text()).prop_map(|reason| Answer::Deny { reason: reason.map(Into::into) }),
         Just(Answer::Choose(Vec::new())),
-        json_value().prop_map(Answer::Value),
+        arb_json().prop_map(Answer::Value),
         Just(Answer::Expired),
         Just(Answer::Withdrawn),
     ]

@@ -217,7 +217,7 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
             let calls = run.outline().calls.keys().map(|call| Wait::Call(*call));
             let waits = calls.take(2).collect();
             run.speaker(AgentNo::ROOT).push(Event::RunPaused { waits });
-            run.wait(1_000).push(Event::RunResumed { inbox: None, wire_run: None });
+            run.wait(1_000).push(Event::RunResumed { inbox: None, wire_run: None, amended: None });
             run.speaker(agent);
         }
         Step::Adopt => {

@@ -21,7 +21,7 @@ use crate::dialect::Conversation;
 pub fn join(conversation: &Conversation) -> Vec<Event> {
     let transcript = &conversation.current;
     let Some(scene) = Scene::new(&transcript.outline) else { return Vec::new() };
-    let mut events: Vec<Event> = vec![scene.run_started(None).into()];
+    let mut events: Vec<Event> = vec![scene.run_started().into()];
     let over = transcript.outcome.is_some() || transcript.outline.paused.is_some();
     let texts = if over { Texts::Whole } else { Texts::Complete };
     events.push(messages_snapshot(conversation_messages(conversation, texts)).into());

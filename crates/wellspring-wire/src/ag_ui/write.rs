@@ -1,13 +1,14 @@
 //! Records as AG-UI events.
 
 mod ask;
+mod mend;
 mod scene;
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    AgentNo, Annotation, Content, ContentChange, Event as Fact, FailureKind, Outcome, Outline,
-    OutputStream, PartId, PartKind, PartOutline, PartShape, Record, Role, Stop, ToolContent,
-    ToolKind, ToolOutcome, ToolUpdate,
+    AgentNo, Amendment, Annotation, Content, ContentChange, Event as Fact, FailureKind, Outcome,
+    Outline, OutputStream, PartId, PartKind, PartOutline, PartShape, Record, Role, Stop,
+    ToolContent, ToolKind, ToolOutcome, ToolUpdate,
 };
 
 pub(super) use scene::{Scene, result_metadata, tool_metadata};
@@ -32,7 +33,7 @@ use crate::out::Out;
 /// use wellspring_core::{RunStarted, Seq, WireNames};
 /// use wellspring_wire::{DialectName, Encoder, Out};
 ///
-/// let names = WireNames { thread: Some("t".into()), run: Some("r".into()), input: None };
+/// let names = WireNames { thread: Some("t".into()), run: Some("r".into()), ..WireNames::default() };
 /// let request = RunRequest { wire: Some(Box::new(names)), ..RunRequest::text("Hello?") };
 /// let (run, thread) = ("01920000-0000-7000-8000-000000000001", "01920000-0000-7000-8000-000000000002");
 /// let started = RunStarted {
@@ -237,8 +238,8 @@ impl Project<'_> {
         let Some(scene) = Scene::new(self.before) else { return };
         // On the wire a paused run is over; nothing can follow but another one.
         if self.before.paused.is_some() {
-            if let Fact::RunResumed { wire_run, .. } = &record.event {
-                self.resumed(&scene, wire_run.as_deref());
+            if let Fact::RunResumed { wire_run, amended, .. } = &record.event {
+                self.resumed(&scene, wire_run.as_deref(), amended.as_deref());
             } else if let Fact::RunFinished { outcome } = &record.event {
                 self.finished_while_paused(&scene, outcome);
             }
@@ -385,7 +386,7 @@ impl Project<'_> {
         let mut after = Outline::default();
         after.apply(self.record);
         let Some(scene) = Scene::new(&after) else { return };
-        self.say(scene.run_started(None));
+        self.say(scene.run_started());
         if let Some(state) = &started.request.state {
             self.say(StateSnapshot { snapshot: state.clone(), ..StateSnapshot::default() });
         }
@@ -393,15 +394,19 @@ impl Project<'_> {
 
     /// Another run on the wire. It goes on with calls of the one before, so it says them again:
     /// whoever knows only this one could make nothing of their results.
-    fn resumed(&mut self, scene: &Scene<'_>, wire_run: Option<&str>) {
-        self.say(scene.run_started(wire_run));
+    fn resumed(&mut self, scene: &Scene<'_>, wire_run: Option<&str>, amended: Option<&Amendment>) {
+        let parent = amended.and_then(|amended| amended.wire_parent.as_deref());
+        self.say(match wire_run {
+            Some(run) => scene.run_resumed(run, parent),
+            None => scene.run_started(),
+        });
         self.snapshot(&[]);
         scene.open_all(self.emit);
     }
 
     /// A run that nobody answered: the wire's run is over, so the end is one of its own.
     fn finished_while_paused(&mut self, scene: &Scene<'_>, outcome: &Outcome) {
-        self.say(scene.run_started(None));
+        self.say(scene.run_started());
         self.snapshot(&[]);
         self.finished(scene, outcome);
     }
@@ -518,11 +523,26 @@ impl Project<'_> {
                 });
             }
             if outline.open {
+                self.complete(scene, *part);
                 scene.close_part(*part, self.emit);
             }
         }
         if shown {
             self.snapshot(&thoughts);
+        }
+    }
+
+    /// Makes the arguments of a call that is taken back ones that can be read.
+    fn complete(&mut self, scene: &Scene<'_>, part: PartId) {
+        let Some(call) = scene.call(part) else { return };
+        let rest = mend::completion(&call.arguments);
+        if !call.arguments.is_empty() && !rest.is_empty() {
+            self.say(ToolCallArgs {
+                tool_call_id: scene.id(part),
+                delta: rest.into(),
+                subagent_run_id: scene.tag(call.agent),
+                ..ToolCallArgs::default()
+            });
         }
     }
 

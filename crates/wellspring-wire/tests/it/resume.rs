@@ -12,7 +12,7 @@ type Events = Vec<(WirePosition, Vec<u8>)>;
 /// What a reader gets that resumes after `after` with an outline of the first `known` records.
 /// Each record is a frame: that is the finest way to read a run.
 fn read(dialect: DialectName, records: &[Record], known: usize, after: WirePosition) -> Events {
-    read_on(Encoder::resume(dialect, outline(&records[..known]), after), records, 1)
+    read_on(Encoder::resume(dialect, outline(&records[..known]), after), after, records, 1)
 }
 
 fn outline(records: &[Record]) -> Outline {
@@ -21,15 +21,23 @@ fn outline(records: &[Record]) -> Outline {
     outline
 }
 
-/// Goes on with a run. A dialect that needs the conversation is given it.
-fn read_on(mut encoder: Encoder, records: &[Record], frame: usize) -> Events {
+/// Goes on with a run after a position. A dialect that needs the conversation is given it.
+fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame: usize) -> Events {
     let mut out = Out::default();
-    for frame in records[encoder.outline().head.0 as usize..].chunks(frame) {
-        if encoder.needs(frame) {
-            let past = &records[..encoder.outline().head.0 as usize];
-            encoder.recall(Conversation::of(Transcript::fold(past)));
+    let known = encoder.outline().head;
+    for frame in records.chunks(frame) {
+        // As a cursor does: what is not news is apart from what is.
+        let unknown = frame.partition_point(|record| record.seq <= known);
+        let news = frame.partition_point(|record| record.seq <= after.whole()).max(unknown);
+        for slice in [&frame[unknown..news], &frame[news..]] {
+            if encoder.needs(slice) {
+                let past = &records[..encoder.outline().head.0 as usize];
+                encoder.recall(Conversation::of(Transcript::fold(past)));
+            }
+            if !slice.is_empty() {
+                encoder.frame(slice, &mut out);
+            }
         }
-        encoder.frame(frame, &mut out);
     }
     out.events().map(|(at, json)| (at, json.to_vec())).collect()
 }
@@ -87,14 +95,14 @@ proptest! {
         known: Index,
         frame in 1usize..9,
     ) {
-        let all = read_on(Encoder::new(dialect), &records, frame);
+        let all = read_on(Encoder::new(dialect), WirePosition::START, &records, frame);
         prop_assume!(!all.is_empty());
         let cut = cut.index(all.len());
         let after = all[cut].0;
         // An outline is kept where a frame ends.
         let frames = known_max(dialect, after) / frame;
         let known = outline(&records[..known.index(frames + 1) * frame]);
-        let rest = read_on(Encoder::resume(dialect, known, after), &records, frame);
+        let rest = read_on(Encoder::resume(dialect, known, after), after, &records, frame);
         prop_assert_eq!(&rest[..], &all[cut + 1..]);
     }
 
@@ -107,7 +115,7 @@ proptest! {
         frame in 2usize..9,
     ) {
         let fine = read(dialect, &records, 0, WirePosition::START);
-        let coarse = read_on(Encoder::new(dialect), &records, frame);
+        let coarse = read_on(Encoder::new(dialect), WirePosition::START, &records, frame);
         if dialect == DialectName::StreamDelta {
             prop_assert_eq!(coarse.last(), fine.last());
         } else {

@@ -11,8 +11,9 @@ use wellspring_core::{Answer, CancelWhen, PartId, QuestionId, ToolOutcome, ToolR
 use wellspring_engine::SendError;
 use wellspring_log::{Put, RunInfo, RunState};
 
+use super::audit::Deed;
 use super::runs::Input;
-use super::{audit, idempotency_key, run_json};
+use super::{idempotency_key, run_json};
 use crate::app::{App, JsonBody, MayApprove, MayRun};
 use crate::error::ApiError;
 
@@ -41,11 +42,11 @@ pub(super) async fn cancel(
     JsonBody(cancel): JsonBody<Cancel>,
 ) -> Result<Response, ApiError> {
     let info = app.run_of(&who, &run).await?;
+    if !info.state.is_final() {
+        Deed::cancel(cancel.why.as_deref()).keep(&app, &who, &info).await?;
+    }
     match app.runtime.cancel(info.run, cancel.when, Some(&who.id), cancel.why.as_deref()).await {
-        Ok(put) => {
-            audit::did(&who, info.run, "cancel");
-            Ok(accepted(put))
-        }
+        Ok(put) => Ok(accepted(put)),
         Err(SendError::Finished(_)) => {
             let info = app.run_of(&who, &run).await?;
             Ok(Json(run_json(&info)).into_response())
@@ -100,9 +101,10 @@ pub(super) async fn answer(
         }
     }
     let (question, answer) = (body.question, body.answer);
-    let put = app.runtime.answer(info.run, question, answer.clone(), Some(&who.id)).await?;
+    let checked = app.runtime.check_answers(info.run, [(question, &answer)], Some(&who.id)).await?;
+    Deed::answer(&checked, question, &answer).keep(&app, &who, &info).await?;
+    let put = app.runtime.answer(info.run, question, answer, Some(&who.id)).await?;
     woken(&app, &info).await?;
-    audit::answered(&who, info.run, question, &answer);
     Ok(accepted(put))
 }
 

@@ -20,7 +20,8 @@ use wellspring_engine::{StartError, StartRun};
 use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
-use super::{audit, events, idempotency_key, run_json, waits};
+use super::audit::Deed;
+use super::{events, idempotency_key, run_json, waits};
 use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Trace};
 use crate::auth::Principal;
 use crate::error::ApiError;
@@ -341,15 +342,17 @@ pub(super) async fn read(
     Ok(Json(body))
 }
 
-/// Deletes a run that is over, and with it what was decided in it: for operators only.
+/// Deletes a run that is over: for operators only.
 pub(super) async fn remove(
     State(app): State<App>,
     MayAdminister(who): MayAdminister,
     Path(run): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let info = app.run_of(&who, &run).await?;
+    if info.state.is_final() {
+        Deed::delete().keep(&app, &who, &info).await?;
+    }
     app.runtime.log().store().delete(info.run).await?;
-    audit::did(&who, info.run, "delete");
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wellspring_core::ThreadId;
+use wellspring_core::{RunId, ThreadId};
 use wellspring_log::{RunFilter, RunInfo};
 
 use super::run_json;
@@ -19,20 +19,30 @@ const SCAN_MAX: usize = 1000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct ListQuery {
+pub(super) struct PageQuery {
     after: Option<String>,
     limit: Option<usize>,
 }
 
-/// A thread's runs of the caller's tenant, newest first.
+/// A thread's newest runs of the caller's tenant, newest first.
 pub(in super::super) async fn runs(
     app: &App,
     who: &Principal,
     thread: ThreadId,
     limit: usize,
 ) -> Result<Vec<RunInfo>, ApiError> {
-    let tenant = Some((*who.tenant).into());
-    let filter = RunFilter { tenant, thread: Some(thread), limit, ..RunFilter::default() };
+    older(app, who, thread, None, limit).await
+}
+
+async fn older(
+    app: &App,
+    who: &Principal,
+    thread: ThreadId,
+    than: Option<RunId>,
+    limit: usize,
+) -> Result<Vec<RunInfo>, ApiError> {
+    let (tenant, thread) = (Some((*who.tenant).into()), Some(thread));
+    let filter = RunFilter { tenant, thread, after_run: than, limit, ..RunFilter::default() };
     Ok(app.runtime.log().store().list(filter).await?)
 }
 
@@ -40,7 +50,7 @@ pub(in super::super) async fn runs(
 pub(super) async fn list(
     State(app): State<App>,
     MayRead(who): MayRead,
-    Params(query): Params<ListQuery>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Json<Value>, ApiError> {
     let limit = page_size(query.limit)?;
     let after_run = match &query.after {
@@ -74,18 +84,26 @@ pub(super) async fn list(
     Ok(Json(json!({ "threads": threads, "next": next })))
 }
 
-/// A thread: its runs, oldest first. `after` says which run each continues.
+/// A thread: its newest runs, oldest first, and where those before them are. `after` of a run
+/// says which one it continues.
 pub(super) async fn read(
     State(app): State<App>,
     MayRead(who): MayRead,
     Path(id): Path<String>,
+    Params(query): Params<PageQuery>,
 ) -> Result<Json<Value>, ApiError> {
     let thread = id.parse().map_err(|_| ApiError::no_thread(&id))?;
-    let mut found = runs(&app, &who, thread, 0).await?;
-    if found.is_empty() {
+    let limit = page_size(query.limit)?;
+    let than = match &query.after {
+        None => None,
+        Some(after) => Some(app.run_of(&who, after).await?.run),
+    };
+    let mut found = older(&app, &who, thread, than, limit).await?;
+    if found.is_empty() && than.is_none() {
         return Err(ApiError::no_thread(&id));
     }
+    let next = found.last().filter(|_| found.len() == limit).map(|info| info.run);
     found.reverse();
     let runs: Vec<_> = found.iter().map(run_json).collect();
-    Ok(Json(json!({ "thread": thread, "runs": runs })))
+    Ok(Json(json!({ "thread": thread, "runs": runs, "next": next })))
 }

@@ -6,8 +6,9 @@
 
 use serde_json::Value;
 use wellspring_core::{
-    Answer, Command, Content, ContextNote, Form, MediaSource, Outline, PartId, RunRequest, RunsOn,
-    Scope, ToolContent, ToolOutcome, ToolResult, ToolSpec, Wait, WireNames, WirePartId,
+    Amendment, Answer, Command, Content, ContextNote, Form, MediaSource, Outline, PartId,
+    RunRequest, RunsOn, Scope, ToolContent, ToolOutcome, ToolResult, ToolSpec, Wait, WireNames,
+    WirePartId,
 };
 
 use super::super::ids;
@@ -102,6 +103,7 @@ impl Asked {
             let mut commands = resume(input, outline)?;
             commands.extend(results(input, outline)?);
             if !commands.is_empty() {
+                commands.splice(..0, anew(input));
                 for message in new {
                     let content = contents(&message.id, &message.content)?;
                     commands.push(Command::AddInput { content });
@@ -130,14 +132,7 @@ fn start(
     for message in &new {
         said.extend(contents(&message.id, &message.content)?);
     }
-    let mut context: Vec<ContextNote> = input
-        .context
-        .iter()
-        .map(|note| ContextNote {
-            description: note.description.clone(),
-            value: note.value.clone(),
-        })
-        .collect();
+    let mut context = notes(input);
     if trust == Trust::Instructions {
         context.extend(input.messages.iter().filter_map(instruction));
     }
@@ -153,9 +148,37 @@ fn start(
             thread: Some(input.thread_id.clone()).filter(|name| !name.is_empty()),
             run: Some(input.run_id.clone()).filter(|name| !name.is_empty()),
             input: new.last().map(|message| message.id.clone()),
+            parent: input.parent_run_id.clone(),
         })),
         ..RunRequest::default()
     })
+}
+
+/// What an answer brings besides: it goes first, as it says how the run goes on. Nearly every
+/// client repeats its tools and context with each request; one that leaves them out has none to
+/// add, which does not take away those of before.
+fn anew(input: &RunAgentInput) -> Option<Command> {
+    let tools: Vec<_> = input.tools.iter().map(tool).collect();
+    let context = notes(input);
+    let amended = Amendment {
+        client_tools: Some(tools).filter(|tools| !tools.is_empty()),
+        context: Some(context).filter(|context| !context.is_empty()),
+        wire_parent: input.parent_run_id.clone(),
+    };
+    let state = input.state.clone().map(Box::new);
+    (amended != Amendment::default() || state.is_some()).then(|| Command::Resume {
+        amended: Box::new(amended),
+        state,
+        wire_run: Some(input.run_id.clone()),
+    })
+}
+
+fn notes(input: &RunAgentInput) -> Vec<ContextNote> {
+    let note = |note: &super::super::types::Context| ContextNote {
+        description: note.description.clone(),
+        value: note.value.clone(),
+    };
+    input.context.iter().map(note).collect()
 }
 
 /// What the user says anew: what stands after the last word of anybody else, without what we

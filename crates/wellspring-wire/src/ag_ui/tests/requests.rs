@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use wellspring_core::{
-    Answer, Command, Content, Event, Form, MediaSource, Outline, PartId, PartKind, Question,
-    QuestionId, RunsOn, Scope, Stop, ToolCall, ToolOutcome, ToolResult, Wait,
+    Amendment, Answer, Command, Content, ContextNote, Event, Form, MediaSource, Outline, PartId,
+    PartKind, Question, QuestionId, RunsOn, Scope, Stop, ToolCall, ToolOutcome, ToolResult,
+    ToolSpec, Wait,
 };
 use wellspring_testkit::{RUN, RunBuilder};
 
@@ -183,6 +184,36 @@ fn results_of_client_tools() {
     // A request that answers nothing is one of its own, whatever waits.
     let asked = Asked::read(&input_only("Never mind."), Some(&paused(&[])), |_| false, Trust::User);
     assert!(matches!(asked, Ok(Asked::Start(_))), "{asked:?}");
+}
+
+/// What comes with an answer goes before it; what is not there changes nothing.
+#[test]
+fn what_an_answer_brings_besides() {
+    let result = json!({
+        "id": "x", "role": "tool", "toolCallId": format!("{RUN}-0"), "content": "teal",
+    });
+    let input = input(json!({
+        "messages": [result],
+        "tools": [{"name": "pick", "description": "Picks."}],
+        "context": [{"description": "page", "value": "/home"}],
+        "state": {"n": 1},
+        "parentRunId": "r-1",
+    }));
+    let asked = Asked::read(&input, Some(&paused(&[])), |_| false, Trust::User).unwrap();
+    let Asked::Answer { commands } = asked else { panic!("{asked:?}") };
+    let [Command::Resume { amended, state, wire_run }, Command::FinishCall { .. }] = &commands[..]
+    else {
+        panic!("{commands:?}")
+    };
+    let tool = ToolSpec { runs_on: RunsOn::Client, ..ToolSpec::new("pick", "Picks.") };
+    let note = ContextNote { description: "page".into(), value: "/home".into() };
+    let want = Amendment {
+        client_tools: Some(vec![tool]),
+        context: Some(vec![note]),
+        wire_parent: Some("r-1".into()),
+    };
+    assert_eq!(**amended, want);
+    assert_eq!((state.as_deref(), wire_run.as_deref()), (Some(&json!({"n": 1})), Some("r-2")));
 }
 
 fn input_only(text: &str) -> RunAgentInput {

@@ -44,10 +44,17 @@ impl<'a> Scene<'a> {
         self.outline.call(call).filter(|call| &*call.tool.name != RETURN_RESULT)
     }
 
-    pub(in super::super) fn run_started(&self, wire_run: Option<&str>) -> RunStarted {
+    pub(in super::super) fn run_started(&self) -> RunStarted {
+        let parent = self.head.wire_parent.as_deref();
+        self.run_resumed(&ids::run(self.head), parent)
+    }
+
+    /// The run under another id.
+    pub(in super::super) fn run_resumed(&self, run: &str, parent: Option<&str>) -> RunStarted {
         RunStarted {
             thread_id: ids::thread(self.head),
-            run_id: wire_run.map_or_else(|| ids::run(self.head), Into::into),
+            run_id: run.into(),
+            parent_run_id: parent.map(Into::into),
             protocol_version: Some(PROTOCOL_VERSION.into()),
             ..RunStarted::default()
         }

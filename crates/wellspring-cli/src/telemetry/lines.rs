@@ -1,0 +1,170 @@
+//! Lines on their way to standard error, which may be a pipe that nobody reads: whoever logs
+//! never waits for it. What it does not take in time is dropped, counted, and said.
+
+use std::collections::VecDeque;
+use std::io::{self, Write};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Bytes of lines that wait at most: a busy server's log of half a minute.
+const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Lines that wait to be written by a thread of their own. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Lines(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Vec<u8>>,
+    bytes: usize,
+    /// How many there was no room for, and nobody was told of.
+    dropped: u64,
+    /// A line is being written.
+    writing: bool,
+}
+
+/// What is to be written.
+enum Next {
+    Line(Vec<u8>),
+    /// So many lines there was no room for.
+    Missing(u64),
+}
+
+impl Lines {
+    /// Writes to `out`; `dropped` says that so many lines are missing at this place.
+    pub(super) fn to(
+        mut out: impl Write + Send + 'static,
+        dropped: fn(u64) -> String,
+    ) -> io::Result<Self> {
+        let state = Mutex::new(State::default());
+        let lines = Self(Arc::new(Shared { state, changed: Condvar::new() }));
+        let writer = lines.clone();
+        let write = move || {
+            loop {
+                let line = match writer.next() {
+                    Next::Line(line) => line,
+                    Next::Missing(count) => dropped(count).into_bytes(),
+                };
+                // Nobody is left to be told that telling does not work.
+                let _ = out.write_all(&line).and_then(|()| out.flush());
+                writer.state().writing = false;
+                writer.0.changed.notify_all();
+            }
+        };
+        std::thread::Builder::new().name("log-lines".into()).spawn(write)?;
+        Ok(lines)
+    }
+
+    /// Waits until all is written, or for so long.
+    pub(super) fn finish(&self, limit: Duration) {
+        let is_busy =
+            |state: &mut State| state.writing || !state.waiting.is_empty() || state.dropped > 0;
+        // What was not written by then is not written.
+        let _ = self.0.changed.wait_timeout_while(self.state(), limit, is_busy);
+    }
+
+    fn next(&self) -> Next {
+        let mut state = self.state();
+        loop {
+            if let Some(line) = state.waiting.pop_front() {
+                state.bytes -= line.len();
+                state.writing = true;
+                return Next::Line(line);
+            }
+            // They came after all that waited.
+            if state.dropped > 0 {
+                state.writing = true;
+                return Next::Missing(std::mem::take(&mut state.dropped));
+            }
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Write for &Lines {
+    /// Takes a whole line, or drops it.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut state = self.state();
+        if state.bytes + line.len() > WAITING_BYTES_MAX {
+            state.dropped += 1;
+        } else {
+            state.bytes += line.len();
+            state.waiting.push_back(line.to_vec());
+            self.0.changed.notify_all();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for Lines {
+    type Writer = &'a Lines;
+
+    fn make_writer(&'a self) -> &'a Lines {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// Says what it was given, once somebody takes it.
+    struct Pipe(mpsc::SyncSender<Vec<u8>>);
+
+    impl Write for Pipe {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(bytes.to_vec()).map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn whoever_logs_never_waits() {
+        let (pipe, reader) = mpsc::sync_channel(0);
+        let lines = Lines::to(Pipe(pipe), |count| format!("{count} missing\n")).unwrap();
+        let log = |line: &[u8]| (&lines).write_all(line).unwrap();
+        log(b"first\n");
+        // It is on its way, and nobody reads.
+        while !lines.state().writing {
+            std::thread::yield_now();
+        }
+        lines.finish(Duration::from_millis(1));
+        let line = vec![b'x'; 1024 * 1024];
+        for _ in 0..4 {
+            log(&line);
+        }
+        log(b"too much\n");
+        log(&line);
+        assert_eq!(lines.state().dropped, 2);
+        let seen: Vec<Vec<u8>> = (0..6).map(|_| reader.recv().unwrap()).collect();
+        let [first, four @ .., missing] = &seen[..] else { panic!("{}", seen.len()) };
+        assert_eq!((&first[..], &missing[..]), (&b"first\n"[..], &b"2 missing\n"[..]));
+        assert_eq!(four, vec![line; 4]);
+        log(b"last\n");
+        assert_eq!(reader.recv().unwrap(), b"last\n");
+        lines.finish(Duration::from_secs(10));
+        let state = lines.state();
+        assert_eq!((state.bytes, state.dropped, state.writing), (0, 0, false));
+    }
+}

@@ -1,0 +1,72 @@
+//! Who decided what, in a table of its own.
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, params};
+use wellspring_core::Millis;
+
+use super::writer::Db;
+use super::{int, read, uint};
+use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+
+/// Keeps an entry, once per key, and gives its number.
+pub(super) fn put(db: &mut Db, new: &NewAudit) -> rusqlite::Result<u64> {
+    let connection = &db.connection;
+    let existing: Option<i64> = connection
+        .prepare_cached("SELECT number FROM audit WHERE tenant = ?1 AND key = ?2")?
+        .query_row([&new.tenant, &new.key], |row| row.get(0))
+        .optional()?;
+    if let Some(number) = existing {
+        return Ok(uint(number));
+    }
+    let last: i64 = connection
+        .prepare_cached("SELECT coalesce(max(number), 0) FROM audit WHERE tenant = ?1")?
+        .query_row([&new.tenant], |row| row.get(0))?;
+    let number = last + 1;
+    connection
+        .prepare_cached(
+            "INSERT INTO audit (tenant, number, key, at, who, run, did, details)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        )?
+        .execute(params![
+            &*new.tenant,
+            number,
+            &*new.key,
+            int(new.at.0),
+            &*new.by,
+            new.run.uuid().as_bytes(),
+            &*new.did,
+            new.details.to_string(),
+        ])?;
+    connection
+        .prepare_cached("DELETE FROM audit WHERE tenant = ?1 AND number <= ?2")?
+        .execute(params![&*new.tenant, number - int(AUDIT_MAX as u64)])?;
+    Ok(uint(number))
+}
+
+/// A tenant's entries, newest first.
+pub(super) fn page(
+    connection: &Connection,
+    filter: &AuditFilter,
+) -> rusqlite::Result<Vec<AuditEntry>> {
+    let before = filter.before.map_or(i64::MAX, int);
+    let limit = int(filter.limit.min(AUDIT_MAX) as u64);
+    let mut statement = connection.prepare_cached(
+        "SELECT number, at, who, run, did, details FROM audit
+        WHERE tenant = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
+    )?;
+    let rows = statement.query_map(params![&*filter.tenant, before, limit], |row| {
+        let details: String = row.get(5)?;
+        let details = serde_json::from_str(&details).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(5, Type::Text, error.into())
+        })?;
+        Ok(AuditEntry {
+            number: uint(row.get(0)?),
+            at: Millis(uint(row.get(1)?)),
+            by: row.get(2)?,
+            run: read::run_id(row, 3)?,
+            did: row.get(4)?,
+            details,
+        })
+    })?;
+    rows.collect()
+}
