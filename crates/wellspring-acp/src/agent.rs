@@ -227,7 +227,7 @@ impl Handler for Arc<Agent> {
             tokio::select! {
                 done = slow => done,
                 () = cancelled.cancelled() => {
-                    Err(RpcError::new(RpcError::CANCELLED, "cancelled as you asked"))
+                    Err(RpcError::cancelled())
                 }
             }
         }

@@ -207,6 +207,22 @@ impl Agent {
                 let said = answer.get("result").or(answer.get("error")).unwrap();
                 self.text(name, "agent_message_chunk", &said.to_string());
             }
+            // Asks, and does not want to know any more.
+            "withdraw" => {
+                let mut params = how["params"].clone();
+                params["sessionId"] = name.into();
+                let (id, told) = self.begin(how["method"].as_str().unwrap(), params);
+                let cancel = json!({"requestId": id});
+                let method = "$/cancel_request";
+                self.say(json!({"jsonrpc": "2.0", "method": method, "params": cancel}));
+                let error = told.recv().unwrap()["error"]["code"].to_string();
+                self.text(name, "agent_message_chunk", &error);
+            }
+            "notify" => {
+                let mut params = how["params"].clone();
+                params["sessionId"] = name.into();
+                self.say(json!({"jsonrpc": "2.0", "method": how["method"], "params": params}));
+            }
             // Many at once, and each answer as it comes.
             "burst" => std::thread::scope(|threads| {
                 for _ in 0..how["count"].as_u64().unwrap() {
@@ -274,11 +290,16 @@ impl Agent {
     }
 
     fn ask(&self, method: &str, params: Value) -> Value {
+        self.begin(method, params).1.recv().unwrap()
+    }
+
+    /// Asks; gives the request's id, and where the answer will be.
+    fn begin(&self, method: &str, params: Value) -> (u64, Receiver<Value>) {
         let id = self.number();
-        let (tell, told): (_, Receiver<Value>) = channel();
+        let (tell, told) = channel();
         self.waiting.lock().unwrap().insert(id, tell);
         self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        told.recv().unwrap()
+        (id, told)
     }
 
     fn answer(&self, id: &Value, result: Value) {

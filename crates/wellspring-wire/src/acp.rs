@@ -67,6 +67,9 @@
 //! of those where it changes is kept.
 
 mod read;
+mod rest;
+#[cfg(test)]
+mod through;
 mod write;
 
 pub use read::{
@@ -74,11 +77,15 @@ pub use read::{
 };
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
-    prompt, prompt_usage, stop_reason,
+    prompt, prompt_response,
 };
 
 /// Who says what we have no word for.
 pub const ORIGIN: &str = "acp";
+
+/// What an agent's report of a call calls its input, once that changes, and its output so far.
+const RAW_INPUT: &str = "rawInput";
+const RAW_OUTPUT: &str = "rawOutput";
 
 /// What an agent asks before it does something.
 const PERMISSION: &str = "session/request_permission";

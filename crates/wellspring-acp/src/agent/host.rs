@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::Value;
+use wellspring_core::CancellationToken;
 
 use super::Client;
 use super::session::Session;
@@ -27,11 +28,18 @@ impl Host for ClientHost {
         match method {
             "fs/read_text_file" => self.client.reads_files,
             "fs/write_text_file" => self.client.writes_files,
+            // What is not of the protocol, client and agent may know of.
+            _ if method.starts_with('_') => true,
             _ => method.starts_with("terminal/") && self.client.has_terminals,
         }
     }
 
-    fn ask(&self, method: &str, mut params: Value) -> BoxFuture<'static, Result<Value, RpcError>> {
+    fn ask(
+        &self,
+        method: &str,
+        mut params: Value,
+        cancelled: CancellationToken,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
         params["sessionId"] = (&*self.session.id).into();
         let place = match method {
             "terminal/create" => Some("cwd"),
@@ -46,7 +54,7 @@ impl Host for ClientHost {
             }
         }
         let (peer, method) = (self.peer.clone(), method.to_owned());
-        async move { peer.ask(&method, &params).await }.boxed()
+        async move { peer.ask_until(&method, &params, &cancelled).await }.boxed()
     }
 
     fn shown(&self, terminal: &str) -> BoxFuture<'static, ()> {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{FutureExt as _, ready};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -323,7 +323,11 @@ impl Shared {
             Wish::Notification(method, mut params) => {
                 let session = params["sessionId"].as_str().map(Box::<str>::from);
                 let incoming = match &*method {
-                    "session/update" => Incoming::Update(params["update"].take()),
+                    "session/update" => {
+                        let mut update = params["update"].take();
+                        about(&mut update, params["_meta"].take());
+                        Incoming::Update(update)
+                    }
                     _ => Incoming::Notification(method, params),
                 };
                 (session, incoming)
@@ -407,6 +411,17 @@ impl Route {
 /// The room that a message takes. No message takes all of it.
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.min(QUEUE_BYTES_MAX) / BYTES_UNIT).unwrap_or(u32::MAX)
+}
+
+/// Has an update say what its notification says about it. What it says itself counts more.
+fn about(update: &mut Value, meta: Value) {
+    let (Value::Object(update), Value::Object(meta)) = (update, meta) else { return };
+    let own = update.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(own) = own {
+        for (name, value) in meta {
+            own.entry(name).or_insert(value);
+        }
+    }
 }
 
 fn failure(method: &'static str, error: RpcError) -> AcpError {

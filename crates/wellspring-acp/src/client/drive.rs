@@ -415,6 +415,7 @@ impl Prompting {
         let is_allowed = match method {
             "fs/read_text_file" => config.files != FileAccess::None,
             "fs/write_text_file" => config.files == FileAccess::Write,
+            _ if method.starts_with('_') => true,
             _ => method.starts_with("terminal/") && config.terminals,
         };
         is_allowed && self.host.as_ref().is_some_and(|host| host.offers(method))
@@ -432,6 +433,12 @@ impl Prompting {
     async fn answer(&mut self, asked: Asked) {
         self.heard_at = Instant::now();
         match asked {
+            // The agent does not want to know any more.
+            Asked::Permission(request, ..) | Asked::Form(request, _)
+                if request.cancelled.is_cancelled() =>
+            {
+                request.give(Err(RpcError::cancelled())).await;
+            }
             Asked::Permission(request, permission, answer) => {
                 let decided = permission::decide(&permission, &answer);
                 if !decided.allowed {
@@ -500,9 +507,10 @@ impl Drop for Prompting {
 }
 
 async fn ask(context: Context, request: Request, wanted: Wanted) -> Asked {
+    let withdrawn = request.cancelled.clone();
     match wanted {
         Wanted::Permission(permission) => {
-            let question = permission::question(&permission);
+            let question = permission::question(&permission).until(withdrawn);
             let answer = match permission.part {
                 Some(part) => context.permit(part, question).await,
                 None => context.ask(question).await,
@@ -510,7 +518,7 @@ async fn ask(context: Context, request: Request, wanted: Wanted) -> Asked {
             Asked::Permission(request, permission, answer)
         }
         Wanted::Form(params) => {
-            let reply = elicit(&params, &context, |message| message).await;
+            let reply = elicit(&params, &context, withdrawn, |message| message).await;
             Asked::Form(request, reply)
         }
     }
@@ -520,7 +528,7 @@ async fn give(
     request: Request,
     work: impl Future<Output = Result<Value, RpcError>>,
 ) -> Option<Written> {
-    request.give(work.await).await;
+    request.give_unless_cancelled(work).await;
     None
 }
 

@@ -13,7 +13,6 @@ use wellspring_mcp::{Loopback, run_at_once};
 use wellspring_testkit::acp_agent::SCRIPT;
 
 use crate::client::{Client, plain, runtime};
-use crate::schema::FROM_THE_FUTURE;
 
 /// A runtime whose agent follows a script, in a process of its own.
 fn behind(script: &Value) -> Runtime {
@@ -124,13 +123,18 @@ async fn everything_is_kept() {
             {"call": {"name": "loud__shout", "arguments": {"words": "hello"}}},
             update("available_commands_update", json!({"availableCommands": [{"name": "compact", "description": "Theirs"}]})),
             {"thought": "Hm."},
-            {"text": "I edit."},
-            update("plan", json!({"entries": [{"content": "edit", "priority": "high", "status": "in_progress"}]})),
+            update("agent_message_chunk", json!({"content": {"type": "text", "text": "I edit."}, "_meta": {"m": 1}})),
+            update("plan", json!({"_meta": {"m": 2}, "entries": [{"content": "edit", "priority": "high", "status": "in_progress"}]})),
             update("tool_call", json!({"toolCallId": "e", "title": "Edit a.txt", "kind": "edit", "status": "pending",
                 "rawInput": {"path": "a.txt"}, "locations": [{"path": project.path("a.txt"), "line": 3}]})),
             ask("session/request_permission", json!({"toolCall": {"toolCallId": "e"}, "options": [
                 option("1", "No", "reject_once"), option("2", "Yes, and always in `src`", "allow_always"),
                 option("3", "Yes", "allow_once"), option("4", "Never", "reject_always")]})),
+            update("tool_call", json!({"toolCallId": "d", "title": "Delete", "kind": "delete", "_meta": {"m": 3}})),
+            ask("session/request_permission", json!({"_meta": {"m": 4}, "toolCall": {"toolCallId": "d"}, "options": [
+                option("1", "No", "reject_once"), option("2", "Never", "reject_always"),
+                option("3", "Perhaps", "allow_perhaps"), option("4", "Yes", "allow_once")]})),
+            update("tool_call_update", json!({"toolCallId": "d", "status": "failed", "_meta": {"m": 5}})),
             ask("fs/read_text_file", json!({"path": project.path("a.txt"), "line": 2})),
             ask("fs/write_text_file", json!({"path": project.path("a.txt"), "content": "new"})),
             ask("fs/read_text_file", json!({"path": "/etc/passwd"})),
@@ -142,9 +146,11 @@ async fn everything_is_kept() {
             update("session_info_update", json!({"title": "Editing"})),
             update("current_mode_update", json!({"currentModeId": "ask"})),
             update("usage_update", json!({"used": 5, "size": 100, "cost": {"amount": 0.5, "currency": "USD"}})),
-            update(FROM_THE_FUTURE, json!({"x": 1})),
+            update("from_the_future", json!({"x": 1})),
+            {"notify": {"method": "_agent/said", "params": {"x": 1}}},
+            ask("_agent/asks", json!({"x": 2})),
             {"tell": 1},
-            {"stop": {"stopReason": "max_tokens", "usage": {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}}},
+            {"stop": {"stopReason": "bored", "usage": {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}, "_meta": {"m": 6}}},
         ]],
     }));
     let client = Client::ready(&runtime, "behind", everything()).await;
@@ -154,8 +160,10 @@ async fn everything_is_kept() {
     // What the agent does with files and terminals does not wait for the client to hear of it:
     // each side has its own order.
     let said = project.plain(&client.said());
-    let (asked, told): (Vec<_>, Vec<_>) =
-        said.lines().partition(|line| line.starts_with("fs/") || line.starts_with("terminal/"));
+    let is_asked = |line: &&str| {
+        ["fs/", "terminal/", "_agent/asks"].iter().any(|method| line.starts_with(method))
+    };
+    let (asked, told): (Vec<_>, Vec<_>) = said.lines().partition(is_asked);
     insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
 
     // The user chooses among the agent's modes and options, and the agent hears of it.
@@ -177,6 +185,25 @@ async fn everything_is_kept() {
     });
     let asked: Vec<_> = asked.filter(|it| !it.starts_with("session/new")).collect();
     insta::assert_snapshot!(project.plain(&asked.join("\n")));
+}
+
+/// What an agent behind us does not want to know any more, the client need not answer.
+#[tokio::test]
+async fn what_the_agent_withdraws_is_withdrawn() {
+    let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
+    let call = json!({"toolCallId": "c", "title": "rm a"});
+    let project = Project::new();
+    let runtime = behind(&json!({"prompts": [[
+        {"withdraw": {"method": "session/request_permission", "params": {"toolCall": call, "options": options}}},
+        {"withdraw": {"method": "_agent/asks", "params": {"x": 1}}},
+    ]]}));
+    let client = Client::ready(&runtime, "behind", json!({})).await;
+    let mut client = client.answer(|_, _| Ok(Value::Null));
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    let said = project.plain(&client.said());
+    let (told, asked): (Vec<_>, Vec<_>) = said.lines().partition(|line| line.starts_with('{'));
+    insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
 }
 
 /// What an agent behind us does not get from the client, it gets from us.

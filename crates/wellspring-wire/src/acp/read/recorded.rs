@@ -54,12 +54,14 @@ fn claude() {
     session-1
       extended available_commands_update
       extended available_commands_update
+      extended rest
       usage 0 in, 0 out
       part 0 started thought
       part 0 delta "Let me think."
       part 0 finished
       part 1 started text
       part 1 delta "Hello from the model."
+      extended rest
       usage 0 in, 0 out
       part 1 finished
       usage 10 in, 5 out
@@ -68,13 +70,15 @@ fn claude() {
     session-2
       extended available_commands_update
       extended available_commands_update
+      extended rest
       usage 0 in, 0 out
-      extended tool_call
-      extended tool_call_update
-      extended tool_call_update
-      extended tool_call_update
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
       part 0 started text
       part 0 delta "The clock says: noon in Oslo"
+      extended rest
       usage 0 in, 0 out
       part 0 finished
       usage 20 in, 10 out
@@ -83,16 +87,18 @@ fn claude() {
     session-3
       extended available_commands_update
       extended available_commands_update
+      extended rest
       usage 0 in, 0 out
-      extended tool_call
-      extended tool_call_update
-      extended tool_call_update
-      extended tool_call
-      extended tool_call_update
-      extended tool_call_update
-      extended tool_call_update
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
       part 0 started text
       part 0 delta "Handed over."
+      extended rest
       usage 0 in, 0 out
       part 0 finished
       usage 30 in, 15 out
@@ -101,19 +107,21 @@ fn claude() {
     session-4
       extended available_commands_update
       extended available_commands_update
+      extended rest
       usage 0 in, 0 out
       part 0 started call Bash on agent
       part 0 delta "{\"command\":\"echo made > made-by-the-agent\",\"description\":\"makes a file\"}"
       part 0 finished
       tool 0 started parallel
-      tool 0 updated {"content":{"replace":[{"content":{"text":"makes a file"}}]},"data":{"_meta":{"claudeCode":{"toolName":"Bash"}}},"title":"echo made > made-by-the-agent"}
+      tool 0 updated {"content":{"replace":[{"content":{"text":"makes a file"}}]},"data":{"rest":{"_meta":{"claudeCode":{"toolName":"Bash"}}}},"title":"echo made > made-by-the-agent"}
       tool 0 updated {"content":{"replace":[{"content":{"text":"makes a file"}}]},"locations":[{"path":"/home/user/work/made-by-the-agent"}]}
       extended session/request_permission
-      tool 0 updated {"data":{"_meta":{"claudeCode":{"toolName":"Bash","toolResponse":{"interrupted":false,"isImage":false,"noOutputExpected":false,"stderr":"","stdout":""}}}}}
-      tool 0 updated {"data":{"_meta":{"claudeCode":{"toolName":"Bash"}}}}
+      tool 0 updated {"data":{"rest":{"_meta":{"claudeCode":{"toolName":"Bash","toolResponse":{"interrupted":false,"isImage":false,"noOutputExpected":false,"stderr":"","stdout":""}}}}}}
+      extended rest
       tool 0 finished ok "(Bash completed with no output)"
       part 1 started text
       part 1 delta "I ran it."
+      extended rest
       usage 0 in, 0 out
       part 1 finished
       usage 20 in, 10 out
@@ -122,9 +130,11 @@ fn claude() {
     session-5
       extended available_commands_update
       extended available_commands_update
+      extended rest
       usage 0 in, 0 out
       part 0 started text
       part 0 delta "Working"
+      extended rest
       usage 0 in, 0 out
       part 0 finished
       usage 0 in, 0 out
@@ -160,11 +170,11 @@ fn codex() {
       part 0 delta "Warning: Model metadata for `mock` not found. Defaulting to fallback metadata; this can degrade performance and cause issues.\n\n"
       extended session_info_update
       part 0 finished
-      extended tool_call
+      extended lent_tool_call
       extended session_info_update
-      extended tool_call_update
+      extended lent_tool_call
       extended session_info_update
-      extended tool_call_update
+      extended lent_tool_call
       usage 0 in, 0 out
       part 1 started text
       part 1 delta "The clock says: Wall time: 0.0687 seconds\nOutput:noon in Oslo"
@@ -181,17 +191,17 @@ fn codex() {
       part 0 delta "Warning: Model metadata for `mock` not found. Defaulting to fallback metadata; this can degrade performance and cause issues.\n\n"
       extended session_info_update
       part 0 finished
-      extended tool_call
+      extended lent_tool_call
       extended session_info_update
-      extended tool_call_update
+      extended lent_tool_call
       extended session_info_update
-      extended tool_call_update
+      extended lent_tool_call
       usage 0 in, 0 out
-      extended tool_call
+      extended lent_tool_call
       extended session_info_update
-      extended tool_call_update
+      extended lent_tool_call
       extended session_info_update
-      extended tool_call_update
+      extended lent_tool_call
       usage 0 in, 0 out
       part 1 started text
       part 1 delta "Handed over."
@@ -213,10 +223,10 @@ fn codex() {
       part 1 delta "{\"command\":\"echo made > made-by-the-agent\",\"cwd\":\"/home/user/work\"}"
       part 1 finished
       tool 1 started parallel
-      tool 1 updated {"content":{"replace":[{"terminal":{"terminal_id":"call_906d9a6395e44ca4ba43a441aa58e417"}}]}}
+      tool 1 updated {"content":{"replace":[{"terminal":{"terminal_id":"call_906d9a6395e44ca4ba43a441aa58e417"}}]},"data":{"rest":{"_meta":{"terminal_info":{"cwd":"/home/user/work","terminal_id":"call_906d9a6395e44ca4ba43a441aa58e417"}}}}}
       extended session/request_permission
       extended session_info_update
-      tool 1 updated {"data":{"_meta":{"terminal_exit":{"exit_code":0,"signal":null,"terminal_id":"call_906d9a6395e44ca4ba43a441aa58e417"}}}}
+      extended rest
       tool 1 finished ok null
       usage 0 in, 0 out
       part 2 started text
@@ -253,7 +263,7 @@ fn gemini() {
       extended session/prompt
     session-2
       extended available_commands_update
-      extended tool_call_update
+      extended lent_tool_call
       part 0 started text
       part 0 delta "The clock says: <untrusted_context>\nnoon in Oslo\n</untrusted_context>"
       part 0 finished
@@ -265,7 +275,7 @@ fn gemini() {
       part 0 finished
       tool 0 started parallel
       tool 0 finished error "params/n must be integer" [{"content":{"text":"params/n must be integer"}}]
-      extended tool_call_update
+      extended lent_tool_call
       part 1 started text
       part 1 delta "Handed over."
       part 1 finished
@@ -306,9 +316,9 @@ fn opencode() {
       extended session/prompt
     session-2
       extended available_commands_update
-      extended tool_call
-      extended tool_call_update
-      extended tool_call_update
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
       part 0 started text
       part 0 delta "The clock says: noon in Oslo"
       part 0 finished
@@ -316,12 +326,12 @@ fn opencode() {
       extended session/prompt
     session-3
       extended available_commands_update
-      extended tool_call
-      extended tool_call_update
-      extended tool_call_update
-      extended tool_call
-      extended tool_call_update
-      extended tool_call_update
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
+      extended lent_tool_call
       part 0 started text
       part 0 delta "Handed over."
       part 0 finished

@@ -97,7 +97,7 @@ fn messages_are_told_apart_by_their_ids() {
     "#), @r#"
     part 0 started text
     part 0 annotated {"provider_id":"m1"}
-    part 0 annotated {"other":{"name":"_meta","origin":"acp","value":{"a":1}}}
+    part 0 annotated {"other":{"name":"rest","origin":"acp","value":{"_meta":{"a":1}}}}
     part 0 delta "One"
     part 0 delta " and"
     part 0 finished
