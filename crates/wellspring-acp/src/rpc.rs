@@ -139,11 +139,22 @@ pub(crate) struct Reply {
     pub(crate) result: Value,
     /// Notifications that go right after it: method and parameters.
     pub(crate) after: Vec<(&'static str, Value)>,
+    /// What is done once the other side can have heard it.
+    pub(crate) then: Option<Next>,
+}
+
+/// Something to do.
+pub(crate) struct Next(pub(crate) Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Next")
+    }
 }
 
 impl From<Value> for Reply {
     fn from(result: Value) -> Self {
-        Self { result, after: Vec::new() }
+        Self { result, ..Self::default() }
     }
 }
 
@@ -163,8 +174,10 @@ impl Request {
     /// Answers it. A peer that is gone needs no answer.
     pub(crate) async fn answer(mut self, answer: Result<Reply, RpcError>) {
         let Some(id) = self.close() else { return };
+        let mut next = None;
         let lines = match answer {
-            Ok(Reply { result, after }) => {
+            Ok(Reply { result, after, then }) => {
+                next = then;
                 let mut lines = line(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
                 for (method, params) in &after {
                     lines.extend(line(&notification(method, params)));
@@ -174,6 +187,9 @@ impl Request {
             Err(error) => refusal(&id, &error),
         };
         let _ = self.peer.say(lines).await;
+        if let Some(Next(next)) = next {
+            next();
+        }
     }
 
     /// Answers it with a result and nothing after it, or with an error.

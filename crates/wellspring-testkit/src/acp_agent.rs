@@ -28,7 +28,8 @@ use serde_json::{Value, json};
 /// - `capabilities`: its `agentCapabilities`; HTTP MCP by default. `version`: 1 by default.
 /// - `look`: when it lists the tools of its MCP servers: `new` (default), `prompt`, `never`.
 /// - `refuse`: the error that answers `session/new`. `replay`: updates that `session/load` sends.
-/// - `session`: what else the answer to `session/new` says: its modes and options.
+/// - `session`: what else the answer that opens a session says: its modes and options.
+/// - `opened`: updates that it sends once a session is open.
 /// - `record`: a file to which it writes all that it is told, a line each.
 pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
 
@@ -104,11 +105,10 @@ impl Agent {
                 }
                 let session = format!("session-{}-{}", std::process::id(), self.number());
                 self.open(&session, &params);
-                let mut answer = json!({"sessionId": session});
-                for (name, value) in self.script["session"].as_object().into_iter().flatten() {
-                    answer[name] = value.clone();
-                }
+                let mut answer = self.offered();
+                answer["sessionId"] = session.as_str().into();
                 self.answer(&id, answer);
+                self.opened(&session);
             }
             "session/set_config_option" => {
                 let mut options = self.script["session"]["configOptions"].clone();
@@ -125,7 +125,8 @@ impl Agent {
                         self.update(&session, update.clone());
                     }
                 }
-                self.answer(&id, json!({}));
+                self.answer(&id, self.offered());
+                self.opened(&session);
             }
             "session/set_mode" | "session/close" => self.answer(&id, json!({})),
             "session/prompt" => {
@@ -137,7 +138,23 @@ impl Agent {
                 self.cancelled.lock().unwrap().insert(session);
                 self.cancel.notify_all();
             }
+            extension if extension.starts_with('_') => {
+                if !id.is_null() {
+                    self.answer(&id, json!({"heard": params}));
+                }
+            }
             other => panic!("nobody asked for {other}"),
+        }
+    }
+
+    /// What it says when it opens a session.
+    fn offered(&self) -> Value {
+        self.script.get("session").cloned().unwrap_or_else(|| json!({}))
+    }
+
+    fn opened(&self, session: &str) {
+        for update in self.script["opened"].as_array().into_iter().flatten() {
+            self.update(session, update.clone());
         }
     }
 

@@ -94,7 +94,9 @@ impl Agent {
             description: description.into(),
             value: path.into(),
         };
-        let others = session.others.iter().map(|path| directory("another directory", path));
+        let knows_others = session.state().link.as_ref().is_some_and(|it| it.knows_directories());
+        let others = session.others.iter().filter(|_| !knows_others);
+        let others = others.map(|path| directory("another directory", path));
         // An agent with a loop of its own is put there, and need not be told.
         let here = match &def.brain {
             Brain::Model(_) => Some(directory("the working directory", &session.cwd)),
@@ -111,7 +113,7 @@ impl Agent {
     }
 
     /// The session's agent, with what the client lends it.
-    fn def(&self, session: &Arc<Session>) -> Result<Arc<AgentDef>, RpcError> {
+    pub(super) fn def(&self, session: &Arc<Session>) -> Result<Arc<AgentDef>, RpcError> {
         let name = session.state().agent.clone();
         let def = self.runtime.agent(&name).ok_or_else(|| {
             RpcError::new(RpcError::INTERNAL, format!("agent {name:?} is not there any more"))
@@ -199,11 +201,7 @@ impl Agent {
                 updates.answered = Some(said.value.clone());
             }
         }
-        if let Some(commands) = their_commands(record) {
-            session.state().their_commands = commands;
-            self.flush(session, updates).await?;
-            self.update(session, self.commands_update(session)).await?;
-        } else if record.seq == Seq(1) {
+        if record.seq == Seq(1) {
             // The client knows what it asked.
             updates.acp.encode(&updates.outline, record, &mut Out::default());
         } else if Updates::is_for(self.client(), record) {
@@ -340,18 +338,12 @@ impl Updates {
     }
 }
 
-const COMMANDS_UPDATE: &str = "available_commands_update";
+pub(super) const COMMANDS_UPDATE: &str = "available_commands_update";
 
 /// What an agent behind us said that we have no word for.
 fn theirs(record: &Record) -> Option<&Extended> {
     let Event::Extended(said) = &record.event else { return None };
     (&*said.origin == ORIGIN && record.agent.is_root()).then_some(&**said)
-}
-
-/// What an agent behind us can be told.
-fn their_commands(record: &Record) -> Option<Vec<Value>> {
-    let said = theirs(record).filter(|said| &*said.name == COMMANDS_UPDATE)?;
-    said.value["availableCommands"].as_array().cloned()
 }
 
 /// The terminals that a call shows.
@@ -388,7 +380,7 @@ fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> 
 }
 
 /// An agent that speaks ACP itself.
-fn acp_agent(remote: &dyn RemoteAgent) -> Option<&AcpAgent> {
+pub(super) fn acp_agent(remote: &dyn RemoteAgent) -> Option<&AcpAgent> {
     (remote as &dyn Any).downcast_ref()
 }
 

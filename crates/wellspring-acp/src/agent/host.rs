@@ -10,7 +10,7 @@ use wellspring_core::CancellationToken;
 
 use super::Client;
 use super::session::Session;
-use crate::client::Host;
+use crate::client::{Host, Link, Listener};
 use crate::rpc::{Peer, RpcError};
 
 /// How long a terminal is kept for a client that is slow to hear of it.
@@ -63,6 +63,18 @@ impl Host for ClientHost {
             let _ = tokio::time::timeout(SHOW_TIME, session.showing(&terminal)).await;
         }
         .boxed()
+    }
+
+    fn directories(&self) -> Vec<Box<str>> {
+        self.session.others.clone()
+    }
+
+    fn listener(&self) -> Listener {
+        super::behind::listener(&self.session, &self.peer)
+    }
+
+    fn opened(&self, link: Arc<Link>) {
+        self.session.state().link = Some(link);
     }
 
     fn choices(&self) -> Vec<(Box<str>, Value)> {

@@ -8,6 +8,8 @@ use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
 use wellspring_core::CancellationToken;
 
+use super::connection::Listener;
+use super::session::Link;
 use super::terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
 use crate::rpc::{Request, RpcError};
 
@@ -30,6 +32,15 @@ pub(crate) trait Host: Send + Sync {
 
     /// What the user chose for the agent, by the ids of its options.
     fn choices(&self) -> Vec<(Box<str>, Value)>;
+
+    /// The directories that the client has open besides the working directory.
+    fn directories(&self) -> Vec<Box<str>>;
+
+    /// Hears what the agent says while nobody prompts it.
+    fn listener(&self) -> Listener;
+
+    /// Learns how the agent's session is reached.
+    fn opened(&self, link: Arc<Link>);
 }
 
 /// The id of the option that stands for an agent's modes.

@@ -54,9 +54,34 @@ impl Project {
 async fn open(client: &mut Client, cwd: &Path, servers: Value) -> String {
     let params = json!({"cwd": cwd, "mcpServers": servers});
     let opened = client.call("session/new", params).await.unwrap();
-    client.until(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
+    heard_commands(client).await;
     client.said();
     opened["sessionId"].as_str().unwrap().to_owned()
+}
+
+async fn heard_commands(client: &mut Client) {
+    client.until(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
+}
+
+/// What an agent offers: two modes and an option.
+fn offers() -> Value {
+    json!({
+        "modes": {"currentModeId": "code", "availableModes": [
+            {"id": "code", "name": "Code"}, {"id": "ask", "name": "Ask", "description": "Only asks"}]},
+        "configOptions": [{"id": "effort", "name": "Effort", "type": "select", "currentValue": "low",
+            "options": [{"value": "low", "name": "Low"}, {"value": "high", "name": "High"}]}],
+    })
+}
+
+/// What the agent was asked, one line each.
+fn asked_of(record: &str) -> Vec<String> {
+    let heard = std::fs::read_to_string(record).unwrap();
+    let asked = heard.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).unwrap();
+        let method = message["method"].as_str()?;
+        Some(format!("{method} {}", message["params"]))
+    });
+    asked.collect()
 }
 
 /// An editor with an unsaved file, a terminal, forms, and a user who picks the second option.
@@ -113,12 +138,7 @@ async fn everything_is_kept() {
         "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}});
     let runtime = behind(&json!({
         "record": record,
-        "session": {
-            "modes": {"currentModeId": "code", "availableModes": [
-                {"id": "code", "name": "Code"}, {"id": "ask", "name": "Ask", "description": "Only asks"}]},
-            "configOptions": [{"id": "effort", "name": "Effort", "type": "select", "currentValue": "low",
-                "options": [{"value": "low", "name": "Low"}, {"value": "high", "name": "High"}]}],
-        },
+        "session": offers(),
         "prompts": [[
             {"call": {"name": "loud__shout", "arguments": {"words": "hello"}}},
             update("available_commands_update", json!({"availableCommands": [{"name": "compact", "description": "Theirs"}]})),
@@ -177,14 +197,76 @@ async fn everything_is_kept() {
     }
     client.said();
     client.prompt(&session, "again").await.unwrap();
-    let heard = std::fs::read_to_string(record).unwrap();
-    let asked = heard.lines().filter_map(|line| {
-        let message: Value = serde_json::from_str(line).unwrap();
-        let method = message["method"].as_str()?;
-        Some(format!("{method} {}", message["params"]))
-    });
-    let asked: Vec<_> = asked.filter(|it| !it.starts_with("session/new")).collect();
+    let mut asked = asked_of(&record);
+    asked.retain(|it| !it.starts_with("session/new"));
     insta::assert_snapshot!(project.plain(&asked.join("\n")));
+}
+
+/// Before anybody prompts it, the client knows what the agent offers, and can choose of it.
+#[tokio::test]
+async fn what_the_agent_offers_is_known_from_the_start() {
+    let project = Project::new();
+    let record = project.path("heard");
+    let commands = |name: &str| {
+        json!({"sessionUpdate": "available_commands_update",
+            "availableCommands": [{"name": name, "description": "Theirs"}]})
+    };
+    let runtime = behind(&json!({
+        "record": record,
+        "capabilities": {"sessionCapabilities": {"additionalDirectories": {}, "resume": {}}},
+        "session": offers(),
+        "opened": [commands("compact")],
+        "prompts": [[{"tell": 1}, {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "code"}}]],
+    }));
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let new =
+        json!({"cwd": project.root(), "mcpServers": [], "additionalDirectories": ["/srv/other"]});
+    let opened = client.call("session/new", new).await.unwrap();
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    while !client.heard.last().unwrap().to_string().contains("compact") {
+        heard_commands(&mut client).await;
+    }
+    client.heard.clear();
+    let set = json!({"sessionId": session, "configId": "effort", "value": "high"});
+    client.call("session/set_config_option", set).await.unwrap();
+    client
+        .call("session/set_mode", json!({"sessionId": session, "modeId": "behind/ask"}))
+        .await
+        .unwrap();
+    let refused =
+        client.call("session/set_mode", json!({"sessionId": session, "modeId": "behind/x"}));
+    assert_eq!(refused.await.unwrap_err()["code"], -32602);
+    client.notify("_client/says", json!({"sessionId": session, "x": 1})).await;
+    client.call("_client/asks", json!({"sessionId": session, "x": 2})).await.unwrap();
+    client.prompt(&session, "go").await.unwrap();
+    let said = client.said();
+    let asked = asked_of(&record).join("\n");
+    let opened = json!({"modes": opened["modes"], "configOptions": opened["configOptions"]});
+    insta::assert_snapshot!(project.plain(&format!("{opened}\n\n{said}\n{asked}")));
+
+    // For another client, all is as it was left.
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let load = json!({"sessionId": session, "cwd": project.root(), "mcpServers": []});
+    let loaded = client.call("session/resume", load).await.unwrap();
+    assert_eq!(loaded["modes"]["currentModeId"], "behind/code");
+    assert_eq!(loaded["configOptions"][0]["currentValue"], "high");
+}
+
+/// An agent that cannot be opened is told of, and the prompt says why.
+#[tokio::test]
+async fn an_agent_that_cannot_be_opened_fails_the_prompt() {
+    let runtime =
+        behind(&json!({"refuse": {"code": -32603, "message": "out of luck"}, "prompts": []}));
+    let mut client = Client::ready(&runtime, "behind", json!({"session": {"notices": {}}})).await;
+    let project = Project::new();
+    let params = json!({"cwd": project.root(), "mcpServers": []});
+    let opened = client.call("session/new", params).await.unwrap();
+    let notice = client.until(|it| it["params"]["update"]["sessionUpdate"] == "notice").await;
+    let why = "The agent behind could not be reached: session/new failed: out of luck (-32603). \
+        The next prompt tries again.";
+    assert_eq!(notice["params"]["update"]["description"], why);
+    let failed = client.prompt(opened["sessionId"].as_str().unwrap(), "go").await.unwrap_err();
+    assert_eq!(failed["message"], "behind: session/new failed: out of luck (-32603)");
 }
 
 /// What an agent behind us does not want to know any more, the client need not answer.
