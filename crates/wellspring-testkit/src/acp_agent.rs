@@ -252,6 +252,12 @@ impl Agent {
                     self.text(name, "agent_message_chunk", &format!("{number} "));
                 }
             }
+            "long" => {
+                let text = "x".repeat(usize::try_from(how.as_u64().unwrap()).unwrap());
+                self.text(name, "agent_message_chunk", &text);
+            }
+            // Tells whoever waits for it that it has come so far.
+            "mark" => std::fs::write(how.as_str().unwrap(), "").unwrap(),
             "raw" => {
                 let mut out = std::io::stdout().lock();
                 writeln!(out, "{}", how.as_str().unwrap()).unwrap();

@@ -15,7 +15,7 @@ use wellspring_testkit::acp_agent::SCRIPT;
 use crate::client::{Client, plain, runtime};
 
 /// A runtime whose agent follows a script, in a process of its own.
-fn behind(script: &Value) -> Runtime {
+pub(crate) fn behind(script: &Value) -> Runtime {
     let program = std::env::current_exe().unwrap();
     let program = program.to_str().unwrap();
     let config =
@@ -74,7 +74,7 @@ fn offers() -> Value {
 }
 
 /// What the agent was asked, one line each.
-fn asked_of(record: &str) -> Vec<String> {
+pub(crate) fn asked_of(record: &str) -> Vec<String> {
     let heard = std::fs::read_to_string(record).unwrap();
     let asked = heard.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).unwrap();
