@@ -128,8 +128,16 @@ impl Reader {
             }
         }
         let id: Box<str> = call["toolCallId"].as_str().unwrap_or_default().into();
-        let part = self.calls.get_mut(&id).and_then(|call| call.await_permission(batch));
-        Permission::read(params, id, part, matches!(told, Told::Lent))
+        let known = self.calls.get_mut(&id);
+        let title: Box<str> = known.as_ref().map(|call| call.title().into()).unwrap_or_default();
+        let part = known.and_then(|call| call.await_permission(batch));
+        let lent = matches!(told, Told::Lent);
+        let mut permission = Permission::read(params, id, part, lent);
+        // What the call was called before, it need not be called again.
+        if permission.title.is_empty() {
+            permission.title = title;
+        }
+        permission
     }
 
     /// Notes that a call was not permitted: its failure is then a denial.

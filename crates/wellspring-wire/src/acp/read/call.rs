@@ -81,6 +81,11 @@ impl Call {
         self.part
     }
 
+    /// What a person reads.
+    pub(super) fn title(&self) -> &str {
+        &self.title
+    }
+
     pub(super) fn is_finished(&self) -> bool {
         self.state == State::Finished
     }
