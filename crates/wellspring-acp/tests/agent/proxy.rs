@@ -13,6 +13,7 @@ use wellspring_mcp::{Loopback, run_at_once};
 use wellspring_testkit::acp_agent::SCRIPT;
 
 use crate::client::{Client, plain, runtime};
+use crate::schema::check_asked;
 
 /// A runtime whose agent follows a script, in a process of its own.
 pub(crate) fn behind(script: &Value) -> Runtime {
@@ -78,6 +79,7 @@ pub(crate) fn asked_of(record: &str) -> Vec<String> {
     let heard = std::fs::read_to_string(record).unwrap();
     let asked = heard.lines().filter_map(|line| {
         let message: Value = serde_json::from_str(line).unwrap();
+        check_asked(&message);
         let method = message["method"].as_str()?;
         Some(format!("{method} {}", message["params"]))
     });

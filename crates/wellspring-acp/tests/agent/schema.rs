@@ -42,6 +42,25 @@ pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
     }
 }
 
+/// Checks what we say to an agent behind us.
+pub(crate) fn check_asked(message: &Value) {
+    assert_eq!(message["jsonrpc"], "2.0", "{message}");
+    let definition = match message["method"].as_str() {
+        // Answers are held to the schema where one can tell what they answer.
+        None => return,
+        Some("initialize") => "InitializeRequest",
+        Some("session/new") => "NewSessionRequest",
+        Some("session/resume") => "ResumeSessionRequest",
+        Some("session/set_mode") => "SetSessionModeRequest",
+        Some("session/set_config_option") => "SetSessionConfigOptionRequest",
+        Some("session/prompt") => "PromptRequest",
+        Some("session/close") => "CloseSessionRequest",
+        Some(method) if method.starts_with('_') => return,
+        Some(other) => panic!("{other} is no method of the protocol"),
+    };
+    hold(definition, &message["params"]);
+}
+
 fn params_of(method: &str) -> &'static str {
     match method {
         "session/update" => "SessionNotification",
