@@ -329,7 +329,8 @@ fn answer() -> BoxedStrategy<Answer> {
     prop_oneof![
         option::of(json_object())
             .prop_map(|arguments| Answer::Approve { scope: Scope::Always, arguments }),
-        option::of(text()).prop_map(|reason| Answer::Deny { reason: reason.map(Into::into) }),
+        option::of(text())
+            .prop_map(|reason| Answer::Deny { reason: reason.map(Into::into), scope: Scope::Once }),
         Just(Answer::Choose(Vec::new())),
         arb_json().prop_map(Answer::Value),
         Just(Answer::Expired),

@@ -223,7 +223,7 @@ fn input_only(text: &str) -> RunAgentInput {
 #[test]
 fn answers_to_questions() {
     let yes = |scope| Answer::Approve { scope, arguments: None };
-    let no = |reason: &str| Answer::Deny { reason: Some(reason.into()) };
+    let no = |reason: &str| Answer::no(reason);
     let resolved = |payload: Value| json!({"status": "resolved", "payload": payload});
     let schema = Form::Schema(json!({"type": "object"}));
     for (form, entry, want) in [
