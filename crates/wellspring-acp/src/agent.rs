@@ -316,10 +316,11 @@ impl Agent {
         *lock(&self.client)
     }
 
-    /// Who may know of an extension of the protocol: the agent behind the session that it is
-    /// about.
+    /// Who may know of an extension of the protocol, or of what it had before it had options: the
+    /// agent behind the session that it is about.
     fn link(&self, method: &str, params: &Value) -> Option<Arc<Link>> {
-        let session = self.session(params).ok().filter(|_| method.starts_with('_'))?;
+        let is_theirs = method.starts_with('_') || method == "session/set_model";
+        let session = self.session(params).ok().filter(|_| is_theirs)?;
         session.state().link.clone()
     }
 

@@ -35,11 +35,16 @@ pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
         Some(method) => hold(params_of(method), &message["params"]),
         None => {
             let method = message["id"].as_u64().and_then(|id| asked.get(&id)).unwrap();
-            if !method.starts_with('_') {
+            if !is_passed_on(method) {
                 hold(result_of(method), &message["result"]);
             }
         }
     }
+}
+
+/// What the schema has no word for, and we pass on between those who do.
+fn is_passed_on(method: &str) -> bool {
+    method.starts_with('_') || method == "session/set_model"
 }
 
 /// Checks what we say to an agent behind us.
@@ -55,7 +60,7 @@ pub(crate) fn check_asked(message: &Value) {
         Some("session/set_config_option") => "SetSessionConfigOptionRequest",
         Some("session/prompt") => "PromptRequest",
         Some("session/close") => "CloseSessionRequest",
-        Some(method) if method.starts_with('_') => return,
+        Some(method) if is_passed_on(method) => return,
         Some(other) => panic!("{other} is no method of the protocol"),
     };
     hold(definition, &message["params"]);
