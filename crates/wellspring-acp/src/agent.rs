@@ -53,7 +53,7 @@ pub use replay::REPLAY_RUNS_MAX;
 pub use serve::REQUESTS_MAX;
 pub use session::SESSIONS_MAX;
 
-use crate::client::Link;
+use crate::client::{Link, Prompted};
 use crate::rpc::{self, Peer, Reply, RpcError};
 use serve::Handler;
 use session::{Running, Session};
@@ -301,7 +301,9 @@ impl Agent {
         if input.is_empty() {
             return Err(RpcError::invalid("the prompt is empty"));
         }
-        Ok((session.begin(cancelled)?, input))
+        let meta = params.get("_meta").filter(|meta| meta.is_object()).cloned();
+        let prompted = Prompted { blocks: blocks.clone(), meta };
+        Ok((session.begin(prompted, cancelled)?, input))
     }
 
     fn close(&self, params: &Value) -> Result<Value, RpcError> {

@@ -245,7 +245,14 @@ async fn what_the_agent_offers_is_known_from_the_start() {
     client.notify("_client/says", json!({"sessionId": session, "x": 1})).await;
     client.call("session/set_model", json!({"sessionId": session, "modelId": "a"})).await.unwrap();
     client.call("_client/asks", json!({"sessionId": session, "x": 2})).await.unwrap();
-    client.prompt(&session, "go").await.unwrap();
+    let prompt = json!([
+        {"type": "text", "text": "go", "annotations": {"priority": 1}},
+        {"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "size": 3},
+        // This the agent does not take, so it is told of it.
+        {"type": "resource", "resource": {"uri": "file:///b", "text": "B"}, "_meta": {"m": 2}},
+    ]);
+    let params = json!({"sessionId": session, "prompt": prompt, "_meta": {"m": 3}});
+    client.call("session/prompt", params).await.unwrap();
     let said = client.said();
     let asked = asked_of(&record).join("\n");
     let mut opened = opened;
