@@ -53,7 +53,7 @@ pub use replay::REPLAY_RUNS_MAX;
 pub use serve::REQUESTS_MAX;
 pub use session::SESSIONS_MAX;
 
-use crate::client::Link;
+use crate::client::{Link, Prompted};
 use crate::rpc::{self, Peer, Reply, RpcError};
 use serve::Handler;
 use session::{Running, Session};
@@ -301,7 +301,9 @@ impl Agent {
         if input.is_empty() {
             return Err(RpcError::invalid("the prompt is empty"));
         }
-        Ok((session.begin(cancelled)?, input))
+        let meta = params.get("_meta").filter(|meta| meta.is_object()).cloned();
+        let prompted = Prompted { blocks: blocks.clone(), meta };
+        Ok((session.begin(prompted, cancelled)?, input))
     }
 
     fn close(&self, params: &Value) -> Result<Value, RpcError> {
@@ -316,10 +318,11 @@ impl Agent {
         *lock(&self.client)
     }
 
-    /// Who may know of an extension of the protocol: the agent behind the session that it is
-    /// about.
+    /// Who may know of an extension of the protocol, or of what it had before it had options: the
+    /// agent behind the session that it is about.
     fn link(&self, method: &str, params: &Value) -> Option<Arc<Link>> {
-        let session = self.session(params).ok().filter(|_| method.starts_with('_'))?;
+        let is_theirs = method.starts_with('_') || method == "session/set_model";
+        let session = self.session(params).ok().filter(|_| is_theirs)?;
         session.state().link.clone()
     }
 

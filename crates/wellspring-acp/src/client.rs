@@ -54,7 +54,7 @@ pub(crate) use drive::SESSION_OPENED;
 pub use drive::{REMINDERS_MAX, SERVED_MAX};
 pub use error::AcpError;
 pub use files::FILE_BYTES_MAX;
-pub(crate) use host::{Host, THEIR_MODE};
+pub(crate) use host::{Host, Prompted, THEIR_MODE};
 pub use names::{KnownAgent, known_agents};
 pub(crate) use session::Link;
 pub use stdio::LINE_BYTES_MAX;

@@ -128,7 +128,9 @@ impl Agent {
                 self.answer(&id, self.offered());
                 self.opened(&session);
             }
-            "session/set_mode" | "session/close" => self.answer(&id, json!({})),
+            "session/set_mode" | "session/set_model" | "session/close" => {
+                self.answer(&id, json!({}))
+            }
             "session/prompt" => {
                 assert!(params["prompt"].is_array(), "{params}");
                 std::thread::spawn(move || self.prompt(&id, &params));

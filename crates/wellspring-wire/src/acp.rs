@@ -62,7 +62,8 @@
 //! lose their author. Words that were taken back stay where they are. Denied, interrupted,
 //! timed out and taken back are all `failed`. A `usage_update` must have the size of the context
 //! window, so without it there is none; what a run spent is in the answer to its prompt
-//! ([`prompt_response`]), and its cost in the `_meta` there. Of a prompt, annotations are dropped.
+//! ([`prompt_response`]), and its cost in the `_meta` there. Of a prompt,
+//! annotations are dropped, except for an agent behind us.
 //!
 //! What an agent behind us says is passed on whole, but for its ids, which are ours, and for its
 //! reports of calls of our own tools. Its terminals are the client's if the client lends them

@@ -121,10 +121,16 @@ impl Agent {
         }
         Ok(async move {
             match theirs {
-                Some(theirs) => self.choose(&session, THEIR_MODE, &theirs).await?,
-                None => self.reach(&session).await,
+                Some(theirs) => {
+                    self.choose(&session, THEIR_MODE, &theirs).await?;
+                    let mut state = session.state();
+                    state.news.options |= !state.options.is_empty();
+                }
+                None => {
+                    self.reach(&session).await;
+                    session.expect_news();
+                }
             }
-            session.expect_news();
             let updates = session.take_news().into_iter();
             let after = updates.map(|update| ("session/update", session.update(update)));
             Ok(Reply { after: after.collect(), ..json!({}).into() })
@@ -181,6 +187,13 @@ impl Agent {
     pub(super) fn offered(&self, session: &Session, mut result: Value) -> Value {
         result["modes"] = self.modes(session);
         let state = session.state();
+        // Whatever else the agent said when it was opened.
+        let said = state.link.as_ref().map(|link| link.said()).unwrap_or_default();
+        for (name, value) in said.as_object().into_iter().flatten() {
+            if !["sessionId", "modes", "configOptions"].contains(&name.as_str()) {
+                result[name] = value.clone();
+            }
+        }
         if !state.options.is_empty() {
             result["configOptions"] = json!(state.options.listed());
         }

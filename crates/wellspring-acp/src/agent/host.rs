@@ -10,7 +10,7 @@ use wellspring_core::CancellationToken;
 
 use super::Client;
 use super::session::Session;
-use crate::client::{Host, Link, Listener};
+use crate::client::{Host, Link, Listener, Prompted};
 use crate::rpc::{Peer, RpcError};
 
 /// How long a terminal is kept for a client that is slow to hear of it.
@@ -63,6 +63,10 @@ impl Host for ClientHost {
             let _ = tokio::time::timeout(SHOW_TIME, session.showing(&terminal)).await;
         }
         .boxed()
+    }
+
+    fn prompted(&self) -> Option<Arc<Prompted>> {
+        self.session.state().prompted.clone()
     }
 
     fn directories(&self) -> Vec<Box<str>> {

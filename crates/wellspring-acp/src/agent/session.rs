@@ -13,7 +13,7 @@ use wellspring_mcp::McpConnection;
 use super::behind::own_mode;
 use super::lock;
 use super::options::Options;
-use crate::client::Link;
+use crate::client::{Link, Prompted};
 use crate::rpc::RpcError;
 
 /// Sessions that a client has open at once: more than an editor has windows. Each costs little
@@ -57,6 +57,8 @@ pub(super) struct State {
     pub(super) notes: Vec<String>,
     /// Cancels the prompt that is going on.
     running: Option<CancellationToken>,
+    /// What that prompt says, in the client's own words.
+    pub(super) prompted: Option<Arc<Prompted>>,
 }
 
 /// What is new of what an agent offers.
@@ -167,6 +169,7 @@ impl Session {
     /// Begins a prompt: one at a time.
     pub(super) fn begin(
         self: Arc<Self>,
+        prompted: Prompted,
         cancelled: CancellationToken,
     ) -> Result<Running, RpcError> {
         let mut state = self.state();
@@ -175,6 +178,7 @@ impl Session {
             return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
         }
         state.running = Some(cancelled.clone());
+        state.prompted = Some(Arc::new(prompted));
         drop(state);
         Ok(Running { session: self, cancelled })
     }
@@ -204,6 +208,7 @@ pub(super) struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.session.state().running = None;
+        let mut state = self.session.state();
+        (state.running, state.prompted) = (None, None);
     }
 }

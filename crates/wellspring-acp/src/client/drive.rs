@@ -135,13 +135,19 @@ impl Drive {
         if self.context.signal().is_cancelled() {
             return Ok(self.cancelled());
         }
+        let prompted = prompting.host.as_ref().and_then(|host| {
+            host.prompted(&self.request.request.input).filter(|_| self.request.attached.is_none())
+        });
+        let prompted = prompted.as_deref();
+        let own_words = prompted.map(|it| &*it.blocks).unwrap_or_default();
+        let peer = &prompting.session()?.link.peer;
         let blocks = match self.request.attached {
             Some(_) => prompt::go_on(),
-            None => prompt::prompt(&self.request, before, &prompting.session()?.link.peer),
+            None => prompt::prompt(&self.request, before, peer, own_words),
         };
         prompting.catch_up(&mut self.batch).await?;
         prompting.apply_choices(&mut self.batch).await?;
-        prompting.prompt(blocks).await?;
+        prompting.prompt(blocks, prompted.and_then(|it| it.meta.as_ref())).await?;
         Ok(Phase::Prompting(prompting))
     }
 
@@ -279,11 +285,15 @@ impl Prompting {
         Ok(())
     }
 
-    async fn prompt(&mut self, blocks: Vec<Value>) -> Result<(), AcpError> {
+    async fn prompt(&mut self, blocks: Vec<Value>, meta: Option<&Value>) -> Result<(), AcpError> {
         self.pending = true;
         self.heard_at = Instant::now();
         let Link { id, connection, .. } = &*self.session()?.link;
-        connection.prompt(id, json!({"sessionId": id, "prompt": blocks})).await
+        let mut params = json!({"sessionId": id, "prompt": blocks});
+        if let Some(meta) = meta {
+            params["_meta"] = meta.clone();
+        }
+        connection.prompt(id, params).await
     }
 
     /// Waits for something to happen, and does what is to be done about it.
@@ -491,7 +501,7 @@ impl Prompting {
             if forgotten && self.reminders < REMINDERS_MAX {
                 self.reminders += 1;
                 self.reader.turn(&response, batch);
-                self.prompt(prompt::reminder()).await?;
+                self.prompt(prompt::reminder(), None).await?;
                 return Ok(Step::On);
             }
         }

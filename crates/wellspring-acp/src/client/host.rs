@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
-use wellspring_core::CancellationToken;
+use wellspring_core::{CancellationToken, Content};
+use wellspring_wire::acp;
 
 use super::connection::Listener;
 use super::session::Link;
@@ -33,6 +34,9 @@ pub(crate) trait Host: Send + Sync {
     /// What the user chose for the agent, by the ids of its options.
     fn choices(&self) -> Vec<(Box<str>, Value)>;
 
+    /// What the client's prompt says, in its own words.
+    fn prompted(&self) -> Option<Arc<Prompted>>;
+
     /// The directories that the client has open besides the working directory.
     fn directories(&self) -> Vec<Box<str>>;
 
@@ -41,6 +45,13 @@ pub(crate) trait Host: Send + Sync {
 
     /// Learns how the agent's session is reached.
     fn opened(&self, link: Arc<Link>);
+}
+
+/// A prompt as a client sent it.
+#[derive(Debug, Default)]
+pub(crate) struct Prompted {
+    pub(crate) blocks: Vec<Value>,
+    pub(crate) meta: Option<Value>,
 }
 
 /// The id of the option that stands for an agent's modes.
@@ -78,6 +89,12 @@ impl Hosted {
 
     pub(super) fn choices(&self) -> Vec<(Box<str>, Value)> {
         self.host.choices()
+    }
+
+    /// What the client's prompt says in its own words, if this is what it says in ours.
+    pub(super) fn prompted(&self, input: &[Content]) -> Option<Arc<Prompted>> {
+        let is_it = |it: &Arc<Prompted>| acp::prompt(&it.blocks).is_ok_and(|said| said == input);
+        self.host.prompted().filter(is_it)
     }
 
     /// Passes a request on. `is_shown` is whether the agent has shown the terminal that it is

@@ -34,8 +34,14 @@ pub(super) enum Before {
 }
 
 /// The prompt of a run: what the agent is told to be, what was said before where it does not
-/// know that, what the client adds, and what the user says.
-pub(super) fn prompt(request: &RemoteRequest, before: Before, peer: &Peer) -> Vec<Value> {
+/// know that, what the client adds, and what the user says, in the client's own words where there
+/// are some.
+pub(super) fn prompt(
+    request: &RemoteRequest,
+    before: Before,
+    peer: &Peer,
+    own_words: &[Value],
+) -> Vec<Value> {
     let mut blocks = Vec::new();
     if before == Before::New {
         if !request.instructions.is_empty() {
@@ -59,7 +65,12 @@ pub(super) fn prompt(request: &RemoteRequest, before: Before, peer: &Peer) -> Ve
              once, with the final result."
         )));
     }
-    blocks.extend(request.request.input.iter().map(|content| block(content, peer)));
+    blocks.extend(request.request.input.iter().enumerate().map(|(index, content)| {
+        let said = block(content, peer);
+        // What the agent takes as it is may say more than we understand.
+        let own = own_words.get(index).filter(|own| own["type"] == said["type"]);
+        own.cloned().unwrap_or(said)
+    }));
     blocks
 }
 

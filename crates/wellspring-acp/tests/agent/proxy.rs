@@ -213,10 +213,14 @@ async fn what_the_agent_offers_is_known_from_the_start() {
         json!({"sessionUpdate": "available_commands_update",
             "availableCommands": [{"name": name, "description": "Theirs"}]})
     };
+    let mut session = offers();
+    session["_meta"] = json!({"m": 1});
+    session["models"] =
+        json!({"currentModelId": "a", "availableModels": [{"modelId": "a", "name": "A"}]});
     let runtime = behind(&json!({
         "record": record,
         "capabilities": {"sessionCapabilities": {"additionalDirectories": {}, "resume": {}}},
-        "session": offers(),
+        "session": session,
         "opened": [commands("compact")],
         "prompts": [[{"tell": 1}, {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "code"}}]],
     }));
@@ -239,11 +243,20 @@ async fn what_the_agent_offers_is_known_from_the_start() {
         client.call("session/set_mode", json!({"sessionId": session, "modeId": "behind/x"}));
     assert_eq!(refused.await.unwrap_err()["code"], -32602);
     client.notify("_client/says", json!({"sessionId": session, "x": 1})).await;
+    client.call("session/set_model", json!({"sessionId": session, "modelId": "a"})).await.unwrap();
     client.call("_client/asks", json!({"sessionId": session, "x": 2})).await.unwrap();
-    client.prompt(&session, "go").await.unwrap();
+    let prompt = json!([
+        {"type": "text", "text": "go", "annotations": {"priority": 1}},
+        {"type": "resource_link", "uri": "file:///a", "name": "a", "title": "A", "size": 3},
+        // This the agent does not take, so it is told of it.
+        {"type": "resource", "resource": {"uri": "file:///b", "text": "B"}, "_meta": {"m": 2}},
+    ]);
+    let params = json!({"sessionId": session, "prompt": prompt, "_meta": {"m": 3}});
+    client.call("session/prompt", params).await.unwrap();
     let said = client.said();
     let asked = asked_of(&record).join("\n");
-    let opened = json!({"modes": opened["modes"], "configOptions": opened["configOptions"]});
+    let mut opened = opened;
+    opened.as_object_mut().unwrap().remove("sessionId");
     insta::assert_snapshot!(project.plain(&format!("{opened}\n\n{said}\n{asked}")));
 
     // For another client, all is as it was left.

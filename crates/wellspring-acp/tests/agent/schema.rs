@@ -6,9 +6,10 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use wellspring_core::Record;
+use wellspring_core::{AgentNo, Batch, Millis, Record, Seq};
 use wellspring_testkit::arbitrary::arb_run;
 use wellspring_testkit::samples;
+use wellspring_wire::acp::Reader;
 use wellspring_wire::{DialectName, Encoder, Out};
 
 /// The schema that the protocol's own SDK ships; `cargo xtask test` fetches it.
@@ -35,11 +36,16 @@ pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
         Some(method) => hold(params_of(method), &message["params"]),
         None => {
             let method = message["id"].as_u64().and_then(|id| asked.get(&id)).unwrap();
-            if !method.starts_with('_') {
+            if !is_passed_on(method) {
                 hold(result_of(method), &message["result"]);
             }
         }
     }
+}
+
+/// What the schema has no word for, and we pass on between those who do.
+fn is_passed_on(method: &str) -> bool {
+    method.starts_with('_') || method == "session/set_model"
 }
 
 /// Checks what we say to an agent behind us.
@@ -55,7 +61,7 @@ pub(crate) fn check_asked(message: &Value) {
         Some("session/set_config_option") => "SetSessionConfigOptionRequest",
         Some("session/prompt") => "PromptRequest",
         Some("session/close") => "CloseSessionRequest",
-        Some(method) if method.starts_with('_') => return,
+        Some(method) if is_passed_on(method) => return,
         Some(other) => panic!("{other} is no method of the protocol"),
     };
     hold(definition, &message["params"]);
@@ -122,7 +128,99 @@ fn every_sample_run_holds() {
     }
 }
 
+/// A value of some shape, right or wrong.
+fn arb_value() -> impl Strategy<Value = Value> {
+    let text = json!({"type": "text", "text": "x"});
+    prop::sample::select(vec![
+        Value::Null,
+        json!("x"),
+        json!("pending"),
+        json!("edit"),
+        json!(7),
+        json!(true),
+        json!([]),
+        json!({}),
+        json!({"a": 1}),
+        text.clone(),
+        json!({"type": "text", "text": "x", "annotations": "odd", "_meta": 3}),
+        json!({"type": "image", "data": "QQ==", "mimeType": "image/png", "uri": 3, "annotations": []}),
+        json!({"type": "resource_link", "uri": "u", "name": "n", "size": "large"}),
+        json!({"type": "hologram"}),
+        json!([{"type": "content", "content": text}]),
+        json!([{"type": "diff", "path": "/a", "newText": "n", "oldText": 4}]),
+        json!([{"path": "/a", "line": "three"}]),
+        json!([{"content": "c", "priority": "high", "status": "pending", "_meta": 1}]),
+        json!([{"name": "n", "description": "d", "input": 3}]),
+        json!([{"id": "i", "name": "n", "type": "select"}]),
+    ])
+}
+
+/// Something that an agent behind us may say.
+fn arb_update() -> impl Strategy<Value = Value> {
+    let name = prop::sample::select(vec![
+        "agent_message_chunk",
+        "agent_thought_chunk",
+        "user_message_chunk",
+        "tool_call",
+        "tool_call_update",
+        "plan",
+        "available_commands_update",
+        "current_mode_update",
+        "config_option_update",
+        "session_info_update",
+        "usage_update",
+        "notice",
+        "compaction_update",
+        "compaction_summary_chunk",
+        "from_the_future",
+    ]);
+    let member = prop::sample::select(vec![
+        "content",
+        "messageId",
+        "_meta",
+        "toolCallId",
+        "title",
+        "name",
+        "kind",
+        "status",
+        "locations",
+        "rawInput",
+        "rawOutput",
+        "entries",
+        "availableCommands",
+        "currentModeId",
+        "configOptions",
+        "updatedAt",
+        "used",
+        "size",
+        "cost",
+        "severity",
+        "compactionId",
+        "odd",
+    ]);
+    (name, prop::collection::btree_map(member, arb_value(), 0..8)).prop_map(|(name, members)| {
+        let mut update = json!({"sessionUpdate": name});
+        members.into_iter().for_each(|(name, value)| update[name] = value);
+        update
+    })
+}
+
 proptest! {
+    /// Whatever an agent behind us says, what we make of it is the protocol's.
+    #[test]
+    fn any_words_of_an_agent_behind_us_hold(updates in prop::collection::vec(arb_update(), 0..12)) {
+        let (mut reader, mut batch) = (Reader::default(), Batch::default());
+        updates.into_iter().for_each(|update| reader.update(update, &mut batch));
+        reader.close(&mut batch);
+        let started = samples::all()[0].records[0].event.clone();
+        let said = batch.into_events().map(|(_, event)| event);
+        let events = [started].into_iter().chain(said).zip(1..);
+        let records: Vec<Record> = events
+            .map(|(event, seq)| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event })
+            .collect();
+        updates_hold(&records);
+    }
+
     #[test]
     fn any_run_holds(run in arb_run()) {
         updates_hold(&run);

@@ -20,7 +20,7 @@ pub use permission::{Permission, PermissionKind, PermissionOption};
 use super::rest::{REST, left};
 use super::{ORIGIN, PERMISSION};
 use call::Call;
-pub(super) use content::is_block;
+pub(super) use content::{has_sound_meta, is_block};
 
 /// What the log calls an agent's own report of a call of one of our tools.
 const LENT: &str = "lent_tool_call";
@@ -228,8 +228,13 @@ impl Reader {
         if !rest_of_content.is_empty() {
             rest.insert("content".into(), rest_of_content.into());
         }
-        if text.is_empty() || !has_sound_meta(update) {
+        if text.is_empty() {
             return rest.is_empty();
+        }
+        // What has another shape than the protocol's cannot be said again beside the words.
+        let is_sound = is_sound_chunk(update);
+        if !is_sound {
+            rest.clear();
         }
         let message = update["messageId"].as_str();
         let same = self.open.as_ref().is_some_and(|open| {
@@ -250,7 +255,7 @@ impl Reader {
             open.rest = rest;
         }
         batch.delta(open.part, text);
-        true
+        is_sound
     }
 
     fn close_message(&mut self, batch: &mut Batch) {
@@ -365,9 +370,10 @@ fn rest_of_next(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch)
     }
 }
 
-/// Whether `_meta` is what the protocol says it is, so that it can be passed on.
-fn has_sound_meta(update: &Value) -> bool {
-    update["_meta"].is_null() || update["_meta"].is_object()
+/// Whether a chunk has the protocol's shape.
+fn is_sound_chunk(update: &Value) -> bool {
+    let id = &update["messageId"];
+    is_block(&update["content"]) && has_sound_meta(update) && (id.is_null() || id.is_string())
 }
 
 /// A picture or a sound that the agent made.
@@ -378,6 +384,9 @@ fn file(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) -> bool
     else {
         return false;
     };
+    if !is_sound_chunk(update) {
+        return false;
+    }
     let rest_of_content = left(block, &["type", "data", "mimeType", "uri"]);
     if !rest_of_content.is_empty() {
         rest.insert("content".into(), rest_of_content.into());
@@ -434,6 +443,9 @@ fn usage_update(update: &Value, batch: &mut Batch) -> bool {
         return false;
     }
     let cost = update["cost"]["amount"].as_f64().zip(update["cost"]["currency"].as_str());
+    if cost.is_none() && !update["cost"].is_null() {
+        return false;
+    }
     rest_of_next(update, left(update, &["sessionUpdate", "used", "size", "cost"]), batch);
     batch.event(Event::UsageReported(Box::new(Usage {
         scope: UsageScope::Session,

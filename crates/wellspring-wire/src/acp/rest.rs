@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::read::is_block;
+use super::read::{has_sound_meta, is_block};
 
 /// What the log calls the rest of an update: as an annotation, of the part's next words; as an
 /// extended fact, of the next record that becomes an update of its kind.
@@ -40,27 +40,65 @@ pub(super) fn carried(update: &Value) -> Value {
 
 /// Whether a client can be told an update as it is: one that the protocol knows, in its shape.
 pub(super) fn is_sayable(update: &Value) -> bool {
-    let text = |name: &str| update[name].is_string();
-    let optional = |name: &str| update[name].is_null() || text(name);
-    let list_of = |name: &str, members: &[&str]| {
-        let listed = update[name].as_array();
-        listed
-            .is_some_and(|it| it.iter().all(|it| members.iter().all(|name| it[*name].is_string())))
+    let all = |name: &str, fits: &dyn Fn(&Value) -> bool| {
+        update[name].as_array().is_some_and(|it| it.iter().all(|it| fits(it) && has_sound_meta(it)))
     };
+    let text = |name: &str| is_text(update, name);
+    let optional = |name: &str| update[name].is_null() || text(name);
     let is_known = match update["sessionUpdate"].as_str() {
         Some("user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk") => {
             is_block(&update["content"]) && optional("messageId")
         }
         Some("session_info_update") => optional("title") && optional("updatedAt"),
-        Some("available_commands_update") => list_of("availableCommands", &["name", "description"]),
+        Some("available_commands_update") => all("availableCommands", &is_command),
         Some("current_mode_update") => text("currentModeId"),
-        Some("config_option_update") => list_of("configOptions", &["id", "name", "type"]),
+        Some("config_option_update") => all("configOptions", &is_option),
         Some("notice") => {
-            text("severity") && update["title"].as_str().is_some_and(|it| !it.is_empty())
+            let title = update["title"].as_str().is_some_and(|title| !title.is_empty());
+            text("severity") && title && optional("description")
         }
-        Some("compaction_update") => text("compactionId") && text("status"),
+        Some("compaction_update") => {
+            let summary = update["summary"].is_null() || all("summary", &is_block);
+            text("compactionId") && text("status") && optional("error") && summary
+        }
         Some("compaction_summary_chunk") => text("compactionId") && is_block(&update["content"]),
         Some(_) | None => false,
     };
-    is_known && (update["_meta"].is_null() || update["_meta"].is_object())
+    is_known && has_sound_meta(update)
+}
+
+fn is_text(of: &Value, name: &str) -> bool {
+    of[name].is_string()
+}
+
+fn is_command(command: &Value) -> bool {
+    let input = command["input"].is_null() || is_text(&command["input"], "hint");
+    is_text(command, "name") && is_text(command, "description") && input
+}
+
+/// Whether an option has the shape of its type.
+fn is_option(option: &Value) -> bool {
+    let optional = |of: &Value, name: &str| of[name].is_null() || is_text(of, name);
+    let is_value = |it: &Value| {
+        is_text(it, "value")
+            && is_text(it, "name")
+            && optional(it, "description")
+            && has_sound_meta(it)
+    };
+    let is_group = |it: &Value| {
+        let values = it["options"].as_array();
+        let values = values.is_some_and(|it| it.iter().all(is_value));
+        is_text(it, "group") && is_text(it, "name") && values && has_sound_meta(it)
+    };
+    let shape = match option["type"].as_str() {
+        Some("select") => {
+            let listed = option["options"].as_array();
+            is_text(option, "currentValue")
+                && listed.is_some_and(|it| it.iter().all(is_value) || it.iter().all(is_group))
+        }
+        Some("boolean") => option["currentValue"].is_boolean(),
+        Some(_) | None => false,
+    };
+    let about = ["description", "category"].iter().all(|name| optional(option, name));
+    shape && about && is_text(option, "id") && is_text(option, "name")
 }

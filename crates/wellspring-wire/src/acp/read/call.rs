@@ -111,12 +111,13 @@ impl Call {
                 let (shown, whole) = content::shown(listed);
                 (Some(shown), whole)
             }
-            None => (None, true),
+            None => (None, update["content"].is_null()),
         };
         let input = update.get("rawInput").filter(|input| !input.is_null());
         let (locations, locations_known) = content::locations(&update["locations"]);
         let mut whole = status_known && kind_known && content_known && locations_known;
-        whole &= super::has_sound_meta(update);
+        let optional = |name: &str| update[name].is_null() || update[name].is_string();
+        whole &= content::has_sound_meta(update) && optional("title") && optional("name");
         let mut data = Map::new();
         if let Some(input) = input {
             if self.state == State::Asked {

@@ -40,24 +40,52 @@ pub(super) fn block(block: &Value) -> Option<Content> {
 
 /// Whether it is a block of a known type, in its shape.
 pub(in crate::acp) fn is_block(value: &Value) -> bool {
-    // A link has a name.
-    block(value).is_some() && (value["type"] != "resource_link" || value["name"].is_string())
+    let optional = |of: &Value, name: &str| of[name].is_null() || of[name].is_string();
+    let shape = match value["type"].as_str() {
+        Some("image") => optional(value, "uri"),
+        Some("resource_link") => {
+            value["name"].is_string()
+                && (value["size"].is_null() || value["size"].is_i64())
+                && ["title", "description", "mimeType"].iter().all(|name| optional(value, name))
+        }
+        Some("resource") => {
+            let resource = &value["resource"];
+            optional(resource, "mimeType") && has_sound_meta(resource)
+        }
+        Some(_) | None => true,
+    };
+    let notes = &value["annotations"];
+    let is_person = |it: &Value| matches!(it.as_str(), Some("user" | "assistant"));
+    let audience = notes["audience"].as_array();
+    let notes = notes.is_null()
+        || notes.is_object()
+            && optional(notes, "lastModified")
+            && (notes["priority"].is_null() || notes["priority"].is_number())
+            && audience.map_or(notes["audience"].is_null(), |it| it.iter().all(is_person))
+            && has_sound_meta(notes);
+    block(value).is_some() && shape && notes && has_sound_meta(value)
+}
+
+/// Whether `_meta` is what the protocol says it is, so that it can be passed on.
+pub(in crate::acp) fn has_sound_meta(of: &Value) -> bool {
+    of["_meta"].is_null() || of["_meta"].is_object()
 }
 
 /// Whether a block says no more than what was understood of it.
 fn is_whole(block: &Value) -> bool {
     let says_more = |of: &Value, understood: &[&str]| !left(of, understood).is_empty();
-    match block["type"].as_str() {
-        Some("text") => !says_more(block, &["type", "text"]),
-        Some("image") => !says_more(block, &["type", "data", "mimeType", "uri"]),
-        Some("audio") => !says_more(block, &["type", "data", "mimeType"]),
-        Some("resource_link") => !says_more(block, &["type", "uri", "name", "mimeType"]),
-        Some("resource") => {
-            !says_more(block, &["type", "resource"])
-                && !says_more(&block["resource"], &["uri", "mimeType", "text", "blob"])
+    is_block(block)
+        && match block["type"].as_str() {
+            Some("text") => !says_more(block, &["type", "text"]),
+            Some("image") => !says_more(block, &["type", "data", "mimeType", "uri"]),
+            Some("audio") => !says_more(block, &["type", "data", "mimeType"]),
+            Some("resource_link") => !says_more(block, &["type", "uri", "name", "mimeType"]),
+            Some("resource") => {
+                !says_more(block, &["type", "resource"])
+                    && !says_more(&block["resource"], &["uri", "mimeType", "text", "blob"])
+            }
+            Some(_) | None => false,
         }
-        Some(_) | None => false,
-    }
 }
 
 /// What a call shows, and whether that is all of it.
@@ -67,7 +95,10 @@ pub(super) fn shown(listed: &[Value]) -> (Vec<ToolContent>, bool) {
         Some("content") => {
             left(content, &["type", "content"]).is_empty() && is_whole(&content["content"])
         }
-        Some("diff") => left(content, &["type", "path", "oldText", "newText"]).is_empty(),
+        Some("diff") => {
+            left(content, &["type", "path", "oldText", "newText"]).is_empty()
+                && (content["oldText"].is_null() || content["oldText"].is_string())
+        }
         Some("terminal") => left(content, &["type", "terminalId"]).is_empty(),
         Some(_) | None => false,
     };
@@ -111,13 +142,17 @@ pub(super) fn words(content: &[ToolContent]) -> Option<String> {
 
 /// The places that a call touches, and whether these are all of them.
 pub(super) fn locations(listed: &Value) -> (Vec<Location>, bool) {
+    let is_list = listed.is_null() || listed.is_array();
     let listed = listed.as_array().map(Vec::as_slice).unwrap_or_default();
     let known = listed.iter().filter_map(|location| {
         let line = location["line"].as_u64().and_then(|line| u32::try_from(line).ok());
         Some(Location { path: location["path"].as_str()?.into(), line })
     });
     let known: Vec<Location> = known.collect();
-    let is_whole = |location: &Value| left(location, &["path", "line"]).is_empty();
-    let whole = known.len() == listed.len() && listed.iter().all(is_whole);
+    let is_whole = |location: &Value| {
+        left(location, &["path", "line"]).is_empty()
+            && (location["line"].is_null() || location["line"].is_u64())
+    };
+    let whole = is_list && known.len() == listed.len() && listed.iter().all(is_whole);
     (known, whole)
 }
