@@ -141,6 +141,19 @@ impl Victim {
         }
     }
 
+    /// Stops the process between two transactions: inside one it would hold the lock that
+    /// whoever opens the file needs.
+    fn freeze(&self, directory: &Path) {
+        let path = directory.join("runs.db");
+        loop {
+            self.signal(rustix::process::Signal::STOP);
+            if SqliteStore::open(&path, SqliteOptions::default()).is_ok() {
+                return;
+            }
+            self.signal(rustix::process::Signal::CONT);
+        }
+    }
+
     fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).unwrap();
@@ -217,7 +230,7 @@ async fn a_frozen_owner_that_thaws_after_a_take_over_writes_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let mut victim = Victim::start(directory.path());
         victim.see(usize::try_from(10 + pick(round, 150)).unwrap());
-        victim.signal(rustix::process::Signal::STOP);
+        victim.freeze(directory.path());
         // Its lock says that it is alive, so only the end of its lease lets others take over.
         let waiting = open(directory.path());
         let run = victim.run;
