@@ -2,17 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use wellspring_core::{Approval, FailureKind, Millis, Outcome, ToolSpec};
+use tokio::sync::Semaphore;
+use wellspring_core::{Approval, Command, FailureKind, Millis, Outcome, RunId, ToolSpec};
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
-use wellspring_log::{Clock, Log, LogOptions, MemoryStore, RunFilter};
+use wellspring_log::{
+    Append, AppendDone, Clock, Created, Log, LogOptions, MemoryStore, NewFrame, NewRun, Put,
+    RunFilter, Store, StoreFuture,
+};
 use wellspring_models::{Gate, Say};
 use wellspring_server::{ServeError, Server, ServerConfig, ServerLimits, TokenScope, Tokens};
 
@@ -370,13 +375,45 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
 }
 
+/// A store that takes its time to keep a run: until it is told to.
+struct Slow {
+    store: MemoryStore,
+    waiting: AtomicUsize,
+    released: Semaphore,
+}
+
+impl Store for Slow {
+    fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        async move {
+            // Closed means open for ever.
+            let _ = self.released.acquire().await;
+            self.store.create(new, first).await
+        }
+        .boxed()
+    }
+
+    fn append(&self, append: Append, done: AppendDone) {
+        self.store.append(append, done);
+    }
+
+    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
+        self.store.put_inbox(run, key, command)
+    }
+
+    wellspring_log::forward_store!(store);
+}
+
 /// A limit holds however many ask at once, and a run that was answered counts again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_limit_cannot_be_overrun() {
     let limits =
         ServerLimits { runs_per_token: 2, requests_per_token: 1000, ..ServerLimits::default() };
     let gate = Gate::new();
-    let runtime = Runtime::new(Log::in_memory());
+    let (store, waiting) = (MemoryStore::default(), AtomicUsize::new(0));
+    let store = Arc::new(Slow { store, waiting, released: Semaphore::new(0) });
+    let log = Log::new(Arc::clone(&store) as Arc<dyn Store>, LogOptions::default());
+    let runtime = Runtime::new(log);
     let tokens = Tokens::new(runtime.log().store().clone());
     let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
     let turns = [Say::new().call("echo", json!({ "say": "x" })), Say::new().gate(&gate)];
@@ -389,23 +426,40 @@ async fn a_limit_cannot_be_overrun() {
         name: "held".into(),
         ..agent([Say::new().gate(&hold).text("Hello.")], [])
     });
+    let refused = AtomicUsize::new(0);
+    let count = |status: u16| {
+        refused.fetch_add(usize::from(status == 429), Ordering::SeqCst);
+        status
+    };
     let start = async |agent: &str| {
         let body = json!({ "agent": agent, "input": "go" });
-        parts(kit.post("/v1/runs", &body).send().await.unwrap()).await.0
+        count(parts(kit.post("/v1/runs", &body).send().await.unwrap()).await.0)
     };
     let ag_ui = async |name: usize| {
         let body = json!({
-            "threadId": name.to_string(), "runId": name.to_string(),
+            // Without a name nobody waits for another one.
+            "threadId": "", "runId": name.to_string(),
             "messages": [{ "id": "m", "role": "user", "content": "go" }],
         });
-        kit.post("/ag-ui/held", &body).send().await.unwrap().status().as_u16()
+        count(kit.post("/ag-ui/held", &body).send().await.unwrap().status().as_u16())
     };
     let native = futures::future::join_all((0..20).map(|_| start("held")));
     let foreign = futures::future::join_all((0..20).map(ag_ui));
-    let (native, foreign) = futures::join!(native, foreign);
+    // Nothing has started before all have asked.
+    let released = async {
+        let decided = || store.waiting.load(Ordering::SeqCst) + refused.load(Ordering::SeqCst);
+        let all = async {
+            while decided() < 40 {
+                tokio::task::yield_now().await;
+            }
+        };
+        // Where too many were let in, some wait for each other; then that is seen below.
+        let _ = tokio::time::timeout(Duration::from_secs(10), all).await;
+        store.released.close();
+    };
+    let (native, foreign, ()) = futures::join!(native, foreign, released);
     let begun = native.iter().chain(&foreign).filter(|status| **status < 300).count();
-    let refused = native.iter().chain(&foreign).filter(|status| **status == 429).count();
-    assert_eq!((begun, refused), (2, 38));
+    assert_eq!((begun, refused.load(Ordering::SeqCst)), (2, 38));
     hold.open();
     for info in kit.runtime.log().store().list(RunFilter::default()).await.unwrap() {
         kit.runtime.wait(info.run).await.unwrap();
@@ -415,6 +469,10 @@ async fn a_limit_cannot_be_overrun() {
     for _ in 0..2 {
         let run = kit.start().await;
         kit.paused(run).await;
+        // It is paused for its readers a moment before it is for those who count.
+        while kit.runtime.is_live(run) {
+            tokio::task::yield_now().await;
+        }
         waiting.push(run);
     }
     for run in waiting {
