@@ -11,7 +11,8 @@
 //! terminals lends them to agents that are models: `read_file`, `write_file` and
 //! `run_shell_command` then work through the client, and see unsaved files. They are ruled by
 //! the agent's policy like any tool; writing and running ask first. An agent that speaks ACP
-//! itself uses the client's files and terminals in its own words. Agents that another one calls
+//! itself uses the client's files and terminals in its own words, and its session is opened with
+//! the client's, so that what it offers is known from the start. Agents that another one calls
 //! are lent the same. Questions go to the client as permission requests, or as forms where it has
 //! them.
 //!
@@ -20,6 +21,7 @@
 //! A queue: a client that reads slowly makes its cursor lag, and nothing else. Authentication:
 //! whoever starts the process is the user.
 
+mod behind;
 mod commands;
 mod follow;
 mod host;
@@ -51,6 +53,7 @@ pub use replay::REPLAY_RUNS_MAX;
 pub use serve::REQUESTS_MAX;
 pub use session::SESSIONS_MAX;
 
+use crate::client::Link;
 use crate::rpc::{self, Peer, Reply, RpcError};
 use serve::Handler;
 use session::{Running, Session};
@@ -202,8 +205,14 @@ impl Handler for Arc<Agent> {
             "authenticate" => {
                 return quick(Err(RpcError::invalid("there is nothing to authenticate for")));
             }
-            "session/set_mode" => return ready(self.set_mode(&params)).boxed(),
-            "session/set_config_option" => return ready(self.set_option(&params)).boxed(),
+            "session/set_mode" => match agent.set_mode(&params) {
+                Ok(setting) => setting.boxed(),
+                Err(error) => return quick(Err(error)),
+            },
+            "session/set_config_option" => match agent.set_option(&params) {
+                Ok(setting) => setting.boxed(),
+                Err(error) => return quick(Err(error)),
+            },
             "session/close" => return quick(self.close(&params)),
             // It ends by its own means when it is cancelled.
             "session/prompt" => {
@@ -219,15 +228,23 @@ impl Handler for Arc<Agent> {
             "session/resume" => async move { agent.resume(&params).await }.boxed(),
             "session/list" => async move { agent.list(&params).await }.boxed(),
             "session/delete" => async move { agent.delete(&params).await }.boxed(),
-            unknown => {
-                return quick(Err(RpcError::no_method(unknown)));
-            }
+            // What is not of the protocol, an agent behind us may know of.
+            method => match self.link(method, &params) {
+                Some(link) => {
+                    let (method, cancelled) = (method.to_owned(), cancelled.clone());
+                    return async move {
+                        Ok(link.pass_on(&method, params, &cancelled).await?.into())
+                    }
+                    .boxed();
+                }
+                None => return quick(Err(RpcError::no_method(method))),
+            },
         };
         async move {
             tokio::select! {
                 done = slow => done,
                 () = cancelled.cancelled() => {
-                    Err(RpcError::new(RpcError::CANCELLED, "cancelled as you asked"))
+                    Err(RpcError::cancelled())
                 }
             }
         }
@@ -239,6 +256,8 @@ impl Handler for Arc<Agent> {
             if let Ok(session) = self.session(&params) {
                 session.cancel();
             }
+        } else if let Some(link) = self.link(method, &params) {
+            link.tell(method, params);
         } else {
             tracing::debug!(method, "a notification that means nothing here");
         }
@@ -254,7 +273,10 @@ impl Agent {
                 "loadSession": true,
                 "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
                 "mcpCapabilities": {"http": true, "sse": false},
-                "sessionCapabilities": {"list": {}, "resume": {}, "close": {}, "delete": {}},
+                "sessionCapabilities": {
+                    "list": {}, "resume": {}, "close": {}, "delete": {},
+                    "additionalDirectories": {},
+                },
             },
             "agentInfo": {
                 "name": "wellspring",
@@ -282,26 +304,23 @@ impl Agent {
         Ok((session.begin(cancelled)?, input))
     }
 
-    fn set_mode(&self, params: &Value) -> Result<Reply, RpcError> {
-        let session = self.session(params)?;
-        let mode = text(params, "modeId")?;
-        if self.runtime.agent(mode).is_none() {
-            return Err(RpcError::invalid(format!("there is no mode {mode:?}; modes are agents")));
-        }
-        let updates = self.switched(&session, mode).into_iter();
-        let after = updates.map(|update| ("session/update", session.update(update)));
-        Ok(Reply { result: json!({}), after: after.collect() })
-    }
-
     fn close(&self, params: &Value) -> Result<Value, RpcError> {
         let session = self.session(params)?;
         session.cancel();
+        self.leave(&session);
         lock(&self.sessions).remove(&session.thread);
         Ok(json!({}))
     }
 
     fn client(&self) -> Client {
         *lock(&self.client)
+    }
+
+    /// Who may know of an extension of the protocol: the agent behind the session that it is
+    /// about.
+    fn link(&self, method: &str, params: &Value) -> Option<Arc<Link>> {
+        let session = self.session(params).ok().filter(|_| method.starts_with('_'))?;
+        session.state().link.clone()
     }
 
     /// The session that a request names.
@@ -311,19 +330,6 @@ impl Agent {
             let message = format!("session {thread} is not open; load or resume it first");
             RpcError::new(RpcError::NOT_FOUND, message)
         })
-    }
-
-    /// One mode per agent.
-    fn modes(&self, current: &str) -> Value {
-        let mode = |def: &Arc<wellspring_engine::AgentDef>| {
-            let mut mode = json!({"id": def.name, "name": def.name});
-            if !def.description.is_empty() {
-                mode["description"] = (&*def.description).into();
-            }
-            mode
-        };
-        let modes: Vec<_> = self.runtime.agents().iter().map(mode).collect();
-        json!({"currentModeId": current, "availableModes": modes})
     }
 
     /// Tells the client something about a session.

@@ -20,6 +20,7 @@ use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
+use wellspring_core::CancellationToken;
 
 /// Requests of ours to one peer that wait for an answer: one per prompt, and one per question or
 /// tool of a run. A peer that owes so many is not going to answer the next.
@@ -64,6 +65,11 @@ impl RpcError {
     /// The request was understood, and could not be fulfilled.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Self::INTERNAL, message)
+    }
+
+    /// Whoever asked does not need the answer any more.
+    pub(crate) fn cancelled() -> Self {
+        Self::new(Self::CANCELLED, "cancelled as you asked")
     }
 
     /// Nobody here does what the request asks for.
@@ -133,11 +139,22 @@ pub(crate) struct Reply {
     pub(crate) result: Value,
     /// Notifications that go right after it: method and parameters.
     pub(crate) after: Vec<(&'static str, Value)>,
+    /// What is done once the other side can have heard it.
+    pub(crate) then: Option<Next>,
+}
+
+/// Something to do.
+pub(crate) struct Next(pub(crate) Box<dyn FnOnce() + Send>);
+
+impl fmt::Debug for Next {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Next")
+    }
 }
 
 impl From<Value> for Reply {
     fn from(result: Value) -> Self {
-        Self { result, after: Vec::new() }
+        Self { result, ..Self::default() }
     }
 }
 
@@ -146,22 +163,21 @@ impl From<Value> for Reply {
 pub(crate) struct Request {
     pub(crate) method: Box<str>,
     pub(crate) params: Value,
+    /// Cancelled when the other side does not need the answer any more.
+    pub(crate) cancelled: CancellationToken,
     /// Gone once it is answered.
     id: Option<Value>,
     peer: Peer,
 }
 
 impl Request {
-    /// What the other side calls it.
-    pub(crate) fn id(&self) -> String {
-        self.id.as_ref().map(Value::to_string).unwrap_or_default()
-    }
-
     /// Answers it. A peer that is gone needs no answer.
     pub(crate) async fn answer(mut self, answer: Result<Reply, RpcError>) {
-        let Some(id) = self.id.take() else { return };
+        let Some(id) = self.close() else { return };
+        let mut next = None;
         let lines = match answer {
-            Ok(Reply { result, after }) => {
+            Ok(Reply { result, after, then }) => {
+                next = then;
                 let mut lines = line(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
                 for (method, params) in &after {
                     lines.extend(line(&notification(method, params)));
@@ -171,17 +187,39 @@ impl Request {
             Err(error) => refusal(&id, &error),
         };
         let _ = self.peer.say(lines).await;
+        if let Some(Next(next)) = next {
+            next();
+        }
     }
 
     /// Answers it with a result and nothing after it, or with an error.
     pub(crate) async fn give(self, answer: Result<Value, RpcError>) {
         self.answer(answer.map(Reply::from)).await;
     }
+
+    /// Answers it with what this comes to, or with an error once nobody needs it.
+    pub(crate) async fn give_unless_cancelled(
+        self,
+        work: impl Future<Output = Result<Value, RpcError>>,
+    ) {
+        let done = tokio::select! {
+            done = work => done,
+            () = self.cancelled.cancelled() => Err(RpcError::cancelled()),
+        };
+        self.give(done).await;
+    }
+
+    /// From here on it cannot be cancelled. Gives its id, once.
+    fn close(&mut self) -> Option<Value> {
+        let id = self.id.take()?;
+        self.peer.state().asked.remove(&id.to_string());
+        Some(id)
+    }
 }
 
 impl Drop for Request {
     fn drop(&mut self) {
-        if let Some(id) = self.id.take() {
+        if let Some(id) = self.close() {
             let over = RpcError::new(RpcError::CANCELLED, "the run is over");
             self.peer.say_now(refusal(&id, &over));
         }
@@ -199,6 +237,8 @@ struct State {
     out: Option<mpsc::Sender<Vec<u8>>>,
     next: u64,
     waiting: BTreeMap<u64, Then>,
+    /// What cancels a request of the peer's, by its id, for as long as the request is worked on.
+    asked: BTreeMap<String, CancellationToken>,
 }
 
 /// What is done with an answer before anything that the peer said after it is looked at.
@@ -208,7 +248,8 @@ impl Peer {
     /// A peer that a transport takes messages for.
     pub(crate) fn new(out: mpsc::Sender<Vec<u8>>) -> Self {
         // From one, because there are programs that take zero for none.
-        let state = State { out: Some(out), next: 1, waiting: BTreeMap::new() };
+        let (waiting, asked) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { out: Some(out), next: 1, waiting, asked };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
@@ -282,8 +323,24 @@ impl Peer {
         self.request(method, params).await?.await
     }
 
-    /// Takes a line that the peer said. An answer goes to whoever waits for it; anything else is
-    /// given back.
+    /// The same, until nobody needs the answer: then the peer is told.
+    pub(crate) async fn ask_until(
+        &self,
+        method: &str,
+        params: &Value,
+        cancelled: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        let mut answer = self.request(method, params).await?;
+        tokio::select! {
+            answer = &mut answer => return answer,
+            () = cancelled.cancelled() => {}
+        }
+        answer.cancel().await;
+        Err(RpcError::cancelled())
+    }
+
+    /// Takes a line that the peer said. An answer goes to whoever waits for it, and a word that a
+    /// request is not wanted any more to whoever works on it; anything else is given back.
     ///
     /// # Errors
     ///
@@ -306,10 +363,18 @@ impl Peer {
             return Ok(None);
         };
         let params = message.get_mut("params").map(Value::take).unwrap_or_default();
-        Ok(Some(match id {
-            Some(id) => Wish::Request(Request { method, params, id: Some(id), peer: self.clone() }),
-            None => Wish::Notification(method, params),
-        }))
+        let Some(id) = id else {
+            if &*method != "$/cancel_request" {
+                return Ok(Some(Wish::Notification(method, params)));
+            }
+            let token = self.state().asked.remove(&params["requestId"].to_string());
+            token.iter().for_each(CancellationToken::cancel);
+            return Ok(None);
+        };
+        let cancelled = CancellationToken::new();
+        self.state().asked.insert(id.to_string(), cancelled.clone());
+        let peer = self.clone();
+        Ok(Some(Wish::Request(Request { method, params, cancelled, id: Some(id), peer })))
     }
 
     /// Says that something was no message.

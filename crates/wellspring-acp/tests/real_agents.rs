@@ -203,7 +203,7 @@ fn scrubbed(recorded: &str, home: &Path) -> Result<String, Failure> {
 
 fn clock() -> Arc<dyn Tool> {
     let mut spec = ToolSpec::new("clock", "Says what time it is somewhere.");
-    spec.parameters = json!({"type": "object", "properties": {"zone": {"type": "string"}}});
+    spec.parameters = json!({"type": "object", "properties": {"zone": {"type": "string"}}}).into();
     Arc::new(from_function(spec, |arguments: Value, context: Context| async move {
         context.progress("looking").await;
         Ok(ToolResult::new(format!("noon in {}", arguments["zone"].as_str().unwrap_or("?"))))

@@ -173,12 +173,12 @@ impl Follower<'_> {
                             "--yes is no answer to {:?}; answered no",
                             clean_line(&question.prompt)
                         ));
-                        Answer::Deny { reason: Some("nobody is there to choose".into()) }
+                        Answer::no("nobody is there to choose")
                     }
                 };
                 self.answer(id, answer).await
             }
-            Answers::No => self.answer(id, Answer::Deny { reason: None }).await,
+            Answers::No => self.answer(id, Answer::NO).await,
             Answers::Nobody => {
                 complain(&format!(
                     "answered no, because there is nobody to ask: {}\n  say --yes to allow it, --no \
@@ -258,7 +258,7 @@ impl Follower<'_> {
 }
 
 fn nobody() -> Answer {
-    Answer::Deny { reason: Some("nobody could be asked".into()) }
+    Answer::no("nobody could be asked")
 }
 
 #[expect(clippy::print_stderr, reason = "a command talks to people there")]

@@ -4,7 +4,7 @@
 //! crate could. What a run looks like is the pure part (`screen`, `text`, `prompt`); what
 //! touches the terminal is thin (`view`, `paint`, `follow`).
 //!
-//! Exit codes: 0 completed, 1 failed, 2 usage, 130 cancelled.
+//! Exit codes: 0 completed, 1 failed, 2 usage, 130 cancelled, 141 nobody reads any more.
 
 mod acp;
 mod agents;
@@ -31,6 +31,7 @@ mod text;
 mod tools;
 mod view;
 
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -118,8 +119,9 @@ async fn command(cli: Cli) -> Result<Exit> {
     let open = || Place::open(&cli.place);
     match cli.command {
         Some(Command::Completions { shell }) => {
-            let mut command = Cli::command();
-            clap_complete::generate(shell, &mut command, "wellspring", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "wellspring", &mut script);
+            std::io::stdout().write_all(&script)?;
             Ok(Exit::Completed)
         }
         Some(Command::McpBridge { url, token }) => {
@@ -144,6 +146,12 @@ async fn command(cli: Cli) -> Result<Exit> {
 
 #[expect(clippy::print_stderr, reason = "a command talks to people there")]
 fn complain(error: &anyhow::Error) -> ExitCode {
+    // Only our own output fails with nothing to say about what was being done. Whoever read it
+    // has seen enough, as `head` has: nothing to complain about.
+    let output = error.downcast_ref::<io::Error>();
+    if output.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return ExitCode::from(141);
+    }
     eprintln!("wellspring: {error:#}");
     let usage = error.is::<Usage>() || error.is::<config::problem::Problems>();
     ExitCode::from(if usage { 2 } else { 1 })

@@ -38,13 +38,13 @@ pub(crate) fn read(form: &Form, line: &str) -> Typed {
             "a" | "always" => approve(Scope::Always),
             "t" | "thread" | "this thread" => approve(Scope::Thread),
             "e" | "edit" => Typed::Edit,
-            "n" | "no" => Typed::Answer(Answer::Deny { reason: None }),
+            "n" | "no" => Typed::Answer(Answer::NO),
             // Nothing that is not clearly a yes may run anything.
-            _ => Typed::Answer(Answer::Deny { reason: Some(line.into()) }),
+            _ => Typed::Answer(Answer::no(line)),
         },
         Form::Choose { choices, multiple } => {
             if matches!(lower.as_str(), "n" | "no") && !choices.iter().any(|it| &*it.id == "no") {
-                return Typed::Answer(Answer::Deny { reason: None });
+                return Typed::Answer(Answer::NO);
             }
             let find = |word: &str| {
                 let number = word
@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     fn deny(reason: Option<&str>) -> Typed {
-        Typed::Answer(Answer::Deny { reason: reason.map(Into::into) })
+        Typed::Answer(reason.map_or(Answer::NO, Answer::no))
     }
 
     #[test]

@@ -80,6 +80,24 @@ pub struct Ask {
     pub form: Form,
     /// How long it may take; the engine's own limit when absent.
     pub expires_in: Option<Duration>,
+    /// Cancelled when whoever asked does not want to know any more.
+    pub withdrawn: CancellationToken,
+}
+
+impl Ask {
+    /// A question that may take as long as the engine lets it.
+    #[must_use]
+    pub fn new(prompt: impl Into<Box<str>>, form: Form) -> Self {
+        let withdrawn = CancellationToken::new();
+        Self { prompt: prompt.into(), form, expires_in: None, withdrawn }
+    }
+
+    /// Withdrawn when this is cancelled.
+    #[must_use]
+    pub fn until(mut self, withdrawn: CancellationToken) -> Self {
+        self.withdrawn = withdrawn;
+        self
+    }
 }
 
 impl Context {

@@ -17,13 +17,16 @@
 //! # Format
 //!
 //! Events are externally tagged JSON, and this JSON is also what the log keeps. Hence
-//! additions only: every new field has a default, and no field changes its meaning.
+//! additions only: every new field has a default, and no field changes its meaning. What
+//! could not be added so would be another [`FORMAT`].
 
 mod call;
 mod outcome;
 mod part;
 mod question;
 mod usage;
+
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -42,6 +45,10 @@ pub use self::part::{Annotation, Opaque, PartKind, Role, VoidReason};
 pub use self::question::{Answer, Answered, Choice, Form, Question, Scope};
 pub use self::usage::{ContextWindow, Cost, Usage, UsageScope};
 
+/// The version of the records' JSON. A record that does not say otherwise is of this one, and
+/// whatever replaces it has to read this one too.
+pub const FORMAT: u32 = 1;
+
 /// An event with its place, its agent and its time.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Record {
@@ -58,12 +65,13 @@ pub struct Record {
 
 /// One fact of a run, in the past tense.
 ///
-/// Rare or large facts are boxed, so that a delta stays small.
+/// Rare or large facts are boxed, so that a delta stays small; how the run began is shared,
+/// because all who work on it keep that.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")] // externally tagged: `tag = ".."` would buffer every event
 pub enum Event {
     /// The first record of every run.
-    RunStarted(Box<RunStarted>),
+    RunStarted(Arc<RunStarted>),
     /// A new owner took over; the first thing it appends.
     RunAdopted {
         /// Who owns the run now.

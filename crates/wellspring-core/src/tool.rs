@@ -1,6 +1,7 @@
 //! Tools: what an agent can do besides talking.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
@@ -52,7 +53,7 @@ pub struct ToolSpec {
     pub description: Box<str>,
     /// The JSON schema of its arguments.
     #[serde(default)]
-    pub parameters: Value,
+    pub parameters: Arc<Value>,
     /// What a person would call it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Box<str>>,
@@ -86,7 +87,7 @@ impl ToolSpec {
         Self {
             name: name.into(),
             description: description.into(),
-            parameters: serde_json::json!({"type": "object"}),
+            parameters: Arc::new(serde_json::json!({"type": "object"})),
             ..Self::default()
         }
     }

@@ -1,6 +1,7 @@
 //! The whole of a run, folded: what was said, done and decided.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +24,7 @@ pub struct Transcript {
     /// What is open.
     pub outline: Outline,
     /// How it began.
-    pub started: Option<RunStarted>,
+    pub started: Option<Arc<RunStarted>>,
     /// When it began.
     pub started_at: Millis,
     /// When the last record was appended.
@@ -205,7 +206,7 @@ impl Transcript {
                     ..AgentTranscript::default()
                 };
                 self.agents.insert(AgentNo::ROOT, Box::new(root));
-                self.started = Some((**started).clone());
+                self.started = Some(Arc::clone(started));
                 self.working_since = Some(record.at);
             }
             Event::RunAdopted { .. } => {
@@ -217,7 +218,7 @@ impl Transcript {
             Event::RunResumed { amended, .. } => {
                 self.working_since = Some(record.at);
                 if let (Some(amended), Some(started)) = (amended, &mut self.started) {
-                    amended.apply(&mut started.request);
+                    amended.apply(&mut Arc::make_mut(started).request);
                 }
             }
             Event::UsageReported(usage) => self.report(record.agent, usage),

@@ -281,8 +281,10 @@ impl AgentWork {
                             }
                         }
                     }
-                    Answer::Deny { reason: Some(reason) } => denied(&format!("denied: {reason}")),
-                    Answer::Deny { reason: None } => denied("denied by the user"),
+                    Answer::Deny { reason: Some(reason), .. } => {
+                        denied(&format!("denied: {reason}"))
+                    }
+                    Answer::Deny { reason: None, .. } => denied("denied by the user"),
                     Answer::Expired => denied("nobody allowed this call in time"),
                     Answer::Withdrawn => Verdict::Nothing,
                     Answer::Choose(_) | Answer::Value(_) => {

@@ -165,7 +165,14 @@ impl RunHost {
         };
         let aside = self.repeatable.then(|| run.activity.step_aside());
         self.patience().asking_since = Some(Instant::now());
-        let answer = self.work.wait_for_answer(question, expires_at).await;
+        let answer = tokio::select! {
+            biased;
+            answer = self.work.wait_for_answer(question, expires_at) => answer,
+            () = ask.withdrawn.cancelled() => {
+                run.answer_myself(self.work.agent, question, Answer::Withdrawn);
+                run.answer(question).await
+            }
+        };
         drop(aside);
         let mut patience = self.patience();
         patience.progress_at = Instant::now();

@@ -27,7 +27,7 @@ impl ResultTool {
         );
         spec.kind = ToolKind::Other;
         let compiled = Schema::compile(&parameters)?;
-        spec.parameters = parameters;
+        spec.parameters = parameters.into();
         Ok(Self { spec, schema: compiled, wrapped })
     }
 

@@ -27,7 +27,7 @@ pub(crate) struct Run {
     pub(crate) owner: Owner,
     pub(crate) tenant: Box<str>,
     pub(crate) def: Arc<AgentDef>,
-    pub(crate) started: RunStarted,
+    pub(crate) started: Arc<RunStarted>,
     /// What is asked since the run goes on from a pause, where that changed.
     amended: OnceLock<RunRequest>,
     pub(crate) trace_id: Box<str>,
@@ -64,7 +64,7 @@ pub(crate) struct NewRunParts {
     pub(crate) owner: Owner,
     pub(crate) tenant: Box<str>,
     pub(crate) def: Arc<AgentDef>,
-    pub(crate) started: RunStarted,
+    pub(crate) started: Arc<RunStarted>,
     pub(crate) history: Arc<[Message]>,
     pub(crate) sessions: BTreeMap<Box<str>, serde_json::Value>,
     pub(crate) announced: Announced,
@@ -149,6 +149,7 @@ impl Run {
             events.push((AgentNo::ROOT, Event::StateSet { state }));
         }
         self.owner.push_all(events);
+        self.commit().await;
         if anew.is_some()
             && let Some(request) =
                 self.folded(|transcript| Some(transcript.started.as_ref()?.request.clone()))
@@ -156,7 +157,6 @@ impl Run {
             // A run is taken up once by each owner.
             let _ = self.amended.set(request);
         }
-        self.commit().await;
     }
 
     pub(crate) fn now(&self) -> Millis {

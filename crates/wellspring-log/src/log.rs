@@ -107,8 +107,12 @@ impl Log {
     /// # Errors
     ///
     /// When the id is taken, the thread has an unfinished run, or the store fails.
-    pub async fn create(&self, tenant: &str, started: RunStarted) -> Result<Owner, CreateError> {
-        self.begin(tenant, started, Beginning::default()).await
+    pub async fn create(
+        &self,
+        tenant: &str,
+        started: impl Into<Arc<RunStarted>>,
+    ) -> Result<Owner, CreateError> {
+        self.begin(tenant, started.into(), Beginning::default()).await
     }
 
     /// Creates a run with more than its first record, in one step.
@@ -119,7 +123,7 @@ impl Log {
     pub async fn begin(
         &self,
         tenant: &str,
-        started: RunStarted,
+        started: Arc<RunStarted>,
         beginning: Beginning,
     ) -> Result<Owner, CreateError> {
         let options = &self.shared.options;
@@ -140,7 +144,7 @@ impl Log {
             let racing = || StoreError::failed("creating a run", "it is being created already");
             return Err(CreateError::Exists(Box::new(info.ok_or_else(racing)?)));
         };
-        let events = [Event::RunStarted(Box::new(started))].into_iter().chain(beginning.then);
+        let events = [Event::RunStarted(started)].into_iter().chain(beginning.then);
         let (frame, first) = writer::first_frame(events, options.clock.now(), Seq(0))?;
         // Nobody can put anything into the inbox of a run that is not there: what comes later
         // is a change since this moment.

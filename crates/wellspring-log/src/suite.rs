@@ -11,8 +11,10 @@
 )]
 
 mod audit;
+mod keeping;
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -27,11 +29,17 @@ use crate::store::{
 };
 
 pub use self::audit::{an_audit_is_bounded, an_audit_outlives_its_runs};
+pub use self::keeping::{a_backup_is_whole_or_refused, retention_takes_what_is_old_and_over};
 
 /// A place that can be opened as a store, more than once.
 pub trait Subject {
     /// Opens it as one more process would.
     fn open(&self) -> Arc<dyn Store>;
+
+    /// Opens what a backup wrote; nothing for a store that makes none.
+    fn open_backup(&self, _backup: &Path) -> Option<Arc<dyn Store>> {
+        None
+    }
 }
 
 /// Makes a test of every case. The expression gives a fresh [`Subject`].
@@ -73,6 +81,8 @@ macro_rules! store_suite {
             lists_are_filtered_and_paged
             lists_are_bounded
             deletion_leaves_nothing
+            retention_takes_what_is_old_and_over
+            a_backup_is_whole_or_refused
             an_audit_outlives_its_runs
             an_audit_is_bounded
             other_processes_are_noticed

@@ -43,7 +43,7 @@ pub(crate) fn spec(config: &McpConfig, prefix: &str, tool: &Value) -> Option<(Bo
     let schema = Some(&tool["inputSchema"]).filter(|schema| schema.is_object());
     let parameters = schema.cloned().unwrap_or_else(|| serde_json::json!({"type": "object"}));
     let spec = ToolSpec {
-        parameters,
+        parameters: parameters.into(),
         title: title.map(Into::into),
         kind,
         mode: if reads { ToolMode::Parallel } else { ToolMode::Sequential },

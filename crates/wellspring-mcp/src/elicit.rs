@@ -1,7 +1,7 @@
 //! A server's questions to the user. An agent that speaks ACP asks in the same shape.
 
 use serde_json::{Map, Value, json};
-use wellspring_core::{Answer, Ask, Choice, Context, Form};
+use wellspring_core::{Answer, Ask, CancellationToken, Choice, Context, Form};
 
 use crate::calls::cut;
 
@@ -36,14 +36,17 @@ impl ElicitReply {
 
 /// Puts a question of the server to whoever watches the call, in the server's name.
 pub(crate) async fn put(server: &str, params: &Value, context: &Context) -> ElicitReply {
-    elicit(params, context, |message| format!("{server}: {message}")).await
+    let never = CancellationToken::new();
+    elicit(params, context, never, |message| format!("{server}: {message}")).await
 }
 
 /// Puts a question, in the protocol's own shape, to whoever watches: the parameters of an
-/// `elicitation/create`. `prompt` makes of its message what a person reads.
+/// `elicitation/create`. `prompt` makes of its message what a person reads; the question is withdrawn
+/// when `withdrawn` is cancelled.
 pub async fn elicit(
     params: &Value,
     context: &Context,
+    withdrawn: CancellationToken,
     prompt: impl FnOnce(String) -> String + Send,
 ) -> ElicitReply {
     // A kind that we do not know must not pass for one that we do. And what a page wants to know
@@ -54,7 +57,7 @@ pub async fn elicit(
     let message =
         cut(params["message"].as_str().unwrap_or_default().to_owned(), QUESTION_BYTES_MAX);
     let question = Question::of(&params["requestedSchema"]);
-    let ask = Ask { prompt: prompt(message).into(), form: question.form(), expires_in: None };
+    let ask = Ask::new(prompt(message), question.form()).until(withdrawn);
     question.reply(context.ask(ask).await)
 }
 

@@ -42,7 +42,8 @@ impl Offer {
                 "uri": {"type": "string", "description": "Which one, as the list has it."}
             },
             "required": ["uri"],
-        });
+        })
+        .into();
         Self::ReadResource(spec)
     }
 

@@ -12,6 +12,7 @@
 //! given to.
 
 use std::borrow::Cow;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
@@ -69,6 +70,15 @@ pub(crate) struct Endpoint {
     base_url: Box<str>,
     headers: HeaderMap,
     client: reqwest::Client,
+    /// What was asked for last, and where that is. Mostly it is asked for again, and to read
+    /// an address takes longer than to write a short request.
+    last: Arc<Mutex<Option<Asked>>>,
+}
+
+#[derive(Clone, Debug)]
+struct Asked {
+    path: Box<str>,
+    url: Url,
 }
 
 /// Neither keys nor other headers are shown.
@@ -95,12 +105,14 @@ impl Endpoint {
     /// A provider by its name, at an address.
     pub(crate) fn new(provider: impl Into<Box<str>>, base_url: &str) -> Result<Self, SetupError> {
         let (base_url, client) = connect_to(base_url)?;
-        Ok(Self { provider: provider.into(), base_url, headers: HeaderMap::new(), client })
+        let (provider, headers, last) = (provider.into(), HeaderMap::new(), Arc::default());
+        Ok(Self { provider, base_url, headers, client, last })
     }
 
     /// At another address.
     pub(crate) fn base_url(mut self, url: &str) -> Result<Self, SetupError> {
         (self.base_url, self.client) = connect_to(url)?;
+        self.last = Arc::default();
         Ok(self)
     }
 
@@ -173,18 +185,31 @@ impl Endpoint {
     ) -> Result<Response, ModelError> {
         let request = self
             .client
-            .post(format!("{}{path}", self.base_url))
+            .post(self.address(path)?)
             .header(CONTENT_TYPE, "application/json")
             .header(ACCEPT, accept)
             .body(body);
         self.ask(request).await
     }
 
+    fn address(&self, path: &str) -> Result<Url, ModelError> {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(asked) = last.as_ref().filter(|asked| *asked.path == *path) {
+            return Ok(asked.url.clone());
+        }
+        let url = Url::parse(&format!("{}{path}", self.base_url)).map_err(|error| {
+            let what = format!("cannot be asked for {path:?}");
+            ModelError::new(&*self.provider, FailureKind::BadRequest, what).because(error)
+        })?;
+        *last = Some(Asked { path: path.into(), url: url.clone() });
+        Ok(url)
+    }
+
     /// Asks for something small that there is, within a time.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ModelError> {
         let request = self
             .client
-            .get(format!("{}{path}", self.base_url))
+            .get(self.address(path)?)
             .header(ACCEPT, "application/json")
             .timeout(GET_TIMEOUT);
         let (body, ended) = read_at_most(self.ask(request).await?, GET_BYTES_MAX).await;

@@ -66,7 +66,8 @@ fn agent(provider: &str) -> AgentDef {
             "type": "object",
             "properties": { "city": { "type": "string" } },
             "required": ["city"],
-        }),
+        })
+        .into(),
         ..ToolSpec::new("get_weather", "The weather of a city")
     };
     let weather = from_function(spec, |arguments: Value, _| async move {

@@ -131,7 +131,7 @@ impl App {
     /// Takes note of a run that goes on here, though nobody has just started it.
     pub(crate) async fn goes_on(&self, run: RunId) -> Result<(), ApiError> {
         let transcript = self.runtime.log().transcript(run).await?;
-        let by = transcript.started.and_then(|started| started.request.by);
+        let by = transcript.started.and_then(|started| started.request.by.clone());
         // Whoever had no token has no limit of their own.
         if let Some(by) = by.filter(|by| **by != *LOCAL) {
             self.gates.run_goes_on(&by, run);

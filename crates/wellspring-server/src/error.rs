@@ -177,6 +177,7 @@ impl From<StartError> for ApiError {
         match error {
             StartError::UnknownAgent { .. } => Self::no_agent(error.to_string()),
             StartError::ModelNotAllowed { .. } => Self::bad("model_not_allowed", error.to_string()),
+            StartError::ReservedTool => Self::bad("reserved_tool", error.to_string()),
             StartError::ThreadBusy(_) => Self::new(
                 StatusCode::CONFLICT,
                 "thread_busy",

@@ -498,7 +498,13 @@ fn schemas() -> Value {
             })),
             one("deny", json!({
                 "type": "object",
-                "properties": { "reason": { "type": ["string", "null"] } },
+                "properties": {
+                    "reason": { "type": ["string", "null"] },
+                    "scope": {
+                        "enum": ["once", "thread", "always"],
+                        "description": "For a remote agent that offers to remember a no.",
+                    },
+                },
             })),
             one("choose", list(text())),
             one("value", any()),

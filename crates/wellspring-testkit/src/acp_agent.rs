@@ -28,7 +28,8 @@ use serde_json::{Value, json};
 /// - `capabilities`: its `agentCapabilities`; HTTP MCP by default. `version`: 1 by default.
 /// - `look`: when it lists the tools of its MCP servers: `new` (default), `prompt`, `never`.
 /// - `refuse`: the error that answers `session/new`. `replay`: updates that `session/load` sends.
-/// - `session`: what else the answer to `session/new` says: its modes and options.
+/// - `session`: what else the answer that opens a session says: its modes and options.
+/// - `opened`: updates that it sends once a session is open.
 /// - `record`: a file to which it writes all that it is told, a line each.
 pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
 
@@ -104,11 +105,10 @@ impl Agent {
                 }
                 let session = format!("session-{}-{}", std::process::id(), self.number());
                 self.open(&session, &params);
-                let mut answer = json!({"sessionId": session});
-                for (name, value) in self.script["session"].as_object().into_iter().flatten() {
-                    answer[name] = value.clone();
-                }
+                let mut answer = self.offered();
+                answer["sessionId"] = session.as_str().into();
                 self.answer(&id, answer);
+                self.opened(&session);
             }
             "session/set_config_option" => {
                 let mut options = self.script["session"]["configOptions"].clone();
@@ -125,7 +125,8 @@ impl Agent {
                         self.update(&session, update.clone());
                     }
                 }
-                self.answer(&id, json!({}));
+                self.answer(&id, self.offered());
+                self.opened(&session);
             }
             "session/set_mode" | "session/close" => self.answer(&id, json!({})),
             "session/prompt" => {
@@ -137,7 +138,23 @@ impl Agent {
                 self.cancelled.lock().unwrap().insert(session);
                 self.cancel.notify_all();
             }
+            extension if extension.starts_with('_') => {
+                if !id.is_null() {
+                    self.answer(&id, json!({"heard": params}));
+                }
+            }
             other => panic!("nobody asked for {other}"),
+        }
+    }
+
+    /// What it says when it opens a session.
+    fn offered(&self) -> Value {
+        self.script.get("session").cloned().unwrap_or_else(|| json!({}))
+    }
+
+    fn opened(&self, session: &str) {
+        for update in self.script["opened"].as_array().into_iter().flatten() {
+            self.update(session, update.clone());
         }
     }
 
@@ -207,6 +224,22 @@ impl Agent {
                 let said = answer.get("result").or(answer.get("error")).unwrap();
                 self.text(name, "agent_message_chunk", &said.to_string());
             }
+            // Asks, and does not want to know any more.
+            "withdraw" => {
+                let mut params = how["params"].clone();
+                params["sessionId"] = name.into();
+                let (id, told) = self.begin(how["method"].as_str().unwrap(), params);
+                let cancel = json!({"requestId": id});
+                let method = "$/cancel_request";
+                self.say(json!({"jsonrpc": "2.0", "method": method, "params": cancel}));
+                let error = told.recv().unwrap()["error"]["code"].to_string();
+                self.text(name, "agent_message_chunk", &error);
+            }
+            "notify" => {
+                let mut params = how["params"].clone();
+                params["sessionId"] = name.into();
+                self.say(json!({"jsonrpc": "2.0", "method": how["method"], "params": params}));
+            }
             // Many at once, and each answer as it comes.
             "burst" => std::thread::scope(|threads| {
                 for _ in 0..how["count"].as_u64().unwrap() {
@@ -219,6 +252,12 @@ impl Agent {
                     self.text(name, "agent_message_chunk", &format!("{number} "));
                 }
             }
+            "long" => {
+                let text = "x".repeat(usize::try_from(how.as_u64().unwrap()).unwrap());
+                self.text(name, "agent_message_chunk", &text);
+            }
+            // Tells whoever waits for it that it has come so far.
+            "mark" => std::fs::write(how.as_str().unwrap(), "").unwrap(),
             "raw" => {
                 let mut out = std::io::stdout().lock();
                 writeln!(out, "{}", how.as_str().unwrap()).unwrap();
@@ -274,11 +313,16 @@ impl Agent {
     }
 
     fn ask(&self, method: &str, params: Value) -> Value {
+        self.begin(method, params).1.recv().unwrap()
+    }
+
+    /// Asks; gives the request's id, and where the answer will be.
+    fn begin(&self, method: &str, params: Value) -> (u64, Receiver<Value>) {
         let id = self.number();
-        let (tell, told): (_, Receiver<Value>) = channel();
+        let (tell, told) = channel();
         self.waiting.lock().unwrap().insert(id, tell);
         self.say(json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
-        told.recv().unwrap()
+        (id, told)
     }
 
     fn answer(&self, id: &Value, result: Value) {

@@ -1,5 +1,7 @@
 //! Runs written by hand.
 
+use std::sync::Arc;
+
 use wellspring_core::{
     AgentNo, Answer, Answered, Content, Event, FailureKind, Form, Millis, Outcome, Outline, PartId,
     PartKind, Question, QuestionId, Record, RunId, RunRequest, RunStarted, Seq, Stop, ThreadId,
@@ -58,7 +60,7 @@ impl RunBuilder {
             now: EPOCH,
             agent: AgentNo::ROOT,
         };
-        run.push(Event::RunStarted(Box::new(RunStarted {
+        run.push(Event::RunStarted(Arc::new(RunStarted {
             run: RUN,
             thread: THREAD,
             agent: agent.into(),

@@ -160,7 +160,7 @@ pub fn plan_and_questions() -> Vec<Record> {
     run.wait(5_000).push(Event::RunResumed { inbox: None, wire_run: None, amended: None });
     let edited = json!({"path": "cache/old"});
     run.answer(first, Answer::Approve { scope: Scope::Once, arguments: Some(edited.clone()) });
-    run.answer(second, Answer::Deny { reason: Some("certainly not".into()) });
+    run.answer(second, Answer::no("certainly not"));
     run.result(wipe, ToolOutcome::Denied, ToolResult::new("certainly not"));
     run.push(Event::ToolStarted {
         call: delete,

@@ -19,7 +19,11 @@
 //! | plan updated | `plan` |
 //! | usage reported, where the size of the context is known | `usage_update` |
 //! | parts voided | a paragraph break where words were shown; `failed` for calls |
-//! | what an ACP agent said that we have no word for | as that agent said it |
+//! | what an ACP agent said that we have no word for | as that agent said it; carried, where the protocol has no word for it either |
+//!
+//! What is carried is in the `_meta` of a `session_info_update` that changes nothing, as
+//! `wellspring.update`: clients may be strict about what they know, and `_meta` may hold anything.
+//! That is also how an update comes that was understood in part only, right after the part.
 //!
 //! # What it remembers
 //!
@@ -32,7 +36,8 @@
 //!
 //! Reading works on plain JSON rather than on typed messages, because agents are ahead of any
 //! list of variants: what has no word here is kept whole, as an
-//! [`extended`](wellspring_core::Event::Extended) fact of origin `acp`.
+//! [`extended`](wellspring_core::Event::Extended) fact of origin `acp`. What an update says besides
+//! what was understood, `_meta` above all, is kept as its `rest`, and said with it again.
 //!
 //! | `session/update` | becomes |
 //! | --- | --- |
@@ -46,8 +51,8 @@
 //! A permission that the agent asks for is `extended` too, for the sake of its options, right
 //! before the question.
 //!
-//! A call that the agent makes to one of our own tools is `extended` too: the call itself comes
-//! to us by another way, and what runs it reports it.
+//! A call that the agent makes to one of our own tools is `extended` too, as `lent_tool_call`: the
+//! call itself comes to us by another way, and what runs it reports it.
 //!
 //! # Lossy
 //!
@@ -55,18 +60,23 @@
 //! hands it over, the outcome (it is the answer to `session/prompt`), the user's name. Questions
 //! are requests, not updates. A sub-agent's thoughts, calls and plan stay in the records; its words
 //! lose their author. Words that were taken back stay where they are. Denied, interrupted,
-//! timed out and taken back are all `failed`. Of usage, what is not about the context window
-//! has no update. Of a prompt, annotations are dropped.
+//! timed out and taken back are all `failed`. A `usage_update` must have the size of the context
+//! window, so without it there is none; what a run spent is in the answer to its prompt
+//! ([`prompt_response`]), and its cost in the `_meta` there. Of a prompt, annotations are dropped.
 //!
-//! The options of a permission that an agent behind us asked for are passed on as they were, and
-//! so are its terminals if they are the client's ([`Acp::lending_terminals`]); otherwise what they
-//! showed is text. `_meta` is not passed on.
+//! What an agent behind us says is passed on whole, but for its ids, which are ours, and for its
+//! reports of calls of our own tools. Its terminals are the client's if the client lends them
+//! ([`Acp::lending_terminals`]); otherwise what they showed is text. A word that the protocol does
+//! not know where only known ones are allowed is a known one, with the agent's own in `_meta`: the
+//! stop reason in the answer to the prompt, the kind in an option of a permission.
 //!
 //! When reading: the raw input of a call that changes after the call has begun is progress in
-//! the call's data, not its arguments. Of `_meta` on chunks, that of a message's first chunk and
-//! of those where it changes is kept.
+//! the call's data, not its arguments.
 
 mod read;
+mod rest;
+#[cfg(test)]
+mod through;
 mod write;
 
 pub use read::{
@@ -74,11 +84,15 @@ pub use read::{
 };
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
-    prompt, prompt_usage, stop_reason,
+    prompt, prompt_response,
 };
 
 /// Who says what we have no word for.
 pub const ORIGIN: &str = "acp";
+
+/// What an agent's report of a call calls its input, once that changes, and its output so far.
+const RAW_INPUT: &str = "rawInput";
+const RAW_OUTPUT: &str = "rawOutput";
 
 /// What an agent asks before it does something.
 const PERMISSION: &str = "session/request_permission";

@@ -26,7 +26,8 @@ impl Encoder {
     }
 
     /// From a position on. `outline` is any at or before [`WirePosition::whole`]; the records
-    /// after it have to be pushed, and those up to the position are folded silently.
+    /// after it have to be pushed, and those up to the position are folded silently. They go in
+    /// frames of their own: what is [needed](Encoder::needs) is told by what was seen before.
     ///
     /// A dialect that [remembers](DialectName::remembers) must be given the empty outline,
     /// and so all the records: it is rebuilt from them.

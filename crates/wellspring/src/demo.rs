@@ -90,7 +90,8 @@ fn script(request: &TurnRequest, pace: Duration, attempts: &AtomicU32) -> Say {
     } else {
         scene.tour(Say::new().pace(pace), request)
     };
-    say.usage(usage(&request.messages))
+    let usage = usage(&request.messages, &say);
+    say.usage(usage)
 }
 
 /// Where the conversation is.
@@ -298,24 +299,19 @@ fn quote(said: &str) -> String {
 }
 
 /// A script has no tokens; it counts words and says who counted.
-fn usage(messages: &[Message]) -> Usage {
-    let (mut read, mut written) = (0, 0);
-    for message in messages {
-        match message {
-            Message::User { content } => {
-                read += content.iter().filter_map(Content::as_text).map(words).sum::<u64>()
-            }
-            Message::Results { results } => {
-                read +=
-                    results.iter().map(|result| words(&result.result.output_text())).sum::<u64>()
-            }
-            Message::Assistant { parts, .. } => {
-                let said = parts.iter().filter(|part| !matches!(part.kind, PartKind::Opaque(_)));
-                written += said.map(|part| words(&part.text)).sum::<u64>();
-            }
+fn usage(messages: &[Message], say: &Say) -> Usage {
+    let read = messages.iter().map(|message| match message {
+        Message::User { content } => content.iter().filter_map(Content::as_text).map(words).sum(),
+        Message::Results { results } => {
+            results.iter().map(|result| words(&result.result.output_text())).sum::<u64>()
         }
-    }
-    Usage { provider: Some("script".into()), input: read, output: written, ..Usage::default() }
+        Message::Assistant { parts, .. } => {
+            let said = parts.iter().filter(|part| !matches!(part.kind, PartKind::Opaque(_)));
+            said.map(|part| words(&part.text)).sum()
+        }
+    });
+    let (input, output) = (read.sum(), words(&say.said()));
+    Usage { provider: Some("script".into()), input, output, ..Usage::default() }
 }
 
 fn words(text: &str) -> u64 {

@@ -204,7 +204,8 @@ fn read_skill(skills: Arc<[Skill]>) -> Arc<dyn Tool> {
                 },
             },
             "required": ["name"],
-        }),
+        })
+        .into(),
         kind: ToolKind::Read,
         idempotent: true,
         ..ToolSpec::new(READ_SKILL, "Reads one of your skills.")

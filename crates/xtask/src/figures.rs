@@ -73,7 +73,8 @@ pub fn table(figures: &[Figure]) -> anyhow::Result<String> {
         let before = by_name.insert(figure.figure.as_str(), figure);
         ensure!(before.is_none(), "two figures are called {}", figure.figure);
     }
-    let mut rows = vec![["figure", "value", "unit", "ratio", "to"].map(str::to_owned)];
+    let mut rows =
+        vec![["figure", "value", "unit", "per second", "ratio", "to"].map(str::to_owned)];
     for figure in figures {
         let (ratio, to) = match &figure.baseline {
             None => (String::new(), String::new()),
@@ -92,9 +93,21 @@ pub fn table(figures: &[Figure]) -> anyhow::Result<String> {
                 }
             },
         };
-        rows.push([figure.figure.clone(), number(figure.value), figure.unit.clone(), ratio, to]);
+        let (name, unit) = (figure.figure.clone(), figure.unit.clone());
+        rows.push([name, number(figure.value), unit, per_second(figure), ratio, to]);
     }
     Ok(aligned(&rows))
+}
+
+/// How many a second has of what takes so long.
+fn per_second(figure: &Figure) -> String {
+    let units_per_second = match figure.unit.split_once('/') {
+        Some(("ns", _)) => 1e9,
+        Some(("µs", _)) => 1e6,
+        Some(("ms", _)) => 1e3,
+        _ => return String::new(),
+    };
+    number((units_per_second / figure.value).round())
 }
 
 /// Four digits that matter, or all those before the point, in groups of three.
@@ -120,12 +133,12 @@ fn number(value: f64) -> String {
 }
 
 /// Words to the left, numbers to the right.
-fn aligned(rows: &[[String; 5]]) -> String {
-    const RIGHT: [bool; 5] = [false, true, false, true, false];
+fn aligned(rows: &[[String; 6]]) -> String {
+    const RIGHT: [bool; 6] = [false, true, false, true, true, false];
     let width = |column: usize| {
         rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3)
     };
-    let widths = [0, 1, 2, 3, 4].map(width);
+    let widths = [0, 1, 2, 3, 4, 5].map(width);
     let mut table = String::new();
     for (index, row) in rows.iter().enumerate() {
         for ((cell, width), right) in row.iter().zip(widths).zip(RIGHT) {
@@ -165,12 +178,12 @@ mod tests {
             figure("reader/cost", -0.5, "%", Some("of another crate")),
         ];
         insta::assert_snapshot!(table(&figures).unwrap(), @"
-        | figure                      |      value | unit      |     ratio | to               |
-        | --------------------------- | ---------: | --------- | --------: | ---------------- |
-        | append/memory               |      123.4 | ns/record |           |                  |
-        | append/sqlite/power-loss    | 12,345,679 | ns/record | 100013.60 | append/memory    |
-        | append/sqlite/process-crash |      185.2 | ns/record |      1.50 | append/memory    |
-        | reader/cost                 |     -0.500 | %         |   not run | of another crate |
+        | figure                      |      value | unit      | per second |     ratio | to               |
+        | --------------------------- | ---------: | --------- | ---------: | --------: | ---------------- |
+        | append/memory               |      123.4 | ns/record |  8,101,102 |           |                  |
+        | append/sqlite/power-loss    | 12,345,679 | ns/record |      81.00 | 100013.60 | append/memory    |
+        | append/sqlite/process-crash |      185.2 | ns/record |  5,400,734 |      1.50 | append/memory    |
+        | reader/cost                 |     -0.500 | %         |            |   not run | of another crate |
         ");
     }
 

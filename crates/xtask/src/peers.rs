@@ -14,218 +14,167 @@ use crate::step::Step;
 pub struct Peer {
     /// What people call it.
     pub name: &'static str,
-    /// A command that succeeds where the peer can run: `["node", "--version"]`.
-    pub probe: &'static [&'static str],
-    /// What someone without it should type.
-    pub install: &'static str,
-    /// Fetches what the peer consists of, from the workspace's root:
-    /// `["npm", "ci", "--prefix", "crates/wellspring-wire/tests/peer"]`.
-    pub setup: &'static [&'static str],
+    /// Where it comes from.
+    pub source: Source,
     /// Its tests run when this variable is set.
     pub variable: &'static str,
 }
 
-/// Every peer there is. A protocol that has an official client or suite adds its row here.
-pub const PEERS: &[Peer] = &[
-    MCP,
-    ACP,
-    AIMOCK,
-    LLAMA,
-    AG_UI,
-    AG_UI_CLIENT,
-    AG_UI_VALIDATE,
-    CHROMIUM,
-    TERMINAL,
-    SCHEMATHESIS,
-    ACP_CLIENTS,
-    ACP_PYTHON,
-];
+/// Where a peer comes from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source {
+    /// The npm packages that a folder's lock file names.
+    Npm(&'static str),
+    /// The npm packages that a folder asks for, where no lock file can be.
+    NpmUnlocked(&'static str),
+    /// Python packages, in an environment of this name below `target/peers`.
+    Python {
+        /// The environment.
+        name: &'static str,
+        /// The packages, as pip is told them.
+        packages: &'static str,
+    },
+    /// Debian packages, and the programs that they bring.
+    Debian {
+        /// What has to be on the path.
+        programs: &'static str,
+        /// What brings it there.
+        packages: &'static str,
+    },
+}
 
-const MCP: Peer = Peer {
-    name: "MCP example server and TypeScript SDK",
-    probe: &["npm", "--version"],
-    install: "https://nodejs.org, version 20 or newer",
-    setup: &[
-        "npm",
-        "ci",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "crates/wellspring-mcp/tests/peer",
-    ],
-    variable: "WELLSPRING_PEER_MCP",
-};
+impl Source {
+    /// Succeeds where the peer can run, or be installed.
+    fn probe(self) -> String {
+        match self {
+            Self::Npm(_) | Self::NpmUnlocked(_) => "npm --version".into(),
+            Self::Python { .. } => "python3 -m venv --help".into(),
+            Self::Debian { programs, .. } => {
+                format!("{} || {{ test $(id -u) = 0 && command -v apt-get; }}", are_there(programs))
+            }
+        }
+    }
 
-const ACP: Peer = Peer {
-    name: "ACP's example agents and schema",
-    setup: &[
-        "npm",
-        "ci",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "crates/wellspring-acp/tests/peer",
-    ],
-    variable: "WELLSPRING_PEER_ACP",
-    ..MCP
-};
+    /// What someone without it should do.
+    fn advice(self) -> String {
+        match self {
+            Self::Npm(_) | Self::NpmUnlocked(_) => "https://nodejs.org, version 20 or newer".into(),
+            Self::Python { .. } => "apt install python3-venv".into(),
+            Self::Debian { packages, .. } => format!("apt install {packages}"),
+        }
+    }
+
+    /// Fetches what the peer consists of, from the workspace's root.
+    fn setup(self) -> String {
+        match self {
+            Self::Npm(folder) => format!("npm ci --no-audit --no-fund --prefix {folder}"),
+            Self::NpmUnlocked(folder) => {
+                format!("npm install --no-save --no-audit --no-fund --prefix {folder}")
+            }
+            Self::Python { name, packages } => format!(
+                "python3 -m venv target/peers/{name} && target/peers/{name}/bin/pip install \
+                 --quiet --disable-pip-version-check {packages}"
+            ),
+            Self::Debian { programs, packages } => format!(
+                "{} || {{ apt-get update -qq && \
+                 apt-get install -y -qq --no-install-recommends {packages}; }}",
+                are_there(programs)
+            ),
+        }
+    }
+}
+
+fn are_there(programs: &str) -> String {
+    let each: Vec<_> =
+        programs.split(' ').map(|it| format!("command -v {it} >/dev/null")).collect();
+    format!("{{ {}; }}", each.join(" && "))
+}
 
 /// Answers as five providers do.
 pub const AIMOCK: Peer = Peer {
     name: "aimock, which answers as five providers do",
-    probe: &["npm", "--version"],
-    install: "https://nodejs.org, version 20 or newer",
-    setup: &[
-        "npm",
-        "ci",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "crates/wellspring-models/tests/peer",
-    ],
+    source: Source::Npm("crates/wellspring-models/tests/peer"),
     variable: "WELLSPRING_PEER_AIMOCK",
 };
 
 /// A real server, with a tiny model.
 pub const LLAMA: Peer = Peer {
     name: "llama.cpp's server",
-    probe: &["python3", "-m", "pip", "--version"],
-    install: "Python 3.10 or newer, with pip",
-    setup: &[
-        "python3",
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--upgrade",
-        "--disable-pip-version-check",
-        "--target",
-        "target/peers/llama",
-        "--requirement",
-        "crates/wellspring-models/tests/peer/requirements.txt",
-    ],
+    source: Source::Python {
+        name: "llama",
+        packages: "--requirement crates/wellspring-models/tests/peer/requirements.txt",
+    },
     variable: "WELLSPRING_PEER_LLAMA",
 };
 
-const AG_UI: Peer = Peer {
-    name: "AG-UI's schemas and binary decoder",
-    probe: &["npm", "--version"],
-    install: "https://nodejs.org, version 20 or newer",
-    setup: &[
-        "npm",
-        "ci",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "crates/wellspring-wire/tests/peer",
-    ],
-    variable: "WELLSPRING_PEER_AG_UI",
-};
-
-const AG_UI_CLIENT: Peer = Peer {
-    name: "AG-UI's client",
-    setup: &[
-        "npm",
-        "ci",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "crates/wellspring-server/tests/peer",
-    ],
-    ..AG_UI
-};
-
-const AG_UI_VALIDATE: Peer = Peer {
-    name: "ag-ui-validate",
-    probe: &["python3", "-m", "venv", "--help"],
-    install: "apt install python3-venv",
-    setup: &[
-        "sh",
-        "-c",
-        "python3 -m venv target/peers/ag-ui-validate && \
-         target/peers/ag-ui-validate/bin/pip install --quiet 'ag-ui-validate[transport]==0.4.0'",
-    ],
-    variable: "WELLSPRING_PEER_AG_UI_VALIDATE",
-};
-
-const CHROMIUM: Peer = Peer {
-    name: "Chromium",
-    probe: &["sh", "-c", "command -v chromium || { test $(id -u) = 0 && command -v apt-get; }"],
-    install: "apt install chromium",
-    setup: &[
-        "sh",
-        "-c",
-        "command -v chromium >/dev/null || \
-         { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }",
-    ],
-    variable: "WELLSPRING_PEER_CHROMIUM",
-};
-
-const TERMINAL: Peer = Peer {
-    name: "tmux and script, which have a terminal",
-    probe: &["sh", "-c", "command -v tmux script || { test $(id -u) = 0 && command -v apt-get; }"],
-    install: "apt install tmux bsdutils",
-    setup: &[
-        "sh",
-        "-c",
-        "command -v tmux >/dev/null && command -v script >/dev/null || \
-         { apt-get update -qq && apt-get install -y -qq --no-install-recommends tmux bsdutils; }",
-    ],
-    variable: "WELLSPRING_PEER_TERMINAL",
-};
-
-const SCHEMATHESIS: Peer = Peer {
-    name: "schemathesis",
-    probe: &["python3", "-m", "venv", "--help"],
-    install: "apt install python3-venv",
-    setup: &[
-        "sh",
-        "-c",
-        "python3 -m venv target/peers/schemathesis && \
-         target/peers/schemathesis/bin/pip install --quiet schemathesis==4.32.5",
-    ],
-    variable: "WELLSPRING_PEER_SCHEMATHESIS",
-};
-
-// With acpx comes its own Node, which is newer than many systems have.
-const ACP_CLIENTS: Peer = Peer {
-    name: "ACP's schema, and acpx",
-    probe: &["npm", "--version"],
-    install: "https://nodejs.org, version 20 or newer",
-    setup: &[
-        // Not `npm ci`: a package behind acpx names builds for other systems that nobody has
-        // published, so that no lock file can list them.
-        "npm",
-        "install",
-        "--no-save",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-        "crates/wellspring-acp/tests/clients",
-    ],
-    variable: "WELLSPRING_PEER_ACP_CLIENTS",
-};
-
-const ACP_PYTHON: Peer = Peer {
-    name: "ACP's Python SDK",
-    probe: &["python3", "-m", "venv", "--help"],
-    install: "apt install python3-venv",
-    setup: &[
-        "sh",
-        "-c",
-        "python3 -m venv target/peers/acp && \
-         target/peers/acp/bin/pip install --quiet agent-client-protocol==0.12.1",
-    ],
-    variable: "WELLSPRING_PEER_ACP_PYTHON",
-};
+/// Every peer there is. A protocol that has an official client or suite adds its row here.
+pub const PEERS: &[Peer] = &[
+    Peer {
+        name: "MCP example server and TypeScript SDK",
+        source: Source::Npm("crates/wellspring-mcp/tests/peer"),
+        variable: "WELLSPRING_PEER_MCP",
+    },
+    Peer {
+        name: "ACP's example agents and schema",
+        source: Source::Npm("crates/wellspring-acp/tests/peer"),
+        variable: "WELLSPRING_PEER_ACP",
+    },
+    AIMOCK,
+    LLAMA,
+    Peer {
+        name: "AG-UI's schemas and binary decoder",
+        source: Source::Npm("crates/wellspring-wire/tests/peer"),
+        variable: "WELLSPRING_PEER_AG_UI",
+    },
+    Peer {
+        name: "AG-UI's client",
+        source: Source::Npm("crates/wellspring-server/tests/peer"),
+        variable: "WELLSPRING_PEER_AG_UI",
+    },
+    Peer {
+        name: "ag-ui-validate",
+        source: Source::Python {
+            name: "ag-ui-validate",
+            packages: "'ag-ui-validate[transport]==0.4.0'",
+        },
+        variable: "WELLSPRING_PEER_AG_UI_VALIDATE",
+    },
+    Peer {
+        name: "Chromium",
+        source: Source::Debian { programs: "chromium", packages: "chromium" },
+        variable: "WELLSPRING_PEER_CHROMIUM",
+    },
+    Peer {
+        name: "tmux and script, which have a terminal",
+        source: Source::Debian { programs: "tmux script", packages: "tmux bsdutils" },
+        variable: "WELLSPRING_PEER_TERMINAL",
+    },
+    Peer {
+        name: "schemathesis",
+        source: Source::Python { name: "schemathesis", packages: "schemathesis==4.32.5" },
+        variable: "WELLSPRING_PEER_SCHEMATHESIS",
+    },
+    Peer {
+        // With acpx comes its own Node, which is newer than many systems have. A package behind
+        // it names builds for other systems that nobody has published.
+        name: "ACP's schema, and acpx",
+        source: Source::NpmUnlocked("crates/wellspring-acp/tests/clients"),
+        variable: "WELLSPRING_PEER_ACP_CLIENTS",
+    },
+    Peer {
+        name: "ACP's Python SDK",
+        source: Source::Python { name: "acp", packages: "agent-client-protocol==0.12.1" },
+        variable: "WELLSPRING_PEER_ACP_PYTHON",
+    },
+];
 
 /// What is done about a peer.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Plan {
     /// It can run: set it up, then let its tests run.
     Use {
-        /// Fetches it, where there is something to fetch.
-        setup: Option<Step>,
+        /// Fetches it.
+        setup: Step,
         /// The variable its tests look for.
         variable: &'static str,
     },
@@ -236,25 +185,22 @@ pub enum Plan {
 }
 
 impl Peer {
-    /// Whether it can run on this machine.
-    #[must_use]
-    pub fn is_there(&self) -> bool {
-        let Some((program, args)) = self.probe.split_first() else { return true };
-        let mut probe = Command::new(program);
-        probe.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        probe.status().is_ok_and(|status| status.success())
-    }
-
     /// What to do about it.
     #[must_use]
     pub fn plan(&self, in_ci: bool) -> Plan {
-        if self.is_there() {
-            let setup = self.setup.split_first().map(|(program, args)| {
-                Step::new(format!("peer {}", self.name), *program, args.iter().copied())
-            });
+        let mut probe = Command::new("sh");
+        probe.args(["-c", &self.source.probe()]);
+        probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.plan_if(probe.status().is_ok_and(|status| status.success()), in_ci)
+    }
+
+    fn plan_if(&self, is_there: bool, in_ci: bool) -> Plan {
+        if is_there {
+            let name = format!("peer {}", self.name);
+            let setup = Step::new(name, "sh", ["-c", &self.source.setup()]);
             return Plan::Use { setup, variable: self.variable };
         }
-        let why = format!("it is not installed; to install it: {}", self.install);
+        let why = format!("it is not installed; to install it: {}", self.source.advice());
         if in_ci { Plan::Missing(why) } else { Plan::Skip(why) }
     }
 }
@@ -263,27 +209,27 @@ impl Peer {
 mod tests {
     use super::*;
 
-    const THERE: Peer = Peer {
-        name: "cargo",
-        probe: &["cargo", "--version"],
-        install: "rustup",
-        setup: &["cargo", "fetch"],
-        variable: "WELLSPRING_PEER_CARGO",
+    const SHELL: Peer = Peer {
+        name: "sh",
+        source: Source::Debian { programs: "sh env", packages: "dash coreutils" },
+        variable: "WELLSPRING_PEER_SHELL",
     };
 
     #[test]
     fn a_peer_that_is_there_is_set_up_and_used() {
-        let setup = Some(Step::cargo("peer cargo", "fetch"));
-        let want = Plan::Use { setup, variable: "WELLSPRING_PEER_CARGO" };
-        assert_eq!(THERE.plan(true), want);
-        assert_eq!(THERE.plan(false), want);
+        let script = "{ command -v sh >/dev/null && command -v env >/dev/null; } || \
+            { apt-get update -qq && \
+            apt-get install -y -qq --no-install-recommends dash coreutils; }";
+        let setup = Step::new("peer sh", "sh", ["-c", script]);
+        let want = Plan::Use { setup, variable: "WELLSPRING_PEER_SHELL" };
+        assert_eq!(SHELL.plan(true), want);
+        assert_eq!(SHELL.plan(false), want);
     }
 
     #[test]
     fn a_missing_peer_fails_in_ci_only() {
-        let gone = Peer { probe: &["no-such-program-here"], install: "apt install x", ..THERE };
-        let why = "it is not installed; to install it: apt install x".to_owned();
-        assert_eq!(gone.plan(true), Plan::Missing(why.clone()));
-        assert_eq!(gone.plan(false), Plan::Skip(why));
+        let why = "it is not installed; to install it: apt install dash coreutils".to_owned();
+        assert_eq!(SHELL.plan_if(false, true), Plan::Missing(why.clone()));
+        assert_eq!(SHELL.plan_if(false, false), Plan::Skip(why));
     }
 }

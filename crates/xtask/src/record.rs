@@ -29,9 +29,7 @@ fn record(workspace: &Workspace, runner: &mut Runner) -> anyhow::Result<bool> {
     for peer in [AIMOCK, LLAMA] {
         match peer.plan(true) {
             Plan::Use { setup, .. } => {
-                if let Some(setup) = setup
-                    && !runner.step(&setup.folder(&workspace.root))?
-                {
+                if !runner.step(&setup.folder(&workspace.root))? {
                     return Ok(false);
                 }
             }

@@ -44,9 +44,7 @@ fn all(runner: &mut Runner, workspace: &Workspace, options: Options) -> anyhow::
     for peer in PEERS {
         match peer.plan(std::env::var_os("CI").is_some()) {
             Plan::Use { setup, variable } => {
-                if let Some(setup) = setup
-                    && !runner.step(&setup.folder(&workspace.root))?
-                {
+                if !runner.step(&setup.folder(&workspace.root))? {
                     return Ok(false);
                 }
                 variables.push((variable.to_owned(), "1".to_owned()));

@@ -1,5 +1,7 @@
 //! Slash commands: what one can type instead of asking.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use wellspring_core::{Content, Usage};
 use wellspring_log::{RunFilter, RunState};
@@ -38,30 +40,28 @@ impl Command {
     }
 }
 
-impl Agent {
-    /// What the client can offer: ours, and those of an agent behind us, which come first.
-    pub(super) fn commands_update(&self, session: &Session) -> Value {
-        let mut commands = session.state().their_commands.clone();
-        for (name, description, hint) in COMMANDS {
-            if commands.iter().all(|it| it["name"] != name) {
-                let mut command = json!({"name": name, "description": description});
-                if let Some(hint) = hint {
-                    command["input"] = json!({"hint": hint});
-                }
-                commands.push(command);
+/// What the client can offer: ours, and those of an agent behind us, which come first.
+pub(super) fn update(theirs: &[Value]) -> Value {
+    let mut commands = theirs.to_vec();
+    for (name, description, hint) in COMMANDS {
+        if commands.iter().all(|it| it["name"] != name) {
+            let mut command = json!({"name": name, "description": description});
+            if let Some(hint) = hint {
+                command["input"] = json!({"hint": hint});
             }
+            commands.push(command);
         }
-        json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})
     }
+    json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+}
 
-    /// Lets another agent answer from now on. Gives what the client should hear of that.
-    pub(super) fn switched(&self, session: &Session, agent: &str) -> Vec<Value> {
-        let options = session.switch(agent);
-        options.into_iter().chain([self.commands_update(session)]).collect()
-    }
-
+impl Agent {
     /// Does what a command says, and tells the client.
-    pub(super) async fn obey(&self, session: &Session, command: Command) -> Result<(), RpcError> {
+    pub(super) async fn obey(
+        &self,
+        session: &Arc<Session>,
+        command: Command,
+    ) -> Result<(), RpcError> {
         let said = match (command.name, &*command.rest) {
             ("agent", "") => self.agents(session),
             ("agent", name) => self.switch(session, name).await?,
@@ -85,7 +85,7 @@ impl Agent {
         said
     }
 
-    async fn switch(&self, session: &Session, name: &str) -> Result<String, RpcError> {
+    async fn switch(&self, session: &Arc<Session>, name: &str) -> Result<String, RpcError> {
         let Some(def) = self.runtime.agent(name) else {
             return Ok(format!(
                 "There is no agent `{name}`. There are:\n\n{}",
@@ -94,7 +94,11 @@ impl Agent {
         };
         let update = json!({"sessionUpdate": "current_mode_update", "currentModeId": def.name});
         self.update(session, update).await?;
-        for update in self.switched(session, &def.name) {
+        self.leave(session);
+        session.switch(&def.name);
+        self.reach(session).await;
+        session.expect_news();
+        for update in session.take_news() {
             self.update(session, update).await?;
         }
         Ok(format!("From now on you talk to `{}`.", def.name))

@@ -9,11 +9,12 @@ use std::task::Poll;
 
 use serde_json::{Value, json};
 use wellspring_core::{
-    Answer, CancelWhen, CancellationToken, Content, ContentChange, ContextNote, Event, Outcome,
-    Outline, Question, QuestionId, Record, RemoteAgent, RunId, RunRequest, Seq, ToolContent,
+    Answer, CancelWhen, CancellationToken, Content, ContentChange, ContextNote, Event, Extended,
+    Outcome, Outline, Question, QuestionId, Record, RemoteAgent, RunId, RunRequest, Seq,
+    ToolContent, Usage,
 };
 use wellspring_engine::{AgentDef, Brain, SendError, StartError, StartRun};
-use wellspring_wire::acp::{Acp, Asked, Asking, Offers, prompt_usage, stop_reason};
+use wellspring_wire::acp::{Acp, Asked, Asking, ORIGIN, Offers, prompt_response};
 use wellspring_wire::{Dialect as _, Out};
 
 use super::host::ClientHost;
@@ -49,7 +50,8 @@ impl Agent {
             followed = follow => followed?,
             () = cancel => return Err(RpcError::new(RpcError::CANCELLED, "cancelled")),
         };
-        self.stopped(run, &outcome).await
+        let (outcome, theirs) = outcome;
+        self.stopped(run, &outcome, theirs.as_ref()).await
     }
 
     /// What could not be said when the session was opened.
@@ -92,7 +94,9 @@ impl Agent {
             description: description.into(),
             value: path.into(),
         };
-        let others = session.others.iter().map(|path| directory("another directory", path));
+        let knows_others = session.state().link.as_ref().is_some_and(|it| it.knows_directories());
+        let others = session.others.iter().filter(|_| !knows_others);
+        let others = others.map(|path| directory("another directory", path));
         // An agent with a loop of its own is put there, and need not be told.
         let here = match &def.brain {
             Brain::Model(_) => Some(directory("the working directory", &session.cwd)),
@@ -109,7 +113,7 @@ impl Agent {
     }
 
     /// The session's agent, with what the client lends it.
-    fn def(&self, session: &Arc<Session>) -> Result<Arc<AgentDef>, RpcError> {
+    pub(super) fn def(&self, session: &Arc<Session>) -> Result<Arc<AgentDef>, RpcError> {
         let name = session.state().agent.clone();
         let def = self.runtime.agent(&name).ok_or_else(|| {
             RpcError::new(RpcError::INTERNAL, format!("agent {name:?} is not there any more"))
@@ -145,7 +149,7 @@ impl Agent {
         session: &Session,
         run: RunId,
         cancelled: &CancellationToken,
-    ) -> Result<Outcome, RpcError> {
+    ) -> Result<(Outcome, Option<Value>), RpcError> {
         let failed = |error| RpcError::internal(&error);
         let mut cursor = self.runtime.attach(run, Seq(0)).await.map_err(failed)?;
         let mut updates = Updates::default();
@@ -164,7 +168,7 @@ impl Agent {
                         if let Some(outcome) =
                             self.tell(session, run, record, &mut updates, &mut open, cancelled).await?
                         {
-                            return Ok(outcome);
+                            return Ok((outcome, updates.answered));
                         }
                     }
                     self.flush(session, &mut updates).await?;
@@ -186,15 +190,18 @@ impl Agent {
     ) -> Result<Option<Outcome>, RpcError> {
         let mut outcome = None;
         open.offers.read(&record.event);
-        if let Event::Extended(said) = &record.event {
+        if let Some(said) = theirs(record) {
             self.flush(session, updates).await?;
             self.learn(session, said).await?;
+            if said.name.starts_with('_') {
+                let mut params = said.value.clone();
+                params["sessionId"] = (&*session.id).into();
+                self.peer.notify(&said.name, &params).await?;
+            } else if &*said.name == "session/prompt" {
+                updates.answered = Some(said.value.clone());
+            }
         }
-        if let Some(commands) = their_commands(record) {
-            session.state().their_commands = commands;
-            self.flush(session, updates).await?;
-            self.update(session, self.commands_update(session)).await?;
-        } else if record.seq == Seq(1) {
+        if record.seq == Seq(1) {
             // The client knows what it asked.
             updates.acp.encode(&updates.outline, record, &mut Out::default());
         } else if Updates::is_for(self.client(), record) {
@@ -272,19 +279,22 @@ impl Agent {
         }
     }
 
-    async fn stopped(&self, run: RunId, outcome: &Outcome) -> Result<Reply, RpcError> {
+    async fn stopped(
+        &self,
+        run: RunId,
+        outcome: &Outcome,
+        theirs: Option<&Value>,
+    ) -> Result<Reply, RpcError> {
         if let Outcome::Failed { kind, message, retryable } = outcome {
             let data = json!({"run": run, "kind": kind, "retryable": retryable});
             let error = RpcError::new(RpcError::INTERNAL, &**message);
             return Err(RpcError { data: Some(data), ..error });
         }
-        let mut result = json!({"stopReason": stop_reason(outcome)});
-        if let Ok(transcript) = self.runtime.log().transcript(run).await
-            && transcript.usage.input + transcript.usage.output > 0
-        {
-            result["usage"] = prompt_usage(&transcript.usage);
-        }
-        Ok(result.into())
+        let usage = match self.runtime.log().transcript(run).await {
+            Ok(transcript) => transcript.usage,
+            Err(_) => Usage::default(),
+        };
+        Ok(prompt_response(outcome, &usage, theirs).unwrap_or_default().into())
     }
 }
 
@@ -294,14 +304,16 @@ pub(super) struct Updates {
     acp: Acp,
     outline: Outline,
     out: Out,
+    /// What an agent behind us answered to its prompt.
+    answered: Option<Value>,
 }
 
 impl Updates {
     /// Whether a client is to be told of a record. It hears what an agent behind us said if it
     /// can show it, but nothing of that agent's own modes and options: ours are the agents.
     pub(super) fn is_for(client: Client, record: &Record) -> bool {
-        let Event::Extended(extended) = &record.event else { return true };
-        match &*extended.name {
+        let Some(said) = theirs(record) else { return true };
+        match &*said.name {
             // What becomes of these is said in other words.
             "current_mode_update" | "config_option_update" | COMMANDS_UPDATE => false,
             "notice" => client.has_notices,
@@ -326,13 +338,12 @@ impl Updates {
     }
 }
 
-const COMMANDS_UPDATE: &str = "available_commands_update";
+pub(super) const COMMANDS_UPDATE: &str = "available_commands_update";
 
-/// What an agent behind us can be told.
-fn their_commands(record: &Record) -> Option<Vec<Value>> {
-    let Event::Extended(extended) = &record.event else { return None };
-    let commands = extended.value["availableCommands"].as_array();
-    commands.filter(|_| &*extended.name == COMMANDS_UPDATE).cloned()
+/// What an agent behind us said that we have no word for.
+fn theirs(record: &Record) -> Option<&Extended> {
+    let Event::Extended(said) = &record.event else { return None };
+    (&*said.origin == ORIGIN && record.agent.is_root()).then_some(&**said)
 }
 
 /// The terminals that a call shows.
@@ -369,7 +380,7 @@ fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> 
 }
 
 /// An agent that speaks ACP itself.
-fn acp_agent(remote: &dyn RemoteAgent) -> Option<&AcpAgent> {
+pub(super) fn acp_agent(remote: &dyn RemoteAgent) -> Option<&AcpAgent> {
     (remote as &dyn Any).downcast_ref()
 }
 
@@ -401,7 +412,7 @@ impl Open {
         let answer = match (self.asked.remove(&question), result) {
             (Some((asking, _)), Ok(result)) => asking.answer(&result),
             (_, Err(error)) => unasked(&error),
-            (None, Ok(_)) => Answer::Deny { reason: None },
+            (None, Ok(_)) => Answer::NO,
         };
         (question, answer)
     }

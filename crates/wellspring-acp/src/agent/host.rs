@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::Value;
+use wellspring_core::CancellationToken;
 
 use super::Client;
 use super::session::Session;
-use crate::client::Host;
+use crate::client::{Host, Link, Listener};
 use crate::rpc::{Peer, RpcError};
 
 /// How long a terminal is kept for a client that is slow to hear of it.
@@ -27,11 +28,18 @@ impl Host for ClientHost {
         match method {
             "fs/read_text_file" => self.client.reads_files,
             "fs/write_text_file" => self.client.writes_files,
+            // What is not of the protocol, client and agent may know of.
+            _ if method.starts_with('_') => true,
             _ => method.starts_with("terminal/") && self.client.has_terminals,
         }
     }
 
-    fn ask(&self, method: &str, mut params: Value) -> BoxFuture<'static, Result<Value, RpcError>> {
+    fn ask(
+        &self,
+        method: &str,
+        mut params: Value,
+        cancelled: CancellationToken,
+    ) -> BoxFuture<'static, Result<Value, RpcError>> {
         params["sessionId"] = (&*self.session.id).into();
         let place = match method {
             "terminal/create" => Some("cwd"),
@@ -46,7 +54,7 @@ impl Host for ClientHost {
             }
         }
         let (peer, method) = (self.peer.clone(), method.to_owned());
-        async move { peer.ask(&method, &params).await }.boxed()
+        async move { peer.ask_until(&method, &params, &cancelled).await }.boxed()
     }
 
     fn shown(&self, terminal: &str) -> BoxFuture<'static, ()> {
@@ -55,6 +63,18 @@ impl Host for ClientHost {
             let _ = tokio::time::timeout(SHOW_TIME, session.showing(&terminal)).await;
         }
         .boxed()
+    }
+
+    fn directories(&self) -> Vec<Box<str>> {
+        self.session.others.clone()
+    }
+
+    fn listener(&self) -> Listener {
+        super::behind::listener(&self.session, &self.peer)
+    }
+
+    fn opened(&self, link: Arc<Link>) {
+        self.session.state().link = Some(link);
     }
 
     fn choices(&self) -> Vec<(Box<str>, Value)> {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 use wellspring_core::{Event, Millis, RunId, RunStarted, Seq, ThreadId};
 use wellspring_log::{RunFilter, RunInfo};
 
-use super::session::{Place, SESSIONS_MAX, Session};
+use super::session::{News, Place, SESSIONS_MAX, Session};
 use super::{Agent, lock, mcp, text, thread};
 use crate::rpc::{Reply, RpcError};
 
@@ -27,20 +27,19 @@ impl Agent {
         let place = self.place(params).await?;
         let thread = ThreadId::new(Uuid::now_v7());
         let session = self.open(thread, self.default_agent.clone(), place)?;
-        let modes = self.modes(&self.default_agent);
-        let result = json!({"sessionId": session.id, "modes": modes});
-        Ok(self.opened(&session, result))
+        self.reach(&session).await;
+        Ok(self.opened(&session, json!({"sessionId": session.id})))
     }
 
     pub(super) async fn load(&self, params: &Value) -> Result<Reply, RpcError> {
-        let (session, modes) = self.reopen(params).await?;
+        let session = self.reopen(params).await?;
         self.replay(&session).await?;
-        Ok(self.opened(&session, json!({"modes": modes})))
+        Ok(self.opened(&session, json!({})))
     }
 
     pub(super) async fn resume(&self, params: &Value) -> Result<Reply, RpcError> {
-        let (session, modes) = self.reopen(params).await?;
-        Ok(self.opened(&session, json!({"modes": modes})))
+        let session = self.reopen(params).await?;
+        Ok(self.opened(&session, json!({})))
     }
 
     pub(super) async fn list(&self, params: &Value) -> Result<Reply, RpcError> {
@@ -100,11 +99,15 @@ impl Agent {
     }
 
     /// What follows the answer that opens a session.
-    fn opened(&self, session: &Session, result: Value) -> Reply {
-        let mut after = vec![("session/update", session.update(self.commands_update(session)))];
+    fn opened(&self, session: &Arc<Session>, result: Value) -> Reply {
+        let result = self.offered(session, result);
+        session.state().news = News { commands: true, ..News::default() };
+        let updates = session.take_news().into_iter();
+        let mut after: Vec<_> =
+            updates.map(|update| ("session/update", session.update(update))).collect();
         if self.client().has_notices {
             for note in std::mem::take(&mut session.state().notes) {
-                let title = "An MCP server cannot be used";
+                let title = "Something cannot be used";
                 let notice = json!({
                     "sessionUpdate": "notice", "severity": "warning",
                     "title": title, "description": note,
@@ -112,11 +115,11 @@ impl Agent {
                 after.push(("session/update", session.update(notice)));
             }
         }
-        Reply { result, after }
+        Reply { result, after, then: Some(self.announcing(session)) }
     }
 
     /// A session whose runs are in the log, or that is open.
-    async fn reopen(&self, params: &Value) -> Result<(Arc<Session>, Value), RpcError> {
+    async fn reopen(&self, params: &Value) -> Result<Arc<Session>, RpcError> {
         let thread = thread(params)?;
         let open = lock(&self.sessions).get(&thread).cloned();
         if open.as_ref().is_some_and(|session| session.is_running()) {
@@ -134,8 +137,9 @@ impl Agent {
             }
         };
         let place = self.place(params).await?;
-        let modes = self.modes(&agent);
-        Ok((self.open(thread, agent, place)?, modes))
+        let session = self.open(thread, agent, place)?;
+        self.reach(&session).await;
+        Ok(session)
     }
 
     fn open(

@@ -4,13 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use wellspring_core::Extended;
-use wellspring_wire::acp::ORIGIN;
 
-use super::session::Session;
-use super::{Agent, text};
 use crate::client::{SESSION_OPENED, THEIR_MODE};
-use crate::rpc::{Reply, RpcError};
+use crate::rpc::RpcError;
 
 /// What the agent of a session can be set to.
 #[derive(Debug, Default)]
@@ -19,32 +15,48 @@ pub(super) struct Options {
     listed: Vec<Value>,
     /// What the user chose, by the options' ids.
     chosen: BTreeMap<Box<str>, Value>,
+    /// The agent's own modes, as the protocol has them.
+    modes: Value,
 }
 
 impl Options {
-    /// Learns from what an agent said. Says whether there is something new.
-    pub(super) fn learn(&mut self, said: &Extended) -> bool {
-        if &*said.origin != ORIGIN {
-            return false;
-        }
-        let options = said.value["configOptions"].as_array();
-        match &*said.name {
+    /// Learns from what an agent said: the name of it, and the words. Says whether there is
+    /// something new.
+    pub(super) fn learn(&mut self, name: &str, said: &Value) -> bool {
+        let before = (self.listed.clone(), self.modes.clone());
+        let options = said["configOptions"].as_array().cloned().unwrap_or_default();
+        match name {
             SESSION_OPENED => {
-                self.listed = options.cloned().unwrap_or_default();
+                self.listed = options;
+                self.modes = said["modes"].clone();
                 if self.listed.iter().all(|option| option["category"] != "mode") {
-                    self.listed.extend(mode_option(&said.value["modes"]));
+                    self.listed.extend(mode_option(&self.modes));
                 }
-                true
             }
             "config_option_update" => {
                 let modes = self.listed.iter().find(|it| it["id"] == THEIR_MODE).cloned();
-                self.listed = options.cloned().unwrap_or_default();
+                self.listed = options;
                 self.listed.extend(modes);
-                true
             }
-            "current_mode_update" => self.set(THEIR_MODE, &said.value["currentModeId"]),
-            _ => false,
+            "current_mode_update" => self.set(THEIR_MODE, &said["currentModeId"]),
+            _ => {}
         }
+        before != (self.listed.clone(), self.modes.clone())
+    }
+
+    /// All of them, as the protocol has them.
+    pub(super) fn listed(&self) -> &[Value] {
+        &self.listed
+    }
+
+    /// The agent's own modes.
+    pub(super) fn modes(&self) -> &[Value] {
+        self.modes["availableModes"].as_array().map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// The agent's own mode that it is in.
+    pub(super) fn mode(&self) -> Option<&str> {
+        self.modes["currentModeId"].as_str()
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -60,17 +72,33 @@ impl Options {
         json!({"sessionUpdate": "config_option_update", "configOptions": self.listed})
     }
 
-    fn set(&mut self, option: &str, value: &Value) -> bool {
-        let known = self.listed.iter_mut().find(|it| it["id"] == option);
-        let Some(known) = known.filter(|known| known["currentValue"] != *value) else {
-            return false;
-        };
-        known["currentValue"] = value.clone();
-        true
+    fn set(&mut self, option: &str, value: &Value) {
+        if option == THEIR_MODE && self.modes.is_object() {
+            self.modes["currentModeId"] = value.clone();
+        }
+        if let Some(known) = self.listed.iter_mut().find(|it| it["id"] == option) {
+            known["currentValue"] = value.clone();
+        }
     }
 
-    /// Notes what the user chose; the agent hears of it before its next prompt.
-    fn choose(&mut self, option: &str, value: &Value) -> Result<(), RpcError> {
+    /// Notes that the user chose one of the agent's own modes.
+    pub(super) fn choose_mode(&mut self, mode: &str) -> Result<(), RpcError> {
+        if self.modes().iter().all(|it| it["id"] != mode) {
+            return Err(RpcError::invalid(format!("the agent has no mode {mode:?}")));
+        }
+        self.set(THEIR_MODE, &mode.into());
+        self.chosen.insert(THEIR_MODE.into(), mode.into());
+        Ok(())
+    }
+
+    /// Forgets what the user chose and the agent refused: all is as the agent says.
+    pub(super) fn take_back(&mut self, option: &str, said: &Value) {
+        self.chosen.remove(option);
+        self.learn(SESSION_OPENED, said);
+    }
+
+    /// Notes what the user chose; the agent hears of it at once, or before its next prompt.
+    pub(super) fn choose(&mut self, option: &str, value: &Value) -> Result<(), RpcError> {
         let Some(known) = self.listed.iter().find(|it| it["id"] == option) else {
             return Err(RpcError::invalid(format!("there is no option {option:?}")));
         };
@@ -105,26 +133,4 @@ fn mode_option(modes: &Value) -> Option<Value> {
         "id": THEIR_MODE, "name": "Mode of the agent", "type": "select",
         "currentValue": modes["currentModeId"], "options": values.collect::<Vec<_>>(),
     }))
-}
-
-impl Agent {
-    pub(super) fn set_option(&self, params: &Value) -> Result<Reply, RpcError> {
-        let session = self.session(params)?;
-        let option = text(params, "configId")?;
-        let mut state = session.state();
-        state.options.choose(option, &params["value"])?;
-        Ok(json!({"configOptions": state.options.listed}).into())
-    }
-
-    /// Tells the client what the options are, if an agent's words change them.
-    pub(super) async fn learn(&self, session: &Session, said: &Extended) -> Result<(), RpcError> {
-        let update = {
-            let options = &mut session.state().options;
-            options.learn(said).then(|| options.update())
-        };
-        match update {
-            Some(update) => self.update(session, update).await,
-            None => Ok(()),
-        }
-    }
 }

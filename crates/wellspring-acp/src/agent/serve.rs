@@ -1,8 +1,5 @@
 //! One client is read and answered, many requests at a time.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
@@ -10,7 +7,6 @@ use tokio::task::JoinSet;
 use wellspring_core::CancellationToken;
 use wellspring_wire::{EVENT_BYTES_MAX, Framer};
 
-use super::lock;
 use crate::rpc::{Peer, Reply, Request, RpcError, Wish};
 
 /// Requests of a client that are worked on at once: one prompt per session, and a few besides.
@@ -84,18 +80,12 @@ pub(super) async fn serve(
 #[derive(Default)]
 struct AtWork {
     work: JoinSet<()>,
-    /// What cancels a request, by its id.
-    tokens: Arc<Mutex<BTreeMap<String, CancellationToken>>>,
 }
 
 impl AtWork {
     async fn take(&mut self, wish: Wish, handler: &dyn Handler) {
         match wish {
             Wish::Request(request) => self.begin(request, handler).await,
-            Wish::Notification(method, params) if &*method == "$/cancel_request" => {
-                let token = lock(&self.tokens).get(&params["requestId"].to_string()).cloned();
-                token.iter().for_each(CancellationToken::cancel);
-            }
             Wish::Notification(method, params) => handler.notification(&method, params),
         }
     }
@@ -105,13 +95,10 @@ impl AtWork {
             let what = format!("{REQUESTS_MAX} requests are being worked on; wait for one to end");
             return request.give(Err(RpcError::failed(what))).await;
         }
-        let (id, token) = (request.id(), CancellationToken::new());
-        lock(&self.tokens).insert(id.clone(), token.clone());
-        let work_on = handler.request(&request.method, request.params.take(), token);
-        let tokens = Arc::clone(&self.tokens);
+        let (params, cancelled) = (request.params.take(), request.cancelled.clone());
+        let work_on = handler.request(&request.method, params, cancelled);
         self.work.spawn(async move {
             let done = work_on.await;
-            lock(&tokens).remove(&id);
             request.answer(done).await;
         });
     }

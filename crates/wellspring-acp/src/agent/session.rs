@@ -10,8 +10,10 @@ use tokio::sync::watch;
 use wellspring_core::{CancellationToken, ThreadId};
 use wellspring_mcp::McpConnection;
 
+use super::behind::own_mode;
 use super::lock;
 use super::options::Options;
+use crate::client::Link;
 use crate::rpc::RpcError;
 
 /// Sessions that a client has open at once: more than an editor has windows. Each costs little
@@ -41,10 +43,37 @@ pub(super) struct State {
     pub(super) their_commands: Vec<Value>,
     /// What it can be set to.
     pub(super) options: Options,
+    /// How its session is reached.
+    pub(super) link: Option<Arc<Link>>,
+    /// What the client should hear of these.
+    pub(super) news: News,
+    /// Whether somebody is about to say it.
+    pub(super) is_telling: bool,
+    /// Whether the client has heard of the session.
+    pub(super) is_announced: bool,
+    /// The agent whose own modes the client knows.
+    pub(super) listed_modes_of: Option<Box<str>>,
     /// What the client should hear before the next answer.
     pub(super) notes: Vec<String>,
     /// Cancels the prompt that is going on.
     running: Option<CancellationToken>,
+}
+
+/// What is new of what an agent offers.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) struct News {
+    pub(super) commands: bool,
+    pub(super) options: bool,
+    pub(super) mode: bool,
+}
+
+impl State {
+    /// The mode of the agent's own that it is in, as the client calls it.
+    pub(super) fn mode(&self) -> Option<String> {
+        let mode = self.options.mode()?;
+        let is_known = self.listed_modes_of.as_ref() == Some(&self.agent);
+        is_known.then(|| own_mode(&self.agent, mode))
+    }
 }
 
 impl Session {
@@ -65,15 +94,15 @@ impl Session {
         lock(&self.state)
     }
 
-    /// Lets another agent answer from now on. If the one before had options, they are gone, and
-    /// this says so.
-    pub(super) fn switch(&self, agent: &str) -> Option<Value> {
+    /// Lets another agent answer from now on. What the one before offered is gone.
+    pub(super) fn switch(&self, agent: &str) {
         let mut state = self.state();
         state.agent = agent.into();
         state.model = None;
+        state.link = None;
         state.their_commands.clear();
         let had = std::mem::take(&mut state.options);
-        (!had.is_empty()).then(|| state.options.update())
+        state.news.options |= !had.is_empty();
     }
 
     /// A path below one of the session's directories, in full. It goes by names alone: links

@@ -21,8 +21,8 @@ use super::host::SHOW_TIME;
 use super::session::Session;
 use crate::rpc::{Peer, RpcError};
 
-/// Bytes of a command's output that the model is told; the client keeps the last ones.
-const OUTPUT_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes of a command's output that the model is told: the last ones.
+const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// Seconds that a command may take, unless the model asks for another time.
 const SECONDS_DEFAULT: u64 = 120;
@@ -199,7 +199,9 @@ impl Lender {
         terminal.release().await;
         let (status, killed) = ended?;
         let output = output.map_err(|error| failed("terminal/output", &error))?;
-        let text = output["output"].as_str().unwrap_or_default();
+        let all = output["output"].as_str().unwrap_or_default();
+        // The client was told how much to keep, which does not mean that it does.
+        let text = &all[all.ceil_char_boundary(all.len().saturating_sub(OUTPUT_BYTES_MAX))..];
         if let Some(why) = killed {
             return Err(ToolError::new(format!("{why}; so far it wrote {text}")));
         }
@@ -207,7 +209,7 @@ impl Lender {
         if let Some(signal) = status["signal"].as_str() {
             result["signal"] = signal.into();
         }
-        if output["truncated"] == json!(true) {
+        if output["truncated"] == json!(true) || text.len() < all.len() {
             result["truncated"] = true.into();
         }
         Ok(result)

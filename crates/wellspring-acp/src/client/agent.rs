@@ -9,7 +9,9 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
-use wellspring_core::{Batch, Context, ModelError, RemoteAgent, RemoteRequest};
+use wellspring_core::{
+    Batch, Context, ModelError, RemoteAgent, RemoteRequest, RunId, ThreadId, Tool,
+};
 
 use super::config::AcpConfig;
 use super::drive::Drive;
@@ -17,7 +19,7 @@ use super::error::AcpError;
 use super::files::Files;
 use super::host::Host;
 use super::peer::{Peer, Serving};
-use super::session::{Handle, Opened, Session};
+use super::session::{Handle, Link, Opened, Session, Wanted};
 
 /// Sessions that are kept for a next run of their thread; beyond, the one that rested longest
 /// is closed, and continued by the agent's own means if it is wanted again.
@@ -53,6 +55,8 @@ pub(super) struct Shared {
     /// Held while one is started: whoever comes meanwhile can use it too.
     starting: tokio::sync::Mutex<()>,
     resting: Mutex<VecDeque<Session>>,
+    /// Sessions that nobody prompted yet, by their threads; as many as may rest.
+    prepared: Mutex<VecDeque<(ThreadId, Opened)>>,
 }
 
 impl AcpAgent {
@@ -65,6 +69,7 @@ impl AcpAgent {
             peers: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
             resting: Mutex::default(),
+            prepared: Mutex::default(),
         };
         Self { shared: Arc::new(shared), host: None }
     }
@@ -72,6 +77,26 @@ impl AcpAgent {
     /// The same agent, with the same processes and sessions, for a client that lends what it has.
     pub(crate) fn hosted(&self, host: Arc<dyn Host>) -> Self {
         Self { shared: Arc::clone(&self.shared), host: Some(host) }
+    }
+
+    /// Opens the session of a thread before anybody prompts it. `session` is the handle of an
+    /// earlier one. Gives the session, and what the agent said of what it offers there.
+    pub(crate) async fn prepare(
+        &self,
+        thread: ThreadId,
+        cwd: &str,
+        tools: &[Arc<dyn Tool>],
+        session: Option<&Value>,
+    ) -> Result<(Arc<Link>, Value), AcpError> {
+        let wanted = self.shared.wanted(Some(cwd), tools, self.host.as_deref())?;
+        self.shared.prepare(thread, wanted, session.and_then(Handle::read)).await
+    }
+
+    /// Closes a session that was opened and never prompted.
+    pub(crate) fn forget(&self, thread: ThreadId) {
+        if let Some(opened) = self.shared.take_prepared(thread) {
+            opened.session.close();
+        }
     }
 
     /// Starts it now, rather than with the first run, and says what is wrong if it cannot be.
@@ -158,34 +183,89 @@ impl Shared {
         Some((Arc::clone(peer), peer.serve()))
     }
 
-    /// The session for a run: the one its thread had, as it is or continued, or a new one.
+    /// The session for a run: the one its thread had or was prepared for it, as it is or
+    /// continued, or a new one.
     pub(super) async fn session(
         &self,
         request: &RemoteRequest,
+        host: Option<&dyn Host>,
     ) -> Result<(Opened, Serving), AcpError> {
-        let files = Files::open(&self.directory(request)?, self.config.files)?;
         let earlier = request.attached.as_ref().or(request.session.as_ref());
-        let earlier = earlier.and_then(Handle::read);
+        let mut earlier = earlier.and_then(Handle::read);
+        let mut wanted = self.wanted(request.request.cwd.as_deref(), &request.tools, host)?;
+        let prepared = self.take_prepared(request.thread).filter(|_| request.attached.is_none());
+        if let Some(opened) = prepared {
+            if opened.session.fits(&wanted, earlier.as_ref()) {
+                return Ok(begun(opened, request.run));
+            }
+            opened.session.close();
+        }
         let kept = earlier.as_ref().and_then(|handle| self.take(handle));
-        let mut earlier = earlier;
-        if let (Some(mut session), Some(handle)) = (kept, &earlier) {
-            if session.fits(request, handle, &files) {
-                let serving = session.peer.serve();
-                session.last_run = request.run;
-                session.queue.begin();
-                let before = super::prompt::Before::Continued;
-                return Ok((Opened { session, before, note: None, said: Value::Null }, serving));
+        if let (Some(session), Some(handle)) = (kept, &earlier) {
+            if session.fits(&wanted, Some(handle)) {
+                let (before, said) = (super::prompt::Before::Continued, Value::Null);
+                return Ok(begun(Opened { session, before, note: None, said }, request.run));
             }
             // Other tools, another place, or a process that died: the agent may continue it.
             // Another branch: it may not, for the session knows of this one.
-            if handle.run != Some(session.last_run) {
+            let is_other_branch = handle.run != session.last_run;
+            session.close();
+            if is_other_branch {
                 earlier = None;
             }
-            session.close();
         }
+        (wanted.run, wanted.is_read) = (Some(request.run), true);
         let (peer, serving) = self.peer().await?;
-        let opened = Session::open(peer, &self.config, request, earlier.as_ref(), files).await?;
+        let opened = Session::open(peer, &self.config, wanted, earlier.as_ref()).await?;
         Ok((opened, serving))
+    }
+
+    /// Opens the session of a thread before anybody prompts it, so that what the agent offers is
+    /// known. Gives what it said of that.
+    async fn prepare(
+        &self,
+        thread: ThreadId,
+        wanted: Wanted<'_>,
+        earlier: Option<Handle>,
+    ) -> Result<(Arc<Link>, Value), AcpError> {
+        if let Some(opened) = self.take_prepared(thread) {
+            opened.session.close();
+        }
+        let rests = earlier.as_ref().and_then(|handle| self.link(handle));
+        if let Some(link) = rests.filter(|link| link.peer.is_well()) {
+            let said = link.said();
+            return Ok((link, said));
+        }
+        let wanted = Wanted { run: earlier.as_ref().and_then(|handle| handle.run), ..wanted };
+        let (peer, _serving) = self.peer().await?;
+        let opened = Session::open(peer, &self.config, wanted, earlier.as_ref()).await?;
+        let (link, said) = (Arc::clone(&opened.session.link), opened.said.clone());
+        let surplus = {
+            let mut prepared = lock(&self.prepared);
+            prepared.push_back((thread, opened));
+            if prepared.len() > SESSIONS_KEPT_MAX { prepared.pop_front() } else { None }
+        };
+        if let Some((_, opened)) = surplus {
+            opened.session.close();
+        }
+        Ok((link, said))
+    }
+
+    /// What a session is to have.
+    fn wanted<'a>(
+        &self,
+        cwd: Option<&str>,
+        tools: &'a [Arc<dyn Tool>],
+        host: Option<&dyn Host>,
+    ) -> Result<Wanted<'a>, AcpError> {
+        Ok(Wanted {
+            tools,
+            files: Files::open(&self.directory(cwd)?, self.config.files)?,
+            directories: host.map(Host::directories).unwrap_or_default(),
+            run: None,
+            is_read: false,
+            listener: host.map(Host::listener),
+        })
     }
 
     /// Keeps a session for the next run of its thread.
@@ -195,7 +275,7 @@ impl Shared {
             tools.rest();
         }
         let surplus = {
-            let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut resting = lock(&self.resting);
             resting.push_back(session);
             if resting.len() > SESSIONS_KEPT_MAX { resting.pop_front() } else { None }
         };
@@ -205,14 +285,25 @@ impl Shared {
     }
 
     fn take(&self, handle: &Handle) -> Option<Session> {
-        let mut resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner);
-        let at = resting.iter().position(|session| session.id == handle.session)?;
+        let mut resting = lock(&self.resting);
+        let at = resting.iter().position(|session| session.link.id == handle.session)?;
         resting.remove(at)
     }
 
-    fn directory(&self, request: &RemoteRequest) -> Result<PathBuf, AcpError> {
-        let asked = request.request.cwd.as_deref().map(PathBuf::from);
-        match asked.or_else(|| self.config.cwd.clone()) {
+    fn link(&self, handle: &Handle) -> Option<Arc<Link>> {
+        let resting = lock(&self.resting);
+        let session = resting.iter().find(|session| session.link.id == handle.session)?;
+        Some(Arc::clone(&session.link))
+    }
+
+    fn take_prepared(&self, thread: ThreadId) -> Option<Opened> {
+        let mut prepared = lock(&self.prepared);
+        let at = prepared.iter().position(|(of, _)| *of == thread)?;
+        prepared.remove(at).map(|(_, opened)| opened)
+    }
+
+    fn directory(&self, asked: Option<&str>) -> Result<PathBuf, AcpError> {
+        match asked.map(PathBuf::from).or_else(|| self.config.cwd.clone()) {
             Some(path) => Ok(path),
             None => std::env::current_dir()
                 .map_err(|error| AcpError::directory(&PathBuf::from("."), &error)),
@@ -220,6 +311,18 @@ impl Shared {
     }
 
     fn peers(&self) -> MutexGuard<'_, Vec<Arc<Peer>>> {
-        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.peers)
     }
+}
+
+/// A session that a run goes on with.
+fn begun(mut opened: Opened, run: RunId) -> (Opened, Serving) {
+    opened.session.last_run = Some(run);
+    opened.session.queue.begin();
+    let serving = opened.session.link.peer.serve();
+    (opened, serving)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

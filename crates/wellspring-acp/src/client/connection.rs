@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{FutureExt as _, ready};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
+use wellspring_core::CancellationToken;
 
 use super::error::AcpError;
 use super::record::Recorder;
@@ -105,7 +106,12 @@ pub(super) struct Route {
     room: Arc<Semaphore>,
     /// Whether somebody reads the queue; if not, what does not fit is dropped.
     read: Arc<AtomicBool>,
+    /// Hears at once what is said while nobody reads.
+    listener: Option<Listener>,
 }
+
+/// Hears the updates of a session that rests.
+pub(crate) type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
 
 /// A session's messages, in order.
 #[derive(Debug)]
@@ -118,11 +124,12 @@ pub(super) struct Queue {
 type Queued = (Incoming, Option<OwnedSemaphorePermit>);
 
 impl Queue {
-    pub(super) fn new() -> (Route, Self) {
+    /// A queue that nobody reads yet.
+    pub(super) fn new(listener: Option<Listener>) -> (Route, Self) {
         let (queue, messages) = mpsc::channel(QUEUE_MAX);
         let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX / BYTES_UNIT));
-        let read = Arc::new(AtomicBool::new(true));
-        (Route { queue, room, read: Arc::clone(&read) }, Self { messages, read })
+        let read = Arc::new(AtomicBool::new(false));
+        (Route { queue, room, read: Arc::clone(&read), listener }, Self { messages, read })
     }
 
     /// The next message; none after the end of the connection.
@@ -208,6 +215,16 @@ impl Connection {
         let answer = told.await.unwrap_or_else(|_| Err(Unasked::Gone.into()));
         drop(waits);
         answer.map_err(|error| self.failed(method, error))
+    }
+
+    /// Passes a request on that is not ours to understand.
+    pub(super) async fn pass_on(
+        &self,
+        method: &str,
+        params: &Value,
+        cancelled: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        self.peer.ask_until(method, params, cancelled).await
     }
 
     /// Prompts a session; the answer comes by its queue.
@@ -323,7 +340,11 @@ impl Shared {
             Wish::Notification(method, mut params) => {
                 let session = params["sessionId"].as_str().map(Box::<str>::from);
                 let incoming = match &*method {
-                    "session/update" => Incoming::Update(params["update"].take()),
+                    "session/update" => {
+                        let mut update = params["update"].take();
+                        about(&mut update, params["_meta"].take());
+                        Incoming::Update(update)
+                    }
                     _ => Incoming::Notification(method, params),
                 };
                 (session, incoming)
@@ -398,6 +419,9 @@ impl Route {
 
     /// Sends what fits.
     fn send_now(&self, incoming: Incoming, bytes: usize) {
+        if let (Some(listener), Incoming::Update(update)) = (&self.listener, &incoming) {
+            listener(update);
+        }
         if let Ok(room) = Arc::clone(&self.room).try_acquire_many_owned(units(bytes)) {
             let _ = self.queue.try_send((incoming, Some(room)));
         }
@@ -407,6 +431,17 @@ impl Route {
 /// The room that a message takes. No message takes all of it.
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.min(QUEUE_BYTES_MAX) / BYTES_UNIT).unwrap_or(u32::MAX)
+}
+
+/// Has an update say what its notification says about it. What it says itself counts more.
+fn about(update: &mut Value, meta: Value) {
+    let (Value::Object(update), Value::Object(meta)) = (update, meta) else { return };
+    let own = update.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
+    if let Value::Object(own) = own {
+        for (name, value) in meta {
+            own.entry(name).or_insert(value);
+        }
+    }
 }
 
 fn failure(method: &'static str, error: RpcError) -> AcpError {

@@ -23,7 +23,7 @@ use super::host::{Host, Hosted, Written};
 use super::peer::Serving;
 use super::permission;
 use super::prompt::{self, Before};
-use super::session::{Opened, Session};
+use super::session::{Link, Opened, Session};
 use super::terminal::{Terminals, Wrote};
 use super::tools::SERVER_NAME;
 use crate::rpc::{Request, RpcError};
@@ -104,8 +104,11 @@ impl Drive {
         let (Opened { session, before, note, said }, serving) = tokio::select! {
             biased;
             () = signal.cancelled() => return Ok(self.cancelled()),
-            opened = self.shared.session(&self.request) => opened?,
+            opened = self.shared.session(&self.request, self.host.as_deref()) => opened?,
         };
+        if let Some(host) = &self.host {
+            host.opened(Arc::clone(&session.link));
+        }
         if self.request.attached.is_some() && before == Before::New {
             return Err(AcpError::Lost(
                 "the agent's work ended with the process that drove it, and the agent cannot \
@@ -115,13 +118,11 @@ impl Drive {
         let handle = Box::new(session.handle());
         self.batch.event(Event::Attached { origin: self.shared.name.clone(), handle });
         if let Some(note) = note {
-            let value = json!({"session": session.id, "note": note});
+            let value = json!({"session": session.link.id, "note": note});
             self.batch.extended(ORIGIN, "session", value);
         }
-        if said["modes"].is_object() || said["configOptions"].is_array() {
-            self.batch.extended(ORIGIN, SESSION_OPENED, said);
-        }
-        let prompting = Prompting::new(session, serving, self);
+        let mut prompting = Prompting::new(session, serving, self);
+        prompting.offers = said["modes"].is_object() || said["configOptions"].is_array();
         Ok(Phase::Ready(Box::new(prompting), before))
     }
 
@@ -136,8 +137,9 @@ impl Drive {
         }
         let blocks = match self.request.attached {
             Some(_) => prompt::go_on(),
-            None => prompt::prompt(&self.request, before, &prompting.session()?.peer),
+            None => prompt::prompt(&self.request, before, &prompting.session()?.link.peer),
         };
+        prompting.catch_up(&mut self.batch).await?;
         prompting.apply_choices(&mut self.batch).await?;
         prompting.prompt(blocks).await?;
         Ok(Phase::Prompting(prompting))
@@ -170,6 +172,8 @@ struct Prompting {
     to_ask: Vec<(Request, Wanted)>,
     asking: FuturesUnordered<BoxFuture<'static, Asked>>,
     served: FuturesUnordered<BoxFuture<'static, Option<Written>>>,
+    /// Whether the log is to have what the agent offers.
+    offers: bool,
     /// The prompt has no answer yet.
     pending: bool,
     cancelling: bool,
@@ -209,6 +213,7 @@ impl Prompting {
             to_ask: Vec::new(),
             asking: FuturesUnordered::new(),
             served: FuturesUnordered::new(),
+            offers: false,
             pending: false,
             cancelling: false,
             reminders: 0,
@@ -225,7 +230,7 @@ impl Prompting {
     /// Waits until the agent has seen our tools. One that has not by then is prompted all the
     /// same, since some look only when they need to.
     async fn show_tools(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
-        let Some(Session { queue, tools: Some(tools), connection, .. }) = &mut self.session else {
+        let Some(Session { queue, tools: Some(tools), link, .. }) = &mut self.session else {
             return Ok(());
         };
         tools.begin(&self.request.tools, self.context.clone());
@@ -242,18 +247,29 @@ impl Prompting {
                     }
                     // Nothing was asked of it yet, so it has nothing to ask.
                     Some(Incoming::Request(_) | Incoming::Prompted(_)) => {}
-                    None => return Err(ended(connection.ended())),
+                    None => return Err(ended(link.connection.ended())),
                 },
             }
         }
     }
 
+    /// Reads what the agent said before anybody prompted it, and says what it offers by now.
+    async fn catch_up(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
+        while let Some(message) = self.session.as_mut().and_then(|it| it.queue.next_now()) {
+            self.take(message, batch).await?;
+        }
+        if std::mem::take(&mut self.offers) {
+            batch.extended(ORIGIN, SESSION_OPENED, self.session()?.link.said());
+        }
+        Ok(())
+    }
+
     /// Has the agent do as the user chose among its modes and options.
     async fn apply_choices(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
         let choices = self.host.as_ref().map(Hosted::choices).unwrap_or_default();
-        let Some(session) = &mut self.session else { return Ok(()) };
+        let Some(session) = &self.session else { return Ok(()) };
         for (option, value) in choices {
-            let options = session.choose(&option, &value, &self.shared.config).await?;
+            let options = session.link.remind(&option, &value).await?;
             if let Some(options) = options {
                 let name = "config_option_update";
                 let update = json!({"sessionUpdate": name, "configOptions": options});
@@ -266,9 +282,8 @@ impl Prompting {
     async fn prompt(&mut self, blocks: Vec<Value>) -> Result<(), AcpError> {
         self.pending = true;
         self.heard_at = Instant::now();
-        let session = self.session()?;
-        let params = json!({"sessionId": session.id, "prompt": blocks});
-        session.connection.prompt(&session.id, params).await
+        let Link { id, connection, .. } = &*self.session()?.link;
+        connection.prompt(id, json!({"sessionId": id, "prompt": blocks})).await
     }
 
     /// Waits for something to happen, and does what is to be done about it.
@@ -283,8 +298,8 @@ impl Prompting {
             biased;
             () = self.context.signal().cancelled(), if !self.cancelling => {
                 self.cancelling = true;
-                let params = json!({"sessionId": session.id});
-                session.connection.notify("session/cancel", &params).await;
+                let Link { id, connection, .. } = &*session.link;
+                connection.notify("session/cancel", &json!({"sessionId": id})).await;
                 return Ok(Step::On);
             }
             Some(asked) = self.asking.next() => {
@@ -309,7 +324,7 @@ impl Prompting {
             }
             incoming = session.queue.next() => match incoming {
                 Some(incoming) => incoming,
-                None => return Err(ended(session.connection.ended())),
+                None => return Err(ended(session.link.connection.ended())),
             },
             () = sleep_until(self.heard_at + silence), if quiet => {
                 return self.still_there().map(|()| Step::On);
@@ -350,7 +365,12 @@ impl Prompting {
             self.reader.pause(batch);
         }
         match incoming {
-            Incoming::Update(update) => self.reader.update(update, batch),
+            Incoming::Update(update) => {
+                if let Some(session) = &self.session {
+                    session.link.track(&update);
+                }
+                self.reader.update(update, batch);
+            }
             Incoming::Notification(method, params) => batch.extended(ORIGIN, &method, params),
             Incoming::Request(request) => self.serve(request, batch).await?,
             Incoming::Prompted(answer) => {
@@ -415,6 +435,7 @@ impl Prompting {
         let is_allowed = match method {
             "fs/read_text_file" => config.files != FileAccess::None,
             "fs/write_text_file" => config.files == FileAccess::Write,
+            _ if method.starts_with('_') => true,
             _ => method.starts_with("terminal/") && config.terminals,
         };
         is_allowed && self.host.as_ref().is_some_and(|host| host.offers(method))
@@ -432,6 +453,12 @@ impl Prompting {
     async fn answer(&mut self, asked: Asked) {
         self.heard_at = Instant::now();
         match asked {
+            // The agent does not want to know any more.
+            Asked::Permission(request, ..) | Asked::Form(request, _)
+                if request.cancelled.is_cancelled() =>
+            {
+                request.give(Err(RpcError::cancelled())).await;
+            }
             Asked::Permission(request, permission, answer) => {
                 let decided = permission::decide(&permission, &answer);
                 if !decided.allowed {
@@ -487,22 +514,22 @@ impl Drop for Prompting {
         if let Some(tools) = &session.tools {
             tools.rest();
         }
+        let Link { id, connection, .. } = &*session.link;
         if self.pending {
-            session.connection.notify_now("session/cancel", &json!({"sessionId": session.id}));
-            session.connection.forget(&session.id);
-            if let Some(serving) = self.serving.take() {
-                serving.give_up();
-            }
-        } else {
-            session.connection.forget(&session.id);
+            connection.notify_now("session/cancel", &json!({"sessionId": id}));
+        }
+        connection.forget(id);
+        if let Some(serving) = self.serving.take().filter(|_| self.pending) {
+            serving.give_up();
         }
     }
 }
 
 async fn ask(context: Context, request: Request, wanted: Wanted) -> Asked {
+    let withdrawn = request.cancelled.clone();
     match wanted {
         Wanted::Permission(permission) => {
-            let question = permission::question(&permission);
+            let question = permission::question(&permission).until(withdrawn);
             let answer = match permission.part {
                 Some(part) => context.permit(part, question).await,
                 None => context.ask(question).await,
@@ -510,7 +537,7 @@ async fn ask(context: Context, request: Request, wanted: Wanted) -> Asked {
             Asked::Permission(request, permission, answer)
         }
         Wanted::Form(params) => {
-            let reply = elicit(&params, &context, |message| message).await;
+            let reply = elicit(&params, &context, withdrawn, |message| message).await;
             Asked::Form(request, reply)
         }
     }
@@ -520,7 +547,7 @@ async fn give(
     request: Request,
     work: impl Future<Output = Result<Value, RpcError>>,
 ) -> Option<Written> {
-    request.give(work.await).await;
+    request.give_unless_cancelled(work).await;
     None
 }
 

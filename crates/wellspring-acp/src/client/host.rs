@@ -6,7 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
+use wellspring_core::CancellationToken;
 
+use super::connection::Listener;
+use super::session::Link;
 use super::terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
 use crate::rpc::{Request, RpcError};
 
@@ -16,13 +19,28 @@ pub(crate) trait Host: Send + Sync {
     fn offers(&self, method: &str) -> bool;
 
     /// Has it done. The parameters are the agent's; whose session it is, the host knows.
-    fn ask(&self, method: &str, params: Value) -> BoxFuture<'static, Result<Value, RpcError>>;
+    /// It is told when nobody needs that any more.
+    fn ask(
+        &self,
+        method: &str,
+        params: Value,
+        cancelled: CancellationToken,
+    ) -> BoxFuture<'static, Result<Value, RpcError>>;
 
     /// Waits until a terminal was shown to the user, or for a while.
     fn shown(&self, terminal: &str) -> BoxFuture<'static, ()>;
 
     /// What the user chose for the agent, by the ids of its options.
     fn choices(&self) -> Vec<(Box<str>, Value)>;
+
+    /// The directories that the client has open besides the working directory.
+    fn directories(&self) -> Vec<Box<str>>;
+
+    /// Hears what the agent says while nobody prompts it.
+    fn listener(&self) -> Listener;
+
+    /// Learns how the agent's session is reached.
+    fn opened(&self, link: Arc<Link>);
 }
 
 /// The id of the option that stands for an agent's modes.
@@ -70,14 +88,14 @@ impl Hosted {
         is_shown: bool,
     ) -> BoxFuture<'static, Option<Written>> {
         let (host, terminals) = (Arc::clone(&self.host), Arc::clone(&self.terminals));
-        let params = request.params.take();
+        let (params, cancelled) = (request.params.take(), request.cancelled.clone());
         let terminal: Box<str> = params["terminalId"].as_str().unwrap_or_default().into();
         async move {
             let mut written = None;
             let answer = match &*request.method {
                 "terminal/create" => create(host, terminals, params).await,
                 "terminal/wait_for_exit" => {
-                    let answer = host.ask(&request.method, params).await;
+                    let answer = host.ask(&request.method, params, cancelled).await;
                     if answer.is_ok() {
                         written = output(&*host, &terminals, terminal).await;
                     }
@@ -90,9 +108,9 @@ impl Hosted {
                         host.shown(&terminal).await;
                     }
                     lock(&terminals).open.remove(&terminal);
-                    host.ask(&request.method, params).await
+                    host.ask(&request.method, params, cancelled).await
                 }
-                method => host.ask(method, params).await,
+                method => host.ask(method, params, cancelled).await,
             };
             request.give(answer).await;
             written
@@ -118,7 +136,7 @@ async fn create(
     let limit = params["outputByteLimit"].as_u64().unwrap_or(u64::MAX);
     params["outputByteLimit"] = limit.min(TERMINAL_BYTES_MAX as u64).into();
     let creating = tokio::spawn(async move {
-        let answer = host.ask("terminal/create", params).await;
+        let answer = host.ask("terminal/create", params, CancellationToken::new()).await;
         let id = answer.as_ref().ok().and_then(|it| it["terminalId"].as_str());
         let is_over = {
             let mut lent = lock(&terminals);
@@ -142,13 +160,17 @@ async fn output(host: &dyn Host, lent: &Mutex<Lent>, terminal: Box<str>) -> Opti
     if is_known != Some(false) {
         return None;
     }
-    let answer = host.ask("terminal/output", json!({"terminalId": terminal})).await.ok()?;
+    let answer = ask(host, "terminal/output", &terminal).await.ok()?;
     Some(Written { terminal, text: answer["output"].as_str()?.to_owned() })
 }
 
+/// Asks about a terminal, whoever wants to know.
+async fn ask(host: &dyn Host, method: &str, terminal: &str) -> Result<Value, RpcError> {
+    host.ask(method, json!({"terminalId": terminal}), CancellationToken::new()).await
+}
+
 async fn release(host: &dyn Host, terminal: &str) {
-    let released = host.ask("terminal/release", json!({"terminalId": terminal})).await;
-    if let Err(error) = released {
+    if let Err(error) = ask(host, "terminal/release", terminal).await {
         tracing::debug!(%error, "the client did not take its terminal back");
     }
 }

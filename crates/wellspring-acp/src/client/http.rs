@@ -95,10 +95,21 @@ struct Shared {
     heard: mpsc::Sender<Heard>,
     /// The sessions whose stream is open.
     sessions: Mutex<BTreeSet<Box<str>>>,
-    /// The session that a request of the agent came by: its answer goes the same way.
-    asked_by: Mutex<HashMap<String, Box<str>>>,
+    asked_by: Mutex<AskedBy>,
     cookies: Mutex<Cookies>,
     over: CancellationToken,
+}
+
+/// The session that a request of the agent came by: its answer goes the same way.
+#[derive(Debug, Default)]
+struct AskedBy(HashMap<String, Box<str>>);
+
+impl AskedBy {
+    fn note(&mut self, request: String, session: &str) {
+        if self.0.len() < ASKED_BY_MAX {
+            self.0.insert(request, session.into());
+        }
+    }
 }
 
 /// What a server set, by name. There is one address, so they need no more than that.
@@ -170,7 +181,7 @@ impl Shared {
             return message["params"]["sessionId"].as_str().map(Into::into);
         }
         let id = message["id"].to_string();
-        self.asked_by.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.asked_by.lock().unwrap_or_else(PoisonError::into_inner).0.remove(&id)
     }
 
     async fn ask(&self, mut request: RequestBuilder) -> Result<Response, AcpError> {
@@ -261,9 +272,7 @@ impl Shared {
             (session, message["method"].is_string(), message.get("id"))
         {
             let mut asked = self.asked_by.lock().unwrap_or_else(PoisonError::into_inner);
-            if asked.len() < ASKED_BY_MAX {
-                asked.insert(id.to_string(), session.into());
-            }
+            asked.note(id.to_string(), session);
         }
         let _ = self.heard.send(Heard::Line(line)).await;
         Ok(())
@@ -281,6 +290,20 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn streams_of_requests_are_remembered_up_to_a_maximum() {
+        let mut asked = AskedBy::default();
+        for number in 0..=ASKED_BY_MAX {
+            asked.note(number.to_string(), "s");
+        }
+        assert_eq!(asked.0.len(), ASKED_BY_MAX);
+        // One that was answered makes room.
+        assert_eq!(asked.0.remove("0").as_deref(), Some("s"));
+        asked.note("new".into(), "s");
+        assert_eq!(asked.0.remove("new").as_deref(), Some("s"));
+        assert_eq!(asked.0.remove(&ASKED_BY_MAX.to_string()), None);
+    }
 
     #[test]
     fn cookies_go_back_up_to_a_maximum() {

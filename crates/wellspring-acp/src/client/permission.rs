@@ -16,11 +16,11 @@ pub(super) fn question(permission: &Permission) -> Ask {
         Form::Choose { choices: choices.collect(), multiple: false }
     };
     let prompt = if permission.title.is_empty() {
-        "Allow what the agent wants to do?".into()
+        "Allow what the agent wants to do?".to_owned()
     } else {
-        format!("Allow {}?", permission.title).into()
+        format!("Allow {}?", permission.title)
     };
-    Ask { prompt, form, expires_in: None }
+    Ask::new(prompt, form)
 }
 
 /// What is answered, and whether that allows the call.
@@ -44,10 +44,11 @@ pub(super) fn decide(permission: &Permission, answer: &Answer) -> Decided {
             [id] => permission.options.iter().find(|option| option.id == *id),
             _ => None,
         },
-        Answer::Deny { .. } | Answer::Value(_) | Answer::Expired => None,
+        Answer::Deny { scope: Scope::Thread | Scope::Always, .. } => first(&[RejectAlways]),
+        Answer::Deny { scope: Scope::Once, .. } | Answer::Value(_) | Answer::Expired => None,
         Answer::Withdrawn => return cancelled(),
     };
-    // A no that forbids for ever was not said, so it comes last.
+    // Otherwise a no that forbids for ever was not said, so it comes last.
     match chosen.or_else(|| first(&[RejectOnce, RejectAlways])) {
         Some(option) => selected(option),
         None => cancelled(),
@@ -111,6 +112,8 @@ mod tests {
             (&all, Answer::yes(), "yes"),
             (&all, always.clone(), "always"),
             (&all, Answer::no("no"), "no"),
+            (&all, Answer::Deny { reason: None, scope: Scope::Always }, "never"),
+            (&only_always, Answer::Deny { reason: None, scope: Scope::Always }, "no"),
             (&all, Answer::Expired, "no"),
             (&all, Answer::Withdrawn, "cancelled"),
             (&all, choose("never"), "never"),

@@ -1,32 +1,45 @@
 //! A session with an agent: opened, loaded or resumed, and kept for the thread's next run.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-use wellspring_core::{RemoteRequest, RunId};
+use wellspring_core::{CancellationToken, RunId, Tool};
 
 use super::config::AcpConfig;
-use super::connection::{Connection, Queue};
+use super::connection::{Connection, Listener, Queue};
 use super::error::AcpError;
 use super::files::Files;
 use super::host::THEIR_MODE;
 use super::peer::{Peer, within};
 use super::prompt::Before;
 use super::tools::Toolbox;
+use crate::rpc::RpcError;
 
 /// A session with an agent.
 pub(super) struct Session {
-    pub(super) id: Box<str>,
-    pub(super) peer: Arc<Peer>,
-    pub(super) connection: Arc<Connection>,
+    pub(super) link: Arc<Link>,
     pub(super) queue: Queue,
     pub(super) tools: Option<Toolbox>,
     pub(super) files: Files,
+    /// Directories besides the working directory.
+    directories: Vec<Box<str>>,
     /// The last run that prompted it. Another branch of the thread must not go on with it.
-    pub(super) last_run: RunId,
+    pub(super) last_run: Option<RunId>,
+}
+
+/// How a session is reached, whoever has it.
+pub(crate) struct Link {
+    pub(super) id: Box<str>,
+    pub(super) peer: Arc<Peer>,
+    pub(super) connection: Arc<Connection>,
+    limit: Duration,
+    /// What the agent said when it opened it: its modes and options, as they are now.
+    said: Arc<Mutex<Value>>,
     /// What was chosen among its options, by their ids.
-    chosen: BTreeMap<Box<str>, Value>,
+    chosen: Mutex<BTreeMap<Box<str>, Value>>,
 }
 
 /// A session, and what it knows.
@@ -37,6 +50,18 @@ pub(super) struct Opened {
     pub(super) note: Option<&'static str>,
     /// What the agent said when it opened it: its modes and options.
     pub(super) said: Value,
+}
+
+/// What a session is to have.
+pub(super) struct Wanted<'a> {
+    pub(super) tools: &'a [Arc<dyn Tool>],
+    pub(super) files: Files,
+    pub(super) directories: Vec<Box<str>>,
+    /// The run that prompts it, or that prompted it last.
+    pub(super) run: Option<RunId>,
+    /// Whether its queue is read from the start.
+    pub(super) is_read: bool,
+    pub(super) listener: Option<Listener>,
 }
 
 /// How a session is found again.
@@ -60,31 +85,41 @@ impl Session {
     /// Its handle in the log.
     pub(super) fn handle(&self) -> Value {
         let cwd = self.files.root().display().to_string();
-        json!({"session": self.id, "run": self.last_run.to_string(), "cwd": cwd})
+        let run = self.last_run.map(|run| run.to_string());
+        json!({"session": self.link.id, "run": run, "cwd": cwd})
     }
 
-    /// Whether a run can go on with it as it is.
-    pub(super) fn fits(&self, request: &RemoteRequest, handle: &Handle, files: &Files) -> bool {
+    /// Whether somebody can go on with it as it is, after what the thread did with it before.
+    pub(super) fn fits(&self, wanted: &Wanted<'_>, earlier: Option<&Handle>) -> bool {
         let tools = match &self.tools {
-            Some(tools) => tools.has(&request.tools),
-            None => request.tools.is_empty(),
+            Some(tools) => tools.has(wanted.tools),
+            None => wanted.tools.is_empty(),
         };
         tools
-            && self.peer.is_well()
-            && handle.run == Some(self.last_run)
-            && self.files.root() == files.root()
+            && self.link.peer.is_well()
+            && earlier.and_then(|handle| handle.run) == self.last_run
+            && self.files.root() == wanted.files.root()
+            && self.directories == wanted.directories
     }
 
     /// Opens one: an earlier one again, where the agent can, or else a new one.
     pub(super) async fn open(
         peer: Arc<Peer>,
         config: &AcpConfig,
-        request: &RemoteRequest,
+        wanted: Wanted<'_>,
         earlier: Option<&Handle>,
-        files: Files,
     ) -> Result<Opened, AcpError> {
+        let Wanted { tools, files, directories, run, is_read, listener } = wanted;
+        let now: Arc<Mutex<Value>> = Arc::default();
+        let listener = listener.map(|listener| -> Listener {
+            let now = Arc::clone(&now);
+            Arc::new(move |update: &Value| {
+                track(&now, update);
+                listener(update);
+            })
+        });
         let connection = Arc::clone(&peer.connection);
-        let tools = Toolbox::open(&request.tools).await?;
+        let tools = Toolbox::open(tools).await?;
         let servers = match &tools {
             Some(tools) => json!([tools.server(&peer, config)?]),
             None => json!([]),
@@ -92,6 +127,9 @@ impl Session {
         let cwd = files.root().to_str().unwrap_or_default();
         let same_place = |handle: &&Handle| handle.cwd.as_deref().is_none_or(|it| it == cwd);
         let mut params = json!({"cwd": cwd, "mcpServers": servers});
+        if !directories.is_empty() && peer.capability(DIRECTORIES) {
+            params["additionalDirectories"] = json!(directories);
+        }
         let limit = config.timeouts.session;
         let again = [
             ("/sessionCapabilities/resume", "session/resume", "resumed"),
@@ -101,7 +139,8 @@ impl Session {
         let mut note = earlier.map(|_| "started anew: the agent cannot continue a session");
         if let (Some(handle), Some((_, method, how))) = (earlier.filter(same_place), again) {
             params["sessionId"] = json!(handle.session);
-            let (route, mut queue) = Queue::new();
+            let (route, mut queue) = Queue::new(listener.clone());
+            queue.begin();
             connection.route(&handle.session, route);
             let asked = connection.request(method, params.clone());
             let continued = tokio::select! {
@@ -110,23 +149,16 @@ impl Session {
                 () = drain(&mut queue) => Err(AcpError::Lost("the connection ended")),
             };
             // Its answer came after the last of it.
-            while queue.next_now().is_some() {}
+            queue.rest();
             match continued {
                 Ok(said) => {
-                    let session = Self {
-                        chosen: BTreeMap::new(),
-                        id: handle.session.clone(),
-                        connection,
-                        queue,
-                        tools,
-                        files,
-                        last_run: request.run,
-                        peer,
-                    };
-                    // Another process of the agent may not know it.
-                    if let Some(mode) = &config.mode {
-                        session.set_mode(&json!(mode), config).await?;
+                    if is_read {
+                        queue.begin();
                     }
+                    let link = Link::new(handle.session.clone(), peer, config, &said, now);
+                    let session = Self { link, queue, tools, files, directories, last_run: run };
+                    // Another process of the agent may not know it.
+                    session.link.set_own_mode(config).await?;
                     let before = Before::Continued;
                     return Ok(Opened { session, before, note: Some(how), said });
                 }
@@ -141,76 +173,182 @@ impl Session {
         if let Some(members) = params.as_object_mut() {
             members.remove("sessionId");
         }
-        let (route, queue) = Queue::new();
+        let (route, queue) = Queue::new(listener);
+        if is_read {
+            queue.begin();
+        }
         let opened = connection.open("session/new", params, route);
         let answer = within(limit, "opening a session", opened).await;
-        let answer = answer.map_err(|error| logged_in(error, &peer))?;
-        let Some(id) = answer["sessionId"].as_str() else {
+        let said = answer.map_err(|error| logged_in(error, &peer))?;
+        let Some(id) = said["sessionId"].as_str() else {
             let what = "its new session has no id".into();
             return Err(AcpError::Protocol { what, last_words: "".into() });
         };
-        let session = Self {
-            id: id.into(),
-            chosen: BTreeMap::new(),
-            connection,
-            queue,
-            tools,
-            files,
-            last_run: request.run,
-            peer,
-        };
-        if let Some(mode) = &config.mode {
-            session.set_mode(&json!(mode), config).await?;
-        }
-        Ok(Opened { session, before: Before::New, note, said: answer })
-    }
-
-    async fn set_mode(&self, mode: &Value, config: &AcpConfig) -> Result<(), AcpError> {
-        let params = json!({"sessionId": self.id, "modeId": mode});
-        let set = self.connection.request("session/set_mode", params);
-        within(config.timeouts.session, "setting its mode", set).await.map(drop)
-    }
-
-    /// Has the agent do as the user chose, where that is news to it. Gives all of its options if
-    /// it says what they are now.
-    pub(super) async fn choose(
-        &mut self,
-        option: &str,
-        value: &Value,
-        config: &AcpConfig,
-    ) -> Result<Option<Value>, AcpError> {
-        if self.chosen.get(option) == Some(value) {
-            return Ok(None);
-        }
-        let mut options = None;
-        if option == THEIR_MODE {
-            self.set_mode(value, config).await?;
-        } else {
-            let mut params = json!({"sessionId": self.id, "configId": option, "value": value});
-            if value.is_boolean() {
-                params["type"] = "boolean".into();
-            }
-            let set = self.connection.request("session/set_config_option", params);
-            let mut said = within(config.timeouts.session, "setting an option", set).await?;
-            options = Some(said["configOptions"].take()).filter(Value::is_array);
-        }
-        self.chosen.insert(option.into(), value.clone());
-        Ok(options)
+        let link = Link::new(id.into(), peer, config, &said, now);
+        let session = Self { link, queue, tools, files, directories, last_run: run };
+        session.link.set_own_mode(config).await?;
+        Ok(Opened { session, before: Before::New, note, said })
     }
 
     /// Ends it for good.
     pub(super) fn close(self) {
-        self.connection.forget(&self.id);
-        if self.peer.capability("/sessionCapabilities/close") {
+        let Link { id, peer, connection, .. } = &*self.link;
+        connection.forget(id);
+        if peer.capability("/sessionCapabilities/close") {
             // Asked for as a courtesy; nobody waits for the answer.
-            let connection = Arc::clone(&self.connection);
-            let params = json!({"sessionId": self.id});
+            let connection = Arc::clone(connection);
+            let params = json!({"sessionId": id});
             tokio::spawn(async move {
                 let closing = connection.request("session/close", params);
                 let _ = tokio::time::timeout(super::agent::CLOSE_TIME, closing).await;
             });
         }
     }
+}
+
+/// Whether an agent takes more than one directory.
+const DIRECTORIES: &str = "/sessionCapabilities/additionalDirectories";
+
+impl Link {
+    fn new(
+        id: Box<str>,
+        peer: Arc<Peer>,
+        config: &AcpConfig,
+        said: &Value,
+        now: Arc<Mutex<Value>>,
+    ) -> Arc<Self> {
+        // What it said later counts more.
+        let mut whole = said.clone();
+        let mut later = lock(&now);
+        if let Some(mode) = later["modes"].get_mut("currentModeId") {
+            whole["modes"]["currentModeId"] = mode.take();
+        }
+        if let Some(options) = later.get_mut("configOptions") {
+            whole["configOptions"] = options.take();
+        }
+        *later = whole;
+        drop(later);
+        Arc::new(Self {
+            id,
+            connection: Arc::clone(&peer.connection),
+            peer,
+            limit: config.timeouts.session,
+            said: now,
+            chosen: Mutex::default(),
+        })
+    }
+
+    /// Its modes and options, as they are now.
+    pub(crate) fn said(&self) -> Value {
+        lock(&self.said).clone()
+    }
+
+    /// Takes note of what the agent says of them.
+    pub(super) fn track(&self, update: &Value) {
+        track(&self.said, update);
+    }
+
+    /// Whether the agent was told of the directories that it works in besides its own.
+    pub(crate) fn knows_directories(&self) -> bool {
+        self.peer.capability(DIRECTORIES)
+    }
+
+    /// Puts it into the mode that is configured.
+    async fn set_own_mode(&self, config: &AcpConfig) -> Result<(), AcpError> {
+        match &config.mode {
+            Some(mode) => self.set_mode(&json!(mode)).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn set_mode(&self, mode: &Value) -> Result<(), AcpError> {
+        let params = json!({"sessionId": self.id, "modeId": mode});
+        let set = self.connection.request("session/set_mode", params);
+        within(self.limit, "setting its mode", set).await?;
+        let mut said = lock(&self.said);
+        if said["modes"].is_object() {
+            said["modes"]["currentModeId"] = mode.clone();
+        }
+        Ok(())
+    }
+
+    /// Has the agent do as the user chose, where it was not told that yet.
+    pub(super) async fn remind(
+        &self,
+        option: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, AcpError> {
+        if lock(&self.chosen).get(option) == Some(value) {
+            return Ok(None);
+        }
+        self.choose(option, value).await
+    }
+
+    /// Has the agent do as the user chooses. Gives all of its options if it says what they are
+    /// now.
+    pub(crate) async fn choose(
+        &self,
+        option: &str,
+        value: &Value,
+    ) -> Result<Option<Value>, AcpError> {
+        let mut options = None;
+        if option == THEIR_MODE {
+            self.set_mode(value).await?;
+        } else {
+            let mut params = json!({"sessionId": self.id, "configId": option, "value": value});
+            if value.is_boolean() {
+                params["type"] = "boolean".into();
+            }
+            let set = self.connection.request("session/set_config_option", params);
+            let mut now = within(self.limit, "setting an option", set).await?;
+            options = Some(now["configOptions"].take()).filter(Value::is_array);
+            if let Some(options) = &options {
+                lock(&self.said)["configOptions"] = options.clone();
+            }
+        }
+        lock(&self.chosen).insert(option.into(), value.clone());
+        Ok(options)
+    }
+
+    /// Passes a request of the client on that is not ours to understand.
+    pub(crate) async fn pass_on(
+        &self,
+        method: &str,
+        mut params: Value,
+        cancelled: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        params["sessionId"] = (&*self.id).into();
+        self.connection.pass_on(method, &params, cancelled).await
+    }
+
+    /// The same for what has no answer; at once, or not at all.
+    pub(crate) fn tell(&self, method: &str, mut params: Value) {
+        params["sessionId"] = (&*self.id).into();
+        self.connection.notify_now(method, &params);
+    }
+}
+
+/// Takes note of what an agent says of its modes and options.
+fn track(said: &Mutex<Value>, update: &Value) {
+    match update["sessionUpdate"].as_str() {
+        Some("config_option_update") => {
+            lock(said)["configOptions"] = update["configOptions"].clone();
+        }
+        Some("current_mode_update") => {
+            lock(said)["modes"]["currentModeId"] = update["currentModeId"].clone();
+        }
+        Some(_) | None => {}
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads and forgets, for ever.

@@ -178,3 +178,48 @@ async fn agents_that_are_called_are_lent_the_same() {
     assert_eq!(*asked.lock().unwrap(), ["fs/read_text_file"]);
     assert_eq!(client.words(), "Done.");
 }
+
+/// The shell command that runs in a client's terminal, as these answers to questions about it
+/// have it; gives what the model is told.
+async fn shell(arguments: Value, mut answers: impl FnMut(&str) -> Value + Send + 'static) -> Value {
+    let says = [Say::new().call("run_shell_command", arguments), Say::new().text("Done.")];
+    let runtime = runtime([allowed("a", says)]);
+    let client = Client::ready(&runtime, "a", everything()).await;
+    let mut client = client.answer(move |method, _| Ok(answers(method)));
+    let session = client.session().await;
+    client.prompt(&session, "go").await.unwrap();
+    let ended = |it: &&Value| {
+        ["completed", "failed"].iter().any(|status| it["params"]["update"]["status"] == **status)
+    };
+    client.heard.iter().find(ended).unwrap()["params"]["update"]["rawOutput"].clone()
+}
+
+/// A client that keeps more of a command's output than it was asked to.
+#[tokio::test]
+async fn output_of_a_command_is_told_up_to_a_maximum() {
+    let max = 64 * 1024;
+    let written = format!("{}{}", "a".repeat(max), "b".repeat(max));
+    let told = shell(json!({"command": "x"}), move |method| match method {
+        "terminal/create" => json!({"terminalId": "t1"}),
+        "terminal/wait_for_exit" => json!({"exitCode": 0}),
+        "terminal/output" => json!({"output": written, "truncated": false}),
+        _ => json!({}),
+    })
+    .await;
+    assert_eq!(told, json!({"stdout": "b".repeat(max), "exit_code": 0, "truncated": true}));
+}
+
+/// However long the model wants to wait, there is an end. The clock is not the machine's.
+#[tokio::test(start_paused = true)]
+async fn a_command_takes_an_hour_at_most() {
+    let arguments = json!({"command": "sleep infinity", "timeout": 1_000_000});
+    let told = shell(arguments, |method| match method {
+        "terminal/create" => json!({"terminalId": "t1"}),
+        // It never exits.
+        "terminal/wait_for_exit" => Value::Null,
+        "terminal/output" => json!({"output": "so far", "truncated": false}),
+        _ => json!({}),
+    })
+    .await;
+    assert_eq!(told, "killed after 3600 s; so far it wrote so far");
+}

@@ -6,11 +6,13 @@ use wellspring_acp::agent::{
     DIRECTORIES_MAX, LIST_SCANNED_MAX, PENDING_MAX, REPLAY_RUNS_MAX, REQUESTS_MAX, SERVERS_MAX,
     SESSIONS_MAX,
 };
+use wellspring_acp::client::SESSIONS_KEPT_MAX;
 use wellspring_core::{AgentNo, Event, Outcome, RunId, RunRequest, RunStarted, Stop, ThreadId};
 use wellspring_engine::{DEFAULT_TENANT, Runtime};
 use wellspring_models::Say;
 
 use crate::client::{Client, agent, runtime};
+use crate::proxy::{asked_of, behind};
 
 #[tokio::test]
 async fn sessions_and_servers() {
@@ -39,11 +41,24 @@ async fn sessions_and_servers() {
 
 /// A run that is over, without any engine.
 async fn finished(runtime: &Runtime, thread: ThreadId, after: Option<RunId>, asked: &str) -> RunId {
+    run(runtime, thread, after, asked, None).await
+}
+
+async fn run(
+    runtime: &Runtime,
+    thread: ThreadId,
+    after: Option<RunId>,
+    asked: &str,
+    event: Option<Event>,
+) -> RunId {
     let run = RunId::new(Uuid::now_v7());
     let request = RunRequest::text(asked);
     let started = RunStarted { run, thread, agent: "a".into(), after, request };
     let owner = runtime.log().create(DEFAULT_TENANT, started).await.unwrap();
     let outcome = Box::new(Outcome::Completed { stop: Stop::EndTurn });
+    if let Some(event) = event {
+        owner.push(AgentNo::ROOT, event);
+    }
     owner.push(AgentNo::ROOT, Event::RunFinished { outcome });
     owner.commit().await.unwrap();
     run
@@ -100,6 +115,57 @@ async fn requests_at_work() {
     client.notify("session/cancel", json!({"sessionId": sessions[0]})).await;
     assert_eq!(client.result(first.unwrap()).await.unwrap()["stopReason"], "cancelled");
     assert!(client.call("session/list", json!({})).await.is_ok());
+}
+
+/// Sessions of an agent behind us that wait for their first prompt: beyond so many, the oldest is
+/// closed, and opened again when it is prompted.
+#[tokio::test]
+async fn sessions_that_wait_for_their_first_prompt() {
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("heard").display().to_string();
+    let script = json!({"record": record, "prompts": [[{"text": "Hi."}]]});
+    let runtime = behind(&script);
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let mut sessions = Vec::new();
+    for _ in 0..=SESSIONS_KEPT_MAX {
+        let new = json!({"cwd": folder.path(), "mcpServers": []});
+        let opened = client.call("session/new", new).await.unwrap();
+        sessions.push(opened["sessionId"].as_str().unwrap().to_owned());
+    }
+    let opened = || asked_of(&record).iter().filter(|it| it.starts_with("session/new")).count();
+    client.prompt(&sessions[1], "go").await.unwrap();
+    assert_eq!(opened(), SESSIONS_KEPT_MAX + 1);
+    client.prompt(&sessions[0], "go").await.unwrap();
+    assert_eq!(opened(), SESSIONS_KEPT_MAX + 2);
+    // One that is closed before it is prompted is forgotten.
+    client.call("session/close", json!({"sessionId": sessions[2]})).await.unwrap();
+}
+
+/// The session that an agent had is looked for in so many runs of its thread.
+#[tokio::test]
+async fn runs_that_are_looked_at_for_a_session() {
+    const RUNS_LOOKED_AT_MAX: usize = 50;
+    let folder = tempfile::tempdir().unwrap();
+    let record = folder.path().join("heard").display().to_string();
+    let capabilities = json!({"sessionCapabilities": {"resume": {}}});
+    let script = json!({"record": record, "capabilities": capabilities, "prompts": []});
+    let runtime = behind(&script);
+    for (others, method) in
+        [(RUNS_LOOKED_AT_MAX - 1, "session/resume"), (RUNS_LOOKED_AT_MAX, "session/new")]
+    {
+        let thread = ThreadId::new(Uuid::now_v7());
+        let handle = json!({"session": "earlier", "run": Uuid::nil().to_string()});
+        let attached = Event::Attached { origin: "behind".into(), handle: Box::new(handle) };
+        let mut last = run(&runtime, thread, None, "One", Some(attached)).await;
+        for _ in 0..others {
+            last = finished(&runtime, thread, Some(last), "Another").await;
+        }
+        let mut client = Client::ready(&runtime, "behind", json!({})).await;
+        let load = json!({"sessionId": thread.to_string(), "cwd": folder.path(), "mcpServers": []});
+        client.call("session/resume", load).await.unwrap();
+        let asked = asked_of(&record);
+        assert!(asked.last().unwrap().starts_with(method), "{others} {asked:?}");
+    }
 }
 
 /// A client that owes too many answers: what would be asked next is a no.

@@ -197,7 +197,7 @@ async fn modes_and_commands() {
     client.prompt(&session, "/who").await.unwrap();
     assert_eq!(client.words(), "I am a.");
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
-    let asked = runtime.wait(runs[0].run).await.unwrap().started.unwrap().request;
+    let asked = runtime.wait(runs[0].run).await.unwrap().started.unwrap().request.clone();
     assert_eq!(asked.model.as_deref(), Some("big"));
 }
 

@@ -13,10 +13,10 @@ use wellspring_mcp::{Loopback, run_at_once};
 use wellspring_testkit::acp_agent::SCRIPT;
 
 use crate::client::{Client, plain, runtime};
-use crate::schema::FROM_THE_FUTURE;
+use crate::schema::check_asked;
 
 /// A runtime whose agent follows a script, in a process of its own.
-fn behind(script: &Value) -> Runtime {
+pub(crate) fn behind(script: &Value) -> Runtime {
     let program = std::env::current_exe().unwrap();
     let program = program.to_str().unwrap();
     let config =
@@ -55,9 +55,35 @@ impl Project {
 async fn open(client: &mut Client, cwd: &Path, servers: Value) -> String {
     let params = json!({"cwd": cwd, "mcpServers": servers});
     let opened = client.call("session/new", params).await.unwrap();
-    client.until(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
+    heard_commands(client).await;
     client.said();
     opened["sessionId"].as_str().unwrap().to_owned()
+}
+
+async fn heard_commands(client: &mut Client) {
+    client.until(|it| it["params"]["update"]["sessionUpdate"] == "available_commands_update").await;
+}
+
+/// What an agent offers: two modes and an option.
+fn offers() -> Value {
+    json!({
+        "modes": {"currentModeId": "code", "availableModes": [
+            {"id": "code", "name": "Code"}, {"id": "ask", "name": "Ask", "description": "Only asks"}]},
+        "configOptions": [{"id": "effort", "name": "Effort", "type": "select", "currentValue": "low",
+            "options": [{"value": "low", "name": "Low"}, {"value": "high", "name": "High"}]}],
+    })
+}
+
+/// What the agent was asked, one line each.
+pub(crate) fn asked_of(record: &str) -> Vec<String> {
+    let heard = std::fs::read_to_string(record).unwrap();
+    let asked = heard.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).unwrap();
+        check_asked(&message);
+        let method = message["method"].as_str()?;
+        Some(format!("{method} {}", message["params"]))
+    });
+    asked.collect()
 }
 
 /// An editor with an unsaved file, a terminal, forms, and a user who picks the second option.
@@ -114,23 +140,23 @@ async fn everything_is_kept() {
         "properties": {"name": {"type": "string"}, "age": {"type": "integer"}}});
     let runtime = behind(&json!({
         "record": record,
-        "session": {
-            "modes": {"currentModeId": "code", "availableModes": [
-                {"id": "code", "name": "Code"}, {"id": "ask", "name": "Ask", "description": "Only asks"}]},
-            "configOptions": [{"id": "effort", "name": "Effort", "type": "select", "currentValue": "low",
-                "options": [{"value": "low", "name": "Low"}, {"value": "high", "name": "High"}]}],
-        },
+        "session": offers(),
         "prompts": [[
             {"call": {"name": "loud__shout", "arguments": {"words": "hello"}}},
             update("available_commands_update", json!({"availableCommands": [{"name": "compact", "description": "Theirs"}]})),
             {"thought": "Hm."},
-            {"text": "I edit."},
-            update("plan", json!({"entries": [{"content": "edit", "priority": "high", "status": "in_progress"}]})),
+            update("agent_message_chunk", json!({"content": {"type": "text", "text": "I edit."}, "_meta": {"m": 1}})),
+            update("plan", json!({"_meta": {"m": 2}, "entries": [{"content": "edit", "priority": "high", "status": "in_progress"}]})),
             update("tool_call", json!({"toolCallId": "e", "title": "Edit a.txt", "kind": "edit", "status": "pending",
                 "rawInput": {"path": "a.txt"}, "locations": [{"path": project.path("a.txt"), "line": 3}]})),
             ask("session/request_permission", json!({"toolCall": {"toolCallId": "e"}, "options": [
                 option("1", "No", "reject_once"), option("2", "Yes, and always in `src`", "allow_always"),
                 option("3", "Yes", "allow_once"), option("4", "Never", "reject_always")]})),
+            update("tool_call", json!({"toolCallId": "d", "title": "Delete", "kind": "delete", "_meta": {"m": 3}})),
+            ask("session/request_permission", json!({"_meta": {"m": 4}, "toolCall": {"toolCallId": "d"}, "options": [
+                option("1", "No", "reject_once"), option("2", "Never", "reject_always"),
+                option("3", "Perhaps", "allow_perhaps"), option("4", "Yes", "allow_once")]})),
+            update("tool_call_update", json!({"toolCallId": "d", "status": "failed", "_meta": {"m": 5}})),
             ask("fs/read_text_file", json!({"path": project.path("a.txt"), "line": 2})),
             ask("fs/write_text_file", json!({"path": project.path("a.txt"), "content": "new"})),
             ask("fs/read_text_file", json!({"path": "/etc/passwd"})),
@@ -142,9 +168,11 @@ async fn everything_is_kept() {
             update("session_info_update", json!({"title": "Editing"})),
             update("current_mode_update", json!({"currentModeId": "ask"})),
             update("usage_update", json!({"used": 5, "size": 100, "cost": {"amount": 0.5, "currency": "USD"}})),
-            update(FROM_THE_FUTURE, json!({"x": 1})),
+            update("from_the_future", json!({"x": 1})),
+            {"notify": {"method": "_agent/said", "params": {"x": 1}}},
+            ask("_agent/asks", json!({"x": 2})),
             {"tell": 1},
-            {"stop": {"stopReason": "max_tokens", "usage": {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}}},
+            {"stop": {"stopReason": "bored", "usage": {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2}, "_meta": {"m": 6}}},
         ]],
     }));
     let client = Client::ready(&runtime, "behind", everything()).await;
@@ -154,8 +182,10 @@ async fn everything_is_kept() {
     // What the agent does with files and terminals does not wait for the client to hear of it:
     // each side has its own order.
     let said = project.plain(&client.said());
-    let (asked, told): (Vec<_>, Vec<_>) =
-        said.lines().partition(|line| line.starts_with("fs/") || line.starts_with("terminal/"));
+    let is_asked = |line: &&str| {
+        ["fs/", "terminal/", "_agent/asks"].iter().any(|method| line.starts_with(method))
+    };
+    let (asked, told): (Vec<_>, Vec<_>) = said.lines().partition(is_asked);
     insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
 
     // The user chooses among the agent's modes and options, and the agent hears of it.
@@ -169,14 +199,95 @@ async fn everything_is_kept() {
     }
     client.said();
     client.prompt(&session, "again").await.unwrap();
-    let heard = std::fs::read_to_string(record).unwrap();
-    let asked = heard.lines().filter_map(|line| {
-        let message: Value = serde_json::from_str(line).unwrap();
-        let method = message["method"].as_str()?;
-        Some(format!("{method} {}", message["params"]))
-    });
-    let asked: Vec<_> = asked.filter(|it| !it.starts_with("session/new")).collect();
+    let mut asked = asked_of(&record);
+    asked.retain(|it| !it.starts_with("session/new"));
     insta::assert_snapshot!(project.plain(&asked.join("\n")));
+}
+
+/// Before anybody prompts it, the client knows what the agent offers, and can choose of it.
+#[tokio::test]
+async fn what_the_agent_offers_is_known_from_the_start() {
+    let project = Project::new();
+    let record = project.path("heard");
+    let commands = |name: &str| {
+        json!({"sessionUpdate": "available_commands_update",
+            "availableCommands": [{"name": name, "description": "Theirs"}]})
+    };
+    let runtime = behind(&json!({
+        "record": record,
+        "capabilities": {"sessionCapabilities": {"additionalDirectories": {}, "resume": {}}},
+        "session": offers(),
+        "opened": [commands("compact")],
+        "prompts": [[{"tell": 1}, {"update": {"sessionUpdate": "current_mode_update", "currentModeId": "code"}}]],
+    }));
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let new =
+        json!({"cwd": project.root(), "mcpServers": [], "additionalDirectories": ["/srv/other"]});
+    let opened = client.call("session/new", new).await.unwrap();
+    let session = opened["sessionId"].as_str().unwrap().to_owned();
+    while !client.heard.last().unwrap().to_string().contains("compact") {
+        heard_commands(&mut client).await;
+    }
+    client.heard.clear();
+    let set = json!({"sessionId": session, "configId": "effort", "value": "high"});
+    client.call("session/set_config_option", set).await.unwrap();
+    client
+        .call("session/set_mode", json!({"sessionId": session, "modeId": "behind/ask"}))
+        .await
+        .unwrap();
+    let refused =
+        client.call("session/set_mode", json!({"sessionId": session, "modeId": "behind/x"}));
+    assert_eq!(refused.await.unwrap_err()["code"], -32602);
+    client.notify("_client/says", json!({"sessionId": session, "x": 1})).await;
+    client.call("_client/asks", json!({"sessionId": session, "x": 2})).await.unwrap();
+    client.prompt(&session, "go").await.unwrap();
+    let said = client.said();
+    let asked = asked_of(&record).join("\n");
+    let opened = json!({"modes": opened["modes"], "configOptions": opened["configOptions"]});
+    insta::assert_snapshot!(project.plain(&format!("{opened}\n\n{said}\n{asked}")));
+
+    // For another client, all is as it was left.
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let load = json!({"sessionId": session, "cwd": project.root(), "mcpServers": []});
+    let loaded = client.call("session/resume", load).await.unwrap();
+    assert_eq!(loaded["modes"]["currentModeId"], "behind/code");
+    assert_eq!(loaded["configOptions"][0]["currentValue"], "high");
+}
+
+/// An agent that cannot be opened is told of, and the prompt says why.
+#[tokio::test]
+async fn an_agent_that_cannot_be_opened_fails_the_prompt() {
+    let runtime =
+        behind(&json!({"refuse": {"code": -32603, "message": "out of luck"}, "prompts": []}));
+    let mut client = Client::ready(&runtime, "behind", json!({"session": {"notices": {}}})).await;
+    let project = Project::new();
+    let params = json!({"cwd": project.root(), "mcpServers": []});
+    let opened = client.call("session/new", params).await.unwrap();
+    let notice = client.until(|it| it["params"]["update"]["sessionUpdate"] == "notice").await;
+    let why = "The agent behind could not be reached: session/new failed: out of luck (-32603). \
+        The next prompt tries again.";
+    assert_eq!(notice["params"]["update"]["description"], why);
+    let failed = client.prompt(opened["sessionId"].as_str().unwrap(), "go").await.unwrap_err();
+    assert_eq!(failed["message"], "behind: session/new failed: out of luck (-32603)");
+}
+
+/// What an agent behind us does not want to know any more, the client need not answer.
+#[tokio::test]
+async fn what_the_agent_withdraws_is_withdrawn() {
+    let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
+    let call = json!({"toolCallId": "c", "title": "rm a"});
+    let project = Project::new();
+    let runtime = behind(&json!({"prompts": [[
+        {"withdraw": {"method": "session/request_permission", "params": {"toolCall": call, "options": options}}},
+        {"withdraw": {"method": "_agent/asks", "params": {"x": 1}}},
+    ]]}));
+    let client = Client::ready(&runtime, "behind", json!({})).await;
+    let mut client = client.answer(|_, _| Ok(Value::Null));
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    let said = project.plain(&client.said());
+    let (told, asked): (Vec<_>, Vec<_>) = said.lines().partition(|line| line.starts_with('{'));
+    insta::assert_snapshot!(format!("{}\n\n{}", asked.join("\n"), told.join("\n")));
 }
 
 /// What an agent behind us does not get from the client, it gets from us.

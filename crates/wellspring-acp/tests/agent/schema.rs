@@ -22,9 +22,6 @@ static SCHEMA: LazyLock<Option<Value>> = LazyLock::new(|| {
     Some(serde_json::from_str(&text).unwrap())
 });
 
-/// An update that there is no word for.
-pub(crate) const FROM_THE_FUTURE: &str = "from_the_future";
-
 /// Checks a message of ours, given the methods of the requests that it may answer. The schema's
 /// own list of messages lets anything pass as an extension, so each is held to its own type.
 pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
@@ -32,17 +29,36 @@ pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
     if message.get("error").is_some() {
         return hold("Error", &message["error"]);
     }
-    // What an agent behind us says in words that the schema has not is passed on as it was.
-    if message["params"]["update"]["sessionUpdate"] == FROM_THE_FUTURE {
-        return;
-    }
     match message["method"].as_str() {
+        // An extension, of which the schema says no more than that it is one.
+        Some(method) if method.starts_with('_') => {}
         Some(method) => hold(params_of(method), &message["params"]),
         None => {
             let method = message["id"].as_u64().and_then(|id| asked.get(&id)).unwrap();
-            hold(result_of(method), &message["result"]);
+            if !method.starts_with('_') {
+                hold(result_of(method), &message["result"]);
+            }
         }
     }
+}
+
+/// Checks what we say to an agent behind us.
+pub(crate) fn check_asked(message: &Value) {
+    assert_eq!(message["jsonrpc"], "2.0", "{message}");
+    let definition = match message["method"].as_str() {
+        // Answers are held to the schema where one can tell what they answer.
+        None => return,
+        Some("initialize") => "InitializeRequest",
+        Some("session/new") => "NewSessionRequest",
+        Some("session/resume") => "ResumeSessionRequest",
+        Some("session/set_mode") => "SetSessionModeRequest",
+        Some("session/set_config_option") => "SetSessionConfigOptionRequest",
+        Some("session/prompt") => "PromptRequest",
+        Some("session/close") => "CloseSessionRequest",
+        Some(method) if method.starts_with('_') => return,
+        Some(other) => panic!("{other} is no method of the protocol"),
+    };
+    hold(definition, &message["params"]);
 }
 
 fn params_of(method: &str) -> &'static str {

@@ -4,7 +4,9 @@ use std::io::Write as _;
 
 use anyhow::Result;
 use futures::TryStreamExt as _;
-use wellspring_core::{AgentNo, Item, PartKind, Record, Role, Seq, ToolOutcome, Transcript};
+use wellspring_core::{
+    AgentNo, FORMAT, Item, PartKind, Record, Role, Seq, ToolOutcome, Transcript,
+};
 use wellspring_log::{Log, RunInfo};
 
 use crate::args::Format;
@@ -19,7 +21,8 @@ pub(crate) async fn export(log: &Log, info: &RunInfo, format: Format) -> Result<
         return Ok(out.flush()?);
     }
     if format == Format::Json {
-        write!(out, "{{\"run\":{},\"records\":[", serde_json::to_string(info)?)?;
+        let run = serde_json::to_string(info)?;
+        write!(out, "{{\"format\":{FORMAT},\"run\":{run},\"records\":[")?;
     }
     let head = transcript.outline.head;
     let mut records = std::pin::pin!(log.cursor(info.run, Seq(0)).await?.into_records());

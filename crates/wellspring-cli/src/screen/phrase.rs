@@ -68,14 +68,14 @@ pub(crate) fn answer_phrase(answer: &Answer) -> (String, Style) {
             let edited = if arguments.is_some() { ", with other arguments" } else { "" };
             (format!("{scope}{edited}"), Style::GREEN)
         }
-        Answer::Deny { reason: None } => ("no".into(), Style::YELLOW),
-        Answer::Deny { reason: Some(reason) } => {
+        Answer::Deny { reason: None, .. } => ("no".into(), Style::YELLOW),
+        Answer::Deny { reason: Some(reason), .. } => {
             (format!("no: {}", clean_line(reason)), Style::YELLOW)
         }
         Answer::Choose(chosen) => (clean_line(&chosen.join(", ")), Style::GREEN),
         Answer::Value(value) => (value_phrase(value), Style::GREEN),
         Answer::Expired => ("nobody answered in time".into(), Style::YELLOW),
-        Answer::Withdrawn => ("the run ended first".into(), Style::DIM),
+        Answer::Withdrawn => ("withdrawn".into(), Style::DIM),
     }
 }
 

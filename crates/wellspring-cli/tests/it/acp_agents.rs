@@ -21,7 +21,7 @@ fn scripted_agent() {
 }
 
 /// A configuration with one agent, which follows a script.
-fn config(script: &Value, more: &str) -> String {
+pub(crate) fn config(script: &Value, more: &str) -> String {
     let program = std::env::current_exe().unwrap();
     let program = program.to_str().unwrap();
     let agent = format!("{program} --exact acp_agents::scripted_agent --nocapture --quiet");

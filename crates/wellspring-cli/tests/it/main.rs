@@ -9,6 +9,7 @@
 
 mod acp;
 mod acp_agents;
+mod acp_served;
 mod config;
 mod crash;
 mod kit;

@@ -120,3 +120,23 @@ fn completions_and_version_are_printed() {
     assert!(home.print(&["completions", "bash"]).contains("_wellspring()"));
     assert!(home.print(&["--version"]).starts_with("wellspring 0."));
 }
+
+/// As with `| head`: whoever reads has seen enough, and nobody complains.
+#[test]
+fn a_reader_that_goes_away_is_no_mistake() {
+    let home = Home::new();
+    home.print(&["run", "help"]);
+    for args in [
+        &["runs", "list"][..],
+        &["runs", "show", "last"],
+        &["runs", "replay", "last", "--speed", "max"],
+        &["runs", "export", "last"],
+        &["completions", "bash"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = home.paced(0, args).stdout(writer).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(141), ""), "{args:?}");
+    }
+}

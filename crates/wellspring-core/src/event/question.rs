@@ -82,6 +82,9 @@ pub enum Answer {
         /// What the model is told about it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Box<str>>,
+        /// For how long. Only who asks can make more of it than a no to this call.
+        #[serde(default, skip_serializing_if = "Scope::is_once")]
+        scope: Scope,
     },
     /// These ones.
     Choose(Vec<Box<str>>),
@@ -89,11 +92,14 @@ pub enum Answer {
     Value(Value),
     /// Nobody answered in time.
     Expired,
-    /// The run ended first.
+    /// The run ended first, or whoever asked does not want to know any more.
     Withdrawn,
 }
 
 impl Answer {
+    /// No, this once.
+    pub const NO: Self = Self::Deny { reason: None, scope: Scope::Once };
+
     /// Yes, this once.
     #[must_use]
     pub fn yes() -> Self {
@@ -103,11 +109,11 @@ impl Answer {
     /// No, and what the model is told about it.
     #[must_use]
     pub fn no(reason: impl Into<Box<str>>) -> Self {
-        Self::Deny { reason: Some(reason.into()) }
+        Self::Deny { reason: Some(reason.into()), scope: Scope::Once }
     }
 }
 
-/// For how long a yes holds.
+/// For how long an answer holds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
@@ -118,4 +124,10 @@ pub enum Scope {
     Thread,
     /// Every call of the tool by this agent.
     Always,
+}
+
+impl Scope {
+    fn is_once(&self) -> bool {
+        *self == Self::Once
+    }
 }

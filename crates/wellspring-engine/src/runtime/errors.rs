@@ -1,6 +1,6 @@
 //! Why a run could not be started, or something wanted of it could not be had.
 
-use wellspring_core::{PartId, QuestionId, RunId};
+use wellspring_core::{PartId, QuestionId, RETURN_RESULT, RunId};
 use wellspring_log::{RunInfo, StoreError};
 
 /// A run could not be started.
@@ -21,6 +21,11 @@ pub enum StartError {
         /// Who was asked.
         agent: Box<str>,
     },
+    /// A tool has the name by which a result is handed over.
+    #[error(
+        "no tool can be called {RETURN_RESULT}: by that name the result is handed over; rename it"
+    )]
+    ReservedTool,
     /// The thread has an unfinished run.
     #[error("the thread is busy with run {0}; wait for it, cancel it, or add input to it")]
     ThreadBusy(RunId),

@@ -180,7 +180,7 @@ impl Runtime {
         owner: Owner,
         tenant: Box<str>,
         def: Arc<AgentDef>,
-        started: RunStarted,
+        started: Arc<RunStarted>,
         past: Past,
         announced: Announced,
     ) {

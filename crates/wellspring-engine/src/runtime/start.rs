@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use uuid::Uuid;
 use wellspring_core::{
-    AgentNo, CancelWhen, Event, Message, RunId, RunRequest, RunStarted, ThreadId, TurnStarted,
+    AgentNo, CancelWhen, Event, Message, RETURN_RESULT, RunId, RunRequest, RunStarted, ThreadId,
+    TurnStarted,
 };
 use wellspring_log::{Beginning, CreateError, ExternalId, RunFilter, RunState};
 
@@ -80,8 +81,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// When there is no such agent, it has one model only, the thread is busy and the agent refuses then, or the
-    /// log cannot take it.
+    /// When there is no such agent, it has one model only, a tool's name is taken, the thread is
+    /// busy and the agent refuses then, or the log cannot take it.
     pub async fn start(&self, mut start: StartRun) -> Result<RunId, StartError> {
         if self.inner.closing.is_cancelled() {
             return Err(StartError::ShuttingDown);
@@ -95,28 +96,29 @@ impl Runtime {
         if start.request.model.is_some() && !def.allow_model {
             return Err(StartError::ModelNotAllowed { agent: def.name.clone() });
         }
+        let mut names = def.tools.iter().map(|tool| tool.spec()).chain(&start.request.client_tools);
+        if names.any(|spec| &*spec.name == RETURN_RESULT) {
+            return Err(StartError::ReservedTool);
+        }
         // In the log, so that whoever adopts the run knows what its result has to be.
         if start.request.result_schema.is_none() {
             start.request.result_schema.clone_from(&def.result_schema);
         }
         let run = start.run.unwrap_or_else(|| RunId::new(Uuid::now_v7()));
-        let thread = start.thread.unwrap_or_else(|| ThreadId::new(Uuid::now_v7()));
+        let mut started = Arc::new(RunStarted {
+            run,
+            thread: start.thread.unwrap_or_else(|| ThreadId::new(Uuid::now_v7())),
+            agent: def.name.clone(),
+            after: start.after,
+            request: start.request,
+        });
+        let goes_on = start.thread.filter(|_| start.after.is_none() && !start.is_first);
         loop {
-            let after = match (start.after, start.thread) {
-                (Some(after), _) => Some(after),
-                (None, Some(thread)) if !start.is_first => {
-                    self.latest_run(&start.tenant, thread).await?
-                }
-                (None, _) => None,
-            };
-            let past = self.past(&start.tenant, after).await?;
-            let started = RunStarted {
-                run,
-                thread,
-                agent: def.name.clone(),
-                after,
-                request: start.request.clone(),
-            };
+            if let Some(thread) = goes_on {
+                let latest = self.latest_run(&start.tenant, thread).await?;
+                Arc::make_mut(&mut started).after = latest;
+            }
+            let past = self.past(&start.tenant, started.after).await?;
             let first_turn = first_turn(&def, &started.request);
             let announced = if first_turn.is_some() { Announced::Turn } else { Announced::Nothing };
             let beginning = Beginning {
@@ -127,7 +129,7 @@ impl Runtime {
                     .into_iter()
                     .collect(),
             };
-            match self.inner.log.begin(&start.tenant, started.clone(), beginning).await {
+            match self.inner.log.begin(&start.tenant, Arc::clone(&started), beginning).await {
                 Ok(owner) => {
                     self.own(owner, start.tenant, def, started, past, announced);
                     return Ok(run);
@@ -136,7 +138,7 @@ impl Runtime {
                 Err(CreateError::Named(run)) => return Err(StartError::Named(run)),
                 Err(CreateError::NotFirst) => return Err(StartError::NotFirst),
                 Err(CreateError::ThreadBusy(busy)) => {
-                    if let Some(steered) = self.when_busy(&def, busy, &start.request).await? {
+                    if let Some(steered) = self.when_busy(&def, busy, &started.request).await? {
                         return Ok(steered);
                     }
                 }

@@ -40,7 +40,7 @@ pub fn call_agent<'a>(agents: impl IntoIterator<Item = (&'a str, &'a str)>) -> F
         },
         "required": ["agentId", "input"],
     });
-    let spec = ToolSpec { parameters, ..ToolSpec::new(CALL_AGENT, description) };
+    let spec = ToolSpec { parameters: parameters.into(), ..ToolSpec::new(CALL_AGENT, description) };
     from_function(spec, async |arguments: Value, context| {
         let Arguments { agent_id, input } = typed(arguments)?;
         let text = context.call_agent(agent_id, vec![Content::text(input)]).await?;

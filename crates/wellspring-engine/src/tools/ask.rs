@@ -45,14 +45,14 @@ struct Arguments {
 
 async fn ask(arguments: Arguments, context: Context) -> Result<Value, ToolError> {
     let multiple = arguments.multiple;
-    let ask = Ask { form: arguments.form()?, prompt: arguments.question, expires_in: None };
+    let ask = Ask::new(arguments.question.clone(), arguments.form()?);
     match context.ask(ask).await {
         Answer::Choose(chosen) if multiple => Ok(json!(chosen)),
         Answer::Choose(chosen) => Ok(json!(chosen.first())),
         Answer::Value(value) => Ok(value),
         Answer::Approve { .. } => Ok(json!(true)),
-        Answer::Deny { reason: None } => Err(ToolError::new("the user declined to answer")),
-        Answer::Deny { reason: Some(reason) } => {
+        Answer::Deny { reason: None, .. } => Err(ToolError::new("the user declined to answer")),
+        Answer::Deny { reason: Some(reason), .. } => {
             Err(ToolError::new(format!("the user declined to answer: {reason}")))
         }
         Answer::Expired => Err(ToolError::new("nobody answered in time")),

@@ -57,7 +57,8 @@ where
     F: Fn(T, Context) -> Fut + Send + Sync + 'static,
     Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
 {
-    let spec = ToolSpec { parameters: parameters::<T>(), ..ToolSpec::new(name, description) };
+    let spec =
+        ToolSpec { parameters: parameters::<T>().into(), ..ToolSpec::new(name, description) };
     FunctionTool::new(spec, move |arguments, context| match typed(arguments) {
         Ok(input) => {
             let output = run(input, context);

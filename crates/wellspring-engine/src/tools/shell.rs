@@ -88,7 +88,7 @@ impl Shell {
             code. There is no input and no terminal. What it leaves running in the background \
             is killed when it ends.";
         let spec = ToolSpec {
-            parameters: parameters::<Arguments>(),
+            parameters: parameters::<Arguments>().into(),
             title: Some("Shell".into()),
             kind: ToolKind::Execute,
             mode: ToolMode::Sequential,
@@ -127,7 +127,7 @@ impl Shell {
             return Err(ToolError::new("not started: the call was cancelled before"));
         }
         let directory = self.directory(arguments.cwd.as_deref())?;
-        let timeout = Duration::from_secs(arguments.timeout.clamp(1, COMMAND_SECONDS_MAX));
+        let timeout = arguments.time_max();
         let mut job = Job::start(&arguments.command, &directory, &self.environment)
             .map_err(|error| ToolError::because("the command did not start", error))?;
         let end = tokio::select! {
@@ -184,6 +184,12 @@ struct Arguments {
     /// Seconds it may take, at most 3600.
     #[serde(default = "default_seconds")]
     timeout: u64,
+}
+
+impl Arguments {
+    fn time_max(&self) -> Duration {
+        Duration::from_secs(self.timeout.clamp(1, COMMAND_SECONDS_MAX))
+    }
 }
 
 fn default_seconds() -> u64 {

@@ -28,6 +28,9 @@ pub const TRANSFER_BYTES_MAX: u64 = 256 * 1024 * 1024;
 /// How long a transfer may take.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 
+/// What the progress says that it is.
+const SUBTYPE: &str = "transfer_progress";
+
 /// Bytes between two words of progress when nobody knows how many there will be.
 const UNKNOWN_STEP_BYTES: u64 = 1024 * 1024;
 
@@ -139,18 +142,20 @@ impl Transfer {
             return Err(self.too_long());
         }
         let mut progress = Progress::new(length);
+        let mut bytes = 0;
         while let Some(chunk) = fetched.chunk().await.map_err(failed)? {
-            if progress.bytes + chunk.len() as u64 > self.bytes_max {
+            bytes += chunk.len() as u64;
+            if bytes > self.bytes_max {
                 return Err(self.too_long());
             }
             file.write_all(&chunk).await.map_err(|error| about(path, error))?;
-            progress.reach(progress.bytes + chunk.len() as u64, context).await;
+            progress.reach(bytes, context).await;
         }
         file.sync_all().await.map_err(|error| about(path, error))?;
         partial.keep()?;
-        progress.end(context).await;
+        progress.end(bytes, context).await;
         let media_type = fetched.media_type().map(Into::into);
-        Ok(Transferred { bytes: progress.bytes, media_type })
+        Ok(Transferred { bytes, media_type })
     }
 
     async fn upload(
@@ -183,7 +188,7 @@ impl Transfer {
             }
         };
         result.map_err(|error| ToolError::because("the upload failed", Told(error)))?;
-        progress.end(context).await;
+        progress.end(length, context).await;
         Ok(Transferred { bytes: length, media_type: None })
     }
 
@@ -211,35 +216,35 @@ fn reading(
 /// Says how far a transfer is, when there is something new to say.
 #[derive(Debug)]
 struct Progress {
-    bytes: u64,
     total: Option<u64>,
-    /// The percentage, or else the number of bytes, that was said last.
+    /// The percentage that was said last; for want of a total, the number of bytes.
     said: Option<u64>,
 }
 
 impl Progress {
     fn new(total: Option<u64>) -> Self {
-        Self { bytes: 0, total, said: None }
+        Self { total, said: None }
     }
 
     async fn reach(&mut self, bytes: u64, context: &Context) {
-        self.bytes = bytes;
-        match (self.total, self.said) {
-            (Some(total), _) => self.say(percent(bytes, total), context).await,
-            (None, Some(said)) if bytes < said + UNKNOWN_STEP_BYTES => {}
-            (None, _) => self.say(bytes, context).await,
+        let Some(total) = self.total else {
+            // Of an unknown length no part is known to be done; that it moves is worth saying.
+            if bytes >= self.said.unwrap_or(0) + UNKNOWN_STEP_BYTES {
+                self.said = Some(bytes);
+                let data = json!({ "subtype": SUBTYPE, "percent": 0, "bytes": bytes });
+                context.progress(data).await;
+            }
+            return;
+        };
+        let percent = percent(bytes, total);
+        if self.said.replace(percent) != Some(percent) {
+            context.progress(json!({ "subtype": SUBTYPE, "percent": percent })).await;
         }
     }
 
-    async fn end(&mut self, context: &Context) {
-        self.say(if self.total.is_some() { 100 } else { self.bytes }, context).await;
-    }
-
-    async fn say(&mut self, now: u64, context: &Context) {
-        if self.said.replace(now) != Some(now) {
-            let unit = if self.total.is_some() { "percent" } else { "bytes" };
-            context.progress(json!({ "subtype": "transfer_progress", unit: now })).await;
-        }
+    async fn end(&mut self, bytes: u64, context: &Context) {
+        self.total = Some(bytes);
+        self.reach(bytes, context).await;
     }
 }
 

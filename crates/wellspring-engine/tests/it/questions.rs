@@ -77,7 +77,7 @@ async fn a_yes_lets_the_call_run() {
 #[tokio::test(start_paused = true)]
 async fn a_no_and_its_reason_reach_the_model() {
     let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
-    let no = Answer::Deny { reason: Some("not on a Friday".into()) };
+    let no = Answer::no("not on a Friday");
     runtime.answer(run, QuestionId(0), no, None).await.unwrap();
     insta::assert_snapshot!(after_pause(&finished(&runtime, run).await), @r#"
     run paused for [{"question":0}]
@@ -149,7 +149,7 @@ async fn many_questions_at_once_and_the_first_answer_wins() {
     let (runtime, run) =
         paused(agent([say, Say::new().chunks(["done"])], [asks("risky"), echo()])).await;
     let yes = || Answer::Approve { scope: Scope::Once, arguments: None };
-    let no = Answer::Deny { reason: None };
+    let no = Answer::NO;
     let first = runtime.answer(run, QuestionId(1), no, Some("ann"));
     let second = runtime.answer(run, QuestionId(1), yes(), Some("ben"));
     let (first, second) = tokio::join!(first, second);
@@ -231,7 +231,7 @@ async fn a_tool_may_ask_and_is_not_run_twice_for_it() {
                 Choice { id: "coffee".into(), label: "Coffee".into() },
             ];
             let form = Form::Choose { choices, multiple: false };
-            let answer = cx.ask(Ask { prompt: "Which?".into(), form, expires_in: None }).await;
+            let answer = cx.ask(Ask::new("Which?", form)).await;
             match answer {
                 Answer::Choose(chosen) => Ok(ToolResult::new(&*chosen[0])),
                 other => Err(ToolError::new(format!("{other:?}"))),

@@ -214,7 +214,7 @@ fn asking() -> AgentDef {
         step(move |_, context| {
             let batch = Arc::clone(&second);
             async move {
-                let ask = Ask { prompt: "Allow ls?".into(), form: Form::Approve, expires_in: None };
+                let ask = Ask::new("Allow ls?", Form::Approve);
                 let answer = context.permit(LocalPart(0), ask).await;
                 let outcome = match answer {
                     Answer::Approve { .. } => ToolOutcome::Ok,

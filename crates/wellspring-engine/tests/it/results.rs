@@ -1,8 +1,9 @@
 //! Typed results: validated against the whole schema, repaired a bounded number of times.
 
 use serde_json::{Value, json};
-use wellspring_core::{Content, RETURN_RESULT, RunRequest, render};
-use wellspring_engine::{AgentDef, Limits, StartRun};
+use wellspring_core::{Content, RETURN_RESULT, RunRequest, ToolResult, ToolSpec, render};
+use wellspring_engine::tools::from_function;
+use wellspring_engine::{AgentDef, Limits, StartError, StartRun};
 use wellspring_models::{Gate, Say, Scripted};
 
 use crate::kit::{agent, echo, finished, runtime, with_model};
@@ -22,6 +23,20 @@ fn number() -> Value {
         "required": ["n"],
         "additionalProperties": false,
     })
+}
+
+/// A tool of that name would be taken for the result, and shown nowhere.
+#[tokio::test]
+async fn the_name_of_the_result_is_reserved() {
+    let spec = ToolSpec::new(RETURN_RESULT, "is no result");
+    let its_own = from_function(spec.clone(), |_: Value, _| async { Ok(ToolResult::new(1)) });
+    let asked = RunRequest { client_tools: vec![spec], ..RunRequest::text("go") };
+    for (def, request) in [(agent([], [its_own]), RunRequest::text("go")), (agent([], []), asked)] {
+        let runtime = runtime();
+        runtime.register(def);
+        let refused = runtime.start(StartRun::new("agent", request)).await;
+        assert!(matches!(refused, Err(StartError::ReservedTool)), "{refused:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -136,7 +136,8 @@ async fn a_call_that_cannot_run_tells_the_model_why() {
                 "type": "object",
                 "properties": {"n": {"type": "integer"}},
                 "required": ["n"],
-            }),
+            })
+            .into(),
             ..ToolSpec::new("strict", "wants a number")
         },
         |_, _| async { Ok(ToolResult::new("fine")) },

@@ -1,5 +1,6 @@
 //! Every store passes the one suite.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tempfile::TempDir;
@@ -39,6 +40,10 @@ impl Sqlite {
 impl Subject for Sqlite {
     fn open(&self) -> Arc<dyn Store> {
         Arc::new(self.store())
+    }
+
+    fn open_backup(&self, backup: &Path) -> Option<Arc<dyn Store>> {
+        Some(Arc::new(SqliteStore::open(backup, self.options.clone()).unwrap()))
     }
 }
 

@@ -47,7 +47,7 @@ fn a_whole_spec() {
     let (own, got) = spec(&config, "s", &tool).unwrap();
     let cut = format!("{}\n[... 5 bytes left out ...]", "d".repeat(DESCRIPTION_BYTES_MAX));
     let want = ToolSpec {
-        parameters: schema,
+        parameters: schema.into(),
         title: Some("Sum".into()),
         mode: ToolMode::Sequential,
         approval: Some(Approval::Ask),
@@ -56,7 +56,7 @@ fn a_whole_spec() {
     assert_eq!((&*own, got), ("get-sum", want));
     assert_eq!(spec(&config, "s", &json!({"title": "nameless"})), None);
     let (_, bare) = spec(&config, "s", &json!({"name": "t", "inputSchema": true})).unwrap();
-    assert_eq!(bare.parameters, json!({"type": "object"}));
+    assert_eq!(*bare.parameters, json!({"type": "object"}));
 }
 
 fn content(content: Content) -> ToolContent {

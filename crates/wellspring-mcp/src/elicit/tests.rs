@@ -47,7 +47,7 @@ fn replies() {
     let form = || question(&json!({"name": {"type": "string"}}));
     let choose = || question(&json!({"colour": {"enum": ["r"]}}));
     let approve = || Answer::Approve { scope: Default::default(), arguments: None };
-    let deny = || Answer::Deny { reason: None };
+    let deny = || Answer::NO;
     let accept = |value: Value| ElicitReply::Accept(value);
     for (question, answer, want) in [
         (confirm(), Answer::Choose(vec![ACCEPT.into()]), accept(json!({}))),

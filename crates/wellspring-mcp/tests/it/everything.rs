@@ -140,7 +140,7 @@ async fn questions() {
     assert_eq!(schema["required"], json!(["name"]));
     assert_eq!(schema["properties"]["titledSingleSelectEnum"]["oneOf"][0]["title"], "Superman");
 
-    let run = Run::new().answers([Answer::Deny { reason: None }]);
+    let run = Run::new().answers([Answer::NO]);
     let result = run.call(&asks, json!({})).await.unwrap();
     assert!(result.output.as_str().unwrap().contains("declined"), "{result:?}");
 }

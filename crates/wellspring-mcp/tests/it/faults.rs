@@ -199,7 +199,7 @@ async fn questions_go_to_the_run_that_called() {
         assert_eq!(prompt, "s: Who?");
         assert_eq!(schema["properties"]["age"], json!({"type": "integer"}));
     }
-    let run = Run::new().answers([Answer::Deny { reason: None }]);
+    let run = Run::new().answers([Answer::NO]);
     let answer = run.call(&of(&connection, "ask"), json!({})).await;
     assert_eq!(answer, Ok(ToolResult::new("{\"action\":\"decline\"}")));
     let run = Run::new().answers([Answer::Expired]);
@@ -235,7 +235,7 @@ async fn a_flood_of_questions_is_refused() {
     assert_eq!(answer, Ok(ToolResult::new("8 refused")));
     assert_eq!(run.asked().len(), SERVER_REQUESTS_MAX);
     // They ended with the call, and none stays counted: the next one is answered.
-    let run = Run::new().answers([Answer::Deny { reason: None }]);
+    let run = Run::new().answers([Answer::NO]);
     let answer = run.call(&of(&connection, "ask"), json!({})).await;
     assert_eq!(answer, Ok(ToolResult::new("{\"action\":\"decline\"}")));
 }
@@ -245,7 +245,7 @@ async fn what_a_server_asks_and_lists_is_bounded() {
     let mut config = server("s", "greedy");
     config.resources = true;
     let connection = connect(config).await;
-    let run = Run::new().answers([Answer::Deny { reason: None }]);
+    let run = Run::new().answers([Answer::NO]);
     run.call(&of(&connection, "ask_at_length"), json!({})).await.unwrap();
     let cut = 5 * 1024 - QUESTION_BYTES_MAX;
     let asked = format!("s: {}\n[... {cut} bytes left out ...]", "x".repeat(QUESTION_BYTES_MAX));

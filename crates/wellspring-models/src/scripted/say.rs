@@ -298,6 +298,18 @@ impl Say {
         self.push(Step::Hang)
     }
 
+    /// All that it says, thoughts and arguments too, a line for each part.
+    #[must_use]
+    pub fn said(&self) -> String {
+        let mut parts = vec![String::new(); self.parts];
+        for step in &self.steps {
+            if let Step::Delta(part, chunk) = step {
+                parts[*part].push_str(chunk);
+            }
+        }
+        parts.join("\n")
+    }
+
     pub(super) fn into_steps(mut self) -> (Vec<Step>, Stop, Option<Usage>) {
         self.settle();
         let stop = if self.wants_tools { Stop::ToolCalls } else { Stop::EndTurn };

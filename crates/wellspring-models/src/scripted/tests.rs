@@ -1,5 +1,6 @@
 //! Whole sequences, one block per batch; then the contract of `Model`, point by point.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
@@ -454,7 +455,7 @@ fn records(say: Say, streaming: bool) -> Vec<Record> {
         request: RunRequest::text("Hello."),
     };
     let turn = TurnStarted { turn: 1, attempt: 1, model: "scripted".into(), streaming };
-    let mut events = vec![Event::RunStarted(Box::new(started)), Event::TurnStarted(Box::new(turn))];
+    let mut events = vec![Event::RunStarted(Arc::new(started)), Event::TurnStarted(Box::new(turn))];
     let mut stopped = None;
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(async {

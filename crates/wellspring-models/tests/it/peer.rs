@@ -77,9 +77,9 @@ impl Peer {
     }
 
     async fn llama() -> Option<Self> {
-        let mut command = Command::new("python3");
-        let packages = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers/llama");
-        command.arg(folder().join("llama.py")).env("PYTHONPATH", packages);
+        let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/peers");
+        let mut command = Command::new(peers.join("llama/bin/python3"));
+        command.arg(folder().join("llama.py"));
         Self::start("WELLSPRING_PEER_LLAMA", command).await
     }
 }

@@ -8,7 +8,6 @@ draws lots: recorded twice, the files are the same, so a difference is a change 
 """
 
 import json
-import os
 import pathlib
 import re
 import subprocess
@@ -78,11 +77,10 @@ def scrubbed(stream):
 class Server:
     """A server that prints its address and ends with its input."""
 
-    def __init__(self, command, **variables):
-        environment = {**os.environ, **variables}
+    def __init__(self, command):
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, env=environment, text=True
+            command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
         )
         for line in self.process.stdout:
             if "http://127.0.0.1:" in line:
@@ -115,8 +113,8 @@ def main():
             path = folder / "aimock" / f"{provider.__name__}-{case}.{ending}"
             server.record(provider, text, path)
     server.stop()
-    packages = str(ROOT / "target/peers/llama")
-    server = Server([sys.executable, str(HERE / "llama.py")], PYTHONPATH=packages)
+    python = str(ROOT / "target/peers/llama/bin/python3")
+    server = Server([python, str(HERE / "llama.py")])
     for provider in (anthropic, openai_chat, openai_responses):
         server.record(provider, "Hi", folder / "llama" / f"{provider.__name__}-words.sse")
     server.stop()

@@ -172,9 +172,15 @@ impl Request<'_> {
             return Ok(Begun::Known(run));
         }
         let latest = runs.first();
-        let paused = match latest {
-            Some(info) if info.state == RunState::Paused => Some(log.transcript(info.run).await?),
-            _ => None,
+        // A remote agent waits for its answer at work, without a pause.
+        let may_wait = |info: &&RunInfo| match info.state {
+            RunState::Paused => true,
+            RunState::Running => !self.input.resume.is_empty(),
+            RunState::Completed | RunState::Cancelled | RunState::Failed => false,
+        };
+        let paused = match latest.filter(may_wait) {
+            Some(info) => Some(log.transcript(info.run).await?),
+            None => None,
         };
         let known = known_inputs(app, &runs).await?;
         let is_known = |id: &str| known.iter().any(|known| &**known == id);
@@ -193,7 +199,10 @@ impl Request<'_> {
                 if let Some(name) = &self.name {
                     log.store().bind(name.clone(), info.run).await?;
                 }
-                Ok(Begun::Follows { run: info.run, after, cursor: None })
+                match paused.outline.paused {
+                    Some(_) => Ok(Begun::Follows { run: info.run, after, cursor: None }),
+                    None => Ok(Begun::Known(info.run)),
+                }
             }
         }
     }
@@ -236,7 +245,9 @@ impl Request<'_> {
                 app.runtime.send(info.run, &key, command).await?;
             }
         }
-        if let Some(asker) = asker.filter(|asker| *asker != LOCAL) {
+        if let Some(asker) = asker.filter(|asker| *asker != LOCAL)
+            && checked.outline.paused.is_some()
+        {
             app.gates.run_goes_on(asker, info.run);
         }
         Ok(())

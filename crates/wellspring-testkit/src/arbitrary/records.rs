@@ -2,6 +2,8 @@
 //!
 //! Every strategy is boxed: unboxed, their nested types do not fit on a test's stack.
 
+use std::sync::Arc;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -84,7 +86,7 @@ fn run_event() -> BoxedStrategy<Event> {
         2 => (text(), option::of(json_object())).prop_map(|(agent, state)| {
             let request = RunRequest { state, ..RunRequest::text("Hello?") };
             let agent = agent.into();
-            Event::RunStarted(Box::new(RunStarted {
+            Event::RunStarted(Arc::new(RunStarted {
                 run: RUN,
                 thread: THREAD,
                 agent,
@@ -327,7 +329,8 @@ fn answer() -> BoxedStrategy<Answer> {
     prop_oneof![
         option::of(json_object())
             .prop_map(|arguments| Answer::Approve { scope: Scope::Always, arguments }),
-        option::of(text()).prop_map(|reason| Answer::Deny { reason: reason.map(Into::into) }),
+        option::of(text())
+            .prop_map(|reason| Answer::Deny { reason: reason.map(Into::into), scope: Scope::Once }),
         Just(Answer::Choose(Vec::new())),
         arb_json().prop_map(Answer::Value),
         Just(Answer::Expired),

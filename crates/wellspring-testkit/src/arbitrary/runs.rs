@@ -197,7 +197,7 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
         Step::Answer(question) => {
             let answer = match how % 4 {
                 0 => Answer::Approve { scope: Scope::Thread, arguments: None },
-                1 => Answer::Deny { reason: Some("no".into()) },
+                1 => Answer::no("no"),
                 2 => Answer::Value(json!("blue")),
                 _ => Answer::Expired,
             };

@@ -7,7 +7,7 @@ mod permission;
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use wellspring_core::{
     Annotation, Batch, ContextWindow, Cost, Event, Extended, FileProduced, LocalPart, MediaSource,
     PartId, PartKind, PlanEntry, PlanStatus, Priority, Role, Stop, Usage, UsageScope,
@@ -17,8 +17,13 @@ pub use call::ARGUMENTS_BYTES_MAX;
 pub use lent::LentTools;
 pub use permission::{Permission, PermissionKind, PermissionOption};
 
+use super::rest::{REST, left};
 use super::{ORIGIN, PERMISSION};
 use call::Call;
+pub(super) use content::is_block;
+
+/// What the log calls an agent's own report of a call of one of our tools.
+const LENT: &str = "lent_tool_call";
 
 /// Calls of one prompt that we keep names for. Long prompts make a few hundred; what a peer
 /// says of further ones is kept whole and not followed.
@@ -58,7 +63,8 @@ pub struct Reader {
 struct Open {
     kind: PartKind,
     message: Option<Box<str>>,
-    meta: Option<Value>,
+    /// What was said with its last words besides them.
+    rest: Map<String, Value>,
     part: LocalPart,
 }
 
@@ -86,7 +92,11 @@ impl Reader {
             "agent_message_chunk" => self.chunk(PartKind::TEXT, &update, batch),
             "user_message_chunk" => self.chunk(PartKind::Text { role: Role::User }, &update, batch),
             "agent_thought_chunk" => self.chunk(PartKind::Thought, &update, batch),
-            "tool_call" | "tool_call_update" => self.tool_call(&update, batch).is_whole(),
+            "tool_call" | "tool_call_update" => match self.tool_call(&update, batch) {
+                Told::Whole => true,
+                Told::Partly => false,
+                Told::Lent => return batch.extended(ORIGIN, LENT, update),
+            },
             "plan" => plan(&update, batch),
             "usage_update" => usage_update(&update, batch),
             _ => false,
@@ -118,8 +128,16 @@ impl Reader {
             }
         }
         let id: Box<str> = call["toolCallId"].as_str().unwrap_or_default().into();
-        let part = self.calls.get_mut(&id).and_then(|call| call.await_permission(batch));
-        Permission::read(params, id, part, matches!(told, Told::Lent))
+        let known = self.calls.get_mut(&id);
+        let title: Box<str> = known.as_ref().map(|call| call.title().into()).unwrap_or_default();
+        let part = known.and_then(|call| call.await_permission(batch));
+        let lent = matches!(told, Told::Lent);
+        let mut permission = Permission::read(params, id, part, lent);
+        // What the call was called before, it need not be called again.
+        if permission.title.is_empty() {
+            permission.title = title;
+        }
+        permission
     }
 
     /// Notes that a call was not permitted: its failure is then a denial.
@@ -202,11 +220,16 @@ impl Reader {
     /// More of a message. Says whether that was all there was to say.
     fn chunk(&mut self, kind: PartKind, update: &Value, batch: &mut Batch) -> bool {
         let content = &update["content"];
+        let mut rest = left(update, &["sessionUpdate", "messageId", "content"]);
         let Some(text) = content["text"].as_str().filter(|_| content["type"] == "text") else {
-            return kind == PartKind::TEXT && file(content, batch);
+            return kind == PartKind::TEXT && file(update, rest, batch);
         };
-        if text.is_empty() {
-            return true;
+        let rest_of_content = left(content, &["type", "text"]);
+        if !rest_of_content.is_empty() {
+            rest.insert("content".into(), rest_of_content.into());
+        }
+        if text.is_empty() || !has_sound_meta(update) {
+            return rest.is_empty();
         }
         let message = update["messageId"].as_str();
         let same = self.open.as_ref().is_some_and(|open| {
@@ -220,13 +243,11 @@ impl Reader {
             if let Some(id) = message {
                 batch.annotate(part, Annotation::ProviderId(id.into()));
             }
-            Open { kind, message: message.map(Into::into), meta: None, part }
+            Open { kind, message: message.map(Into::into), rest: Map::new(), part }
         });
-        if let Some(meta) = update.get("_meta").filter(|meta| !meta.is_null())
-            && open.meta.as_ref() != Some(meta)
-        {
-            open.meta = Some(meta.clone());
-            batch.annotate(open.part, meta_annotation(meta));
+        if open.rest != rest {
+            batch.annotate(open.part, rest_annotation(rest.clone()));
+            open.rest = rest;
         }
         batch.delta(open.part, text);
         true
@@ -282,12 +303,6 @@ enum Told {
     Lent,
 }
 
-impl Told {
-    fn is_whole(self) -> bool {
-        matches!(self, Self::Whole)
-    }
-}
-
 /// Bytes of a terminal's output that are kept until a call shows it.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
 
@@ -336,18 +351,38 @@ impl Terminal {
     }
 }
 
-fn meta_annotation(meta: &Value) -> Annotation {
-    let extended = Extended { origin: ORIGIN.into(), name: "_meta".into(), value: meta.clone() };
+/// What was said with a part besides it.
+fn rest_annotation(rest: Map<String, Value>) -> Annotation {
+    let extended = Extended { origin: ORIGIN.into(), name: REST.into(), value: rest.into() };
     Annotation::Other(Box::new(extended))
 }
 
+/// What an update says besides what the next event of the batch says of it.
+fn rest_of_next(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) {
+    if !rest.is_empty() {
+        rest.insert("sessionUpdate".into(), update["sessionUpdate"].clone());
+        batch.extended(ORIGIN, REST, rest.into());
+    }
+}
+
+/// Whether `_meta` is what the protocol says it is, so that it can be passed on.
+fn has_sound_meta(update: &Value) -> bool {
+    update["_meta"].is_null() || update["_meta"].is_object()
+}
+
 /// A picture or a sound that the agent made.
-fn file(block: &Value, batch: &mut Batch) -> bool {
+fn file(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) -> bool {
+    let block = &update["content"];
     let (Some("image" | "audio"), Some(data), Some(media_type)) =
         (block["type"].as_str(), block["data"].as_str(), block["mimeType"].as_str())
     else {
         return false;
     };
+    let rest_of_content = left(block, &["type", "data", "mimeType", "uri"]);
+    if !rest_of_content.is_empty() {
+        rest.insert("content".into(), rest_of_content.into());
+    }
+    rest_of_next(update, rest, batch);
     batch.event(Event::FileProduced(Box::new(FileProduced {
         media_type: media_type.into(),
         source: MediaSource::Data(data.into()),
@@ -358,7 +393,10 @@ fn file(block: &Value, batch: &mut Batch) -> bool {
 
 fn plan(update: &Value, batch: &mut Batch) -> bool {
     let Some(listed) = update["entries"].as_array() else { return false };
-    let mut understood = true;
+    let is_whole = |it: &Value| {
+        left(it, &["content", "status", "priority"]).is_empty() && it["content"].is_string()
+    };
+    let mut understood = has_sound_meta(update) && listed.iter().all(is_whole);
     let entries = listed.iter().map(|entry| PlanEntry {
         content: entry["content"].as_str().unwrap_or_default().into(),
         status: match entry["status"].as_str() {
@@ -381,6 +419,9 @@ fn plan(update: &Value, batch: &mut Batch) -> bool {
         },
     });
     let entries = entries.collect();
+    if understood {
+        rest_of_next(update, left(update, &["sessionUpdate", "entries"]), batch);
+    }
     batch.event(Event::PlanUpdated { entries });
     understood
 }
@@ -389,7 +430,11 @@ fn usage_update(update: &Value, batch: &mut Batch) -> bool {
     let (Some(used), Some(size)) = (update["used"].as_u64(), update["size"].as_u64()) else {
         return false;
     };
+    if !has_sound_meta(update) {
+        return false;
+    }
     let cost = update["cost"]["amount"].as_f64().zip(update["cost"]["currency"].as_str());
+    rest_of_next(update, left(update, &["sessionUpdate", "used", "size", "cost"]), batch);
     batch.event(Event::UsageReported(Box::new(Usage {
         scope: UsageScope::Session,
         cost: cost.map(|(amount, currency)| Cost { amount, currency: currency.into() }),

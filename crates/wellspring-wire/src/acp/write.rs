@@ -10,18 +10,20 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
 use wellspring_core::{
-    Content, Event, Outcome, Outline, OutputStream, PartId, PartKind, PartOutline, PartShape,
-    Record, Role, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, ToolUpdate, Usage, UsageScope,
-    VoidReason, WirePartId,
+    Annotation, Content, Event, Extended, Outcome, Outline, OutputStream, PartId, PartKind,
+    PartOutline, PartShape, Record, Role, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult,
+    ToolUpdate, Usage, UsageScope, VoidReason, WirePartId,
 };
 
 pub use ask::{Asked, Asking, Offers};
 pub use content::{PromptError, content_block, prompt};
 pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 
-use super::ORIGIN;
+use super::rest::{OURS, REST, carried, is_sayable, left, merge};
+use super::{CALLS_MAX, ORIGIN, RAW_INPUT, RAW_OUTPUT};
 use crate::dialect::Dialect;
 use crate::out::Out;
 use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, grown, shown_call, wire_id};
@@ -53,6 +55,12 @@ pub struct Acp {
     cwd: Option<Box<str>>,
     /// Whether the terminals of an agent behind us are the client's.
     lends_terminals: bool,
+    /// What an agent behind us says with the words of open parts besides them.
+    rests: BTreeMap<PartId, Value>,
+    /// What it says with its next update of some kind.
+    rest_of_next: Option<Value>,
+    /// What it calls its calls, the first [`CALLS_MAX`] of them.
+    their_calls: BTreeMap<Box<str>, PartId>,
 }
 
 impl Dialect for Acp {
@@ -76,13 +84,17 @@ impl Dialect for Acp {
             }
             Event::PartStarted { part, kind } if record.agent.is_root() => match kind {
                 PartKind::ToolCall(tool) => start(before, *part, tool, out),
-                PartKind::Opaque(opaque) if &*opaque.origin == ORIGIN => verbatim(&opaque.raw, out),
+                PartKind::Opaque(opaque) if &*opaque.origin == ORIGIN => {
+                    self.pass_on(before, &opaque.raw, out);
+                }
                 PartKind::Opaque(_)
                 | PartKind::Text { .. }
                 | PartKind::Thought
                 | PartKind::Output { .. } => {}
             },
+            Event::PartAnnotated { part, annotation } => self.annotate(before, *part, annotation, out),
             Event::PartFinished { part } => {
+                self.rests.remove(part);
                 // The arguments are complete; without any there is nothing to add.
                 if let Some(id) = shown_id(before, *part)
                     && let Some(call) = before.call(*part)
@@ -111,11 +123,11 @@ impl Dialect for Acp {
             Event::PartsVoided { parts, why } => self.void(before, parts, *why, out),
             Event::PlanUpdated { entries } if record.agent.is_root() => {
                 let entries = entries.iter().map(PlanEntry::from).collect();
-                out.event(&Said::Plan { entries });
+                self.say_with_rest("plan", &Said::Plan { entries }, out);
             }
-            Event::UsageReported(usage) if record.agent.is_root() => window(usage, out),
+            Event::UsageReported(usage) if record.agent.is_root() => self.window(usage, out),
             Event::TurnFinished { usage: Some(usage), .. } if record.agent.is_root() => {
-                window(usage, out);
+                self.window(usage, out);
             }
             Event::SourceCited(source) if record.agent.is_root() => {
                 if let (Some(url), Some(head)) = (&source.url, &before.run) {
@@ -135,12 +147,17 @@ impl Dialect for Acp {
                         source: file.source.clone(),
                         name: file.name.clone(),
                     };
-                    let id = format!("{}-file-{}", head.run, record.seq);
-                    blocks("agent_message_chunk", &[media], &id, out);
+                    // One that comes amid a message is of that message.
+                    let id = match open_message(before, PartShape::Text(Role::Assistant)) {
+                        Some(message) => message.to_string(),
+                        None => format!("{}-file-{}", head.run, record.seq),
+                    };
+                    let said = block("agent_message_chunk", &media, &id);
+                    self.say_with_rest("agent_message_chunk", &said, out);
                 }
             }
             Event::Extended(extended) if record.agent.is_root() && &*extended.origin == ORIGIN => {
-                verbatim(&extended.value, out);
+                self.extended(before, extended, out);
             }
             // Nothing to show, a request of its own, or nothing that the protocol has a word for.
             Event::RunAdopted { .. }
@@ -149,7 +166,6 @@ impl Dialect for Acp {
             | Event::TurnStarted(_)
             | Event::TurnFinished { .. }
             | Event::PartStarted { .. }
-            | Event::PartAnnotated { .. }
             // A call that was shown is pending until it starts.
             | Event::ToolQueued { .. }
             | Event::QuestionAsked(_)
@@ -179,8 +195,8 @@ impl Dialect for Acp {
 impl Acp {
     fn grow(&mut self, before: &Outline, part: PartId, text: &str, out: &mut Out) {
         match grown(before, part) {
-            Grown::Message => chunk("agent_message_chunk", text, wire_id(before, part), out),
-            Grown::Thought => chunk("agent_thought_chunk", text, wire_id(before, part), out),
+            Grown::Message => self.words("agent_message_chunk", before, part, text, out),
+            Grown::Thought => self.words("agent_thought_chunk", before, part, text, out),
             // A terminal of the client's shows by itself what is written there.
             Grown::Output(_, call, OutputStream::Terminal)
                 if self.lends_terminals && call.tool.runs_on == RunsOn::Agent => {}
@@ -191,10 +207,93 @@ impl Acp {
                     part.agent.is_root() && part.shape == PartShape::Text(Role::User)
                 };
                 if before.part(part).filter(users).is_some() {
-                    chunk("user_message_chunk", text, wire_id(before, part), out);
+                    self.words("user_message_chunk", before, part, text, out);
                 }
             }
         }
+    }
+
+    /// More words of a part, and what was said with them.
+    fn words(&self, update: &str, before: &Outline, part: PartId, text: &str, out: &mut Out) {
+        let id = wire_id(before, part);
+        let Some(rest) = self.rests.get(&part) else { return chunk(update, text, id, out) };
+        let id = id.map(|id| id.to_string());
+        let mut said =
+            json!({"sessionUpdate": update, "content": text_block(text), "messageId": id});
+        merge(&mut said, rest);
+        out.event(&said);
+    }
+
+    /// What an agent behind us said with a part besides it.
+    fn annotate(&mut self, before: &Outline, part: PartId, said: &Annotation, out: &mut Out) {
+        let is_call = before.part(part).is_some_and(|part| part.shape == PartShape::Call);
+        match said {
+            Annotation::ProviderId(id) if is_call && self.their_calls.len() < CALLS_MAX => {
+                self.their_calls.insert(id.clone(), part);
+            }
+            Annotation::Other(said) if (&*said.origin, &*said.name) == (ORIGIN, REST) => {
+                if !is_call {
+                    self.rests.insert(part, said.value.clone());
+                    self.rests.retain(|_, rest| *rest != json!({}));
+                } else if let Some(id) = shown_id(before, part) {
+                    let update = ToolCallUpdate { id: Some(id), ..Default::default() };
+                    say_merged(&Said::ToolCallUpdate(update), Some(&said.value), out);
+                }
+            }
+            Annotation::ProviderId(_)
+            | Annotation::Other(_)
+            | Annotation::Signature(_)
+            | Annotation::Encrypted(_)
+            | Annotation::Citation(_)
+            | Annotation::Preamble => {}
+        }
+    }
+
+    /// What an agent behind us said that there was no word for.
+    fn extended(&mut self, before: &Outline, said: &Extended, out: &mut Out) {
+        if &*said.name == REST {
+            self.rest_of_next = Some(said.value.clone());
+        } else if said.value["sessionUpdate"].as_str().is_some_and(|name| *name == *said.name) {
+            self.pass_on(before, &said.value, out);
+        }
+    }
+
+    /// Says an update of an agent behind us as it said it, where the protocol has a word for it,
+    /// and otherwise carries it. In both, ids are ours.
+    fn pass_on(&self, before: &Outline, update: &Value, out: &mut Out) {
+        let mut update = update.clone();
+        let shape = match update["sessionUpdate"].as_str() {
+            Some("agent_message_chunk") => Some(PartShape::Text(Role::Assistant)),
+            Some("user_message_chunk") => Some(PartShape::Text(Role::User)),
+            Some("agent_thought_chunk") => Some(PartShape::Thought),
+            Some(_) | None => None,
+        };
+        if let (Some(shape), Some(members)) = (shape, update.as_object_mut())
+            && members.remove("messageId").is_some()
+            && let Some(id) = open_message(before, shape)
+        {
+            members.insert("messageId".into(), id.to_string().into());
+        }
+        let call = update["toolCallId"].as_str().and_then(|id| self.their_calls.get(id));
+        if let Some(id) = call.and_then(|call| wire_id(before, *call)) {
+            update["toolCallId"] = id.to_string().into();
+        }
+        out.event(&if is_sayable(&update) { update } else { carried(&update) });
+    }
+
+    /// Says an update, with what the agent behind us said with it.
+    fn say_with_rest(&mut self, kind: &str, said: &impl Serialize, out: &mut Out) {
+        let rest = self.rest_of_next.take_if(|rest| rest["sessionUpdate"] == kind);
+        say_merged(said, rest.as_ref(), out);
+    }
+
+    /// The context window. Money is the session's here, so only the session's sum is said.
+    fn window(&mut self, usage: &Usage, out: &mut Out) {
+        let Some(context) = usage.context else { return };
+        let whole = usage.scope == UsageScope::Session;
+        let cost = usage.cost.as_ref().filter(|cost| whole && cost.amount.is_finite());
+        let said = Said::UsageUpdate(Window { used: context.used, size: context.size, cost });
+        self.say_with_rest("usage_update", &said, out);
     }
 
     /// For a client whose terminals an agent behind us uses.
@@ -241,14 +340,18 @@ impl Acp {
             shown.change(change, self.room(before, call));
             self.calls.entry(call).or_insert(shown).show()
         });
-        out.event(&Said::ToolCallUpdate(ToolCallUpdate {
+        let theirs = update.data.as_ref().filter(|data| is_theirs(before, call, data));
+        let member = |name: &str| theirs.and_then(|data| data.get(name));
+        let said = Said::ToolCallUpdate(ToolCallUpdate {
             id: Some(id),
             title: update.title.as_deref(),
             content,
             locations: locations(update, self.cwd.as_deref()),
-            raw_output: update.data.as_ref(),
+            raw_input: member(RAW_INPUT),
+            raw_output: if theirs.is_some() { member(RAW_OUTPUT) } else { update.data.as_ref() },
             ..Default::default()
-        }));
+        });
+        say_merged(&said, member(REST), out);
     }
 
     fn finish(
@@ -277,13 +380,14 @@ impl Acp {
             | ToolOutcome::Interrupted
             | ToolOutcome::TimedOut => Status::Failed,
         };
-        out.event(&Said::ToolCallUpdate(ToolCallUpdate {
+        let said = Said::ToolCallUpdate(ToolCallUpdate {
             id: Some(id),
             status: Some(status),
             content: shown.has_news().then(|| shown.show()),
             raw_output: Some(&result.output).filter(|output| !output.is_null()),
             ..Default::default()
-        }));
+        });
+        self.say_with_rest("tool_call_update", &said, out);
     }
 
     fn void(&mut self, before: &Outline, parts: &[PartId], why: VoidReason, out: &mut Out) {
@@ -300,6 +404,7 @@ impl Acp {
         }
         for part in parts {
             self.calls.remove(part);
+            self.rests.remove(part);
             if let Some(id) = shown_id(before, *part) {
                 out.event(&Said::ToolCallUpdate(ToolCallUpdate {
                     id: Some(id),
@@ -312,30 +417,50 @@ impl Acp {
     }
 }
 
-/// Why a run stopped, in the protocol's words; `None` for a run that failed, which is an error
-/// there.
+/// The answer to a prompt: why the run stopped, in the protocol's words, and what it spent. What
+/// the protocol has no word for is in `_meta`. `theirs` is what an agent behind us answered.
+///
+/// None for a run that failed, which is an error there.
 #[must_use]
-pub fn stop_reason(outcome: &Outcome) -> Option<&'static str> {
-    match outcome {
-        Outcome::Completed { stop } => Some(match stop {
-            Stop::EndTurn
-            | Stop::ToolCalls
-            | Stop::StopSequence
-            | Stop::Paused
-            | Stop::Other(_) => "end_turn",
-            Stop::MaxTokens => "max_tokens",
-            Stop::TurnLimit | Stop::Budget(_) => "max_turn_requests",
-            Stop::Refusal | Stop::ContentFilter => "refusal",
-        }),
-        Outcome::Cancelled { .. } => Some("cancelled"),
-        Outcome::Failed { .. } => None,
+pub fn prompt_response(outcome: &Outcome, usage: &Usage, theirs: Option<&Value>) -> Option<Value> {
+    let (reason, unknown) = match outcome {
+        Outcome::Completed { stop } => match stop {
+            Stop::EndTurn | Stop::ToolCalls | Stop::StopSequence | Stop::Paused => {
+                ("end_turn", None)
+            }
+            Stop::MaxTokens => ("max_tokens", None),
+            Stop::TurnLimit | Stop::Budget(_) => ("max_turn_requests", None),
+            Stop::Refusal | Stop::ContentFilter => ("refusal", None),
+            // An agent behind us that was stopped by somebody else.
+            Stop::Other(other) if &**other == "cancelled" => ("cancelled", None),
+            Stop::Other(other) => ("end_turn", Some(&**other)),
+        },
+        Outcome::Cancelled { .. } => ("cancelled", None),
+        Outcome::Failed { .. } => return None,
+    };
+    let mut response = json!({"stopReason": reason});
+    if usage.input.saturating_add(usage.output) > 0 {
+        response["usage"] = prompt_usage(usage);
     }
+    if let Some(theirs) = theirs {
+        merge(&mut response, &left(theirs, &["stopReason", "usage"]).into());
+    }
+    let mut ours = Map::new();
+    if let Some(unknown) = unknown {
+        ours.insert("stopReason".into(), unknown.into());
+    }
+    if let Some(cost) = usage.cost.as_ref().filter(|cost| cost.amount.is_finite()) {
+        ours.insert("cost".into(), json!({"amount": cost.amount, "currency": cost.currency}));
+    }
+    if !ours.is_empty() {
+        merge(&mut response, &json!({"_meta": {OURS: ours}}));
+    }
+    Some(response)
 }
 
-/// What a run spent, as the answer to its prompt says it.
-#[must_use]
-pub fn prompt_usage(usage: &Usage) -> Value {
-    let mut json = serde_json::json!({
+/// What a run spent.
+fn prompt_usage(usage: &Usage) -> Value {
+    let mut said = json!({
         "totalTokens": usage.input.saturating_add(usage.output),
         "inputTokens": usage.input,
         "outputTokens": usage.output,
@@ -346,10 +471,10 @@ pub fn prompt_usage(usage: &Usage) -> Value {
         ("cachedWriteTokens", usage.cache_write),
     ] {
         if let Some(tokens) = tokens {
-            json[name] = tokens.into();
+            said[name] = tokens.into();
         }
     }
-    json
+    said
 }
 
 /// A piece of text, written by hand: there are many.
@@ -367,27 +492,37 @@ fn chunk(update: &str, text: &str, id: Option<WirePartId>, out: &mut Out) {
 /// Blocks of one message.
 fn blocks(update: &str, contents: &[Content], id: &str, out: &mut Out) {
     for content in contents {
-        let block = match content {
-            Content::Text(text) => text_block(text),
-            Content::Media { .. } | Content::Link { .. } | Content::Resource { .. } => {
-                content_block(content)
-            }
-        };
-        out.event(&serde_json::json!({
-            "sessionUpdate": update,
-            "content": block,
-            "messageId": id,
-        }));
+        out.event(&block(update, content, id));
     }
 }
 
-/// What an ACP agent said, as it said it. Calls are not: their ids are that agent's, and what
-/// could be understood of them, of its plan and of its usage was said already.
-fn verbatim(update: &Value, out: &mut Out) {
-    match update.get("sessionUpdate").and_then(Value::as_str) {
-        None | Some("tool_call" | "tool_call_update" | "plan" | "usage_update") => {}
-        Some(_) => out.event(update),
+fn block(update: &str, content: &Content, id: &str) -> Value {
+    json!({"sessionUpdate": update, "content": content_block(content), "messageId": id})
+}
+
+/// The message of the root's that is being said.
+fn open_message(before: &Outline, shape: PartShape) -> Option<WirePartId> {
+    let is_it = |part: &PartOutline| part.open && part.agent.is_root() && part.shape == shape;
+    let (part, _) = before.parts.iter().rev().find(|(_, part)| is_it(part))?;
+    wire_id(before, *part)
+}
+
+/// Says an update together with its rest.
+fn say_merged(said: &impl Serialize, rest: Option<&Value>, out: &mut Out) {
+    match (rest, serde_json::to_value(said)) {
+        (Some(rest), Ok(mut said)) => {
+            merge(&mut said, rest);
+            out.event(&said);
+        }
+        (Some(_) | None, _) => out.event(said),
     }
+}
+
+/// Whether the data of a call is what an agent behind us reported of it, each by its name.
+fn is_theirs(before: &Outline, call: PartId, data: &Value) -> bool {
+    let is_agents = before.call(call).is_some_and(|call| call.tool.runs_on == RunsOn::Agent);
+    let mut names = data.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
+    is_agents && data.is_object() && names.all(|name| [RAW_INPUT, RAW_OUTPUT, REST].contains(&name))
 }
 
 fn start(before: &Outline, part: PartId, tool: &ToolCall, out: &mut Out) {
@@ -403,14 +538,6 @@ fn start(before: &Outline, part: PartId, tool: &ToolCall, out: &mut Out) {
             status: Status::Pending,
         });
     }
-}
-
-/// The context window. Money is the session's here, so only the session's sum is said.
-fn window(usage: &Usage, out: &mut Out) {
-    let Some(context) = usage.context else { return };
-    let whole = usage.scope == UsageScope::Session;
-    let cost = usage.cost.as_ref().filter(|cost| whole && cost.amount.is_finite());
-    out.event(&Said::UsageUpdate(Window { used: context.used, size: context.size, cost }));
 }
 
 /// Progress that is made of words: said as such, or the way a command's output is reported.

@@ -43,7 +43,7 @@ use crate::out::Out;
 ///     after: None,
 ///     request,
 /// };
-/// let event = Event::RunStarted(Box::new(started));
+/// let event = Event::RunStarted(started.into());
 /// let record = Record { seq: Seq(1), agent: AgentNo::ROOT, at: Millis(0), event };
 ///
 /// let mut out = Out::default();

@@ -410,7 +410,7 @@ fn a_request_with_everything() {
     let mut request = request(messages);
     request.instructions = "Be brief.".into();
     let search = ToolSpec {
-        parameters: json!({"type": "web_search_20250305", "max_uses": 3}),
+        parameters: json!({"type": "web_search_20250305", "max_uses": 3}).into(),
         runs_on: wellspring_core::RunsOn::Provider,
         ..ToolSpec::new("web_search", "")
     };

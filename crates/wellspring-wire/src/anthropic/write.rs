@@ -408,7 +408,7 @@ fn shown<'a>(content: &'a Content, left_out: &mut LeftOut) -> Block<'a> {
 fn tool(spec: &ToolSpec) -> Block<'_> {
     // A tool of the provider's own is described in its own words.
     if spec.runs_on == RunsOn::Provider
-        && let Value::Object(own) = &spec.parameters
+        && let Value::Object(own) = &*spec.parameters
     {
         let mut own = own.clone();
         own.entry("name").or_insert_with(|| Value::from(&*spec.name));

@@ -183,7 +183,7 @@ fn settings() {
     }]);
     let hosted = ToolSpec {
         runs_on: RunsOn::Provider,
-        parameters: json!({ "googleSearch": {} }),
+        parameters: json!({ "googleSearch": {} }).into(),
         ..ToolSpec::new("search", "")
     };
     let mut typed = ToolSpec::new("7/read", "Reads.");
@@ -205,7 +205,8 @@ fn settings() {
             "any": true,
         },
         "required": ["path", "gone"],
-    });
+    })
+    .into();
     request.tools = [typed, ToolSpec::new("plain", "Takes nothing."), hosted].into();
     request.instructions = "Be brief.".into();
     request.settings = ModelSettings {

@@ -150,7 +150,7 @@ fn tools(specs: &[ToolSpec]) -> Vec<Value> {
         let declared: Vec<Value> = ours.into_iter().map(declaration).collect();
         tools.push(json!({ "functionDeclarations": declared }));
     }
-    tools.extend(hosted.into_iter().map(|tool| tool.parameters.clone()));
+    tools.extend(hosted.into_iter().map(|tool| Value::clone(&tool.parameters)));
     tools
 }
 

@@ -326,7 +326,7 @@ fn url_of(media_type: &str, source: &MediaSource) -> String {
 fn tool(spec: &ToolSpec) -> Block<'_> {
     // A tool of the provider's own is described in its own words.
     if spec.runs_on == RunsOn::Provider
-        && let Value::Object(own) = &spec.parameters
+        && let Value::Object(own) = &*spec.parameters
     {
         return Block::whole(own.clone());
     }

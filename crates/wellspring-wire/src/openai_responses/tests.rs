@@ -199,7 +199,7 @@ fn settings() {
     }]);
     let hosted = ToolSpec {
         runs_on: RunsOn::Provider,
-        parameters: json!({ "type": "web_search" }),
+        parameters: json!({ "type": "web_search" }).into(),
         ..ToolSpec::new("web_search", "")
     };
     request.tools = [ToolSpec::new("files/read", "Reads."), ToolSpec::default(), hosted].into();

@@ -86,10 +86,11 @@ fn some(text: &str) -> Option<&str> {
 
 fn tool(tool: &ToolSpec) -> Value {
     if tool.runs_on == RunsOn::Provider {
-        return tool.parameters.clone();
+        return Value::clone(&tool.parameters);
     }
     let given = tool.parameters.as_object().is_some_and(|schema| !schema.is_empty());
-    let parameters = if given { tool.parameters.clone() } else { json!({ "type": "object" }) };
+    let parameters =
+        if given { Value::clone(&tool.parameters) } else { json!({ "type": "object" }) };
     json!({
         "type": "function",
         "name": NAMES.legal(&tool.name),

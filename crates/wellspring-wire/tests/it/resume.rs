@@ -7,36 +7,37 @@ use wellspring_testkit::arbitrary::{arb_run, arb_small_run};
 use wellspring_testkit::samples;
 use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition};
 
-/// The dialects that say the same however a run is cut into frames.
-const PER_RECORD: [DialectName; 7] = [
-    DialectName::Record,
-    DialectName::ThoughtEvent,
-    DialectName::TurnEvent,
-    DialectName::StreamingEvent,
-    DialectName::AgentEvent,
-    DialectName::AgUi,
-    DialectName::Acp,
-];
-
 type Events = Vec<(WirePosition, Vec<u8>)>;
 
 /// What a reader gets that resumes after `after` with an outline of the first `known` records.
 /// Each record is a frame: that is the finest way to read a run.
 fn read(dialect: DialectName, records: &[Record], known: usize, after: WirePosition) -> Events {
-    let mut outline = Outline::default();
-    records[..known].iter().for_each(|record| outline.apply(record));
-    read_on(Encoder::resume(dialect, outline, after), records, 1)
+    read_on(Encoder::resume(dialect, outline(&records[..known]), after), after, records, 1)
 }
 
-/// Goes on with a run. A dialect that needs the conversation is given it.
-fn read_on(mut encoder: Encoder, records: &[Record], frame: usize) -> Events {
+fn outline(records: &[Record]) -> Outline {
+    let mut outline = Outline::default();
+    records.iter().for_each(|record| outline.apply(record));
+    outline
+}
+
+/// Goes on with a run after a position. A dialect that needs the conversation is given it.
+fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame: usize) -> Events {
     let mut out = Out::default();
-    for frame in records[encoder.outline().head.0 as usize..].chunks(frame) {
-        if encoder.needs(frame) {
-            let past = &records[..encoder.outline().head.0 as usize];
-            encoder.recall(Conversation::of(Transcript::fold(past)));
+    let known = encoder.outline().head;
+    for frame in records.chunks(frame) {
+        // As a cursor does: what is not news is apart from what is.
+        let unknown = frame.partition_point(|record| record.seq <= known);
+        let news = frame.partition_point(|record| record.seq <= after.whole()).max(unknown);
+        for slice in [&frame[unknown..news], &frame[news..]] {
+            if encoder.needs(slice) {
+                let past = &records[..encoder.outline().head.0 as usize];
+                encoder.recall(Conversation::of(Transcript::fold(past)));
+            }
+            if !slice.is_empty() {
+                encoder.frame(slice, &mut out);
+            }
         }
-        encoder.frame(frame, &mut out);
     }
     out.events().map(|(at, json)| (at, json.to_vec())).collect()
 }
@@ -84,29 +85,45 @@ proptest! {
         resumes_everywhere(&records);
     }
 
-    /// From any outline at or before the position, and whatever the frames are.
+    /// From any outline at or before the position, and whatever the frames are: a log keeps
+    /// them as they were written, so who resumes reads the same ones.
     #[test]
     fn runs_resume(
         records in arb_run(),
-        dialect in prop::sample::select(PER_RECORD.as_slice()),
+        dialect in prop::sample::select(DialectName::ALL.as_slice()),
         cut: Index,
         known: Index,
         frame in 1usize..9,
     ) {
-        let all = read(dialect, &records, 0, WirePosition::START);
+        let all = read_on(Encoder::new(dialect), WirePosition::START, &records, frame);
         prop_assume!(!all.is_empty());
         let cut = cut.index(all.len());
         let after = all[cut].0;
-        let known = known.index(known_max(dialect, after) + 1);
-        let mut outline = Outline::default();
-        records[..known].iter().for_each(|record| outline.apply(record));
-        let rest = read_on(Encoder::resume(dialect, outline, after), &records, frame);
+        // An outline is kept where a frame ends.
+        let frames = known_max(dialect, after) / frame;
+        let known = outline(&records[..known.index(frames + 1) * frame]);
+        let rest = read_on(Encoder::resume(dialect, known, after), after, &records, frame);
         prop_assert_eq!(&rest[..], &all[cut + 1..]);
+    }
+
+    /// Only a view says more or less often how things stand, depending on the frames; it ends
+    /// with the same.
+    #[test]
+    fn frames_change_nothing(
+        records in arb_run(),
+        dialect in prop::sample::select(DialectName::ALL.as_slice()),
+        frame in 2usize..9,
+    ) {
+        let fine = read(dialect, &records, 0, WirePosition::START);
+        let coarse = read_on(Encoder::new(dialect), WirePosition::START, &records, frame);
+        if dialect == DialectName::StreamDelta {
+            prop_assert_eq!(coarse.last(), fine.last());
+        } else {
+            prop_assert_eq!(&coarse[..], &fine[..]);
+        }
         // The outline that a reader ends with is the run's.
-        let mut outline = Outline::default();
-        records.iter().for_each(|record| outline.apply(record));
         let mut encoder = Encoder::new(dialect);
         encoder.frame(&records, &mut Out::default());
-        prop_assert_eq!(encoder.outline(), &outline);
+        prop_assert_eq!(encoder.outline(), &outline(&records));
     }
 }

@@ -51,7 +51,7 @@ async fn a_yes_runs_the_command() {
 
 #[tokio::test]
 async fn a_no_is_told_and_respected() {
-    let no = Answer::Deny { reason: Some("not today".into()) };
+    let no = Answer::no("not today");
     let transcript = play("Good morning", Some(no)).await;
     let answer = transcript.answer(AgentNo::ROOT);
     assert_eq!(transcript.outcome, completed());

@@ -177,7 +177,7 @@ async fn a_policy_decides_what_is_asked_at_all() {
 async fn a_tool_can_ask_for_itself() {
     let ask = function("ask", "Asks.", async |_: NoArguments, cx: Context| {
         let form = Form::Schema(json!({"type": "string"}));
-        let ask = Ask { prompt: "Which colour?".into(), form, expires_in: None };
+        let ask = Ask::new("Which colour?", form);
         match cx.ask(ask).await {
             Answer::Value(value) => Ok(value),
             other => Err(ToolError::new(format!("{other:?}"))),

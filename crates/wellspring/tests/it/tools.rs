@@ -59,7 +59,7 @@ fn a_function_is_named_and_described_by_its_arguments() {
         "properties": {"number": {"type": "integer", "format": "int64", "description": "Which."}},
         "required": ["number"],
     });
-    assert_eq!(spec.parameters, want);
+    assert_eq!(*spec.parameters, want);
 }
 
 #[tokio::test(start_paused = true)]

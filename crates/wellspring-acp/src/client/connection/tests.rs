@@ -70,7 +70,8 @@ fn taken(queue: &mut Queue) -> Vec<usize> {
 #[tokio::test]
 async fn a_full_queue_makes_the_agent_wait_and_loses_nothing() {
     let (connection, mut agent) = connect();
-    let (route, mut queue) = Queue::new();
+    let (route, mut queue) = Queue::new(None);
+    queue.begin();
     connection.route("s", route);
     // The queue, what waits before it, and the one that is being put in.
     let said = agent.flood(|number| update("s", number)).await;
@@ -87,7 +88,8 @@ async fn a_full_queue_makes_the_agent_wait_and_loses_nothing() {
 #[tokio::test]
 async fn a_queue_of_large_messages_makes_the_agent_wait_sooner() {
     let (connection, mut agent) = connect();
-    let (route, mut queue) = Queue::new();
+    let (route, mut queue) = Queue::new(None);
+    queue.begin();
     connection.route("s", route);
     let large = "x".repeat(1024 * 1024);
     let message = |number: usize| {
@@ -107,7 +109,8 @@ async fn a_queue_of_large_messages_makes_the_agent_wait_sooner() {
 #[tokio::test]
 async fn a_queue_that_nobody_reads_keeps_the_first_and_makes_nobody_wait() {
     let (connection, mut agent) = connect();
-    let (route, mut queue) = Queue::new();
+    let (route, mut queue) = Queue::new(None);
+    queue.begin();
     connection.route("s", route);
     queue.rest();
     for number in 0..2 * QUEUE_MAX {
@@ -120,7 +123,8 @@ async fn a_queue_that_nobody_reads_keeps_the_first_and_makes_nobody_wait() {
 #[tokio::test]
 async fn what_is_said_before_a_session_is_known_is_kept_up_to_a_maximum() {
     let (connection, mut agent) = connect();
-    let (route, mut queue) = Queue::new();
+    let (route, mut queue) = Queue::new(None);
+    queue.begin();
     let opened = async {
         let id = agent.hear().await["id"].clone();
         for number in 0..EARLY_MAX + 3 {
@@ -153,7 +157,8 @@ async fn sessions_that_are_over_are_remembered_up_to_a_maximum() {
 #[tokio::test]
 async fn whoever_waits_hears_of_the_end_and_its_reason() {
     let (connection, mut agent) = connect();
-    let (route, mut queue) = Queue::new();
+    let (route, mut queue) = Queue::new(None);
+    queue.begin();
     connection.route("s", route);
     connection.prompt("s", json!({"sessionId": "s"})).await.unwrap();
     agent.hear().await;

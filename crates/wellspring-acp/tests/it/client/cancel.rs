@@ -2,10 +2,12 @@
 
 use serde_json::json;
 use wellspring_acp::client::AcpAgent;
-use wellspring_core::{CancelWhen, Event, Outcome, RunId};
+use wellspring_core::{CancelWhen, Event, Outcome, RunId, RunRequest};
 use wellspring_engine::{Runtime, StartRun};
 
-use super::kit::{config, driven, finished, gone, outcome, runtime, session, shown, until, watch};
+use super::kit::{
+    config, driven, finished, gone, outcome, play, runtime, session, shown, steps, until, watch,
+};
 
 async fn cancel(runtime: &Runtime, run: RunId) {
     runtime.cancel(run, CancelWhen::Now, Some("me"), None).await.unwrap();
@@ -104,4 +106,42 @@ async fn a_question_that_is_open_when_the_run_is_cancelled_is_cancelled_too() {
     assert!(is_cancelled(&outcome(&records)));
     let heard = std::fs::read_to_string(record).unwrap();
     assert!(heard.contains(r#""outcome":{"outcome":"cancelled"}"#), "{heard}");
+}
+
+/// What an agent asked and does not want to know any more is no question for anybody.
+#[tokio::test]
+async fn an_agent_withdraws_what_it_asked() {
+    let call = json!({"toolCallId": "c", "title": "rm a"});
+    let options = json!([{"optionId": "y", "name": "Yes", "kind": "allow_once"}]);
+    let form = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+    let records = play(
+        steps(json!([
+            {"withdraw": {"method": "session/request_permission", "params": {"toolCall": call, "options": options}}},
+            {"withdraw": {"method": "elicitation/create",
+                "params": {"mode": "form", "message": "How many?", "requestedSchema": form}}},
+            {"request": {"method": "terminal/create", "params": {"command": "sleep", "args": ["600"]}}},
+            {"withdraw": {"method": "terminal/wait_for_exit", "params": {"terminalId": "terminal-1"}}},
+        ])),
+        RunRequest::text("go"),
+    )
+    .await;
+    insta::assert_snapshot!(shown(&records), @r#"
+    part 0 started call tool on agent
+    part 0 annotated {"provider_id":"c"}
+    extended acp session/request_permission {"options":[{"kind":"allow_once","name":"Yes","optionId":"y"}],"toolCall":{"toolCallId":"c"}}
+    part 0 delta "{}"
+    part 0 finished
+    question 0 asked approve "Allow rm a?"
+    question 0 answered withdrawn
+    part 1 started text
+    part 1 delta "-32800"
+    question 1 asked {"schema":{"properties":{"n":{"type":"integer"}},"type":"object"}} "How many?"
+    question 1 answered withdrawn
+    part 1 delta "-32800"
+    part 1 delta "{\"terminalId\":\"terminal-1\"}"
+    part 1 delta "-32800"
+    part 1 finished
+    tool 0 finished interrupted "the agent did not say how it ended"
+    run finished completed end_turn
+    "#);
 }

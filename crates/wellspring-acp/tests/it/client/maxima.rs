@@ -1,8 +1,12 @@
 //! What an agent may have at a time, up to each maximum.
 
+use futures::StreamExt as _;
 use serde_json::json;
 use wellspring_acp::client::{AcpAgent, SERVED_MAX, SESSIONS_KEPT_MAX, TERMINALS_MAX};
-use wellspring_core::{Answer, Event, Record, RunRequest};
+use wellspring_core::{
+    Answer, CancellationToken, Context, Event, Record, RemoteAgent as _, RemoteRequest, RunId,
+    RunRequest, ThreadId,
+};
 use wellspring_engine::{Runtime, StartRun};
 
 use super::kit::{config, driven, finished, play, runtime, scripted, steps, until, words};
@@ -97,6 +101,48 @@ async fn sessions_that_rest() {
     // The one that rested longest was closed, and is resumed; the next one is as it was.
     assert!(!is_continued(&say(&runtime, Some(&second)).await));
     assert!(is_continued(&say(&runtime, Some(&first)).await));
+}
+
+/// However much an agent has said, it is handed on in pieces.
+#[tokio::test]
+async fn words_read_at_once() {
+    const BATCH_BYTES_MAX: usize = 64 * 1024;
+    let folder = tempfile::tempdir().unwrap();
+    let mark = folder.path().join("mark");
+    let made = std::process::Command::new("mkfifo").arg(&mark).status().unwrap();
+    assert!(made.success());
+    let text = json!({"long": BATCH_BYTES_MAX / 2});
+    let (pieces, quick) = (100, 96);
+    let mut steps = vec![text; pieces];
+    // A pipe holds the last few.
+    steps.insert(quick, json!({"mark": mark}));
+    let agent = AcpAgent::new("scripted", config(&json!({"prompts": [steps]})));
+    let id = uuid::Uuid::nil();
+    let request = RemoteRequest {
+        run: RunId::new(id),
+        thread: ThreadId::new(id),
+        request: RunRequest::text("go"),
+        instructions: "".into(),
+        history: [].into(),
+        tools: Vec::new(),
+        attached: None,
+        session: None,
+    };
+    let context = Context::create("trace", CancellationToken::new());
+    let mut batches = agent.run(request, context).await.unwrap();
+    // Its session, and the first of what it says. Then it says all that it can.
+    let mut sizes = Vec::new();
+    for _ in 0..2 {
+        sizes.push(batches.next().await.unwrap().unwrap().text_bytes());
+    }
+    tokio::task::spawn_blocking(move || std::fs::read(mark).unwrap()).await.unwrap();
+    while let Some(batch) = batches.next().await {
+        sizes.push(batch.unwrap().text_bytes());
+    }
+    assert_eq!(sizes.iter().sum::<usize>(), pieces * BATCH_BYTES_MAX / 2);
+    assert_eq!(sizes.iter().max(), Some(&BATCH_BYTES_MAX), "{sizes:?}");
+    let full = sizes.iter().filter(|size| **size == BATCH_BYTES_MAX).count();
+    assert!(full > quick / 3, "{sizes:?}");
 }
 
 /// A process takes so many prompts at a time; then there is another one.

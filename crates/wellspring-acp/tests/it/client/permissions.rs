@@ -57,9 +57,13 @@ async fn a_permission_is_a_question_in_its_place() {
 #[tokio::test]
 async fn the_answer_goes_by_kind_and_never_by_place() {
     let always = Answer::Approve { scope: Scope::Always, arguments: None };
-    for (answer, chosen) in
-        [(Answer::yes(), "just-once"), (always, "for-ever"), (Answer::no("no"), "not-now")]
-    {
+    let never = Answer::Deny { reason: None, scope: Scope::Always };
+    for (answer, chosen) in [
+        (Answer::yes(), "just-once"),
+        (always, "for-ever"),
+        (Answer::no("no"), "not-now"),
+        (never, "never"),
+    ] {
         let said = words(&answered(answer.clone()).await);
         assert!(said.contains(&format!("\"optionId\":\"{chosen}\"")), "{answer:?}: {said}");
     }

@@ -35,12 +35,8 @@ async fn every_answer_is_told_honestly() {
         (chosen(&[]), true, Ok(json!([]))),
         (Answer::Value(json!({"name": "Ada"})), false, Ok(json!({"name": "Ada"}))),
         (Answer::Approve { scope: Scope::Once, arguments: None }, false, Ok(json!(true))),
-        (Answer::Deny { reason: None }, false, Err("the user declined to answer")),
-        (
-            Answer::Deny { reason: Some("ask Bob".into()) },
-            false,
-            Err("the user declined to answer: ask Bob"),
-        ),
+        (Answer::NO, false, Err("the user declined to answer")),
+        (Answer::no("ask Bob"), false, Err("the user declined to answer: ask Bob")),
         (Answer::Expired, false, Err("nobody answered in time")),
         (Answer::Withdrawn, false, Err("the run ended before anybody answered")),
     ] {

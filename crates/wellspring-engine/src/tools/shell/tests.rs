@@ -55,6 +55,24 @@ fn the_spec() {
     assert_eq!((spec.approval(), spec.idempotent), (Approval::Ask, false));
 }
 
+/// What the model asks for is held to; the engine, which waits for the call, waits longer.
+#[test]
+fn how_long_a_command_may_take() {
+    let times = [
+        (json!({"command": "make"}), COMMAND_SECONDS_DEFAULT),
+        (json!({"command": "make", "timeout": 0}), 1),
+        (json!({"command": "make", "timeout": 7}), 7),
+        (json!({"command": "make", "timeout": u64::MAX}), COMMAND_SECONDS_MAX),
+    ];
+    for (arguments, seconds) in times {
+        let arguments: Arguments = typed(arguments).unwrap();
+        assert_eq!(arguments.time_max(), Duration::from_secs(seconds));
+    }
+    let waits = Shell::below(std::env::temp_dir()).unwrap().spec.timeouts;
+    let longest = Some(Duration::from_secs(COMMAND_SECONDS_MAX) + STOP_GRACE);
+    assert!(waits.idle > longest && waits.total > longest, "{waits:?}");
+}
+
 #[tokio::test]
 async fn chunks_and_the_result() {
     let shell = Shell::below(".").unwrap();

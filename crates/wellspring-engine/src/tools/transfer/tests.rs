@@ -63,17 +63,36 @@ async fn percentages_grow_and_none_is_said_twice() {
     assert!(fs::read(directory.path().join("a")).unwrap() == body);
 }
 
+/// Chunks of a megabyte without a length before them.
+fn chunked(count: usize) -> Vec<u8> {
+    let mut answer = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n".to_vec();
+    answer.extend(b"transfer-encoding: chunked\r\n\r\n");
+    for _ in 0..count {
+        answer.extend(format!("{UNKNOWN_STEP_BYTES:x}\r\n").bytes());
+        answer.extend(vec![b'a'; UNKNOWN_STEP_BYTES as usize]);
+        answer.extend(b"\r\n");
+    }
+    answer.extend(b"0\r\n\r\n");
+    answer
+}
+
 #[tokio::test]
-async fn without_a_length_the_bytes_are_said() {
-    let peer = Peer::new(|_| {
-        b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec()
-    })
-    .await;
-    let (_directory, tool) = tool(10);
+async fn without_a_length_nothing_is_done_until_all_is() {
+    let peer = Peer::new(|_| chunked(2)).await;
+    let bytes = 2 * UNKNOWN_STEP_BYTES;
+    let (_directory, tool) = tool(bytes);
     let arguments = json!({"url": peer.url("/a"), "path": "a", "direction": "download"});
-    let (heard, result) = RecordingHost::new().call(&tool, arguments).await;
-    assert_eq!(heard, [Heard::progress(json!({"subtype": "transfer_progress", "bytes": 3}))]);
-    assert_eq!(result, Ok(ToolResult::new(json!({"bytes": 3, "media_type": "text/plain"}))));
+    let host = RecordingHost::new();
+    let (_, result) = host.call(&tool, arguments).await;
+    assert_eq!(result, Ok(ToolResult::new(json!({"bytes": bytes, "media_type": "text/plain"}))));
+    let mut said = host.progress();
+    assert_eq!(said.pop(), Some(json!({"subtype": "transfer_progress", "percent": 100})));
+    assert!(!said.is_empty());
+    for data in said {
+        let bytes = data["bytes"].as_u64().unwrap();
+        let shape = json!({"subtype": "transfer_progress", "percent": 0, "bytes": bytes});
+        assert_eq!(data, shape);
+    }
 }
 
 #[tokio::test]

@@ -257,11 +257,10 @@ async fn replay(
 ) -> Result<Started, ApiError> {
     let log = app.runtime.log();
     let transcript = log.transcript(run).await?;
-    let same = transcript.started.is_some_and(|mut started| {
+    let same = transcript.started.is_some_and(|started| {
         // Each request is a trace of its own.
-        started.request.trace_id.clone_from(&request.trace_id);
-        started.request.trace_parent.clone_from(&request.trace_parent);
-        started.request == *request
+        let (trace_id, trace_parent) = (request.trace_id.clone(), request.trace_parent.clone());
+        *request == RunRequest { trace_id, trace_parent, ..started.request.clone() }
     });
     if !same {
         let message = format!("the idempotency key {key:?} was used for another request");

@@ -8,6 +8,22 @@ use wellspring_core::{
 };
 
 use super::content;
+use crate::acp::rest::{REST, left, merge};
+use crate::acp::{RAW_INPUT, RAW_OUTPUT};
+
+/// What a report of a call says that has a place of its own in the log.
+const UNDERSTOOD: [&str; 10] = [
+    "sessionUpdate",
+    "toolCallId",
+    "title",
+    "name",
+    "kind",
+    "status",
+    "content",
+    "locations",
+    "rawInput",
+    "rawOutput",
+];
 
 /// Bytes of a call's raw input that become its arguments; larger ones are kept whole beside it.
 /// Outlines hold the arguments of open calls.
@@ -18,6 +34,9 @@ pub(super) struct Call {
     part: LocalPart,
     state: State,
     title: Box<str>,
+    /// As it was said last.
+    kind: Value,
+    name: Value,
     /// The latest input, until the call begins: agents send an empty one first.
     input: Value,
     /// What was said of it before it began, to be said once it has.
@@ -46,13 +65,12 @@ impl Call {
         let tool = ToolCall { name, title: shown, kind, runs_on: RunsOn::Agent };
         let part = batch.start(PartKind::ToolCall(Box::new(tool)));
         batch.annotate(part, Annotation::ProviderId(id.into()));
-        if let Some(meta) = update.get("_meta").filter(|meta| !meta.is_null()) {
-            batch.annotate(part, super::meta_annotation(meta));
-        }
         Self {
             part,
             state: State::Asked,
             title,
+            kind: update["kind"].clone(),
+            name: update["name"].clone(),
             input: Value::Null,
             held: ToolUpdate::default(),
             denied: false,
@@ -61,6 +79,11 @@ impl Call {
 
     pub(super) fn part(&self) -> LocalPart {
         self.part
+    }
+
+    /// What a person reads.
+    pub(super) fn title(&self) -> &str {
+        &self.title
     }
 
     pub(super) fn is_finished(&self) -> bool {
@@ -91,7 +114,9 @@ impl Call {
             None => (None, true),
         };
         let input = update.get("rawInput").filter(|input| !input.is_null());
-        let mut whole = status_known && kind_known && content_known;
+        let (locations, locations_known) = content::locations(&update["locations"]);
+        let mut whole = status_known && kind_known && content_known && locations_known;
+        whole &= super::has_sound_meta(update);
         let mut data = Map::new();
         if let Some(input) = input {
             if self.state == State::Asked {
@@ -101,7 +126,7 @@ impl Call {
                     whole = false;
                 }
             } else if *input != self.input {
-                data.insert("rawInput".into(), input.clone());
+                data.insert(RAW_INPUT.into(), input.clone());
             }
         }
         // What it shows is shown at once, for it is often what a person is asked to allow.
@@ -122,12 +147,25 @@ impl Call {
         };
         let output = update.get("rawOutput").filter(|output| !output.is_null());
         if let (Some(output), None) = (output, ends) {
-            data.insert("rawOutput".into(), output.clone());
+            data.insert(RAW_OUTPUT.into(), output.clone());
         }
-        if let Some(meta) = update.get("_meta").filter(|meta| !meta.is_null())
-            && update["sessionUpdate"] == "tool_call_update"
-        {
-            data.insert("_meta".into(), meta.clone());
+        let mut rest = left(update, &UNDERSTOOD);
+        for (name, known) in [("kind", &mut self.kind), ("name", &mut self.name)] {
+            // What a call is was said when it began; what it is called from here on is news.
+            let said = &update[name];
+            if !said.is_null() && said != known {
+                rest.insert(name.into(), said.clone());
+                *known = said.clone();
+            }
+        }
+        if whole && !rest.is_empty() {
+            if ends.is_some() {
+                super::rest_of_next(&json!({"sessionUpdate": "tool_call_update"}), rest, batch);
+            } else if self.state == State::Asked {
+                batch.annotate(self.part, super::rest_annotation(rest));
+            } else {
+                data.insert(REST.into(), rest.into());
+            }
         }
         let title = update["title"].as_str().filter(|title| **title != *self.title);
         if let Some(title) = title {
@@ -137,7 +175,7 @@ impl Call {
         self.report(
             ToolUpdate {
                 title: title.map(Into::into),
-                locations: content::locations(&update["locations"]),
+                locations,
                 content: change,
                 data: (!data.is_empty()).then_some(Value::Object(data)),
             },
@@ -203,7 +241,13 @@ impl Call {
         if self.state != State::Running {
             let held = &mut self.held;
             held.title = update.title.or(held.title.take());
-            held.data = update.data.or(held.data.take());
+            held.data = match (held.data.take(), update.data) {
+                (Some(mut held), Some(more)) => {
+                    merge(&mut held, &more);
+                    Some(held)
+                }
+                (held, more) => more.or(held),
+            };
             if !update.locations.is_empty() {
                 held.locations = update.locations;
             }

@@ -3,6 +3,8 @@
 use serde_json::Value;
 use wellspring_core::{Content, Location, MediaSource, ToolContent};
 
+use crate::acp::rest::left;
+
 /// A content block; nothing when it is of no known type.
 pub(super) fn block(block: &Value) -> Option<Content> {
     let text = |name: &str| block[name].as_str().map(Box::<str>::from);
@@ -36,10 +38,40 @@ pub(super) fn block(block: &Value) -> Option<Content> {
     }
 }
 
+/// Whether it is a block of a known type, in its shape.
+pub(in crate::acp) fn is_block(value: &Value) -> bool {
+    // A link has a name.
+    block(value).is_some() && (value["type"] != "resource_link" || value["name"].is_string())
+}
+
+/// Whether a block says no more than what was understood of it.
+fn is_whole(block: &Value) -> bool {
+    let says_more = |of: &Value, understood: &[&str]| !left(of, understood).is_empty();
+    match block["type"].as_str() {
+        Some("text") => !says_more(block, &["type", "text"]),
+        Some("image") => !says_more(block, &["type", "data", "mimeType", "uri"]),
+        Some("audio") => !says_more(block, &["type", "data", "mimeType"]),
+        Some("resource_link") => !says_more(block, &["type", "uri", "name", "mimeType"]),
+        Some("resource") => {
+            !says_more(block, &["type", "resource"])
+                && !says_more(&block["resource"], &["uri", "mimeType", "text", "blob"])
+        }
+        Some(_) | None => false,
+    }
+}
+
 /// What a call shows, and whether that is all of it.
 pub(super) fn shown(listed: &[Value]) -> (Vec<ToolContent>, bool) {
     let known: Vec<ToolContent> = listed.iter().filter_map(tool_content).collect();
-    let whole = known.len() == listed.len();
+    let is_whole = |content: &Value| match content["type"].as_str() {
+        Some("content") => {
+            left(content, &["type", "content"]).is_empty() && is_whole(&content["content"])
+        }
+        Some("diff") => left(content, &["type", "path", "oldText", "newText"]).is_empty(),
+        Some("terminal") => left(content, &["type", "terminalId"]).is_empty(),
+        Some(_) | None => false,
+    };
+    let whole = known.len() == listed.len() && listed.iter().all(is_whole);
     (known, whole)
 }
 
@@ -78,11 +110,14 @@ pub(super) fn words(content: &[ToolContent]) -> Option<String> {
 }
 
 /// The places that a call touches, and whether these are all of them.
-pub(super) fn locations(listed: &Value) -> Vec<Location> {
-    let listed = listed.as_array().into_iter().flatten();
-    let known = listed.filter_map(|location| {
+pub(super) fn locations(listed: &Value) -> (Vec<Location>, bool) {
+    let listed = listed.as_array().map(Vec::as_slice).unwrap_or_default();
+    let known = listed.iter().filter_map(|location| {
         let line = location["line"].as_u64().and_then(|line| u32::try_from(line).ok());
         Some(Location { path: location["path"].as_str()?.into(), line })
     });
-    known.collect()
+    let known: Vec<Location> = known.collect();
+    let is_whole = |location: &Value| left(location, &["path", "line"]).is_empty();
+    let whole = known.len() == listed.len() && listed.iter().all(is_whole);
+    (known, whole)
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use serde_json::json;
 use wellspring_core::{AgentNo, Checker, Event, Millis, Record, RunRequest, RunStarted, Seq};
@@ -41,7 +43,7 @@ pub(super) fn check(events: &[Event]) {
         request: RunRequest::text("go"),
     };
     let outcome = wellspring_core::Outcome::Completed { stop: Stop::EndTurn };
-    let all = [Event::RunStarted(Box::new(started))]
+    let all = [Event::RunStarted(Arc::new(started))]
         .into_iter()
         .chain(events.iter().cloned())
         .chain([Event::RunFinished { outcome: Box::new(outcome) }]);
@@ -97,7 +99,7 @@ fn messages_are_told_apart_by_their_ids() {
     "#), @r#"
     part 0 started text
     part 0 annotated {"provider_id":"m1"}
-    part 0 annotated {"other":{"name":"_meta","origin":"acp","value":{"a":1}}}
+    part 0 annotated {"other":{"name":"rest","origin":"acp","value":{"_meta":{"a":1}}}}
     part 0 delta "One"
     part 0 delta " and"
     part 0 finished
@@ -229,6 +231,27 @@ fn terminals_are_shown_with_the_call_that_shows_them() {
     tool 0 finished ok null
     part 1 finished
     "#);
+}
+
+#[test]
+fn what_a_terminal_writes_before_it_is_shown_is_kept_up_to_a_maximum() {
+    let (mut reader, mut batch) = (Reader::default(), Batch::default());
+    let piece = "é".repeat(1000);
+    for _ in 0..=WAITING_BYTES_MAX / piece.len() {
+        reader.terminal_output("t", &piece, &mut batch);
+    }
+    reader.update(
+        json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "ls", "status": "in_progress",
+            "content": [{"type": "terminal", "terminalId": "t"}]}),
+        &mut batch,
+    );
+    reader.terminal_output("t", "after", &mut batch);
+    let words = batch.into_events().filter_map(|(_, event)| {
+        let Event::PartDelta { chunk, .. } = event else { return None };
+        Some(chunk.to_string())
+    });
+    let words: Vec<String> = words.collect();
+    assert_eq!(words, ["{}".to_owned(), "é".repeat(WAITING_BYTES_MAX / 2), "after".to_owned()]);
 }
 
 #[test]

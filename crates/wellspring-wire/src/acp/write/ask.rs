@@ -7,6 +7,7 @@ use wellspring_core::{
     Annotation, Answer, CallOutline, Choice, Event, Form, Outline, PartId, Question, RunsOn, Scope,
 };
 
+use super::super::rest::{OURS, left, merge};
 use super::super::{ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;
@@ -53,15 +54,20 @@ enum Reading {
     Json,
 }
 
-/// An option: its id, its name and its kind.
-type Offer = (Box<str>, Box<str>, &'static str);
+/// A permission that an agent behind us asks for, as it asked.
+#[derive(Clone, Debug)]
+struct Offer {
+    options: Vec<Value>,
+    meta: Option<Value>,
+}
 
 /// What agents behind us offer to those who are asked for permissions, as the log has it.
 #[derive(Clone, Debug, Default)]
 pub struct Offers {
     /// The open calls, by the ids that their agents gave them.
     calls: BTreeMap<Box<str>, PartId>,
-    options: BTreeMap<PartId, Vec<Offer>>,
+    /// By the call that the permission is about, where it is still open.
+    offers: BTreeMap<Option<PartId>, Offer>,
 }
 
 impl Offers {
@@ -73,32 +79,49 @@ impl Offers {
             self.calls.insert(id.clone(), *part);
         } else if let Event::ToolFinished { call: over, .. } = event {
             self.calls.retain(|_, call| call != over);
-            self.options.remove(over);
+            self.offers.remove(&Some(*over));
         } else if let Event::Extended(said) = event
             && (&*said.origin, &*said.name) == (ORIGIN, PERMISSION)
-            && let Some(id) = said.value["toolCall"]["toolCallId"].as_str()
-            && let Some(call) = self.calls.get(id)
-            && let Some(options) = options(&said.value["options"])
+            && let Some(options) = said.value["options"].as_array()
         {
-            self.options.insert(*call, options);
+            let is_sound = |it: &Value| it["optionId"].is_string() && it["name"].is_string();
+            let id = said.value["toolCall"]["toolCallId"].as_str().unwrap_or_default();
+            let call = self.calls.get(id).copied();
+            self.offers.remove(&call);
+            if options.iter().all(is_sound) {
+                let meta = said.value.get("_meta").filter(|meta| meta.is_object()).cloned();
+                self.offers.insert(call, Offer { options: options.clone(), meta });
+            }
         }
+    }
+
+    /// The offer that a question is about.
+    fn take(&mut self, question: &Question) -> Option<Offer> {
+        let is_it = |offer: &Offer| match &question.form {
+            Form::Approve => true,
+            Form::Choose { choices, .. } => {
+                let ids = offer.options.iter().map(|it| it["optionId"].as_str());
+                ids.eq(choices.iter().map(|it| Some(&*it.id)))
+            }
+            Form::Schema(_) => false,
+        };
+        self.offers.get(&question.call).filter(|it| is_it(it))?;
+        self.offers.remove(&question.call)
     }
 }
 
-/// None if there is one that the protocol has no word for: a client could not tell a yes from a
-/// no.
-fn options(listed: &Value) -> Option<Vec<Offer>> {
-    let option = |option: &Value| {
-        let kind = match option["kind"].as_str()? {
-            "allow_once" => "allow_once",
-            "allow_always" => "allow_always",
-            "reject_once" => "reject_once",
-            "reject_always" => "reject_always",
-            _ => return None,
-        };
-        Some((option["optionId"].as_str()?.into(), option["name"].as_str()?.into(), kind))
-    };
-    listed.as_array()?.iter().map(option).collect()
+/// An option as it is offered again: of a kind that the protocol knows. What its own kind was is
+/// in `_meta`.
+fn option(offered: &Value) -> Value {
+    let mut option = Value::Object(left(offered, &[]));
+    let known = ["allow_once", "allow_always", "reject_once", "reject_always"];
+    let kind = offered["kind"].as_str();
+    if !kind.is_some_and(|kind| known.contains(&kind)) {
+        let text = |name: &str| offered[name].as_str().unwrap_or_default().into();
+        option["kind"] = kind_of(&Choice { id: text("optionId"), label: text("name") }).into();
+        merge(&mut option, &json!({"_meta": {OURS: {"kind": offered["kind"]}}}));
+    }
+    option
 }
 
 impl Asked {
@@ -111,19 +134,28 @@ impl Asked {
         session: &str,
         offers: &mut Offers,
     ) -> Option<Self> {
-        let offered = offers.options.remove(&question.call?)?;
+        let Offer { options, meta } = offers.take(question)?;
         // To a yes or a no, an option says what its kind says.
-        let meaning = |id: &str, kind| match (&question.form, kind) {
-            (Form::Approve, "allow_once") => Answer::yes(),
-            (Form::Approve, "allow_always") => {
-                Answer::Approve { scope: Scope::Always, arguments: None }
+        let meaning = |option: &Value| {
+            let id = option["optionId"].as_str().unwrap_or_default();
+            match (&question.form, option["kind"].as_str()) {
+                (Form::Approve, Some("allow_once")) => Answer::yes(),
+                (Form::Approve, Some("allow_always")) => {
+                    Answer::Approve { scope: Scope::Always, arguments: None }
+                }
+                (Form::Approve, Some("reject_always")) => {
+                    Answer::Deny { reason: None, scope: Scope::Always }
+                }
+                (Form::Approve, _) => Answer::NO,
+                (Form::Choose { .. } | Form::Schema(_), _) => Answer::Choose(vec![id.into()]),
             }
-            (Form::Approve, _) => Answer::Deny { reason: None },
-            (Form::Choose { .. } | Form::Schema(_), _) => Answer::Choose(vec![id.into()]),
         };
-        let options =
-            offered.iter().map(|(id, name, kind)| (id.clone(), &**name, *kind, meaning(id, *kind)));
-        Some(Self::Request(Scene { question, before, session }.request(options)))
+        let options = options.iter().map(|offered| (option(offered), meaning(offered)));
+        let mut asking = Scene { question, before, session }.request(options);
+        if let Some(meta) = meta {
+            asking.params["_meta"] = meta;
+        }
+        Some(Self::Request(asking))
     }
 
     /// Puts a question. `before` is what is open, `session` what the client calls the thread.
@@ -178,17 +210,15 @@ impl Asking {
                     .then(|| result["outcome"]["optionId"].as_str())
                     .flatten();
                 let known = selected.and_then(|id| options.iter().find(|it| &*it.0 == id));
-                known.map_or(Answer::Deny { reason: None }, |it| it.1.clone())
+                known.map_or(Answer::NO, |it| it.1.clone())
             }
-            _ if result["action"] != "accept" => Answer::Deny { reason: None },
+            _ if result["action"] != "accept" => Answer::NO,
             Reading::Chosen => match &content[FIELD] {
                 Value::String(one) => Answer::Choose(vec![one.as_str().into()]),
                 Value::Array(several) => Answer::Choose(
                     several.iter().filter_map(Value::as_str).map(Into::into).collect(),
                 ),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => {
-                    Answer::Deny { reason: None }
-                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Answer::NO,
             },
             Reading::Whole => Answer::Value(content.clone()),
             Reading::Field => Answer::Value(content[FIELD].clone()),
@@ -235,18 +265,16 @@ impl Scene<'_> {
                     format!("choice-{index}").into()
                 }
             };
-            (id, name, kind, answer)
+            (json!({"optionId": id, "name": name, "kind": kind}), answer)
         }))
     }
 
-    fn request<'a>(
-        &self,
-        offered: impl Iterator<Item = (Box<str>, &'a str, &'static str, Answer)>,
-    ) -> Asking {
+    /// A request with these options, each with what it means.
+    fn request(&self, offered: impl Iterator<Item = (Value, Answer)>) -> Asking {
         let (mut options, mut meanings) = (Vec::new(), Vec::new());
-        for (id, name, kind, answer) in offered {
-            options.push(json!({"optionId": id, "name": name, "kind": kind}));
-            meanings.push((id, answer));
+        for (option, answer) in offered {
+            meanings.push((option["optionId"].as_str().unwrap_or_default().into(), answer));
+            options.push(option);
         }
         let mut tool_call = json!({"toolCallId": self.call_id(), "status": "pending"});
         let theirs = |call: &&CallOutline| call.tool.runs_on == RunsOn::Agent;
@@ -288,7 +316,7 @@ fn approval() -> impl Iterator<Item = Saying<'static>> {
         ("Allow", "allow_once", yes(Scope::Once)),
         ("Allow in this session", "allow_always", yes(Scope::Thread)),
         ("Always allow", "allow_always", yes(Scope::Always)),
-        ("Reject", "reject_once", Answer::Deny { reason: None }),
+        ("Reject", "reject_once", Answer::NO),
     ]
     .into_iter()
 }
@@ -297,7 +325,7 @@ fn selection<'a>(
     options: impl Iterator<Item = (&'a str, Answer)>,
 ) -> impl Iterator<Item = Saying<'a>> {
     let options = options.map(|(label, answer)| (label, "allow_once", answer));
-    options.chain([("None of these", "reject_once", Answer::Deny { reason: None })])
+    options.chain([("None of these", "reject_once", Answer::NO)])
 }
 
 /// What a choice means that an agent behind us offered for its own call, where it did not say so

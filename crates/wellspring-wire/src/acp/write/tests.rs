@@ -1,14 +1,14 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    AgentNo, Annotation, Answer, Choice, Content, Event, Extended, Form, Millis, Outcome, Outline,
-    PartId, PartKind, Question, QuestionId, Record, Scope, Seq, Stop, ToolUpdate,
+    AgentNo, Annotation, Answer, Choice, Content, Cost, Event, Extended, Form, Millis, Outcome,
+    Outline, PartId, PartKind, Question, QuestionId, Record, Scope, Seq, Stop, ToolUpdate, Usage,
 };
 use wellspring_testkit::RUN;
 use wellspring_testkit::arbitrary::arb_run;
 
 use super::{
-    Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, prompt, stop_reason,
+    Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, prompt, prompt_response,
 };
 use crate::DialectName;
 use crate::testing::{encode, render_samples, written};
@@ -45,8 +45,8 @@ fn an_approval_is_a_permission_request() {
         ("allow_once", Answer::yes()),
         ("allow_session", Answer::Approve { scope: Scope::Thread, arguments: None }),
         ("allow_always", Answer::Approve { scope: Scope::Always, arguments: None }),
-        ("reject_once", Answer::Deny { reason: None }),
-        ("anything", Answer::Deny { reason: None }),
+        ("reject_once", Answer::NO),
+        ("anything", Answer::NO),
     ] {
         let reply = json!({"outcome": {"outcome": "selected", "optionId": option}});
         assert_eq!(asking.answer(&reply), want, "{option}");
@@ -57,7 +57,7 @@ fn an_approval_is_a_permission_request() {
         json!({"optionId": "allow_once"}),
         json!(null),
     ] {
-        assert_eq!(asking.answer(&reply), Answer::Deny { reason: None }, "{reply}");
+        assert_eq!(asking.answer(&reply), Answer::NO, "{reply}");
     }
 }
 
@@ -86,7 +86,7 @@ fn a_choice_is_a_form_or_a_selection() {
     assert_eq!(one.answer(&accept(json!("b"))), Answer::Choose(vec!["b".into()]));
     let both = Answer::Choose(vec!["a".into(), "b".into()]);
     assert_eq!(asking(choices(true), true).answer(&accept(json!(["a", "b"]))), both);
-    let no = Answer::Deny { reason: None };
+    let no = Answer::NO;
     for reply in
         [json!({"action": "decline"}), json!({"action": "cancel"}), accept(json!(3)), json!(null)]
     {
@@ -139,28 +139,51 @@ fn options_that_were_given_with_a_permission_are_passed_on() {
     run[..asked].iter().for_each(|record| outline.apply(record));
     let (call, _) = outline.calls.first_key_value().unwrap();
     let question = Question { call: Some(*call), ..question(Form::Approve) };
-    let passed_on = |options: Value| {
+    let passed_on = |question: &Question, options: Value| {
         let mut offers = Offers::default();
         let id = Box::new(Annotation::ProviderId("c".into()));
         offers.read(&Event::PartAnnotated { part: *call, annotation: id });
-        let value = json!({"toolCall": {"toolCallId": "c"}, "options": options});
+        let value = json!({"toolCall": {"toolCallId": "c"}, "options": options, "_meta": {"m": 1}});
         let name = "session/request_permission".into();
         offers.read(&Event::Extended(Box::new(Extended { origin: "acp".into(), name, value })));
-        Asked::passed_on(&question, &outline, "s", &mut offers)
+        Asked::passed_on(question, &outline, "s", &mut offers)
     };
     let options = json!([
-        {"optionId": "1", "name": "Yes, and always allow `make`", "kind": "allow_always"},
+        {"optionId": "1", "name": "Yes, and always allow `make`", "kind": "allow_always", "_meta": {"o": 2}},
         {"optionId": "2", "name": "Yes", "kind": "allow_once"},
         {"optionId": "3", "name": "Never", "kind": "reject_always"},
     ]);
-    let Some(Asked::Request(asking)) = passed_on(options.clone()) else { panic!() };
+    let Some(Asked::Request(asking)) = passed_on(&question, options.clone()) else { panic!() };
     assert_eq!(asking.params["options"], options);
+    assert_eq!(asking.params["_meta"], json!({"m": 1}));
     let select = |id: &str| json!({"outcome": {"outcome": "selected", "optionId": id}});
     let always = Answer::Approve { scope: Scope::Always, arguments: None };
     assert_eq!(asking.answer(&select("1")), always);
-    assert_eq!(asking.answer(&select("3")), Answer::Deny { reason: None });
-    assert_eq!(asking.answer(&select("made up")), Answer::Deny { reason: None });
-    assert_eq!(passed_on(json!([{"optionId": "1", "name": "Hm", "kind": "perhaps"}])), None);
+    let never = Answer::Deny { reason: None, scope: Scope::Always };
+    assert_eq!(asking.answer(&select("3")), never);
+    assert_eq!(asking.answer(&select("made up")), Answer::NO);
+
+    // With one of a kind that nobody knows, what is chosen goes back by its id.
+    let options = json!([
+        {"optionId": "1", "name": "Hm", "kind": "perhaps"},
+        {"optionId": "2", "name": "No", "kind": "reject_once"},
+        {"optionId": "3", "name": "Never", "kind": "reject_always"},
+    ]);
+    let choice = |id: &str| Choice { id: id.into(), label: id.into() };
+    let form = |ids: &[&str]| Form::Choose {
+        choices: ids.iter().map(|id| choice(id)).collect(),
+        multiple: false,
+    };
+    let several = Question { form: form(&["1", "2", "3"]), ..question.clone() };
+    let Some(Asked::Request(asking)) = passed_on(&several, options.clone()) else { panic!() };
+    let mut offered = options.clone();
+    offered[0]["kind"] = "allow_once".into();
+    offered[0]["_meta"] = json!({"wellspring": {"kind": "perhaps"}});
+    assert_eq!(asking.params["options"], offered);
+    assert_eq!(asking.answer(&select("3")), Answer::Choose(vec!["3".into()]));
+    // Another question about the same call is none of the agent's.
+    let other = Question { form: form(&["a", "b"]), ..question.clone() };
+    assert_eq!(passed_on(&other, options), None);
 }
 
 #[test]
@@ -198,7 +221,7 @@ fn a_schema_is_a_form_where_there_are_forms() {
 
     let words = question(Form::Schema(json!({"type": "string"})));
     let unaskable = Asked::new(&words, &Outline::default(), "s", false);
-    assert!(matches!(unaskable, Asked::Unaskable(Answer::Deny { reason: Some(_) })));
+    assert!(matches!(unaskable, Asked::Unaskable(Answer::Deny { reason: Some(_), .. })));
 }
 
 #[test]
@@ -233,12 +256,38 @@ fn prompts() {
 }
 
 #[test]
-fn stop_reasons() {
-    let completed = |stop| stop_reason(&Outcome::Completed { stop });
-    assert_eq!(completed(Stop::EndTurn), Some("end_turn"));
-    assert_eq!(completed(Stop::MaxTokens), Some("max_tokens"));
-    assert_eq!(completed(Stop::TurnLimit), Some("max_turn_requests"));
-    assert_eq!(completed(Stop::ContentFilter), Some("refusal"));
+fn how_a_prompt_is_answered() {
+    let free = Usage::default();
+    let answered = |stop| prompt_response(&Outcome::Completed { stop }, &free, None).unwrap();
+    for (stop, reason) in [
+        (Stop::EndTurn, "end_turn"),
+        (Stop::MaxTokens, "max_tokens"),
+        (Stop::TurnLimit, "max_turn_requests"),
+        (Stop::ContentFilter, "refusal"),
+        (Stop::Other("cancelled".into()), "cancelled"),
+    ] {
+        assert_eq!(answered(stop), json!({"stopReason": reason}));
+    }
+    let odd = json!({"stopReason": "end_turn", "_meta": {"wellspring": {"stopReason": "bored"}}});
+    assert_eq!(answered(Stop::Other("bored".into())), odd);
+
+    // What an agent behind us answered is kept, and what has no place of its own is in `_meta`.
+    let cost = Some(Cost { amount: 0.5, currency: "USD".into() });
+    let spent = Usage { input: 1, output: 2, cost, ..Usage::default() };
+    let theirs = json!({"stopReason": "bored", "usage": {"totalTokens": 9}, "x": 1,
+        "_meta": {"quota": 3, "wellspring": {"theirs": true}}});
+    let outcome = Outcome::Completed { stop: Stop::Other("bored".into()) };
+    assert_eq!(
+        prompt_response(&outcome, &spent, Some(&theirs)).unwrap(),
+        json!({
+            "stopReason": "end_turn",
+            "usage": {"totalTokens": 3, "inputTokens": 1, "outputTokens": 2},
+            "x": 1,
+            "_meta": {"quota": 3, "wellspring": {
+                "theirs": true, "stopReason": "bored", "cost": {"amount": 0.5, "currency": "USD"},
+            }},
+        })
+    );
 }
 
 /// A call's text goes on for ever, in pieces: what is written is bounded by what was said.

@@ -214,7 +214,7 @@ fn instruction(message: &Message) -> Option<ContextNote> {
 fn tool(tool: &super::super::types::Tool) -> ToolSpec {
     let mut spec = ToolSpec::new(tool.name.clone(), tool.description.clone());
     if let Some(parameters) = &tool.parameters {
-        spec.parameters = parameters.clone();
+        spec.parameters = parameters.clone().into();
     }
     spec.runs_on = RunsOn::Client;
     spec
@@ -280,7 +280,7 @@ const CANCELLED: &str = "the user gave no answer";
 fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputError> {
     let wrong = |problem| InputError::Payload { id: entry.interrupt_id.clone(), problem };
     if entry.status == ResumeStatus::Cancelled {
-        return Ok(Answer::Deny { reason: Some(CANCELLED.into()) });
+        return Ok(Answer::no(CANCELLED));
     }
     let payload = entry.payload.as_ref().ok_or_else(|| wrong("is missing"))?;
     match form {
@@ -297,7 +297,7 @@ fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputError> {
                 })
             } else {
                 let reason = payload.get("reason").and_then(Value::as_str);
-                Ok(Answer::Deny { reason: reason.map(Into::into) })
+                Ok(reason.map_or(Answer::NO, Answer::no))
             }
         }
         Form::Choose { choices, multiple } => {

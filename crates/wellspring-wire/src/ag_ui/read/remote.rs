@@ -1,21 +1,23 @@
 //! A remote agent's events, in our words.
 
+mod end;
+mod words;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use wellspring_core::{
     AgentNo, Annotation, Batch, Event as Fact, Extended, FailureKind, LocalPart, Outcome, PartId,
-    PartKind, Role, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, Usage, UsageScope,
+    PartKind, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult,
 };
 
+pub use self::end::{End, PendingCall, ReadError};
+use self::words::{
+    ORIGIN, custom, ends_chunk, keep, metadata_kind, metadata_text, name_of, stop, text_kind,
+    usage, whole, words,
+};
 use super::super::ids;
-use super::super::types::{
-    Event, Interrupt, Message, MessageContent, MessagePart, RunFinished, RunOutcome,
-    SubagentOutcome, TextRole, TokenUsage,
-};
-
-/// Who says what we have no word for.
-const ORIGIN: &str = "ag-ui";
+use super::super::types::{Event, Message, RunFinished, RunOutcome, SubagentOutcome};
 
 /// Messages, calls and sub-agents of one run that we keep names for. A run of ours has at most
 /// a few hundred; a peer that names more is not talking sense.
@@ -24,85 +26,6 @@ const NAMES_MAX: usize = 65_536;
 /// Bytes of arguments that we keep of one call that we may have to run. Models write a few
 /// thousand.
 const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
-
-/// How a remote run ended.
-#[derive(Clone, Debug, PartialEq)]
-pub enum End {
-    /// It came to its end; the batch has its stop.
-    Finished {
-        /// What it handed over.
-        result: Option<Value>,
-    },
-    /// It waits for these calls of ours, which the next run on its thread has to answer.
-    Pending(Vec<PendingCall>),
-    /// It waits for answers.
-    Interrupted(Vec<Interrupt>),
-    /// It was stopped.
-    Cancelled,
-    /// It could not go on.
-    Failed {
-        /// Why.
-        message: Box<str>,
-        /// What kind of failure.
-        code: Option<Box<str>>,
-    },
-}
-
-/// A call that a remote agent leaves to us.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct PendingCall {
-    /// Its id.
-    pub id: Box<str>,
-    /// The tool.
-    pub name: Box<str>,
-    /// Its arguments' JSON.
-    pub arguments: String,
-}
-
-/// An event that AG-UI's own rules forbid.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReadError {
-    /// Something before the run started, or after it ended.
-    #[error("{event} outside a run")]
-    NoRun {
-        /// What came.
-        event: &'static str,
-    },
-    /// A run inside a run.
-    #[error("RUN_STARTED while a run is going on")]
-    RunInRun,
-    /// Content or an end of what is not open.
-    #[error("{event} names {id:?}, which is not open")]
-    NotOpen {
-        /// What came.
-        event: &'static str,
-        /// What it named.
-        id: Box<str>,
-    },
-    /// What is open was opened again.
-    #[error("{event} opens {id:?}, which is open already")]
-    StillOpen {
-        /// What came.
-        event: &'static str,
-        /// What it named.
-        id: Box<str>,
-    },
-    /// A chunk that names nothing while nothing is open.
-    #[error("{event} has no id and continues nothing")]
-    Chunk {
-        /// What came.
-        event: &'static str,
-    },
-    /// More than we hold for one run.
-    #[error("the run has more than {max} {what}")]
-    TooMany {
-        /// Of what.
-        what: &'static str,
-        /// How many we hold.
-        max: usize,
-    },
-}
 
 /// Reads a remote agent's events. Chunks are expanded into starts, contents and ends; what we
 /// have no word for is kept whole.
@@ -674,153 +597,5 @@ impl Reader {
                 | Message::Activity(_) => {}
             }
         }
-    }
-}
-
-fn whole(kind: PartKind, agent: AgentNo, text: &str, batch: &mut Batch) -> LocalPart {
-    let part = batch.start_of(agent, kind);
-    batch.delta_of(agent, part, text);
-    batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
-    part
-}
-
-/// What a streamed message is to us: instructions to a model are nothing that was said.
-fn text_kind(role: TextRole) -> Option<PartKind> {
-    match role {
-        TextRole::Assistant => Some(PartKind::TEXT),
-        TextRole::User => Some(PartKind::Text { role: Role::User }),
-        TextRole::Developer | TextRole::System => None,
-    }
-}
-
-fn custom(name: Box<str>, value: Value) -> Fact {
-    let known = match &*name {
-        "source" => serde_json::from_value(value.clone()).ok().map(Fact::SourceCited),
-        "file" => serde_json::from_value(value.clone()).ok().map(Fact::FileProduced),
-        _ => None,
-    };
-    known.unwrap_or_else(|| {
-        Fact::Extended(Box::new(Extended { origin: ORIGIN.into(), name, value }))
-    })
-}
-
-/// Keeps an event whole.
-fn keep(batch: &mut Batch, agent: AgentNo, event: &Event) {
-    let name = name_of(event).into();
-    // Our own types have a JSON form.
-    let value = serde_json::to_value(event).unwrap_or_default();
-    let extended = Extended { origin: ORIGIN.into(), name, value };
-    batch.event_of(agent, Fact::Extended(Box::new(extended)));
-}
-
-/// Whether what a chunk opened ends before this event.
-fn ends_chunk(event: &Event) -> bool {
-    !matches!(
-        event,
-        Event::TextMessageChunk(_)
-            | Event::ToolCallChunk(_)
-            | Event::ReasoningMessageChunk(_)
-            | Event::StateSnapshot(_)
-            | Event::StateDelta(_)
-            | Event::ActivitySnapshot(_)
-            | Event::ActivityDelta(_)
-            | Event::Raw(_)
-            | Event::Custom(_)
-    )
-}
-
-fn words(content: &MessageContent) -> String {
-    match content {
-        MessageContent::Text(text) => text.clone(),
-        MessageContent::Parts(parts) => {
-            let texts = parts.iter().filter_map(|part| match part {
-                MessagePart::Text { text, .. } => Some(text.as_str()),
-                MessagePart::Image(_)
-                | MessagePart::Audio(_)
-                | MessagePart::Video(_)
-                | MessagePart::Document(_)
-                | MessagePart::Binary { .. } => None,
-            });
-            texts.collect::<Vec<_>>().join("\n")
-        }
-    }
-}
-
-fn metadata_text(metadata: Option<&super::super::types::Metadata>, name: &str) -> Option<Box<str>> {
-    metadata?.get(name)?.as_str().map(Into::into)
-}
-
-fn metadata_kind(metadata: Option<&super::super::types::Metadata>) -> wellspring_core::ToolKind {
-    let kind = metadata.and_then(|metadata| metadata.get("kind"));
-    kind.and_then(|kind| serde_json::from_value(kind.clone()).ok()).unwrap_or_default()
-}
-
-fn stop(reason: Option<&str>) -> Stop {
-    match reason {
-        None | Some("end_turn" | "stop") => Stop::EndTurn,
-        Some("max_tokens" | "length") => Stop::MaxTokens,
-        Some("refusal") => Stop::Refusal,
-        Some("content_filter" | "content-filter") => Stop::ContentFilter,
-        Some("stop_sequence") => Stop::StopSequence,
-        Some("turn_limit") => Stop::TurnLimit,
-        Some(other) => Stop::Other(other.into()),
-    }
-}
-
-/// All models together, as one run has one stop.
-fn usage(entries: &[TokenUsage]) -> Option<Usage> {
-    let first = entries.first()?;
-    let mut total = Usage {
-        scope: UsageScope::Run,
-        provider: first.provider.clone(),
-        model: first.model.clone(),
-        ..Usage::default()
-    };
-    for entry in entries {
-        total.add(&Usage {
-            input: entry.input_tokens.unwrap_or(0),
-            output: entry.output_tokens.unwrap_or(0),
-            reasoning: entry.reasoning_tokens,
-            cached_input: entry.cached_input_tokens,
-            cache_write: entry.cache_write_input_tokens,
-            ..Usage::default()
-        });
-    }
-    Some(total)
-}
-
-const fn name_of(event: &Event) -> &'static str {
-    match event {
-        Event::TextMessageStart(_) => "TEXT_MESSAGE_START",
-        Event::TextMessageContent(_) => "TEXT_MESSAGE_CONTENT",
-        Event::TextMessageEnd(_) => "TEXT_MESSAGE_END",
-        Event::TextMessageChunk(_) => "TEXT_MESSAGE_CHUNK",
-        Event::ToolCallStart(_) => "TOOL_CALL_START",
-        Event::ToolCallArgs(_) => "TOOL_CALL_ARGS",
-        Event::ToolCallEnd(_) => "TOOL_CALL_END",
-        Event::ToolCallChunk(_) => "TOOL_CALL_CHUNK",
-        Event::ToolCallResult(_) => "TOOL_CALL_RESULT",
-        Event::StateSnapshot(_) => "STATE_SNAPSHOT",
-        Event::StateDelta(_) => "STATE_DELTA",
-        Event::MessagesSnapshot(_) => "MESSAGES_SNAPSHOT",
-        Event::ActivitySnapshot(_) => "ACTIVITY_SNAPSHOT",
-        Event::ActivityDelta(_) => "ACTIVITY_DELTA",
-        Event::Raw(_) => "RAW",
-        Event::Custom(_) => "CUSTOM",
-        Event::RunStarted(_) => "RUN_STARTED",
-        Event::RunFinished(_) => "RUN_FINISHED",
-        Event::RunError(_) => "RUN_ERROR",
-        Event::StepStarted(_) => "STEP_STARTED",
-        Event::StepFinished(_) => "STEP_FINISHED",
-        Event::ReasoningStart(_) => "REASONING_START",
-        Event::ReasoningMessageStart(_) => "REASONING_MESSAGE_START",
-        Event::ReasoningMessageContent(_) => "REASONING_MESSAGE_CONTENT",
-        Event::ReasoningMessageEnd(_) => "REASONING_MESSAGE_END",
-        Event::ReasoningMessageChunk(_) => "REASONING_MESSAGE_CHUNK",
-        Event::ReasoningEnd(_) => "REASONING_END",
-        Event::ReasoningEncryptedValue(_) => "REASONING_ENCRYPTED_VALUE",
-        Event::SubagentStarted(_) => "SUBAGENT_STARTED",
-        Event::SubagentFinished(_) => "SUBAGENT_FINISHED",
-        Event::SubagentError(_) => "SUBAGENT_ERROR",
     }
 }

@@ -145,7 +145,7 @@ fn tools_context_state_and_media() {
     let tools: Vec<_> = request
         .client_tools
         .iter()
-        .map(|tool| (&*tool.name, tool.runs_on, tool.parameters.clone()))
+        .map(|tool| (&*tool.name, tool.runs_on, Value::clone(&tool.parameters)))
         .collect();
     assert_eq!(
         tools,
@@ -223,7 +223,7 @@ fn input_only(text: &str) -> RunAgentInput {
 #[test]
 fn answers_to_questions() {
     let yes = |scope| Answer::Approve { scope, arguments: None };
-    let no = |reason: &str| Answer::Deny { reason: Some(reason.into()) };
+    let no = |reason: &str| Answer::no(reason);
     let resolved = |payload: Value| json!({"status": "resolved", "payload": payload});
     let schema = Form::Schema(json!({"type": "object"}));
     for (form, entry, want) in [

@@ -1,0 +1,281 @@
+//! The session of an ACP agent behind us: opened with the client's own, so that the client knows
+//! from the start what the agent offers, and reached at once when the user chooses of it.
+
+use std::sync::{Arc, Weak};
+
+use serde_json::{Value, json};
+use wellspring_core::{Extended, RemoteAgent as _, ThreadId};
+use wellspring_engine::Brain;
+
+use super::follow::{COMMANDS_UPDATE, acp_agent};
+use super::session::{News, Session};
+use super::{Agent, text};
+use crate::client::{AcpError, Listener, SESSION_OPENED, THEIR_MODE};
+use crate::rpc::{Next, Peer, Reply, RpcError};
+
+/// Runs of a thread that are looked at for the session that its agent had.
+const RUNS_LOOKED_AT_MAX: usize = 50;
+
+impl Agent {
+    /// Opens the session of the agent, where that speaks ACP itself. If it cannot be opened, the
+    /// user hears of it, and the next prompt tries again.
+    pub(super) async fn reach(&self, session: &Arc<Session>) {
+        let Ok(def) = self.def(session) else { return };
+        let Brain::Remote(remote) = &def.brain else { return };
+        let Some(agent) = acp_agent(&**remote) else { return };
+        let handle = self.handle(session.thread, agent.name()).await;
+        let thread = session.thread;
+        match agent.prepare(thread, &session.cwd, &def.tools, handle.as_ref()).await {
+            Ok((link, said)) => {
+                let mut state = session.state();
+                state.link = Some(link);
+                state.options.learn(SESSION_OPENED, &said);
+            }
+            Err(error) => {
+                let note = format!(
+                    "The agent {} could not be reached: {error}. The next prompt tries again.",
+                    def.name
+                );
+                session.state().notes.push(note);
+            }
+        }
+    }
+
+    /// How the session is found that an agent had in a thread.
+    async fn handle(&self, thread: ThreadId, agent: &str) -> Option<Value> {
+        let mut next = self.latest(thread).await.ok()?;
+        for _ in 0..RUNS_LOOKED_AT_MAX {
+            let info = next?;
+            let mut transcript = self.runtime.log().transcript(info.run).await.ok()?;
+            if let Some(handle) = transcript.attached.remove(agent) {
+                return Some(handle);
+            }
+            next = self.runtime.log().store().info(info.after?).await.ok()?;
+        }
+        None
+    }
+
+    /// Closes what was opened for a session and never used.
+    pub(super) fn leave(&self, session: &Session) {
+        let name = session.state().agent.clone();
+        if let Some(def) = self.runtime.agent(&name)
+            && let Brain::Remote(remote) = &def.brain
+            && let Some(agent) = acp_agent(&**remote)
+        {
+            agent.forget(session.thread);
+        }
+    }
+
+    /// One mode per agent, and those of the agent itself.
+    pub(super) fn modes(&self, session: &Session) -> Value {
+        let mut state = session.state();
+        let mut modes = Vec::new();
+        for def in self.runtime.agents() {
+            let mut mode = json!({"id": def.name, "name": def.name});
+            if !def.description.is_empty() {
+                mode["description"] = (&*def.description).into();
+            }
+            modes.push(mode);
+            if def.name == state.agent {
+                let theirs = state.options.modes().iter().filter_map(|theirs| {
+                    let mut mode = theirs.clone();
+                    mode["id"] = own_mode(&def.name, theirs["id"].as_str()?).into();
+                    mode["name"] = format!("{}: {}", def.name, theirs["name"].as_str()?).into();
+                    Some(mode)
+                });
+                modes.extend(theirs);
+            }
+        }
+        // There is no word for another list, so this one is what the client knows.
+        state.listed_modes_of = Some(state.agent.clone());
+        let current = state.mode().unwrap_or_else(|| state.agent.to_string());
+        json!({"currentModeId": current, "availableModes": modes})
+    }
+
+    /// Switches to another agent, or to another mode of this one.
+    pub(super) fn set_mode(
+        self: Arc<Self>,
+        params: &Value,
+    ) -> Result<impl Future<Output = Result<Reply, RpcError>> + use<>, RpcError> {
+        let session = self.session(params)?;
+        let mode: Box<str> = text(params, "modeId")?.into();
+        let theirs = {
+            let mut state = session.state();
+            let prefix = own_mode(&state.agent, "");
+            match mode.strip_prefix(&prefix) {
+                Some(theirs) if self.runtime.agent(&mode).is_none() => {
+                    state.options.choose_mode(theirs)?;
+                    Some(Value::from(theirs))
+                }
+                Some(_) | None => None,
+            }
+        };
+        if theirs.is_none() {
+            if self.runtime.agent(&mode).is_none() {
+                return Err(RpcError::invalid(format!(
+                    "there is no mode {mode:?}; modes are agents"
+                )));
+            }
+            self.leave(&session);
+            session.switch(&mode);
+        }
+        Ok(async move {
+            match theirs {
+                Some(theirs) => self.choose(&session, THEIR_MODE, &theirs).await?,
+                None => self.reach(&session).await,
+            }
+            session.expect_news();
+            let updates = session.take_news().into_iter();
+            let after = updates.map(|update| ("session/update", session.update(update)));
+            Ok(Reply { after: after.collect(), ..json!({}).into() })
+        })
+    }
+
+    /// Sets an option of the agent.
+    pub(super) fn set_option(
+        self: Arc<Self>,
+        params: &Value,
+    ) -> Result<impl Future<Output = Result<Reply, RpcError>> + use<>, RpcError> {
+        let session = self.session(params)?;
+        let (option, value) =
+            (Box::<str>::from(text(params, "configId")?), params["value"].clone());
+        session.state().options.choose(&option, &value)?;
+        Ok(async move {
+            self.choose(&session, &option, &value).await?;
+            let listed = json!(session.state().options.listed());
+            Ok(json!({"configOptions": listed}).into())
+        })
+    }
+
+    /// Has the agent do as the user chose. One that cannot be reached hears of it before its next
+    /// prompt.
+    async fn choose(&self, session: &Session, option: &str, value: &Value) -> Result<(), RpcError> {
+        let Some(link) = session.state().link.clone() else { return Ok(()) };
+        match link.choose(option, value).await {
+            Ok(Some(options)) => {
+                let said = json!({"configOptions": options});
+                session.state().options.learn("config_option_update", &said);
+            }
+            Ok(None) => {}
+            Err(error @ AcpError::Answer { .. }) => {
+                session.state().options.take_back(option, &link.said());
+                return Err(RpcError::invalid(error.to_string()));
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the agent hears of a choice with its next prompt")
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells the client what an agent's words change.
+    pub(super) async fn learn(&self, session: &Session, said: &Extended) -> Result<(), RpcError> {
+        session.overhear(&said.name, &said.value);
+        for update in session.take_news() {
+            self.update(session, update).await?;
+        }
+        Ok(())
+    }
+
+    /// What the answer that opens a session says of its agent.
+    pub(super) fn offered(&self, session: &Session, mut result: Value) -> Value {
+        result["modes"] = self.modes(session);
+        let state = session.state();
+        if !state.options.is_empty() {
+            result["configOptions"] = json!(state.options.listed());
+        }
+        result
+    }
+
+    /// From when the client has heard of a session, it hears of what happens there.
+    pub(super) fn announcing(&self, session: &Arc<Session>) -> Next {
+        let (session, peer) = (Arc::clone(session), self.peer.clone());
+        Next(Box::new(move || {
+            session.state().is_announced = true;
+            tell_news(&session, &peer);
+        }))
+    }
+}
+
+/// Tells the client what is new while no prompt is going on.
+pub(super) fn listener(session: &Arc<Session>, peer: &Peer) -> Listener {
+    let (session, peer): (Weak<Session>, _) = (Arc::downgrade(session), peer.clone());
+    Arc::new(move |update: &Value| {
+        if let (Some(session), Some(name)) = (session.upgrade(), update["sessionUpdate"].as_str()) {
+            session.overhear(name, update);
+            tell_news(&session, &peer);
+        }
+    })
+}
+
+/// In a task, of which there is one at a time: it says how things are, not how they became so.
+fn tell_news(session: &Arc<Session>, peer: &Peer) {
+    {
+        let mut state = session.state();
+        if !state.is_announced || state.is_telling || state.news == News::default() {
+            return;
+        }
+        state.is_telling = true;
+    }
+    let (session, peer) = (Arc::clone(session), peer.clone());
+    tokio::spawn(async move {
+        loop {
+            let updates = session.take_news();
+            if updates.is_empty() {
+                let mut state = session.state();
+                if state.news == News::default() {
+                    state.is_telling = false;
+                    return;
+                }
+            }
+            for update in updates {
+                if peer.notify("session/update", &session.update(update)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    });
+}
+
+impl Session {
+    /// Learns from what the agent said, if it is about what it offers.
+    fn overhear(&self, name: &str, said: &Value) {
+        let mut state = self.state();
+        let mode = state.mode();
+        if name == COMMANDS_UPDATE
+            && let Some(commands) = said["availableCommands"].as_array()
+            && state.their_commands != *commands
+        {
+            state.their_commands = commands.clone();
+            state.news.commands = true;
+        } else if state.options.learn(name, said) {
+            state.news.options = true;
+            state.news.mode |= state.mode() != mode;
+        }
+    }
+
+    /// What the client should hear of what the agent offers.
+    pub(super) fn take_news(&self) -> Vec<Value> {
+        let mut state = self.state();
+        let News { commands, options, mode } = std::mem::take(&mut state.news);
+        let mode = state.mode().filter(|_| mode);
+        let mode =
+            mode.map(|id| json!({"sessionUpdate": "current_mode_update", "currentModeId": id}));
+        let options = options.then(|| state.options.update());
+        let commands = commands.then(|| super::commands::update(&state.their_commands));
+        mode.into_iter().chain(options).chain(commands).collect()
+    }
+
+    /// Has the client hear all that there is to say of what the agent offers.
+    pub(super) fn expect_news(&self) {
+        let mut state = self.state();
+        state.news.commands = true;
+        state.news.options |= !state.options.is_empty();
+        state.news.mode |= state.mode().is_some();
+    }
+}
+
+/// What the client calls a mode of an agent's own.
+pub(super) fn own_mode(agent: &str, mode: &str) -> String {
+    format!("{agent}/{mode}")
+}

@@ -1,0 +1,101 @@
+//! What an agent behind us says, as a client of ours hears it: read, and written again.
+
+use serde_json::Value;
+use wellspring_core::{AgentNo, Batch, Event, Millis, Record, RunRequest, RunStarted, Seq};
+
+use super::Reader;
+use crate::DialectName;
+use crate::testing::encode;
+
+/// The updates that become of an agent's.
+fn through(lines: &str) -> String {
+    let (mut reader, mut batch) = (Reader::default(), Batch::default());
+    for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let message: Value = serde_json::from_str(line).unwrap();
+        reader.update(message, &mut batch);
+    }
+    reader.close(&mut batch);
+    let started = RunStarted {
+        run: wellspring_testkit::RUN,
+        thread: wellspring_testkit::THREAD,
+        agent: "a".into(),
+        after: None,
+        request: RunRequest::default(),
+    };
+    let said = batch.into_events().map(|(_, event)| event);
+    let events = [Event::RunStarted(started.into())].into_iter().chain(said);
+    let records: Vec<Record> = events
+        .zip(1..)
+        .map(|(event, seq)| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event })
+        .collect();
+    let told = encode(DialectName::Acp, &records).into_iter().map(|(_, json)| format!("{json}\n"));
+    told.collect::<String>().replace(&wellspring_testkit::RUN.to_string(), "run")
+}
+
+#[test]
+fn meta_and_what_we_have_no_word_for_are_said_with_what_we_have() {
+    insta::assert_snapshot!(through(r#"
+        {"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."},"_meta":{"a":1}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":"One","annotations":{"priority":1}},"_meta":{"a":1}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":" two"},"_meta":{"a":1}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":" three"}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"text","text":""},"_meta":{"end":true}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"image","data":"QQ==","mimeType":"image/png","_meta":{"b":2}},"_meta":{"c":3}}
+        {"sessionUpdate":"agent_message_chunk","messageId":"m","content":{"type":"resource_link","uri":"file:///x","name":"x"}}
+        {"sessionUpdate":"tool_call","toolCallId":"t","title":"Look","kind":"read","_meta":{"d":4}}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","kind":"search","x":5}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","status":"in_progress","rawOutput":{"so":"far"},"_meta":{"e":5}}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","rawOutput":{"n":1},"_meta":{"f":6}}
+        {"sessionUpdate":"plan","entries":[{"content":"one","priority":"high","status":"completed"}],"_meta":{"g":7}}
+        {"sessionUpdate":"usage_update","used":1,"size":2,"_meta":{"h":8}}
+        {"sessionUpdate":"session_info_update","title":"T","_meta":{"i":9}}
+    "#), @r#"
+    {"_meta":{"a":1},"content":{"text":"Hm.","type":"text"},"messageId":"run-0","sessionUpdate":"agent_thought_chunk"}
+    {"_meta":{"a":1},"content":{"annotations":{"priority":1},"text":"One","type":"text"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
+    {"_meta":{"a":1},"content":{"text":" two","type":"text"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":" three"},"messageId":"run-1"}
+    {"_meta":{"end":true},"content":{"text":"","type":"text"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
+    {"_meta":{"c":3},"content":{"_meta":{"b":2},"data":"QQ==","mimeType":"image/png","type":"image"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
+    {"content":{"name":"x","type":"resource_link","uri":"file:///x"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
+    {"sessionUpdate":"tool_call","toolCallId":"run-2","title":"Look","name":"read","kind":"read","status":"pending"}
+    {"_meta":{"d":4},"sessionUpdate":"tool_call_update","toolCallId":"run-2"}
+    {"kind":"search","sessionUpdate":"tool_call_update","toolCallId":"run-2","x":5}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-2","rawInput":{}}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-2","status":"in_progress"}
+    {"_meta":{"e":5},"rawOutput":{"so":"far"},"sessionUpdate":"tool_call_update","toolCallId":"run-2"}
+    {"_meta":{"f":6},"rawOutput":{"n":1},"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"run-2"}
+    {"_meta":{"g":7},"entries":[{"content":"one","priority":"high","status":"completed"}],"sessionUpdate":"plan"}
+    {"_meta":{"h":8},"sessionUpdate":"usage_update","size":2,"used":1}
+    {"_meta":{"i":9},"sessionUpdate":"session_info_update","title":"T"}
+    "#);
+}
+
+#[test]
+fn what_the_protocol_does_not_know_is_carried() {
+    insta::assert_snapshot!(through(r#"
+        {"sessionUpdate":"from_the_future","x":[1,2]}
+        {"sessionUpdate":"agent_message_chunk","content":{"type":"hologram","x":1}}
+        {"sessionUpdate":"tool_call","toolCallId":"t","title":"A","kind":"levitate","status":"hovering"}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","status":"completed","content":[{"type":"hologram","x":1}]}
+        {"sessionUpdate":"tool_call_update","toolCallId":"t","title":"late"}
+        {"sessionUpdate":"plan","entries":[{"content":"two","priority":"urgent","status":"pending"}]}
+        {"sessionUpdate":"usage_update","used":"many"}
+        {"sessionUpdate":"notice","message":"N"}
+        {"sessionUpdate":"session_info_update","title":7}
+    "#), @r#"
+    {"_meta":{"wellspring":{"update":{"sessionUpdate":"from_the_future","x":[1,2]}}},"sessionUpdate":"session_info_update"}
+    {"_meta":{"wellspring":{"update":{"content":{"type":"hologram","x":1},"sessionUpdate":"agent_message_chunk"}}},"sessionUpdate":"session_info_update"}
+    {"sessionUpdate":"tool_call","toolCallId":"run-0","title":"A","name":"levitate","kind":"other","status":"pending"}
+    {"_meta":{"wellspring":{"update":{"kind":"levitate","sessionUpdate":"tool_call","status":"hovering","title":"A","toolCallId":"run-0"}}},"sessionUpdate":"session_info_update"}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-0","rawInput":{}}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-0","status":"in_progress"}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-0","status":"completed"}
+    {"_meta":{"wellspring":{"update":{"content":[{"type":"hologram","x":1}],"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"run-0"}}},"sessionUpdate":"session_info_update"}
+    {"_meta":{"wellspring":{"update":{"sessionUpdate":"tool_call_update","title":"late","toolCallId":"run-0"}}},"sessionUpdate":"session_info_update"}
+    {"sessionUpdate":"plan","entries":[{"content":"two","priority":"medium","status":"pending"}]}
+    {"_meta":{"wellspring":{"update":{"entries":[{"content":"two","priority":"urgent","status":"pending"}],"sessionUpdate":"plan"}}},"sessionUpdate":"session_info_update"}
+    {"_meta":{"wellspring":{"update":{"sessionUpdate":"usage_update","used":"many"}}},"sessionUpdate":"session_info_update"}
+    {"_meta":{"wellspring":{"update":{"message":"N","sessionUpdate":"notice"}}},"sessionUpdate":"session_info_update"}
+    {"_meta":{"wellspring":{"update":{"sessionUpdate":"session_info_update","title":7}}},"sessionUpdate":"session_info_update"}
+    "#);
+}
