@@ -171,12 +171,12 @@ fn describe(method: &Method, path: &str) -> Described {
             summary: "A run's events: a stream that can be resumed after any `id`, or pages of \
                 them where only `Accept: application/json` is asked for.",
             parameters: vec![
-                query("after", "The last id that was seen.", json!({ "type": "string" })),
+                query("after", "The last id that was seen.", event_id()),
                 json!({
                     "name": "Last-Event-ID",
                     "in": "header",
                     "description": "The last id that was seen; it counts more than `after`.",
-                    "schema": { "type": "string" },
+                    "schema": event_id(),
                 }),
                 dialect(),
                 query(
@@ -585,6 +585,11 @@ fn uuid() -> Value {
 
 fn count() -> Value {
     json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX })
+}
+
+/// A record's number, or an event's within it.
+fn event_id() -> Value {
+    json!({ "type": "string", "pattern": "^[0-9]{1,9}([.][0-9]{1,4})?$" })
 }
 
 fn part() -> Value {

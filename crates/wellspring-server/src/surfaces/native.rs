@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::routing::{MethodRouter, delete, get, post};
 use axum::{Json, http::HeaderMap};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Value, json};
 use wellspring_core::Outline;
 use wellspring_log::RunInfo;
@@ -123,6 +123,22 @@ fn waits(outline: &Outline, transcript: &wellspring_core::Transcript) -> Value {
         .map(|(id, call)| json!({"call": id, "tool": call.tool.name, "arguments": call.arguments}))
         .collect();
     json!({ "questions": questions, "calls": calls })
+}
+
+/// A whole number, however it is written: to JSON, and to the description, `3.0` is one too.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Whole(u32);
+
+impl<'de> Deserialize<'de> for Whole {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let number = f64::deserialize(from)?;
+        let whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
+        // In range and whole, so nothing is cut off.
+        whole.then_some(Self(number as u32)).ok_or_else(|| {
+            let message = format!("{number} is not a whole number from 0 to {}", u32::MAX);
+            de::Error::custom(message)
+        })
+    }
 }
 
 /// Bytes of an idempotency key: a UUID, or a few of them.

@@ -9,6 +9,7 @@ mod audit;
 mod cuts;
 mod failing;
 mod kit;
+mod limits;
 mod operate;
 mod page;
 mod peer;

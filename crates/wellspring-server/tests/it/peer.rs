@@ -1,5 +1,6 @@
 //! Others' programs against our server.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use wellspring_models::Say;
 use wellspring_server::{ServerConfig, ServerLimits, TokenScope};
 use wellspring_testkit::soak;
 
-use crate::kit::{Kit, agent, config};
+use crate::kit::{Kit, agent, config, parts};
 
 /// Requests of all kinds, made from the description alone: nothing fails, and every answer is
 /// one that the description promises.
@@ -29,27 +30,85 @@ async fn schemathesis() {
     }
     let limits = ServerLimits { requests_per_token: 1_000_000, ..ServerLimits::default() };
     let config = ServerConfig { limits, ..config() };
-    let def = agent([Say::new().text("Hello there.")], []);
+    let mut def = agent([Say::new().text("Hello there.")], []);
+    def.allow_model = true;
+    let named =
+        |name: &str, def: AgentDef| AgentDef { name: name.into(), allow_model: true, ..def };
     let mut kit = Kit::with(config, Runtime::new(Log::in_memory()), def).await;
-    kit.token = Some(kit.server.tokens().create("st", "one", &[TokenScope::Admin]).await.unwrap());
-    for _ in 0..3 {
-        kit.start().await;
+    // What is about all tenants is among the routes.
+    let tokens = kit.server.tokens();
+    kit.token = Some(tokens.create("st", "default", &[TokenScope::Admin]).await.unwrap());
+    let echo = Say::new().call("echo", json!({ "say": "x" }));
+    let mut asks = agent([echo, Say::new().text("Done.")], [crate::kit::echo()]);
+    asks.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    kit.runtime.register(named("asks", asks));
+    let paint = Say::new().call("paint", json!({ "colour": "blue" }));
+    let paints = agent([paint, Say::new().text("Painted.")], []);
+    kit.runtime.register(named("paints", paints));
+    let mut runs = json!({});
+    for (kind, name, count) in [
+        ("stays", "agent", 1),
+        ("done", "agent", 20),
+        ("asks", "asks", 60),
+        ("paints", "paints", 20),
+    ] {
+        let mut of_kind = Vec::new();
+        for _ in 0..count {
+            let body =
+                json!({ "agent": name, "input": "go", "client_tools": [{ "name": "paint" }] });
+            let (status, _, body) = parts(kit.post("/v1/runs", &body).send().await.unwrap()).await;
+            assert_eq!(status, 201, "{body}");
+            let run = body["run"].as_str().unwrap().parse().unwrap();
+            if name == "agent" {
+                kit.runtime.wait(run).await.unwrap();
+            } else {
+                kit.paused(run).await;
+            }
+            of_kind.push(json!({ "run": body["run"], "thread": body["thread"] }));
+        }
+        runs[kind] = json!(of_kind);
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let output = Command::new(root.join("target/peers/schemathesis/bin/schemathesis"))
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let own = tempfile::tempdir().unwrap();
+    let tally = own.path().join("tally");
+    let output = Command::new(here.join("../../target/peers/schemathesis/bin/schemathesis"))
+        .arg("--config-file")
+        .arg(here.join("tests/peer/schemathesis.toml"))
         .arg("run")
         .arg(kit.url("/openapi.json"))
         .args(["--header", &format!("Authorization: Bearer {}", kit.token.as_ref().unwrap())])
         .args(["--max-examples", &soak(20, 500).to_string()])
-        // What a schema cannot say may still be refused: an agent's only model, a cursor ahead.
-        .args(["--exclude-checks", "positive_data_acceptance"])
         .args(["--seed", "7", "--request-timeout", "10", "--no-color"])
-        .current_dir(tempfile::tempdir().unwrap().path())
+        .env("SCHEMATHESIS_HOOKS", "schemathesis_hooks")
+        .env("PYTHONPATH", here.join("tests/peer"))
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("WELLSPRING_RUNS", runs.to_string())
+        .env("WELLSPRING_TALLY", &tally)
+        .current_dir(own.path())
         .output()
         .await
         .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{out}{err}");
+    // Every operation was seen to work, so its good answers were held to the description too.
+    let tally = std::fs::read_to_string(tally).unwrap();
+    let worked: BTreeSet<&str> = tally
+        .lines()
+        .filter_map(|line| line.strip_prefix('2')?.split_once(' '))
+        .map(|it| it.1)
+        .collect();
+    let (_, _, described) = parts(kit.get("/openapi.json").send().await.unwrap()).await;
+    let all = described["paths"].as_object().unwrap().iter().flat_map(|(path, operations)| {
+        let methods = operations.as_object().unwrap().keys();
+        methods.map(move |method| format!("{} {path}", method.to_ascii_uppercase()))
+    });
+    let never: Vec<_> = all.filter(|label| !worked.contains(&**label)).collect();
+    assert_eq!(never, NEVER_ASKED, "these did not work once");
 }
+
+/// The description is where it begins, and not asked for again.
+const NEVER_ASKED: [&str; 1] = ["GET /openapi.json"];
 
 /// The official AG-UI client: text, reasoning, a tool in the page, an interrupt, an abort, a
 /// re-attach and a cancellation.

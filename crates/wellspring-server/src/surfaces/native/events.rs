@@ -15,6 +15,7 @@ use wellspring_core::Millis;
 use wellspring_log::RunInfo;
 use wellspring_wire::{DialectName, WirePosition};
 
+use super::Whole;
 use super::runs::{DIALECT_DEFAULT, wants};
 use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
 use crate::auth::{Principal, SIGNED_FOR, SIGNED_FOR_MAX, TokenScope};
@@ -148,13 +149,16 @@ fn position(
     info: &RunInfo,
 ) -> Result<WirePosition, ApiError> {
     let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
-    let Some(text) = header.filter(|text| !text.is_empty()).or(after) else {
-        return Ok(WirePosition::START);
-    };
     let remedy = "use an id that this stream gave you, or 0 for everything";
-    let position: WirePosition = text.parse().map_err(|error| {
-        ApiError::new(StatusCode::BAD_REQUEST, "bad_cursor", format!("{error}"), remedy)
-    })?;
+    let parse = |text: &str| {
+        text.parse::<WirePosition>().map_err(|error| {
+            ApiError::new(StatusCode::BAD_REQUEST, "bad_cursor", format!("{error}"), remedy)
+        })
+    };
+    // What makes no sense is said, also where it would not count.
+    let after = after.map(parse).transpose()?;
+    let header = header.filter(|text| !text.is_empty()).map(parse).transpose()?;
+    let position = header.or(after).unwrap_or(WirePosition::START);
     if position.seq > info.head {
         let message =
             format!("the run has no record {} yet: its head is {}", position.seq, info.head);
@@ -208,7 +212,7 @@ async fn json_page(
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct Sign {
-    seconds: Option<u64>,
+    seconds: Option<Whole>,
 }
 
 /// An address that opens a run's stream for a while, without a header.
@@ -219,7 +223,8 @@ pub(super) async fn sign(
     JsonBody(sign): JsonBody<Sign>,
 ) -> Result<Json<Value>, ApiError> {
     let info = app.run_of(&who, &run).await?;
-    let lasts = sign.seconds.map_or(SIGNED_FOR, Duration::from_secs);
+    let lasts =
+        sign.seconds.map_or(SIGNED_FOR, |Whole(seconds)| Duration::from_secs(seconds.into()));
     if lasts.is_zero() || lasts > SIGNED_FOR_MAX {
         let message = format!("`seconds` is 1 to {}", SIGNED_FOR_MAX.as_secs());
         return Err(ApiError::bad("bad_seconds", message));

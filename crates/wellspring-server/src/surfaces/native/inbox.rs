@@ -13,7 +13,7 @@ use wellspring_log::{Put, RunInfo, RunState};
 
 use super::audit::Deed;
 use super::runs::Input;
-use super::{idempotency_key, run_json};
+use super::{Whole, idempotency_key, run_json};
 use crate::app::{App, JsonBody, MayApprove, MayRun};
 use crate::error::ApiError;
 
@@ -58,7 +58,7 @@ pub(super) async fn cancel(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CallResult {
-    call: PartId,
+    call: Whole,
     output: Value,
     #[serde(default)]
     is_error: bool,
@@ -74,7 +74,7 @@ pub(super) async fn tool_result(
     let info = app.run_of(&who, &run).await?;
     let outcome = if body.is_error { ToolOutcome::Error } else { ToolOutcome::Ok };
     let result = ToolResult::new(body.output);
-    let put = app.runtime.finish_call(info.run, body.call, outcome, result).await?;
+    let put = app.runtime.finish_call(info.run, PartId(body.call.0), outcome, result).await?;
     woken(&app, &info).await?;
     Ok(accepted(put))
 }
@@ -82,7 +82,7 @@ pub(super) async fn tool_result(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Decision {
-    question: QuestionId,
+    question: Whole,
     answer: Answer,
 }
 
@@ -100,7 +100,7 @@ pub(super) async fn answer(
             return Err(ApiError::bad("bad_answer", "only the run itself can say that"));
         }
     }
-    let (question, answer) = (body.question, body.answer);
+    let (question, answer) = (QuestionId(body.question.0), body.answer);
     let checked = app.runtime.check_answers(info.run, [(question, &answer)], Some(&who.id)).await?;
     Deed::answer(&checked, question, &answer).keep(&app, &who, &info).await?;
     let put = app.runtime.answer(info.run, question, answer, Some(&who.id)).await?;
