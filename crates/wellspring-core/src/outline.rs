@@ -167,9 +167,19 @@ pub struct QuestionOutline {
     pub form: Form,
     /// When it answers itself.
     pub expires_at: Option<Millis>,
+    /// Whether the run does not pause for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
 }
 
 impl Outline {
+    /// The questions that something waits for at work, while the run goes on.
+    #[must_use]
+    pub fn asked_in_place(&self) -> Vec<Wait> {
+        let asked = self.questions.iter().filter(|(_, question)| question.in_place);
+        asked.map(|(question, _)| Wait::Question(*question)).collect()
+    }
+
     /// Folds one record in. Total: what makes no sense changes nothing but the head;
     /// [`Checker`](crate::Checker) is the one that complains.
     pub fn apply(&mut self, record: &Record) {
@@ -260,6 +270,7 @@ impl Outline {
                     prompt: question.prompt.clone(),
                     form: question.form.clone(),
                     expires_at: question.expires_at,
+                    in_place: question.in_place,
                 };
                 self.questions.insert(question.question, outline);
             }

@@ -318,6 +318,7 @@ impl AgentWork {
                     prompt: format!("Allow {name} {shown}{cut}?").into(),
                     form: Form::Approve,
                     expires_at: Some(self.run.now().plus(self.def.timeouts.question)),
+                    in_place: false,
                 };
                 self.run.push(self.agent, Event::QuestionAsked(Box::new(question.clone())));
                 self.run.commit().await;

@@ -157,6 +157,7 @@ impl RunHost {
                     prompt: ask.prompt,
                     form: ask.form,
                     expires_at: Some(expires_at),
+                    in_place: !self.repeatable,
                 };
                 run.push(self.work.agent, Event::QuestionAsked(Box::new(asked)));
                 run.commit().await;

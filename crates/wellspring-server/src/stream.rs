@@ -29,7 +29,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
-use wellspring_core::{Event, Millis, Outline, RunId, Seq};
+use wellspring_core::{Event, Millis, Outline, Record, RunId, Seq};
 use wellspring_engine::HISTORY_RUNS_MAX;
 use wellspring_log::{Cursor, FrameSlice, Log, ReadError, RunInfo};
 use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition, ag_ui};
@@ -105,7 +105,8 @@ pub(crate) struct Wanted {
 pub(crate) enum Until {
     /// With the run.
     End,
-    /// When the run waits for somebody, too: the answer is another request then.
+    /// When the run, or something at work in it, waits for somebody, too: the answer is another
+    /// request then.
     Pause,
 }
 
@@ -242,17 +243,42 @@ impl EventStream {
                 Ok(bytes) => self.push(bytes),
                 Err(error) => return self.fail(&error.into()),
             }
+            if self.reader.wanted.until == Until::End {
+                continue;
+            }
             // Nothing follows it in its frame: its owner has let go of the run.
             let paused = matches!(
                 slice.records().last().map(|record| &record.event),
                 Some(Event::RunPaused { .. })
             );
-            if paused && self.reader.wanted.until == Until::Pause {
+            if paused || self.interrupt(slice).await {
                 self.ended = true;
                 break;
             }
         }
         self.spoke_at = Instant::now();
+    }
+
+    /// Ends the wire's run where something waits at work for an answer.
+    async fn interrupt(&mut self, slice: &FrameSlice) -> bool {
+        let asks = |record: &Record| matches!(&record.event, Event::QuestionAsked(question) if question.in_place);
+        if !slice.iter().any(asks) {
+            return false;
+        }
+        let Reader { wanted, .. } = &self.reader;
+        let after = WirePosition::after(slice.last());
+        match Box::pin(own(&self.around.log, wanted.run, wanted.dialect, after)).await {
+            Ok(encoder) => {
+                let events = ag_ui::interrupted(encoder.outline());
+                let bytes = ag_ui_bytes(&events, wanted.form);
+                self.push(bytes);
+                !events.is_empty()
+            }
+            Err(error) => {
+                self.fail(&error.into());
+                true
+            }
+        }
     }
 
     fn push(&mut self, bytes: Bytes) {
@@ -414,6 +440,23 @@ enum Shares {
     Needs,
     /// The reader is behind it, or ahead.
     Not,
+}
+
+/// AG-UI's events as the wire has them, without ids: they stand for no record.
+pub(crate) fn ag_ui_bytes(events: &[ag_ui::types::Event], form: Form) -> Bytes {
+    let mut bytes = Vec::new();
+    for event in events {
+        match form {
+            Form::Bare => ag_ui::proto::frame(event, &mut bytes),
+            Form::Sse => {
+                bytes.extend_from_slice(b"data: ");
+                if serde_json::to_writer(&mut bytes, event).is_ok() {
+                    bytes.extend_from_slice(b"\n\n");
+                }
+            }
+        }
+    }
+    bytes.into()
 }
 
 /// A thread up to a record of its run: for what can only be said with all of it at hand.

@@ -213,9 +213,24 @@ impl RunBuilder {
 
     /// A question about a call, or about anything.
     pub fn ask(&mut self, call: Option<PartId>, prompt: &str, form: Form) -> QuestionId {
+        self.asks(call, prompt, form, false)
+    }
+
+    /// The same, from who waits for the answer at work.
+    pub fn ask_in_place(&mut self, call: Option<PartId>, prompt: &str, form: Form) -> QuestionId {
+        self.asks(call, prompt, form, true)
+    }
+
+    fn asks(
+        &mut self,
+        call: Option<PartId>,
+        prompt: &str,
+        form: Form,
+        in_place: bool,
+    ) -> QuestionId {
         let question = self.outline.next_question;
         let prompt = prompt.into();
-        let asked = Question { question, call, prompt, form, expires_at: None };
+        let asked = Question { question, call, prompt, form, expires_at: None, in_place };
         self.push(Event::QuestionAsked(Box::new(asked)));
         question
     }

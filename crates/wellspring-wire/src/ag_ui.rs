@@ -59,7 +59,7 @@ mod tally;
 pub mod types;
 mod write;
 
-pub use join::join;
+pub use join::{interrupted, join};
 pub use messages::messages;
 pub use read::{Asked, End, InputError, PendingCall, ReadError, Reader, Trust};
 pub use write::{AgUi, AgUiBinary};

@@ -20,6 +20,9 @@ pub struct Question {
     /// When it answers itself with [`Answer::Expired`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Millis>,
+    /// Whether whoever asked waits at work: the run does not pause for it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_place: bool,
 }
 
 /// What an answer looks like.

@@ -10,6 +10,9 @@
 //! The client's history: the log is the history, and of a request only what the user says
 //! anew and answers to what a run waits for count.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -21,12 +24,12 @@ use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
 use wellspring_core::{
-    Answer, CancelWhen, Command, Event, QuestionId, RunId, RunRequest, Seq, ThreadId,
+    Answer, CancelWhen, Command, Event, Outline, QuestionId, RunId, RunRequest, Seq, ThreadId,
 };
 use wellspring_engine::{AgentDef, SendError, StartError, StartRun};
 use wellspring_log::{Cursor, ExternalId, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
-use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, join, proto};
+use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, interrupted, join};
 use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 
 use super::Route;
@@ -34,7 +37,7 @@ use super::native::{Deed, runs_of, wants};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
 use crate::auth::{LOCAL, Principal, TokenScope};
 use crate::error::ApiError;
-use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, recall};
+use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, ag_ui_bytes, recall};
 
 /// Under which name the clients' run ids are kept.
 const RUNS: &str = "ag-ui";
@@ -45,6 +48,10 @@ const THREADS: &str = "ag-ui.thread";
 /// How many runs of a thread are asked which message was their input: a client repeats its
 /// last messages, not its first.
 const KNOWN_RUNS_MAX: usize = 16;
+
+/// How long answers may take to reach what waits for them at work. Mostly that is a moment;
+/// after a crash it is until somebody takes the run up.
+const ANSWERS_TAKEN_TIME: Duration = Duration::from_secs(10);
 
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path, scope, handler| Route { method, path, scope: Some(scope), handler };
@@ -195,14 +202,17 @@ impl Request<'_> {
                     return Err(ApiError::no_run(&*self.input.run_id));
                 };
                 let after = paused.outline.head;
+                let answered = commands.iter().filter_map(answer_of).map(|(question, _)| question);
+                let answered: BTreeSet<_> = answered.collect();
                 self.answer(app, info, commands).await?;
                 if let Some(name) = &self.name {
                     log.store().bind(name.clone(), info.run).await?;
                 }
-                match paused.outline.paused {
-                    Some(_) => Ok(Begun::Follows { run: info.run, after, cursor: None }),
-                    None => Ok(Begun::Known(info.run)),
+                if paused.outline.paused.is_some() {
+                    return Ok(Begun::Follows { run: info.run, after, cursor: None });
                 }
+                answers_taken(app, info.run, after, &answered).await?;
+                Ok(Begun::Known(info.run))
             }
         }
     }
@@ -301,6 +311,31 @@ impl Request<'_> {
     }
 }
 
+/// Waits until answers that something waits for at work have reached it: whoever comes before
+/// that is told that it waits. Nobody may be there to take them; then that is what is told.
+async fn answers_taken(
+    app: &App,
+    run: RunId,
+    after: Seq,
+    answered: &BTreeSet<QuestionId>,
+) -> Result<(), ApiError> {
+    let mut missing = answered.clone();
+    let mut cursor = app.runtime.log().cursor(run, after).await?;
+    let taken = async {
+        while !missing.is_empty()
+            && let Some(frames) = cursor.next().await?
+        {
+            for record in frames.iter().flat_map(|frame| frame.iter()) {
+                if let Event::QuestionAnswered(answered) = &record.event {
+                    missing.remove(&answered.question);
+                }
+            }
+        }
+        Ok(())
+    };
+    tokio::time::timeout(ANSWERS_TAKEN_TIME, taken).await.unwrap_or(Ok(()))
+}
+
 fn answer_of(command: &Command) -> Option<(QuestionId, &Answer)> {
     match command {
         Command::Answer { question, answer, .. } => Some((*question, answer)),
@@ -355,17 +390,21 @@ async fn joined(app: &App, who: &Principal, run: RunId, form: Form) -> Result<Re
     let log = app.runtime.log();
     let info = log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?;
     let conversation = recall(log, run, info.head).await?;
-    let events = join(&conversation);
+    let mut events = join(&conversation);
     let transcript = &conversation.current;
     let dialect: Box<dyn Dialect> = match form {
         Form::Sse => Box::new(AgUi::after(transcript)),
         Form::Bare => Box::new(AgUiBinary::after(transcript)),
     };
     let after = WirePosition::after(info.head);
+    let interrupted = interrupted(&transcript.outline);
+    events.extend(interrupted.iter().cloned());
     let first = Joined {
-        bytes: written(&events, form),
+        bytes: ag_ui_bytes(&events, form),
         encoder: Encoder::of(dialect, transcript.outline.clone(), after),
-        ends: transcript.outline.finished || transcript.outline.paused.is_some(),
+        ends: transcript.outline.finished
+            || transcript.outline.paused.is_some()
+            || !interrupted.is_empty(),
     };
     let wanted = Wanted {
         run,
@@ -379,26 +418,10 @@ async fn joined(app: &App, who: &Principal, run: RunId, form: Form) -> Result<Re
     Ok(app.stream(who, wanted, Some(first), None).await?.into_response())
 }
 
-fn written(events: &[wellspring_wire::ag_ui::types::Event], form: Form) -> Bytes {
-    let mut bytes = Vec::new();
-    for event in events {
-        match form {
-            Form::Bare => proto::frame(event, &mut bytes),
-            Form::Sse => {
-                bytes.extend_from_slice(b"data: ");
-                if serde_json::to_writer(&mut bytes, event).is_ok() {
-                    bytes.extend_from_slice(b"\n\n");
-                }
-            }
-        }
-    }
-    bytes.into()
-}
-
 /// The binary encoding is not one that readers share.
 async fn binary_from(app: &App, run: RunId, after: Seq) -> Result<Joined, ApiError> {
     let (dialect, outline) = if after == Seq(0) {
-        (AgUiBinary::default(), wellspring_core::Outline::default())
+        (AgUiBinary::default(), Outline::default())
     } else {
         let transcript = app.runtime.log().transcript_before(run, after).await?;
         (AgUiBinary::after(&transcript), transcript.outline)

@@ -122,11 +122,14 @@ fn other_event() -> BoxedStrategy<Event> {
             part,
             annotation: Box::new(annotation),
         }),
-        (question(), option::of(part()), form()).prop_map(|(question, call, form)| {
-            let prompt = "May I?".into();
-            let expires_at = call.map(|_| Millis(u64::MAX));
-            Event::QuestionAsked(Box::new(Question { question, call, prompt, form, expires_at }))
-        }),
+        (question(), option::of(part()), form(), any::<bool>()).prop_map(
+            |(question, call, form, in_place)| {
+                let prompt = "May I?".into();
+                let expires_at = call.map(|_| Millis(u64::MAX));
+                let asked = Question { question, call, prompt, form, expires_at, in_place };
+                Event::QuestionAsked(Box::new(asked))
+            }
+        ),
         (question(), answer(), option::of(inbox())).prop_map(|(question, answer, inbox)| {
             Event::QuestionAnswered(Box::new(Answered { question, answer, by: None, inbox }))
         }),

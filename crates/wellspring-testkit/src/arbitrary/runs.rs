@@ -192,7 +192,11 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
                 1 => Form::Choose { choices: Vec::new(), multiple: false },
                 _ => Form::Schema(json!({"type": "string"})),
             };
-            run.ask(call, "May I?", form);
+            if how % 5 == 4 {
+                run.ask_in_place(call, "May I now?", form);
+            } else {
+                run.ask(call, "May I?", form);
+            }
         }
         Step::Answer(question) => {
             let answer = match how % 4 {

@@ -1,7 +1,7 @@
 //! How a client attaches in mid-run. The protocol has no resumption, so it is told a run that
 //! begins now and has already got this far.
 
-use wellspring_core::{PartId, PartKind, Transcript};
+use wellspring_core::{Outline, PartId, PartKind, Transcript};
 
 use super::messages::{Texts, conversation_messages, encrypted_value};
 use super::tally::Tally;
@@ -40,6 +40,20 @@ pub fn join(conversation: &Conversation) -> Vec<Event> {
                 open_part(&scene, transcript, *id, &mut events);
             }
         }
+    }
+    events
+}
+
+/// How the wire's run ends although ours goes on: something in it waits at work for an answer,
+/// and a client gives answers with its next request. Nothing where nothing does.
+#[must_use]
+pub fn interrupted(outline: &Outline) -> Vec<Event> {
+    let waits = outline.asked_in_place();
+    let mut events = Vec::new();
+    if let (Some(scene), false) = (Scene::new(outline), waits.is_empty()) {
+        let interrupts = scene.interrupts(&waits);
+        scene.close_all(&interrupts, &mut |event| events.push(event));
+        events.push(scene.paused(&waits, interrupts));
     }
     events
 }

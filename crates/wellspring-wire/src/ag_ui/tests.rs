@@ -17,7 +17,7 @@ use wellspring_testkit::{RUN, THREAD, samples};
 
 use self::client::{Client, Settled};
 use self::rules::Rules;
-use super::{AgUi, join, messages};
+use super::{AgUi, interrupted, join, messages};
 use crate::testing::{typed, written};
 use crate::{Conversation, DialectName, Encoder, Out, WirePosition};
 
@@ -75,13 +75,16 @@ fn joiner(records: &[Record], events: &[Value]) -> Settled {
 
 /// A client's conversation, without what joining may order in another way. A call whose text
 /// was taken back from before it gets a message of its own, which clients put last: after such
-/// a void the order says nothing.
+/// a void the order says nothing. Progress that shows nothing (any more) is none.
 fn settled(records: &[Record], client: Client) -> Settled {
     let parts_stay = |record: &Record| {
         let why = |why| matches!(record.event, Event::PartsVoided { why: said, .. } if said == why);
         why(VoidReason::Replaced) || why(VoidReason::Abandoned)
     };
     let mut settled = client.settled();
+    settled.1.retain(|activity| {
+        !activity.contains(r#""content":{"content":[],"output":{},"toolCallId""#)
+    });
     if records.iter().any(parts_stay) {
         settled.0.sort_by_key(|message| message["id"].to_string());
     }
@@ -164,6 +167,28 @@ proptest! {
         prop_assert!(rules.as_ref().is_ok_and(|rules| !rules.is_running()), "{rules:?}");
         prop_assert_eq!(verify(&events), Ok(()));
         prop_assert_eq!(joiner(&run, &events), asker(&run, &whole(&run)));
+    }
+
+    /// Where something waits at work for an answer, the wire's run can end at any point, for
+    /// those who were there and for those who come just then.
+    #[test]
+    fn any_run_can_be_interrupted(run in arb_run()) {
+        for cut in 1..run.len() {
+            let past = &run[..cut];
+            let transcript = Transcript::fold(past);
+            let ending = interrupted(&transcript.outline);
+            let asked = transcript.outline.questions.values().any(|asked| asked.in_place);
+            prop_assert_eq!(!ending.is_empty(), asked);
+            if !asked || transcript.outline.paused.is_some() {
+                continue;
+            }
+            for mut events in [whole(past), joined(past, cut, 1)] {
+                events.extend(ending.iter().map(|event| serde_json::to_value(event).unwrap()));
+                let rules = Rules::check(&events);
+                prop_assert!(rules.as_ref().is_ok_and(|rules| !rules.is_running()), "{rules:?}");
+                prop_assert_eq!(verify(&events), Ok(()));
+            }
+        }
     }
 
     #[test]

@@ -20,7 +20,14 @@ fn samples() {
 
 fn question(form: Form) -> Question {
     let question = QuestionId(3);
-    Question { question, call: None, prompt: "Which one?".into(), form, expires_at: None }
+    Question {
+        question,
+        call: None,
+        prompt: "Which one?".into(),
+        form,
+        expires_at: None,
+        in_place: false,
+    }
 }
 
 fn asking(form: Form, has_forms: bool) -> Asking {
