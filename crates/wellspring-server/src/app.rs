@@ -294,6 +294,10 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
         async move {
             let bytes = read_body(request.into_body(), limit).await?;
             let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
+            // A list would be taken for an object's members without their names.
+            if text.trim_ascii_start().first() == Some(&b'[') {
+                return Err(ApiError::bad("bad_json", "the body: a list, where an object belongs"));
+            }
             let value = serde_json::from_slice(text)
                 .map_err(|error| ApiError::bad("bad_json", format!("the body: {error}")))?;
             Ok(Self(value))

@@ -147,9 +147,12 @@ const KEY_BYTES_MAX: usize = 255;
 /// What makes a request count once.
 fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
-    match value.to_str() {
-        Ok(key) if !key.is_empty() && key.len() <= KEY_BYTES_MAX => Ok(Some(key)),
-        _ => Err(ApiError::bad(
+    let is_key = |key: &&str| {
+        (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|it| it.is_ascii_graphic())
+    };
+    match value.to_str().ok().filter(is_key) {
+        Some(key) => Ok(Some(key)),
+        None => Err(ApiError::bad(
             "bad_idempotency_key",
             format!("an idempotency key has 1 to {KEY_BYTES_MAX} visible ASCII characters"),
         )),

@@ -55,6 +55,13 @@ async fn a_key_starts_one_run() {
     let request = kit.post("/v1/runs", &wrong).header("idempotency-key", "l");
     let (status, _, body) = parts(request.send().await.unwrap()).await;
     assert_eq!((status, body["error"]["code"].as_str()), (404, Some("no_agent")));
+    let long = "k".repeat(256);
+    for key in ["", "two words", "\u{e9}", &long] {
+        let key = reqwest::header::HeaderValue::from_bytes(key.as_bytes()).unwrap();
+        let request = kit.post("/v1/runs", &other).header("idempotency-key", key);
+        let (status, _, body) = parts(request.send().await.unwrap()).await;
+        assert_eq!((status, body["error"]["code"].as_str()), (400, Some("bad_idempotency_key")));
+    }
 }
 
 /// Bodies and queries that make no sense are told why.
@@ -66,6 +73,7 @@ async fn requests_that_make_no_sense() {
     let mut said = Vec::new();
     for (path, body) in [
         ("/v1/runs", json!({})),
+        ("/v1/runs", json!([])),
         ("/v1/runs", json!({ "agent": "agent" })),
         ("/v1/runs", json!({ "agent": "agent", "input": 1 })),
         ("/v1/runs", json!({ "agent": "agent", "input": [] })),
@@ -90,6 +98,7 @@ async fn requests_that_make_no_sense() {
     }
     insta::assert_snapshot!(said.join("\n"), @r#"
     400 bad_json the body: missing field `agent` at line 1 column 2
+    400 bad_json the body: a list, where an object belongs
     400 bad_json the body: missing field `input` at line 1 column 17
     400 bad_json the body: invalid type: integer `1`, expected a text, or a list of content blocks at line 1 column 26
     400 no_input `input` is empty

@@ -79,6 +79,9 @@ async fn schemathesis() {
         .args(["--header", &format!("Authorization: Bearer {}", kit.token.as_ref().unwrap())])
         .args(["--max-examples", &soak(20, 500).to_string()])
         .args(["--seed", "7", "--request-timeout", "10", "--no-color"])
+        // What is generated differs a little from run to run. That something wrong is accepted
+        // is therefore looked for where there is time to find it again.
+        .args(["--exclude-checks", "negative_data_rejection"].into_iter().take(soak(2, 0) as usize))
         .env("SCHEMATHESIS_HOOKS", "schemathesis_hooks")
         .env("PYTHONPATH", here.join("tests/peer"))
         .env("PYTHONDONTWRITEBYTECODE", "1")
