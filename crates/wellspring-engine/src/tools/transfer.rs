@@ -231,8 +231,7 @@ impl Progress {
             // Of an unknown length no part is known to be done; that it moves is worth saying.
             if bytes >= self.said.unwrap_or(0) + UNKNOWN_STEP_BYTES {
                 self.said = Some(bytes);
-                let data = json!({ "subtype": SUBTYPE, "percent": 0, "bytes": bytes });
-                context.progress(data).await;
+                context.progress(json!({ "subtype": SUBTYPE, "percent": 0 })).await;
             }
             return;
         };
