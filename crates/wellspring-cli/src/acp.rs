@@ -1,7 +1,5 @@
 //! `wellspring acp`: our agents for an editor.
 
-use std::time::Duration;
-
 use anyhow::{Context as _, Result};
 use wellspring_acp::agent::AcpSurface;
 
@@ -9,10 +7,6 @@ use crate::Exit;
 use crate::args::AcpArgs;
 use crate::interrupt::Interrupts;
 use crate::place::Place;
-
-/// How long runs may go on once the editor is gone: editors wait about two seconds before they
-/// kill. What is not over then can be resumed.
-const DRAIN: Duration = Duration::from_secs(1);
 
 /// Serves the editor at the other end of standard input and output until it is gone. Nothing
 /// else may write to standard output meanwhile.
@@ -27,6 +21,6 @@ pub(crate) async fn acp(place: &Place, args: &AcpArgs) -> Result<Exit> {
         }
         () = interrupts.next() => Exit::Cancelled,
     };
-    place.runtime.shutdown(DRAIN).await;
+    place.settle().await;
     Ok(exit)
 }

@@ -64,6 +64,7 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
     if person {
         say("\n")?;
     }
+    place.settle().await;
     Ok(Exit::Completed)
 }
 

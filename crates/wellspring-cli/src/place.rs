@@ -7,6 +7,7 @@
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use wellspring_engine::Runtime;
@@ -18,6 +19,10 @@ use crate::args::{DurabilityArg, PlaceArgs};
 use crate::config::Config;
 use crate::config::settings::{StoreConfig, StoreKind};
 use crate::telemetry;
+
+/// How long runs may go on once nobody is there: editors wait about two seconds before they
+/// kill.
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// A runtime over the runs of a place.
 #[derive(Debug)]
@@ -110,6 +115,12 @@ impl Place {
         self.register_all(&agents).await?;
         agents.installed(&name).map(|def| self.runtime.register(def));
         Ok(name)
+    }
+
+    /// Waits until runs that are over have said all of themselves, their spans among it. One
+    /// that goes on is let go after a while, and can be resumed.
+    pub(crate) async fn settle(&self) {
+        self.runtime.shutdown(SETTLE_TIME).await;
     }
 
     async fn register_all(&self, agents: &Agents<'_>) -> Result<()> {

@@ -69,11 +69,12 @@ pub(crate) async fn present(
     };
     let answers = answers(answer_args.yes, answer_args.no);
     let followed = follow(&place.runtime, run, view, answers, &Lines::default()).await?;
-    if output.json
-        && let Followed::Over(_) = followed
-    {
-        let transcript = place.log().transcript(run).await?;
-        writeln!(std::io::stdout(), "{}", result(run, &transcript))?;
+    if let Followed::Over(_) = followed {
+        if output.json {
+            let transcript = place.log().transcript(run).await?;
+            writeln!(std::io::stdout(), "{}", result(run, &transcript))?;
+        }
+        place.settle().await;
     }
     Ok(match followed {
         Followed::Over(Outcome::Completed { .. }) => Exit::Completed,

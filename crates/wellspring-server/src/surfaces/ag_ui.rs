@@ -113,8 +113,9 @@ async fn run(
         (None, None) => return Err(ApiError::no_run(&*input.run_id)),
     };
     drop(alone);
-    let Begun::Follows { run, after, cursor } = begun else {
-        return joined(&app, &who, begun.run(), form).await;
+    let (run, after, cursor) = match begun {
+        Begun::Follows { run, after, cursor } => (run, after, cursor),
+        Begun::Joins { run, at } => return joined(&app, &who, run, at, form).await,
     };
     let wanted = Wanted {
         run,
@@ -147,16 +148,8 @@ struct Request<'a> {
 enum Begun {
     /// This run, from here on.
     Follows { run: RunId, after: Seq, cursor: Option<Cursor> },
-    /// The client named a run that is known.
-    Known(RunId),
-}
-
-impl Begun {
-    fn run(&self) -> RunId {
-        match self {
-            Self::Follows { run, .. } | Self::Known(run) => *run,
-        }
-    }
+    /// A run that goes on: as it stood at that record, or as it stands, and what comes then.
+    Joins { run: RunId, at: Option<Seq> },
 }
 
 impl Request<'_> {
@@ -176,7 +169,7 @@ impl Request<'_> {
         if let (Some(name), false) = (&self.name, runs.is_empty())
             && let Some(run) = log.store().resolve(name.clone()).await?
         {
-            return Ok(Begun::Known(run));
+            return Ok(Begun::Joins { run, at: None });
         }
         let latest = runs.first();
         // A remote agent waits for its answer at work, without a pause.
@@ -211,8 +204,8 @@ impl Request<'_> {
                 if paused.outline.paused.is_some() {
                     return Ok(Begun::Follows { run: info.run, after, cursor: None });
                 }
-                answers_taken(app, info.run, after, &answered).await?;
-                Ok(Begun::Known(info.run))
+                let at = answers_taken(app, info.run, after, answered).await?;
+                Ok(Begun::Joins { run: info.run, at })
             }
         }
     }
@@ -296,7 +289,7 @@ impl Request<'_> {
         let ahead = log.cursor_ahead(new);
         let _pass = app.may_start(self.who, new)?;
         let run = match app.runtime.start(start).await {
-            Err(StartError::Named(run)) => return Ok(Some(Begun::Known(run))),
+            Err(StartError::Named(run)) => return Ok(Some(Begun::Joins { run, at: None })),
             Err(StartError::NotFirst) => return Ok(None),
             started => started?,
         };
@@ -312,28 +305,32 @@ impl Request<'_> {
 }
 
 /// Waits until answers that something waits for at work have reached it: whoever comes before
-/// that is told that it waits. Nobody may be there to take them; then that is what is told.
+/// that is told that it waits, and who comes there sees all that follows from them. Nobody may
+/// be there to take them; then that is what is told.
 async fn answers_taken(
     app: &App,
     run: RunId,
     after: Seq,
-    answered: &BTreeSet<QuestionId>,
-) -> Result<(), ApiError> {
-    let mut missing = answered.clone();
+    mut missing: BTreeSet<QuestionId>,
+) -> Result<Option<Seq>, ApiError> {
+    if missing.is_empty() {
+        return Ok(None);
+    }
     let mut cursor = app.runtime.log().cursor(run, after).await?;
     let taken = async {
-        while !missing.is_empty()
-            && let Some(frames) = cursor.next().await?
-        {
+        while let Some(frames) = cursor.next().await? {
             for record in frames.iter().flat_map(|frame| frame.iter()) {
-                if let Event::QuestionAnswered(answered) = &record.event {
-                    missing.remove(&answered.question);
+                if let Event::QuestionAnswered(answered) = &record.event
+                    && missing.remove(&answered.question)
+                    && missing.is_empty()
+                {
+                    return Ok(Some(record.seq));
                 }
             }
         }
-        Ok(())
+        Ok(None)
     };
-    tokio::time::timeout(ANSWERS_TAKEN_TIME, taken).await.unwrap_or(Ok(()))
+    tokio::time::timeout(ANSWERS_TAKEN_TIME, taken).await.unwrap_or(Ok(None))
 }
 
 fn answer_of(command: &Command) -> Option<(QuestionId, &Answer)> {
@@ -354,7 +351,7 @@ async fn attach(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let info = named(&app, &who, &agent, &run).await?;
-    joined(&app, &who, info.run, form(&headers)).await
+    joined(&app, &who, info.run, None, form(&headers)).await
 }
 
 /// Stops a run: closing a connection does not.
@@ -385,18 +382,27 @@ async fn named(app: &App, who: &Principal, agent: &str, name: &str) -> Result<Ru
     if *info.agent == *agent { Ok(info) } else { Err(ApiError::no_run(name)) }
 }
 
-/// A run as it stands, and then what comes.
-async fn joined(app: &App, who: &Principal, run: RunId, form: Form) -> Result<Response, ApiError> {
+/// A run as it stood at a record, or as it stands, and then what comes.
+async fn joined(
+    app: &App,
+    who: &Principal,
+    run: RunId,
+    at: Option<Seq>,
+    form: Form,
+) -> Result<Response, ApiError> {
     let log = app.runtime.log();
-    let info = log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?;
-    let conversation = recall(log, run, info.head).await?;
+    let at = match at {
+        Some(at) => at,
+        None => log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?.head,
+    };
+    let conversation = recall(log, run, at).await?;
     let mut events = join(&conversation);
     let transcript = &conversation.current;
     let dialect: Box<dyn Dialect> = match form {
         Form::Sse => Box::new(AgUi::after(transcript)),
         Form::Bare => Box::new(AgUiBinary::after(transcript)),
     };
-    let after = WirePosition::after(info.head);
+    let after = WirePosition::after(at);
     let interrupted = interrupted(&transcript.outline);
     events.extend(interrupted.iter().cloned());
     let first = Joined {
