@@ -13,7 +13,7 @@ pub(crate) fn table(name: &str) -> String {
     let program = toml_text(program.to_str().unwrap());
     format!(
         "[mcp.{name}]\ncommand = {program}\n\
-         args = [\"mcp_server::speaks_when_started_as_a_server\", \"--exact\", \"--nocapture\"]\n\
+         args = [\"mcp_server::speaks_when_started_as_a_server\", \"--exact\", \"--nocapture\", \"--quiet\"]\n\
          env = {{ {VARIABLE} = \"1\" }}\n"
     )
 }

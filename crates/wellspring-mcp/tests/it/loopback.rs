@@ -355,7 +355,12 @@ async fn typescript_sdk() {
         client.arg(folder.join("client.mjs")).kill_on_drop(true).stderr(Stdio::inherit());
         if over_bridge {
             client.arg("stdio").arg(std::env::current_exe().unwrap());
-            client.args(["loopback::bridges_when_started_as_a_bridge", "--exact", "--nocapture"]);
+            client.args([
+                "loopback::bridges_when_started_as_a_bridge",
+                "--exact",
+                "--nocapture",
+                "--quiet",
+            ]);
             client.env(BRIDGE, format!("{} {}", loopback.url(), loopback.token()));
         } else {
             client.args(["http", loopback.url(), loopback.token()]);

@@ -17,7 +17,7 @@ const VARIABLE: &str = "WELLSPRING_TEST_MCP_HABITS";
 /// A server with these habits.
 pub(crate) fn server(name: &str, habits: &str) -> McpConfig {
     let program = std::env::current_exe().unwrap();
-    let args = ["scripted::speaks_when_started_as_a_server", "--exact", "--nocapture"];
+    let args = ["scripted::speaks_when_started_as_a_server", "--exact", "--nocapture", "--quiet"];
     McpConfig::stdio(name, program.to_str().unwrap(), args).env(VARIABLE, habits)
 }
 
