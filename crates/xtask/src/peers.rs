@@ -150,6 +150,11 @@ pub const PEERS: &[Peer] = &[
         variable: "WELLSPRING_PEER_TERMINAL",
     },
     Peer {
+        name: "strace, which makes a disk fail",
+        source: Source::Debian { programs: "strace", packages: "strace" },
+        variable: "WELLSPRING_PEER_STRACE",
+    },
+    Peer {
         name: "schemathesis",
         source: Source::Python { name: "schemathesis", packages: "schemathesis==4.32.5" },
         variable: "WELLSPRING_PEER_SCHEMATHESIS",

@@ -1,6 +1,7 @@
 //! A data directory of its own for every test, and the command in it.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
@@ -80,6 +81,23 @@ impl Home {
     pub(crate) fn paced_and_limitable(&self, pace_ms: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\"", BINARY]).args(arguments);
+        self.settle(&mut command, pace_ms);
+        command
+    }
+
+    /// The same, on a disk that fails to sync when a thread asks for it for these times.
+    pub(crate) fn paced_and_unsynced(
+        &self,
+        pace_ms: u32,
+        times: RangeInclusive<u32>,
+        arguments: &[&str],
+    ) -> Command {
+        let fault =
+            format!("inject=fsync,fdatasync:error=EIO:when={}..{}", times.start(), times.end());
+        // The tracer is nobody's parent here: what is killed is the command.
+        let mut command = Command::new("strace");
+        command.args(["-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fsync,fdatasync", "-e"]);
+        command.args([&fault, BINARY]).args(arguments);
         self.settle(&mut command, pace_ms);
         command
     }
