@@ -85,7 +85,7 @@ pub use read::{
 };
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
-    prompt, prompt_response,
+    elicitation_response, permission_response, prompt, prompt_response,
 };
 
 /// Who says what we have no word for.

@@ -173,7 +173,12 @@ impl Agent {
                     }
                     self.flush(session, &mut updates).await?;
                 }
-                (question, answer) = open.next() => self.answer(run, question, answer).await,
+                (question, answer, said) = open.next() => {
+                    if let Some(said) = said {
+                        session.state().answers.keep(question, answer.clone(), said);
+                    }
+                    self.answer(run, question, answer).await;
+                }
             }
         }
     }
@@ -398,8 +403,8 @@ struct Open {
 }
 
 impl Open {
-    /// Waits for the next answer.
-    async fn next(&mut self) -> (QuestionId, Answer) {
+    /// Waits for the next answer, and what the client said.
+    async fn next(&mut self) -> (QuestionId, Answer, Option<Value>) {
         let (question, result) = poll_fn(|cx| {
             for (question, (_, answer)) in &mut self.asked {
                 if let Poll::Ready(result) = Pin::new(answer).poll(cx) {
@@ -409,11 +414,10 @@ impl Open {
             Poll::Pending
         })
         .await;
-        let answer = match (self.asked.remove(&question), result) {
-            (Some((asking, _)), Ok(result)) => asking.answer(&result),
-            (_, Err(error)) => unasked(&error),
-            (None, Ok(_)) => Answer::NO,
-        };
-        (question, answer)
+        match (self.asked.remove(&question), result) {
+            (Some((asking, _)), Ok(said)) => (question, asking.answer(&said), Some(said)),
+            (_, Err(error)) => (question, unasked(&error), None),
+            (None, Ok(_)) => (question, Answer::NO, None),
+        }
     }
 }

@@ -1,19 +1,19 @@
 //! A session: a thread, and what a client said about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use wellspring_core::{CancellationToken, ThreadId};
+use wellspring_core::{Answer, CancellationToken, QuestionId, ThreadId};
 use wellspring_mcp::McpConnection;
 
 use super::behind::own_mode;
 use super::lock;
 use super::options::Options;
-use crate::client::{Link, Prompted};
+use crate::client::{Link, Prompted, SERVED_MAX};
 use crate::rpc::RpcError;
 
 /// Sessions that a client has open at once: more than an editor has windows. Each costs little
@@ -59,6 +59,32 @@ pub(super) struct State {
     running: Option<CancellationToken>,
     /// What that prompt says, in the client's own words.
     pub(super) prompted: Option<Arc<Prompted>>,
+    /// What the client said to that prompt's questions.
+    pub(super) answers: Answers,
+}
+
+/// Answers of a client that an agent behind us has not heard yet: as many as an agent may ask for
+/// at a time. Those that it never hears of, for others asked, make room for later ones.
+pub(super) const ANSWERS_MAX: usize = SERVED_MAX;
+
+/// Answers in the client's own words, each with what it means.
+#[derive(Debug, Default)]
+pub(super) struct Answers(BTreeMap<QuestionId, (Answer, Value)>);
+
+impl Answers {
+    /// Keeps one for whoever asked.
+    pub(super) fn keep(&mut self, question: QuestionId, answer: Answer, said: Value) {
+        self.0.insert(question, (answer, said));
+        while self.0.len() > ANSWERS_MAX {
+            self.0.pop_first();
+        }
+    }
+
+    /// Takes the answer to a question, if it is this one: somebody else may have been quicker.
+    pub(super) fn take(&mut self, question: QuestionId, answer: &Answer) -> Option<Value> {
+        let (meant, said) = self.0.remove(&question)?;
+        (meant == *answer).then_some(said)
+    }
 }
 
 /// What is new of what an agent offers.
@@ -210,5 +236,25 @@ impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.session.state();
         (state.running, state.prompted) = (None, None);
+        state.answers = Answers::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_nobody_takes_make_room() {
+        let mut answers = Answers::default();
+        for question in 0..=ANSWERS_MAX as u32 {
+            answers.keep(QuestionId(question), Answer::yes(), json!(question));
+        }
+        assert_eq!(answers.0.len(), ANSWERS_MAX);
+        assert_eq!(answers.take(QuestionId(0), &Answer::yes()), None);
+        assert_eq!(answers.take(QuestionId(1), &Answer::yes()), Some(json!(1)));
+        assert_eq!(answers.take(QuestionId(1), &Answer::yes()), None);
+        // Somebody else said no first.
+        assert_eq!(answers.take(QuestionId(2), &Answer::NO), None);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
-use wellspring_core::{CancellationToken, Content};
+use wellspring_core::{Answer, CancellationToken, Content, QuestionId};
 use wellspring_wire::acp;
 
 use super::connection::Listener;
@@ -36,6 +36,9 @@ pub(crate) trait Host: Send + Sync {
 
     /// What the client's prompt says, in its own words.
     fn prompted(&self) -> Option<Arc<Prompted>>;
+
+    /// What the client said, in its own words, if that is what answered a question; once.
+    fn answered(&self, question: QuestionId, answer: &Answer) -> Option<Value>;
 
     /// The directories that the client has open besides the working directory.
     fn directories(&self) -> Vec<Box<str>>;
@@ -95,6 +98,10 @@ impl Hosted {
     pub(super) fn prompted(&self, input: &[Content]) -> Option<Arc<Prompted>> {
         let is_it = |it: &Arc<Prompted>| acp::prompt(&it.blocks).is_ok_and(|said| said == input);
         self.host.prompted().filter(is_it)
+    }
+
+    pub(super) fn answered(&self, question: QuestionId, answer: &Answer) -> Option<Value> {
+        self.host.answered(question, answer)
     }
 
     /// Passes a request on. `is_shown` is whether the agent has shown the terminal that it is

@@ -267,6 +267,49 @@ async fn what_the_agent_offers_is_known_from_the_start() {
     assert_eq!(loaded["configOptions"][0]["currentValue"], "high");
 }
 
+/// Whatever the client says with its answers, the agent hears.
+#[tokio::test]
+async fn answers_reach_the_agent_in_the_clients_own_words() {
+    let option =
+        |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
+    let ask = |call: &str| {
+        let options = [
+            option("y", "Yes", "allow_once"),
+            option("n", "No", "reject_once"),
+            option("y2", "Yes, there", "allow_once"),
+        ];
+        let params = json!({"toolCall": {"toolCallId": call, "title": call}, "options": options});
+        json!({"request": {"method": "session/request_permission", "params": params}})
+    };
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let form = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
+    let form = json!({"request": {"method": "elicitation/create", "params": form}});
+    let answers = [
+        json!({"outcome": {"outcome": "selected", "optionId": "y2", "_meta": {"m": 1}, "note": "n"},
+            "_meta": {"m": 2}, "more": true}),
+        json!({"outcome": {"outcome": "selected", "optionId": "n", "_meta": {"m": 3}}}),
+        json!({"outcome": {"outcome": "cancelled", "_meta": {"m": 4}}, "_meta": {"m": 5}}),
+        json!({"outcome": {"outcome": "later", "_meta": {"m": 6}}}),
+        json!({"action": "accept", "content": {"name": "Ada"}, "_meta": {"m": 7}, "more": 1}),
+        json!({"action": "cancel", "_meta": {"m": 8}}),
+    ];
+    let runtime = behind(&json!({"prompts": [[
+        ask("a"), ask("b"), ask("c"), ask("d"), form, form, {"text": "."}]]}));
+    let client = Client::ready(&runtime, "behind", everything()).await;
+    let mut given = answers.clone().into_iter();
+    let mut client = client.answer(move |_, _| Ok(given.next().unwrap()));
+    let project = Project::new();
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    // What the protocol has no word for is a no, with the client's word beside it.
+    let mut heard = answers;
+    let unknown = heard[3]["outcome"].take();
+    heard[3] = json!({"outcome": {"outcome": "selected", "optionId": "n"},
+        "_meta": {"wellspring": {"outcome": unknown}}});
+    let heard: String = heard.iter().map(Value::to_string).collect();
+    assert_eq!(client.words(), format!("{heard}."));
+}
+
 /// An agent that cannot be opened is told of, and the prompt says why.
 #[tokio::test]
 async fn an_agent_that_cannot_be_opened_fails_the_prompt() {

@@ -1,5 +1,6 @@
 //! Records to ACP.
 
+mod answer;
 mod ask;
 mod content;
 mod shown;
@@ -18,6 +19,7 @@ use wellspring_core::{
     ToolUpdate, Usage, UsageScope, VoidReason, WirePartId,
 };
 
+pub use answer::{elicitation_response, permission_response};
 pub use ask::{Asked, Asking, Offers};
 pub use content::{PromptError, content_block, prompt};
 pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
