@@ -56,7 +56,7 @@ pub use error::AcpError;
 pub use files::FILE_BYTES_MAX;
 pub(crate) use host::{Host, Prompted, THEIR_MODE};
 pub use names::{KnownAgent, known_agents};
-pub(crate) use session::Link;
+pub(crate) use session::{Chosen, Link};
 pub use stdio::LINE_BYTES_MAX;
 pub use terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
 pub use tools::SERVER_NAME;

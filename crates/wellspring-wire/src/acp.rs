@@ -83,9 +83,10 @@ mod write;
 pub use read::{
     ARGUMENTS_BYTES_MAX, CALLS_MAX, LentTools, Permission, PermissionKind, PermissionOption, Reader,
 };
+pub use rest::{besides, merge};
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
-    elicitation_response, permission_response, prompt, prompt_response,
+    elicitation_response, initialize_response, permission_response, prompt, prompt_response,
 };
 
 /// Who says what we have no word for.

@@ -77,6 +77,10 @@ impl Host for ClientHost {
         self.session.others.clone()
     }
 
+    fn opening(&self) -> Value {
+        self.session.opening.clone()
+    }
+
     fn listener(&self) -> Listener {
         super::behind::listener(&self.session, &self.peer)
     }

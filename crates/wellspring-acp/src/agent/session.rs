@@ -28,6 +28,8 @@ pub(super) struct Session {
     /// Other directories that the client has open.
     pub(super) others: Vec<Box<str>>,
     pub(super) mcp: Vec<McpConnection>,
+    /// What else the client said when it opened it.
+    pub(super) opening: Value,
     /// The client's terminals that it was told to show.
     shown_terminals: watch::Sender<BTreeSet<Box<str>>>,
     state: Mutex<State>,
@@ -113,6 +115,7 @@ impl Session {
             cwd: place.cwd,
             others: place.others,
             mcp: place.mcp,
+            opening: place.opening,
             shown_terminals: watch::Sender::default(),
             state: Mutex::new(state),
         }
@@ -222,6 +225,7 @@ pub(super) struct Place {
     pub(super) cwd: Box<str>,
     pub(super) others: Vec<Box<str>>,
     pub(super) mcp: Vec<McpConnection>,
+    pub(super) opening: Value,
     pub(super) notes: Vec<String>,
 }
 

@@ -13,7 +13,7 @@ use wellspring_core::{
     Answer, Ask, Batch, Context, Event, ModelError, QuestionId, RETURN_RESULT, RemoteRequest, Stop,
 };
 use wellspring_mcp::{ElicitReply, Elicitation};
-use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader, elicitation_response};
+use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader, elicitation_response, merge};
 
 use super::agent::Shared;
 use super::config::FileAccess;
@@ -147,7 +147,7 @@ impl Drive {
         };
         prompting.catch_up(&mut self.batch).await?;
         prompting.apply_choices(&mut self.batch).await?;
-        prompting.prompt(blocks, prompted.and_then(|it| it.meta.as_ref())).await?;
+        prompting.prompt(blocks, prompted.map(|it| &it.more)).await?;
         Ok(Phase::Prompting(prompting))
     }
 
@@ -286,13 +286,13 @@ impl Prompting {
         Ok(())
     }
 
-    async fn prompt(&mut self, blocks: Vec<Value>, meta: Option<&Value>) -> Result<(), AcpError> {
+    async fn prompt(&mut self, blocks: Vec<Value>, more: Option<&Value>) -> Result<(), AcpError> {
         self.pending = true;
         self.heard_at = Instant::now();
         let Link { id, connection, .. } = &*self.session()?.link;
         let mut params = json!({"sessionId": id, "prompt": blocks});
-        if let Some(meta) = meta {
-            params["_meta"] = meta.clone();
+        if let Some(more) = more {
+            merge(&mut params, more);
         }
         connection.prompt(id, params).await
     }

@@ -43,6 +43,9 @@ pub(crate) trait Host: Send + Sync {
     /// The directories that the client has open besides the working directory.
     fn directories(&self) -> Vec<Box<str>>;
 
+    /// What else the client said when it opened its session.
+    fn opening(&self) -> Value;
+
     /// Hears what the agent says while nobody prompts it.
     fn listener(&self) -> Listener;
 
@@ -54,7 +57,8 @@ pub(crate) trait Host: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Prompted {
     pub(crate) blocks: Vec<Value>,
-    pub(crate) meta: Option<Value>,
+    /// What else it says.
+    pub(crate) more: Value,
 }
 
 /// The id of the option that stands for an agent's modes.

@@ -310,6 +310,92 @@ async fn answers_reach_the_agent_in_the_clients_own_words() {
     assert_eq!(client.words(), format!("{heard}."));
 }
 
+/// What a prompt may hold is the agent's to say, and what the client then sends it gets whole.
+#[tokio::test]
+async fn what_the_agent_can_do_is_known_from_the_start() {
+    let project = Project::new();
+    let record = project.path("heard");
+    let prompts = json!({"audio": true, "embeddedContext": true, "_meta": {"m": 1}});
+    let capabilities = json!({"promptCapabilities": prompts, "loadSession": false, "auth": {"logout": {}},
+        "_meta": {"m": 2}});
+    let hello = json!({"agentInfo": {"name": "inner", "version": "3"}, "_meta": {"m": 3}});
+    let runtime = behind(&json!({
+        "record": record, "capabilities": capabilities, "hello": hello,
+        "session": offers(), "prompts": [[{"text": "."}]],
+    }));
+    let mut client = Client::of(&runtime, "behind");
+    let introduction = json!({
+        "protocolVersion": 1, "_meta": {"m": 4}, "clientInfo": {"name": "outer", "version": "4"},
+        "clientCapabilities": {"_meta": {"terminal_output": true}},
+    });
+    let said = client.call("initialize", introduction).await.unwrap();
+    let new = json!({"cwd": project.root(), "mcpServers": [], "_meta": {"m": 5}, "more": 1});
+    let opened = client.call("session/new", new).await.unwrap();
+    let session = opened["sessionId"].as_str().unwrap();
+    let mode = json!({"sessionId": session, "modeId": "behind/ask", "_meta": {"m": 6}});
+    client.call("session/set_mode", mode).await.unwrap();
+    let option =
+        json!({"sessionId": session, "configId": "effort", "value": "high", "_meta": {"m": 7}});
+    client.call("session/set_config_option", option).await.unwrap();
+    let sound = json!({"type": "audio", "data": "QQ==", "mimeType": "audio/wav",
+        "annotations": {"audience": ["assistant"]}, "_meta": {"m": 8}, "more": 1});
+    // The agent goes by the block, whatever it says of what is in it.
+    let odd = json!({"type": "audio", "data": "QQ==", "mimeType": "application/ogg"});
+    let file = json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "QQ=="}});
+    // This it does not take, so it gets a file.
+    let picture = json!({"type": "image", "data": "QQ==", "mimeType": "image/png"});
+    let prompt = json!([sound, odd, file, picture]);
+    let params =
+        json!({"sessionId": session, "prompt": prompt, "_meta": {"m": 9}, "messageId": "m"});
+    client.call("session/prompt", params).await.unwrap();
+    let asked = project.plain(&asked_of(&record).join("\n"));
+    let version = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    let shown = format!("{said}\n\n{asked}").replace(&version, "\"version\":\"VERSION\"");
+    insta::assert_snapshot!(shown);
+}
+
+/// An agent that says nothing of itself holds nobody up.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_start_is_not_waited_for_long() {
+    let runtime = behind(&json!({"mute": true, "prompts": []}));
+    let mut client = Client::of(&runtime, "behind");
+    let began = tokio::time::Instant::now();
+    let said = client.call("initialize", json!({"protocolVersion": 1})).await.unwrap();
+    assert_eq!(began.elapsed(), wellspring_acp::agent::INTRODUCTION_TIME);
+    let prompts = json!({"image": true, "audio": false, "embeddedContext": true});
+    assert_eq!(said["agentCapabilities"]["promptCapabilities"], prompts);
+    // It goes on starting meanwhile, and the session waits for that.
+    client.call("session/new", json!({"cwd": "/", "mcpServers": []})).await.unwrap();
+    let limit = wellspring_acp::client::AcpTimeouts::default().start;
+    assert!(began.elapsed() < limit * 3, "{:?}", began.elapsed());
+}
+
+/// The client logs in to the agent, which says how.
+#[tokio::test]
+async fn a_client_logs_in_to_the_agent() {
+    let refuse = json!({"code": -32000, "message": "Authentication required"});
+    let login = json!({"id": "key", "name": "API key", "description": "Paste it"});
+    let terminal = json!({"id": "shell", "name": "In a terminal", "type": "terminal"});
+    let hello = json!({"authMethods": [login, terminal]});
+    let runtime = behind(&json!({
+        "refuse": refuse, "login": true, "hello": hello, "prompts": [[{"text": "In."}]],
+        "capabilities": {"auth": {"logout": {}}},
+    }));
+    let mut client = Client::of(&runtime, "behind");
+    let said = client.call("initialize", json!({"protocolVersion": 1})).await.unwrap();
+    assert_eq!(said["authMethods"], json!([login]));
+    let new = json!({"cwd": "/", "mcpServers": []});
+    let first = client.call("session/new", new.clone()).await.unwrap_err();
+    assert_eq!(first["code"], -32000, "{first}");
+    let done = client.call("authenticate", json!({"methodId": "key"})).await.unwrap();
+    assert_eq!(done, json!({"_meta": {"heard": {"methodId": "key"}}}));
+    let opened = client.call("session/new", new.clone()).await.unwrap();
+    client.prompt(opened["sessionId"].as_str().unwrap(), "go").await.unwrap();
+    assert_eq!(client.words(), "In.");
+    client.call("logout", json!({})).await.unwrap();
+    assert_eq!(client.call("session/new", new).await.unwrap_err()["code"], -32000);
+}
+
 /// An agent that cannot be opened is told of, and the prompt says why.
 #[tokio::test]
 async fn an_agent_that_cannot_be_opened_fails_the_prompt() {

@@ -87,6 +87,8 @@ fn params_of(method: &str) -> &'static str {
 fn result_of(method: &str) -> &'static str {
     match method {
         "initialize" => "InitializeResponse",
+        "authenticate" => "AuthenticateResponse",
+        "logout" => "LogoutResponse",
         "session/new" => "NewSessionResponse",
         "session/load" => "LoadSessionResponse",
         "session/resume" => "ResumeSessionResponse",

@@ -20,8 +20,19 @@ pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
     others.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Says the rest with what was understood.
-pub(super) fn merge(into: &mut Value, rest: &Value) {
+/// The same, where it can be said: a `_meta` that is none is left out.
+#[must_use]
+pub fn besides(of: &Value, understood: &[&str]) -> Value {
+    let mut others = left(of, understood);
+    if !has_sound_meta(of) {
+        others.remove("_meta");
+    }
+    others.into()
+}
+
+/// Says the rest with what was understood: members of objects are joined, and of two that are
+/// no objects the rest's counts.
+pub fn merge(into: &mut Value, rest: &Value) {
     match (into, rest) {
         (Value::Object(into), Value::Object(rest)) => {
             for (name, value) in rest {

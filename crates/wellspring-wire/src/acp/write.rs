@@ -3,6 +3,7 @@
 mod answer;
 mod ask;
 mod content;
+mod hello;
 mod shown;
 mod update;
 
@@ -22,6 +23,7 @@ use wellspring_core::{
 pub use answer::{elicitation_response, permission_response};
 pub use ask::{Asked, Asking, Offers};
 pub use content::{PromptError, content_block, prompt};
+pub use hello::initialize_response;
 pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 
 use super::rest::{OURS, REST, carried, is_sayable, left, merge};

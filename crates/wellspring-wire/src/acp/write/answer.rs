@@ -1,10 +1,9 @@
 //! What an agent behind us is told that asked something: what was decided, and what the client
 //! that was asked said besides it.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::super::read::has_sound_meta;
-use super::super::rest::{OURS, left, merge};
+use super::super::rest::{OURS, besides, merge};
 
 /// The answer to a `session/request_permission`: the option that was decided on, or none, and
 /// what the client said that decided so. What is not one of the agent's options is in `_meta`.
@@ -46,15 +45,6 @@ pub fn elicitation_response(mut decided: Value, theirs: Option<&Value>) -> Value
     }
     merge(&mut decided, &besides(theirs, &["action", "content"]));
     decided
-}
-
-/// What an answer says besides these members, where it can be said.
-fn besides(said: &Value, understood: &[&str]) -> Value {
-    let mut others: Map<String, Value> = left(said, understood);
-    if !has_sound_meta(said) {
-        others.remove("_meta");
-    }
-    others.into()
 }
 
 #[cfg(test)]
