@@ -76,6 +76,7 @@
 
 mod read;
 mod rest;
+mod sound;
 #[cfg(test)]
 mod through;
 mod write;
@@ -83,7 +84,8 @@ mod write;
 pub use read::{
     ARGUMENTS_BYTES_MAX, CALLS_MAX, LentTools, Permission, PermissionKind, PermissionOption, Reader,
 };
-pub use rest::{besides, merge};
+pub use rest::{besides, carry, merge};
+pub use sound::part_offers;
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
     elicitation_response, initialize_response, permission_response, prompt, prompt_response,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use serde_json::{Value, json};
 use wellspring_core::{Extended, RemoteAgent as _, ThreadId};
 use wellspring_engine::Brain;
-use wellspring_wire::acp::besides;
+use wellspring_wire::acp::{besides, carry, merge};
 
 use super::follow::{COMMANDS_UPDATE, acp_agent};
 use super::session::{News, Session};
@@ -103,7 +103,9 @@ impl Agent {
         // There is no word for another list, so this one is what the client knows.
         state.listed_modes_of = Some(state.agent.clone());
         let current = state.mode().unwrap_or_else(|| state.agent.to_string());
-        json!({"currentModeId": current, "availableModes": modes})
+        let mut modes = json!({"currentModeId": current, "availableModes": modes});
+        merge(&mut modes, &state.options.about_modes());
+        modes
     }
 
     /// Switches to another agent, or to another mode of this one.
@@ -165,7 +167,8 @@ impl Agent {
         session.state().options.choose(&option, &value)?;
         Ok(async move {
             let mut result = self.choose(&session, &option, &value, &more).await?;
-            result["configOptions"] = json!(session.state().options.listed());
+            let update = session.state().options.update();
+            merge(&mut result, &besides(&update, &["sessionUpdate"]));
             Ok(result.into())
         })
     }
@@ -214,11 +217,8 @@ impl Agent {
         let state = session.state();
         // Whatever else the agent said when it was opened.
         let said = state.link.as_ref().map(|link| link.said()).unwrap_or_default();
-        for (name, value) in said.as_object().into_iter().flatten() {
-            if !["sessionId", "modes", "configOptions"].contains(&name.as_str()) {
-                result[name] = value.clone();
-            }
-        }
+        merge(&mut result, &besides(&said, &["sessionId", "modes", "configOptions"]));
+        carry(&mut result, state.options.odd());
         if !state.options.is_empty() {
             result["configOptions"] = json!(state.options.listed());
         }
@@ -290,12 +290,8 @@ impl Session {
     fn overhear(&self, name: &str, said: &Value) {
         let mut state = self.state();
         let mode = state.mode();
-        if name == COMMANDS_UPDATE
-            && let Some(commands) = said["availableCommands"].as_array()
-            && state.their_commands != *commands
-        {
-            state.their_commands = commands.clone();
-            state.news.commands = true;
+        if name == COMMANDS_UPDATE {
+            state.news.commands |= state.their_commands.learn(said);
         } else if state.options.learn(name, said) {
             state.news.options = true;
             state.news.mode |= state.mode() != mode;
@@ -310,7 +306,7 @@ impl Session {
         let mode =
             mode.map(|id| json!({"sessionUpdate": "current_mode_update", "currentModeId": id}));
         let options = options.then(|| state.options.update());
-        let commands = commands.then(|| super::commands::update(&state.their_commands));
+        let commands = commands.then(|| state.their_commands.update());
         mode.into_iter().chain(options).chain(commands).collect()
     }
 

@@ -11,6 +11,7 @@ use wellspring_core::{Answer, CancellationToken, QuestionId, ThreadId};
 use wellspring_mcp::McpConnection;
 
 use super::behind::own_mode;
+use super::commands::Commands;
 use super::lock;
 use super::options::Options;
 use crate::client::{Link, Prompted, SERVED_MAX};
@@ -42,7 +43,7 @@ pub(super) struct State {
     /// With which model.
     pub(super) model: Option<Box<str>>,
     /// What its agent, itself one that speaks ACP, can be told.
-    pub(super) their_commands: Vec<Value>,
+    pub(super) their_commands: Commands,
     /// What it can be set to.
     pub(super) options: Options,
     /// How its session is reached.
@@ -131,7 +132,7 @@ impl Session {
         state.agent = agent.into();
         state.model = None;
         state.link = None;
-        state.their_commands.clear();
+        state.their_commands = Commands::default();
         let had = std::mem::take(&mut state.options);
         state.news.options |= !had.is_empty();
     }

@@ -233,10 +233,10 @@ impl Link {
         now: Arc<Mutex<Value>>,
     ) -> Arc<Self> {
         // What it said later counts more.
-        let mut whole = said.clone();
+        let mut whole = if said.is_object() { said.clone() } else { json!({}) };
         let mut later = lock(&now);
         if let Some(mode) = later["modes"].get_mut("currentModeId") {
-            whole["modes"]["currentModeId"] = mode.take();
+            enter_mode(&mut whole, mode.take());
         }
         if let Some(options) = later.get_mut("configOptions") {
             whole["configOptions"] = options.take();
@@ -350,12 +350,22 @@ impl Link {
 fn track(said: &Mutex<Value>, update: &Value) {
     match update["sessionUpdate"].as_str() {
         Some("config_option_update") => {
-            lock(said)["configOptions"] = update["configOptions"].clone();
+            if update["configOptions"].is_array() {
+                lock(said)["configOptions"] = update["configOptions"].clone();
+            }
         }
         Some("current_mode_update") => {
-            lock(said)["modes"]["currentModeId"] = update["currentModeId"].clone();
+            enter_mode(&mut lock(said), update["currentModeId"].clone());
         }
         Some(_) | None => {}
+    }
+}
+
+/// Takes note of the mode that an agent is in, if that is one and it has modes.
+fn enter_mode(said: &mut Value, mode: Value) {
+    let modes = &mut said["modes"];
+    if mode.is_string() && (modes.is_object() || modes.is_null()) {
+        modes["currentModeId"] = mode;
     }
 }
 

@@ -396,6 +396,74 @@ async fn a_client_logs_in_to_the_agent() {
     assert_eq!(client.call("session/new", new).await.unwrap_err()["code"], -32000);
 }
 
+/// What an agent offers in another shape than the protocol's is no offer; the client finds it in
+/// `_meta`. Every line that it hears is held against the schema.
+#[tokio::test]
+async fn what_is_offered_in_no_known_shape_is_carried() {
+    let effort = offers()["configOptions"][0].clone();
+    let odd = json!({"id": "odd", "name": "Odd", "type": "slider", "currentValue": 3});
+    let code = offers()["modes"]["availableModes"][0].clone();
+    let command = json!({"name": "compact", "description": "Theirs"});
+    let update = |name: &str, mut update: Value| {
+        update["sessionUpdate"] = name.into();
+        update
+    };
+    let session = json!({
+        "modes": {"currentModeId": "code", "availableModes": [code, {"id": 3, "name": "Three"}],
+            "_meta": {"m": 1}},
+        "configOptions": [odd, effort], "_meta": {"m": 2}, "models": {"odd": true},
+    });
+    let runtime = behind(&json!({
+        "session": session,
+        "opened": [
+            update("available_commands_update",
+                json!({"availableCommands": [{"name": 3}, command], "_meta": {"m": 3}})),
+            update("current_mode_update", json!({"currentModeId": 3})),
+        ],
+        "prompts": [[
+            {"update": update("config_option_update",
+                json!({"configOptions": [effort, odd], "_meta": {"m": 4}}))},
+            {"update": update("available_commands_update", json!({"availableCommands": "none"}))},
+        ]],
+    }));
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let new = json!({"cwd": "/", "mcpServers": []});
+    let mut opened = client.call("session/new", new).await.unwrap();
+    let session = opened["sessionId"].take();
+    let session = session.as_str().unwrap();
+    while !client.heard.last().unwrap().to_string().contains("compact") {
+        heard_commands(&mut client).await;
+    }
+    client.heard.clear();
+    client.prompt(session, "go").await.unwrap();
+    let set = json!({"sessionId": session, "configId": "effort", "value": "high"});
+    client.call("session/set_config_option", set).await.unwrap();
+    insta::assert_snapshot!(format!("{opened}\n\n{}", client.said()));
+}
+
+/// The same, where nothing of it has a shape.
+#[tokio::test]
+async fn an_agent_may_offer_nonsense() {
+    for nonsense in [json!("x"), json!(3), json!([[]]), json!({"a": 1})] {
+        let session = json!({"modes": nonsense, "configOptions": nonsense, "_meta": nonsense});
+        let changes = [
+            json!({"sessionUpdate": "current_mode_update", "currentModeId": nonsense}),
+            json!({"sessionUpdate": "config_option_update", "configOptions": nonsense}),
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": nonsense}),
+        ];
+        let steps: Vec<_> = changes.iter().map(|update| json!({"update": update})).collect();
+        let runtime = behind(&json!({
+            "capabilities": {"promptCapabilities": nonsense, "auth": nonsense, "_meta": nonsense},
+            "hello": {"agentInfo": nonsense, "authMethods": nonsense, "_meta": nonsense},
+            "session": session, "opened": changes, "prompts": [steps],
+        }));
+        let mut client = Client::ready(&runtime, "behind", json!({})).await;
+        let session = open(&mut client, Path::new("/"), json!([])).await;
+        let stopped = client.prompt(&session, "go").await.unwrap();
+        assert_eq!(stopped["stopReason"], "end_turn", "{nonsense}");
+    }
+}
+
 /// An agent that cannot be opened is told of, and the prompt says why.
 #[tokio::test]
 async fn an_agent_that_cannot_be_opened_fails_the_prompt() {
