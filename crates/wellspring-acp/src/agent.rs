@@ -22,6 +22,7 @@
 //! whoever starts the process is the user.
 
 mod behind;
+mod beside;
 mod commands;
 mod follow;
 mod hello;
@@ -66,6 +67,10 @@ const WRITES_WAITING_MAX: usize = 4;
 
 /// How long a client that is leaving has to read what was said to it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long an agent behind us may take to take a notification before it misses it: meanwhile the
+/// client is not read, which may want to cancel.
+const TELL_TIME: Duration = Duration::from_secs(1);
 
 /// The version of the protocol that is spoken.
 const VERSION: u64 = 1;
@@ -151,6 +156,7 @@ impl AcpSurface {
             default_agent: self.agent,
             client: Mutex::default(),
             sessions: Mutex::default(),
+            attended: Mutex::default(),
         };
         let served = serve::serve(&peer, input, &Arc::new(agent)).await;
         // A client that still reads hears what was said to it.
@@ -166,6 +172,8 @@ struct Agent {
     default_agent: Box<str>,
     client: Mutex<Client>,
     sessions: Mutex<BTreeMap<ThreadId, Arc<Session>>>,
+    /// What tells the client what agents behind us say about no session, by their names.
+    attended: Mutex<BTreeMap<Box<str>, AbortOnDropHandle<()>>>,
 }
 
 /// What a client can do.
@@ -255,18 +263,28 @@ impl Handler for Arc<Agent> {
         .boxed()
     }
 
-    fn notification(&self, method: &str, params: Value) {
+    fn notification(&self, method: &str, params: Value) -> BoxFuture<'static, ()> {
         if method == "session/cancel" {
             if let Ok(session) = self.session(&params) {
                 session.cancel();
             }
-            return;
+            return ready(()).boxed();
         }
-        match self.knows(method, &params) {
-            Some(Knows::Session(link)) => link.tell(method, params),
-            Some(Knows::Agent(behind)) => behind.tell(method, &params),
-            None => tracing::debug!(method, "a notification that means nothing here"),
+        let knows = self.knows(method, &params);
+        let method = method.to_owned();
+        let telling = async move {
+            match knows {
+                Some(Knows::Session(link)) => link.tell(&method, params).await,
+                Some(Knows::Agent(behind)) => behind.tell(&method, &params).await,
+                None => tracing::debug!(method, "a notification that means nothing here"),
+            }
+        };
+        async move {
+            if tokio::time::timeout(TELL_TIME, telling).await.is_err() {
+                tracing::warn!("an agent that does not read misses a notification");
+            }
         }
+        .boxed()
     }
 }
 

@@ -27,6 +27,7 @@
 //! Types for the protocol's messages: see [`wellspring_wire::acp`].
 
 mod agent;
+mod attend;
 mod config;
 mod connection;
 mod drive;
@@ -47,6 +48,7 @@ mod ws;
 
 pub use crate::rpc::PENDING_MAX;
 pub use agent::{AcpAgent, SESSIONS_KEPT_MAX};
+pub(crate) use attend::Ear;
 pub use config::{AcpConfig, AcpTimeouts, AcpTransport, FileAccess, SESSIONS_PER_PROCESS_DEFAULT};
 pub(crate) use connection::Listener;
 pub use connection::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_BYTES_MAX, QUEUE_MAX};

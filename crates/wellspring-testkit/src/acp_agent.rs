@@ -33,6 +33,8 @@ use serde_json::{Value, json};
 /// - `session`: what else the answer that opens a session says: its modes and options.
 /// - `opened`: updates that it sends once a session is open.
 /// - `record`: a file to which it writes all that it is told, a line each.
+///
+/// It knows every method that begins with `_` or `odd/`, and answers what it heard.
 pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
 
 /// Plays the script until the input ends.
@@ -151,7 +153,7 @@ impl Agent {
                 self.cancelled.lock().unwrap().insert(session);
                 self.cancel.notify_all();
             }
-            extension if extension.starts_with('_') => {
+            extension if extension.starts_with('_') || extension.starts_with("odd/") => {
                 if !id.is_null() {
                     self.answer(&id, json!({"heard": params}));
                 }

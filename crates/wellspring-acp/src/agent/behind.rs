@@ -46,6 +46,7 @@ impl Agent {
         let Ok(def) = self.def(session) else { return Ok(()) };
         let Brain::Remote(remote) = &def.brain else { return Ok(()) };
         let Some(agent) = acp_agent(&**remote) else { return Ok(()) };
+        self.attend(agent);
         let handle = self.handle(session.thread, agent.name()).await;
         let thread = session.thread;
         let (link, said) = agent.prepare(thread, &session.cwd, &def.tools, handle.as_ref()).await?;

@@ -23,6 +23,7 @@ impl Agent {
         let behind = self.behind();
         if let Some(agent) = &behind {
             agent.introduce(params);
+            self.attend(agent);
         }
         async move {
             let theirs = match behind {

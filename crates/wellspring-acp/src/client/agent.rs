@@ -14,6 +14,7 @@ use wellspring_core::{
     Tool,
 };
 
+use super::attend::{Attending, Ear};
 use super::config::AcpConfig;
 use super::drive::Drive;
 use super::error::AcpError;
@@ -61,6 +62,8 @@ pub(super) struct Shared {
     prepared: Mutex<VecDeque<(ThreadId, Opened)>>,
     /// How the client introduced itself that we serve, if there is one.
     client: Mutex<Value>,
+    /// Those who hear what it says about no session.
+    attending: Attending,
 }
 
 impl AcpAgent {
@@ -75,6 +78,7 @@ impl AcpAgent {
             resting: Mutex::default(),
             prepared: Mutex::default(),
             client: Mutex::default(),
+            attending: Attending::default(),
         };
         Self { shared: Arc::new(shared), host: None }
     }
@@ -118,11 +122,17 @@ impl AcpAgent {
         peer.connection.pass_on(method, params, cancelled).await
     }
 
-    /// The same for what has no answer: every process that runs hears it, at once or not at all.
-    pub(crate) fn tell(&self, method: &str, params: &Value) {
-        for peer in self.shared.peers().iter().filter(|peer| peer.is_well()) {
-            peer.connection.notify_now(method, params);
+    /// The same for what has no answer: every process that runs hears it.
+    pub(crate) async fn tell(&self, method: &str, params: &Value) {
+        let peers = self.shared.peers().clone();
+        for peer in peers.iter().filter(|peer| peer.is_well()) {
+            peer.connection.notify(method, params).await;
         }
+    }
+
+    /// Hears what it says that is about no session.
+    pub(crate) fn attend(&self) -> Ear {
+        self.shared.attending.join()
     }
 
     /// Closes a session that was opened and never prompted.
@@ -202,7 +212,7 @@ impl Shared {
             return Ok(found);
         }
         let client = lock(&self.client).clone();
-        let peer = Arc::new(Peer::start(&self.config, &client).await?);
+        let peer = Arc::new(Peer::start(&self.config, &client, self.attending.clone()).await?);
         let serving = peer.serve();
         let mut peers = self.peers();
         peers.retain(|peer| peer.is_well() || peer.prompts() > 0);

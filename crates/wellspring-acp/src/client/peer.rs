@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wellspring_wire::acp::merge;
 
+use super::attend::Attending;
 use super::config::{AcpConfig, AcpTransport, FileAccess};
 use super::connection::Connection;
 use super::error::AcpError;
@@ -29,7 +30,11 @@ pub(super) struct Peer {
 impl Peer {
     /// Starts or reaches an agent and agrees on a version. `client` is how the client introduced
     /// itself that it works for.
-    pub(super) async fn start(config: &AcpConfig, client: &Value) -> Result<Self, AcpError> {
+    pub(super) async fn start(
+        config: &AcpConfig,
+        client: &Value,
+        attending: Attending,
+    ) -> Result<Self, AcpError> {
         let limit = config.timeouts.start;
         within(limit, "its start", async {
             let wire = match &config.transport {
@@ -38,7 +43,7 @@ impl Peer {
                 AcpTransport::Name(_) | AcpTransport::Command(_) => stdio::start(config)?,
             };
             let record = config.record.as_deref().map(Recorder::open).transpose()?;
-            let connection = Connection::new(wire, record);
+            let connection = Connection::new(wire, record, attending);
             let info = connection.request("initialize", hello(config, client)).await?;
             if info["protocolVersion"].as_u64() != Some(VERSION) {
                 let theirs = info["protocolVersion"].to_string().into();

@@ -164,7 +164,7 @@ impl Session {
                 () = drain(&mut queue) => Err(AcpError::Lost("the connection ended")),
             };
             // Its answer came after the last of it.
-            queue.rest();
+            queue.rest_and_forget();
             match continued {
                 Ok(said) => {
                     if is_read {
@@ -339,10 +339,10 @@ impl Link {
         self.connection.pass_on(method, &params, cancelled).await
     }
 
-    /// The same for what has no answer; at once, or not at all.
-    pub(crate) fn tell(&self, method: &str, mut params: Value) {
+    /// The same for what has no answer.
+    pub(crate) async fn tell(&self, method: &str, mut params: Value) {
         params["sessionId"] = (&*self.id).into();
-        self.connection.notify_now(method, &params);
+        self.connection.notify(method, &params).await;
     }
 }
 

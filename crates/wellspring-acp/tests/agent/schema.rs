@@ -45,7 +45,7 @@ pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
 
 /// What the schema has no word for, and we pass on between those who do.
 fn is_passed_on(method: &str) -> bool {
-    method.starts_with('_') || method == "session/set_model"
+    method.starts_with('_') || method.starts_with("odd/") || method == "session/set_model"
 }
 
 /// Checks what we say to an agent behind us.
