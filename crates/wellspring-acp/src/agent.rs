@@ -70,7 +70,7 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long an agent behind us may take to take a notification before it misses it: meanwhile the
 /// client is not read, which may want to cancel.
-const TELL_TIME: Duration = Duration::from_secs(1);
+const TELL_TIME: Duration = Duration::from_secs(5);
 
 /// The version of the protocol that is spoken.
 const VERSION: u64 = 1;

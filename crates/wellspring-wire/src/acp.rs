@@ -69,7 +69,9 @@
 //! reports of calls of our own tools. Its terminals are the client's if the client lends them
 //! ([`Acp::lending_terminals`]); otherwise what they showed is text. A word that the protocol does
 //! not know where only known ones are allowed is a known one, with the agent's own in `_meta`: the
-//! stop reason in the answer to the prompt, the kind in an option of a permission.
+//! stop reason in the answer to the prompt, the kind in an option of a permission, the modes,
+//! options and commands that have no known shape. The other way it is the same
+//! ([`permission_response`], [`elicitation_response`]).
 //!
 //! When reading: the raw input of a call that changes after the call has begun is progress in
 //! the call's data, not its arguments.
