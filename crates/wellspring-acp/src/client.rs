@@ -52,7 +52,7 @@ pub(crate) use attend::Ear;
 pub use config::{AcpConfig, AcpTimeouts, AcpTransport, FileAccess, SESSIONS_PER_PROCESS_DEFAULT};
 pub(crate) use connection::Listener;
 pub use connection::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_BYTES_MAX, QUEUE_MAX};
-pub(crate) use drive::SESSION_OPENED;
+pub(crate) use drive::{PROMPTED, SESSION_OPENED};
 pub use drive::{REMINDERS_MAX, SERVED_MAX};
 pub use error::AcpError;
 pub use files::FILE_BYTES_MAX;

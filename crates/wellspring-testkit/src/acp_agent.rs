@@ -212,7 +212,10 @@ impl Agent {
                 break;
             }
         }
-        self.answer(id, stop);
+        match stop.get("error") {
+            Some(error) => self.say(json!({"jsonrpc": "2.0", "id": id, "error": error})),
+            None => self.answer(id, stop),
+        }
     }
 
     /// Takes one step; gives the answer to the prompt if that was the last one.
@@ -302,6 +305,8 @@ impl Agent {
                 std::process::exit(3);
             }
             "stop" => return Some(how.clone()),
+            // An error instead of an answer.
+            "fail" => return Some(json!({"error": how})),
             other => panic!("there is no step {other}"),
         }
         None

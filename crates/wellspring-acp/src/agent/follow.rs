@@ -20,7 +20,7 @@ use wellspring_wire::{Dialect as _, Out};
 use super::host::ClientHost;
 use super::session::{Running, Session};
 use super::{Agent, Client, commands, open, tools};
-use crate::client::AcpAgent;
+use crate::client::{AcpAgent, PROMPTED};
 use crate::rpc::{self, Peer, Reply, RpcError, Unasked};
 
 impl Agent {
@@ -202,7 +202,7 @@ impl Agent {
                 let mut params = said.value.clone();
                 params["sessionId"] = (&*session.id).into();
                 self.peer.notify(&said.name, &params).await?;
-            } else if &*said.name == "session/prompt" {
+            } else if &*said.name == PROMPTED {
                 updates.answered = Some(said.value.clone());
             }
         }
@@ -291,8 +291,14 @@ impl Agent {
         theirs: Option<&Value>,
     ) -> Result<Reply, RpcError> {
         if let Outcome::Failed { kind, message, retryable } = outcome {
-            let data = json!({"run": run, "kind": kind, "retryable": retryable});
-            let error = RpcError::new(RpcError::INTERNAL, &**message);
+            let mut data = json!({"run": run, "kind": kind, "retryable": retryable});
+            // What an agent behind us calls it may mean something to the client.
+            let theirs = theirs.and_then(|theirs| theirs.get("error"));
+            let code = theirs.and_then(|error| error["code"].as_i64());
+            if let Some(theirs) = theirs {
+                data["error"] = theirs.clone();
+            }
+            let error = RpcError::new(code.unwrap_or(RpcError::INTERNAL), &**message);
             return Err(RpcError { data: Some(data), ..error });
         }
         let usage = match self.runtime.log().transcript(run).await {

@@ -37,6 +37,10 @@ pub const SERVED_MAX: usize = 64;
 /// What the log calls that which an agent said when it opened a session.
 pub(crate) const SESSION_OPENED: &str = "session/new";
 
+/// What the log calls that which an agent answers to a prompt, where there is more to it than we
+/// have words for.
+pub(crate) const PROMPTED: &str = "session/prompt";
+
 /// Bytes of text that are read before they are handed on.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
@@ -95,7 +99,13 @@ impl Drive {
                     }
                 },
             };
-            self.phase = went.unwrap_or_else(Phase::Failed);
+            self.phase = went.unwrap_or_else(|error| {
+                // An outcome has no place for all that an agent says.
+                if let Some(said) = error.said() {
+                    self.batch.extended(ORIGIN, PROMPTED, json!({"error": said}));
+                }
+                Phase::Failed(error)
+            });
         }
     }
 

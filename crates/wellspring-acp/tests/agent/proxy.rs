@@ -153,7 +153,7 @@ async fn everything_is_kept() {
                 option("1", "No", "reject_once"), option("2", "Yes, and always in `src`", "allow_always"),
                 option("3", "Yes", "allow_once"), option("4", "Never", "reject_always")]})),
             update("tool_call", json!({"toolCallId": "d", "title": "Delete", "kind": "delete", "_meta": {"m": 3}})),
-            ask("session/request_permission", json!({"_meta": {"m": 4}, "toolCall": {"toolCallId": "d"}, "options": [
+            ask("session/request_permission", json!({"_meta": {"m": 4}, "more": 1, "toolCall": {"toolCallId": "d"}, "options": [
                 option("1", "No", "reject_once"), option("2", "Never", "reject_always"),
                 option("3", "Perhaps", "allow_perhaps"), option("4", "Yes", "allow_once")]})),
             update("tool_call_update", json!({"toolCallId": "d", "status": "failed", "_meta": {"m": 5}})),
@@ -368,6 +368,26 @@ async fn an_agent_that_does_not_start_is_not_waited_for_long() {
     client.call("session/new", json!({"cwd": "/", "mcpServers": []})).await.unwrap();
     let limit = wellspring_acp::client::AcpTimeouts::default().start;
     assert!(began.elapsed() < limit * 3, "{:?}", began.elapsed());
+}
+
+/// What the agent calls its failure reaches the client.
+#[tokio::test]
+async fn errors_of_the_agent_keep_their_code_and_data() {
+    let odd = json!({"code": 42, "message": "Odd", "data": {"m": 2}});
+    let login = json!({"code": -32000, "message": "Token expired"});
+    for (error, message) in [
+        (&odd, "behind: session/prompt failed: Odd (42): {\"m\":2}"),
+        (&login, "behind: the agent wants a login first"),
+    ] {
+        let runtime = behind(&json!({"prompts": [[{"text": "So."}, {"fail": error}]]}));
+        let mut client = Client::ready(&runtime, "behind", json!({})).await;
+        let session = open(&mut client, Path::new("/"), json!([])).await;
+        let failed = client.prompt(&session, "go").await.unwrap_err();
+        assert_eq!((&failed["code"], &failed["message"]), (&error["code"], &json!(message)));
+        assert_eq!(failed["data"]["error"]["code"], error["code"]);
+        assert_eq!(failed["data"]["error"].get("data"), error.get("data"));
+        assert_eq!(client.words(), "So.");
+    }
 }
 
 /// The client logs in to the agent, which says how.

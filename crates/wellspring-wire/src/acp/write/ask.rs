@@ -7,7 +7,7 @@ use wellspring_core::{
     Annotation, Answer, CallOutline, Choice, Event, Form, Outline, PartId, Question, RunsOn, Scope,
 };
 
-use super::super::rest::{OURS, left, merge};
+use super::super::rest::{OURS, besides, left, merge};
 use super::super::{ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;
@@ -58,7 +58,8 @@ enum Reading {
 #[derive(Clone, Debug)]
 struct Offer {
     options: Vec<Value>,
-    meta: Option<Value>,
+    /// What else it says, `_meta` above all.
+    more: Value,
 }
 
 /// What agents behind us offer to those who are asked for permissions, as the log has it.
@@ -89,8 +90,8 @@ impl Offers {
             let call = self.calls.get(id).copied();
             self.offers.remove(&call);
             if options.iter().all(is_sound) {
-                let meta = said.value.get("_meta").filter(|meta| meta.is_object()).cloned();
-                self.offers.insert(call, Offer { options: options.clone(), meta });
+                let more = besides(&said.value, &["sessionId", "toolCall", "options"]);
+                self.offers.insert(call, Offer { options: options.clone(), more });
             }
         }
     }
@@ -134,7 +135,7 @@ impl Asked {
         session: &str,
         offers: &mut Offers,
     ) -> Option<Self> {
-        let Offer { options, meta } = offers.take(question)?;
+        let Offer { options, more } = offers.take(question)?;
         // To a yes or a no, an option says what its kind says.
         let meaning = |option: &Value| {
             let id = option["optionId"].as_str().unwrap_or_default();
@@ -152,9 +153,7 @@ impl Asked {
         };
         let options = options.iter().map(|offered| (option(offered), meaning(offered)));
         let mut asking = Scene { question, before, session }.request(options);
-        if let Some(meta) = meta {
-            asking.params["_meta"] = meta;
-        }
+        merge(&mut asking.params, &more);
         Some(Self::Request(asking))
     }
 
