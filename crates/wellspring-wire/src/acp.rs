@@ -49,7 +49,7 @@
 //! | everything else, known or not | `extended` |
 //!
 //! A permission that the agent asks for is `extended` too, for the sake of its options, right
-//! before the question.
+//! before the question; and so is what it says with a form besides it.
 //!
 //! A call that the agent makes to one of our own tools is `extended` too, as `lent_tool_call`: the
 //! call itself comes to us by another way, and what runs it reports it.
@@ -102,3 +102,6 @@ const RAW_OUTPUT: &str = "rawOutput";
 
 /// What an agent asks before it does something.
 const PERMISSION: &str = "session/request_permission";
+
+/// What an agent wants to know of the user.
+const ELICITATION: &str = "elicitation/create";

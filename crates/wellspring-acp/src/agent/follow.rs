@@ -253,7 +253,8 @@ impl Agent {
     ) -> Result<(), RpcError> {
         let asked = Asked::passed_on(question, before, &session.id, &mut open.offers);
         let asked = asked
-            .unwrap_or_else(|| Asked::new(question, before, &session.id, self.client().has_forms));
+            .unwrap_or_else(|| Asked::new(question, before, &session.id, self.client().has_forms))
+            .with_more(question, before, &mut open.offers);
         match asked {
             Asked::Request(asking) => {
                 match self.peer.request(asking.method, &asking.params).await {

@@ -419,7 +419,10 @@ impl Prompting {
                 request.give(Ok(ElicitReply::Cancel.json())).await;
             }
             "elicitation/create" => match Elicitation::read(&request.params) {
-                Some(form) => self.want(request, Wanted::Form(form)).await,
+                Some(form) => {
+                    self.reader.elicitation(&request.params, batch);
+                    self.want(request, Wanted::Form(form)).await;
+                }
                 None => request.give(Ok(ElicitReply::Decline.json())).await,
             },
             _ if self.served.len() >= SERVED_MAX => {

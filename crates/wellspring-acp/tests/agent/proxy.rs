@@ -163,7 +163,8 @@ async fn everything_is_kept() {
             update("tool_call_update", json!({"toolCallId": "e", "status": "completed", "rawOutput": {"lines": 1},
                 "content": [{"type": "diff", "path": project.path("a.txt"), "oldText": "old", "newText": "new"}]})),
             {"terminal": {"command": "make", "args": ["test"]}},
-            ask("elicitation/create", json!({"mode": "form", "message": "Who are you?", "requestedSchema": form})),
+            ask("elicitation/create", json!({"mode": "form", "message": "Who are you?", "requestedSchema": form,
+                "_meta": {"m": 7}, "more": 1})),
             update("notice", json!({"severity": "info", "title": "Mind the gap"})),
             update("session_info_update", json!({"title": "Editing"})),
             update("current_mode_update", json!({"currentModeId": "ask"})),
@@ -282,7 +283,8 @@ async fn answers_reach_the_agent_in_the_clients_own_words() {
         json!({"request": {"method": "session/request_permission", "params": params}})
     };
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
-    let form = json!({"mode": "form", "message": "Who?", "requestedSchema": schema});
+    let form =
+        json!({"mode": "form", "message": "Who?", "requestedSchema": schema, "toolCallId": "a"});
     let form = json!({"request": {"method": "elicitation/create", "params": form}});
     let answers = [
         json!({"outcome": {"outcome": "selected", "optionId": "y2", "_meta": {"m": 1}, "note": "n"},
@@ -301,6 +303,11 @@ async fn answers_reach_the_agent_in_the_clients_own_words() {
     let project = Project::new();
     let session = open(&mut client, &project.root(), json!([])).await;
     client.prompt(&session, "go").await.unwrap();
+    // A form is about a call as the client knows it.
+    let about = |it: &&Value| it["params"]["toolCall"]["title"] == "a";
+    let call = &client.heard.iter().find(about).unwrap()["params"]["toolCall"]["toolCallId"];
+    let mut forms = client.heard.iter().filter(|it| it["method"] == "elicitation/create");
+    assert!(forms.all(|form| form["params"]["toolCallId"] == *call), "{:?}", client.heard);
     // What the protocol has no word for is a no, with the client's word beside it.
     let mut heard = answers;
     let unknown = heard[3]["outcome"].take();

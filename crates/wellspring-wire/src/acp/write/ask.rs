@@ -8,7 +8,7 @@ use wellspring_core::{
 };
 
 use super::super::rest::{OURS, besides, left, merge};
-use super::super::{ORIGIN, PERMISSION};
+use super::super::{ELICITATION, ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;
 
@@ -69,6 +69,8 @@ pub struct Offers {
     calls: BTreeMap<Box<str>, PartId>,
     /// By the call that the permission is about, where it is still open.
     offers: BTreeMap<Option<PartId>, Offer>,
+    /// What is said with the form that is asked for next.
+    form: Option<Value>,
 }
 
 impl Offers {
@@ -81,6 +83,10 @@ impl Offers {
         } else if let Event::ToolFinished { call: over, .. } = event {
             self.calls.retain(|_, call| call != over);
             self.offers.remove(&Some(*over));
+        } else if let Event::Extended(said) = event
+            && (&*said.origin, &*said.name) == (ORIGIN, ELICITATION)
+        {
+            self.form = Some(said.value.clone());
         } else if let Event::Extended(said) = event
             && (&*said.origin, &*said.name) == (ORIGIN, PERMISSION)
             && let Some(options) = said.value["options"].as_array()
@@ -155,6 +161,23 @@ impl Asked {
         let mut asking = Scene { question, before, session }.request(options);
         merge(&mut asking.params, &more);
         Some(Self::Request(asking))
+    }
+
+    /// Says what an agent behind us said with its form besides it.
+    #[must_use]
+    pub fn with_more(mut self, question: &Question, before: &Outline, offers: &mut Offers) -> Self {
+        let is_form = question.in_place && !matches!(question.form, Form::Approve);
+        if let (Self::Request(asking), true) = (&mut self, is_form)
+            && let Some(more) = offers.form.take()
+        {
+            merge(&mut asking.params, &besides(&more, &["toolCallId"]));
+            let call = more["toolCallId"].as_str().and_then(|id| offers.calls.get(id));
+            let call = call.and_then(|call| wire_id(before, *call));
+            if let (Some(id), true) = (call, asking.method == ELICITATION) {
+                asking.params["toolCallId"] = id.to_string().into();
+            }
+        }
+        self
     }
 
     /// Puts a question. `before` is what is open, `session` what the client calls the thread.
@@ -304,7 +327,7 @@ impl Scene<'_> {
         if self.call().is_some() {
             params["toolCallId"] = self.call_id().into();
         }
-        Asking { method: "elicitation/create", params, reading }
+        Asking { method: ELICITATION, params, reading }
     }
 }
 
