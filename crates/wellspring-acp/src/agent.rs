@@ -22,8 +22,10 @@
 //! whoever starts the process is the user.
 
 mod behind;
+mod beside;
 mod commands;
 mod follow;
+mod hello;
 mod host;
 mod mcp;
 mod open;
@@ -47,13 +49,14 @@ use wellspring_engine::{DEFAULT_TENANT, Runtime};
 use wellspring_wire::acp;
 
 pub use crate::rpc::PENDING_MAX;
+pub use hello::INTRODUCTION_TIME;
 pub use mcp::SERVERS_MAX;
 pub use open::{DIRECTORIES_MAX, LIST_PAGE, LIST_SCANNED_MAX};
 pub use replay::REPLAY_RUNS_MAX;
 pub use serve::REQUESTS_MAX;
 pub use session::SESSIONS_MAX;
 
-use crate::client::{Link, Prompted};
+use crate::client::{AcpAgent, Link, Prompted};
 use crate::rpc::{self, Peer, Reply, RpcError};
 use serve::Handler;
 use session::{Running, Session};
@@ -64,6 +67,10 @@ const WRITES_WAITING_MAX: usize = 4;
 
 /// How long a client that is leaving has to read what was said to it.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// How long an agent behind us may take to take a notification before it misses it: meanwhile the
+/// client is not read, which may want to cancel.
+const TELL_TIME: Duration = Duration::from_secs(5);
 
 /// The version of the protocol that is spoken.
 const VERSION: u64 = 1;
@@ -149,6 +156,7 @@ impl AcpSurface {
             default_agent: self.agent,
             client: Mutex::default(),
             sessions: Mutex::default(),
+            attended: Mutex::default(),
         };
         let served = serve::serve(&peer, input, &Arc::new(agent)).await;
         // A client that still reads hears what was said to it.
@@ -164,6 +172,8 @@ struct Agent {
     default_agent: Box<str>,
     client: Mutex<Client>,
     sessions: Mutex<BTreeMap<ThreadId, Arc<Session>>>,
+    /// What tells the client what agents behind us say about no session, by their names.
+    attended: Mutex<BTreeMap<Box<str>, AbortOnDropHandle<()>>>,
 }
 
 /// What a client can do.
@@ -201,10 +211,11 @@ impl Handler for Arc<Agent> {
         let agent = Arc::clone(self);
         let quick = |done: Result<Value, RpcError>| ready(done.map(Reply::from)).boxed();
         let slow: BoxFuture<'static, Result<Reply, RpcError>> = match method {
-            "initialize" => return quick(Ok(self.initialize(&params))),
-            "authenticate" => {
-                return quick(Err(RpcError::invalid("there is nothing to authenticate for")));
-            }
+            "initialize" => self.initialize(&params).map(|said| Ok(said.into())).boxed(),
+            "authenticate" => match self.behind() {
+                Some(behind) => return pass_on(behind, method, params, cancelled),
+                None => return quick(Err(hello::no_login())),
+            },
             "session/set_mode" => match agent.set_mode(&params) {
                 Ok(setting) => setting.boxed(),
                 Err(error) => return quick(Err(error)),
@@ -228,15 +239,16 @@ impl Handler for Arc<Agent> {
             "session/resume" => async move { agent.resume(&params).await }.boxed(),
             "session/list" => async move { agent.list(&params).await }.boxed(),
             "session/delete" => async move { agent.delete(&params).await }.boxed(),
-            // What is not of the protocol, an agent behind us may know of.
-            method => match self.link(method, &params) {
-                Some(link) => {
-                    let (method, cancelled) = (method.to_owned(), cancelled.clone());
+            // What we have no word for, an agent behind us may know of.
+            method => match self.knows(method, &params) {
+                Some(Knows::Session(link)) => {
+                    let method = method.to_owned();
                     return async move {
                         Ok(link.pass_on(&method, params, &cancelled).await?.into())
                     }
                     .boxed();
                 }
+                Some(Knows::Agent(behind)) => return pass_on(behind, method, params, cancelled),
                 None => return quick(Err(RpcError::no_method(method))),
             },
         };
@@ -251,42 +263,51 @@ impl Handler for Arc<Agent> {
         .boxed()
     }
 
-    fn notification(&self, method: &str, params: Value) {
+    fn notification(&self, method: &str, params: Value) -> BoxFuture<'static, ()> {
         if method == "session/cancel" {
             if let Ok(session) = self.session(&params) {
                 session.cancel();
             }
-        } else if let Some(link) = self.link(method, &params) {
-            link.tell(method, params);
-        } else {
-            tracing::debug!(method, "a notification that means nothing here");
+            return ready(()).boxed();
         }
+        let knows = self.knows(method, &params);
+        let method = method.to_owned();
+        let telling = async move {
+            match knows {
+                Some(Knows::Session(link)) => link.tell(&method, params).await,
+                Some(Knows::Agent(behind)) => behind.tell(&method, &params).await,
+                None => tracing::debug!(method, "a notification that means nothing here"),
+            }
+        };
+        async move {
+            if tokio::time::timeout(TELL_TIME, telling).await.is_err() {
+                tracing::warn!("an agent that does not read misses a notification");
+            }
+        }
+        .boxed()
     }
 }
 
-impl Agent {
-    fn initialize(&self, params: &Value) -> Value {
-        *lock(&self.client) = Client::of(&params["clientCapabilities"]);
-        json!({
-            "protocolVersion": VERSION,
-            "agentCapabilities": {
-                "loadSession": true,
-                "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
-                "mcpCapabilities": {"http": true, "sse": false},
-                "sessionCapabilities": {
-                    "list": {}, "resume": {}, "close": {}, "delete": {},
-                    "additionalDirectories": {},
-                },
-            },
-            "agentInfo": {
-                "name": "wellspring",
-                "title": "Wellspring",
-                "version": env!("CARGO_PKG_VERSION"),
-            },
-            "authMethods": [],
-        })
-    }
+/// Who may know of what we have no word for.
+enum Knows {
+    /// The agent behind a session.
+    Session(Arc<Link>),
+    /// The agent that a new session talks to.
+    Agent(AcpAgent),
+}
 
+/// Has an agent behind us answer what names no session.
+fn pass_on(
+    behind: AcpAgent,
+    method: &str,
+    params: Value,
+    cancelled: CancellationToken,
+) -> BoxFuture<'static, Result<Reply, RpcError>> {
+    let method = method.to_owned();
+    async move { Ok(behind.pass_on(&method, &params, &cancelled).await?.into()) }.boxed()
+}
+
+impl Agent {
     /// What happens to a prompt before the next message is read: from here on it can be
     /// cancelled, and no other can begin.
     fn begin_prompt(
@@ -301,8 +322,8 @@ impl Agent {
         if input.is_empty() {
             return Err(RpcError::invalid("the prompt is empty"));
         }
-        let meta = params.get("_meta").filter(|meta| meta.is_object()).cloned();
-        let prompted = Prompted { blocks: blocks.clone(), meta };
+        let more = acp::besides(params, &["sessionId", "prompt"]);
+        let prompted = Prompted { blocks: blocks.clone(), more };
         Ok((session.begin(prompted, cancelled)?, input))
     }
 
@@ -318,12 +339,21 @@ impl Agent {
         *lock(&self.client)
     }
 
-    /// Who may know of an extension of the protocol, or of what it had before it had options: the
-    /// agent behind the session that it is about.
-    fn link(&self, method: &str, params: &Value) -> Option<Arc<Link>> {
-        let is_theirs = method.starts_with('_') || method == "session/set_model";
-        let session = self.session(params).ok().filter(|_| is_theirs)?;
-        session.state().link.clone()
+    /// Who may know of what we have no word for: the agent behind the session that it is about,
+    /// or, if it is about none, the agent that a new session talks to. Sessions are ours, but for
+    /// the choice of a model, which the protocol had before it had options; and what is about
+    /// messages is between two neighbours.
+    fn knows(&self, method: &str, params: &Value) -> Option<Knows> {
+        if method.starts_with("$/")
+            || method.starts_with("session/") && method != "session/set_model"
+        {
+            return None;
+        }
+        if params.get("sessionId").is_none() {
+            return self.behind().map(Knows::Agent);
+        }
+        let link = self.session(params).ok()?.state().link.clone();
+        link.map(Knows::Session)
     }
 
     /// The session that a request names.

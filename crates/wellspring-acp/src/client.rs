@@ -27,6 +27,7 @@
 //! Types for the protocol's messages: see [`wellspring_wire::acp`].
 
 mod agent;
+mod attend;
 mod config;
 mod connection;
 mod drive;
@@ -47,16 +48,17 @@ mod ws;
 
 pub use crate::rpc::PENDING_MAX;
 pub use agent::{AcpAgent, SESSIONS_KEPT_MAX};
+pub(crate) use attend::Ear;
 pub use config::{AcpConfig, AcpTimeouts, AcpTransport, FileAccess, SESSIONS_PER_PROCESS_DEFAULT};
 pub(crate) use connection::Listener;
 pub use connection::{EARLY_MAX, GARBAGE_LINES_MAX, QUEUE_BYTES_MAX, QUEUE_MAX};
-pub(crate) use drive::SESSION_OPENED;
+pub(crate) use drive::{PROMPTED, SESSION_OPENED};
 pub use drive::{REMINDERS_MAX, SERVED_MAX};
 pub use error::AcpError;
 pub use files::FILE_BYTES_MAX;
 pub(crate) use host::{Host, Prompted, THEIR_MODE};
 pub use names::{KnownAgent, known_agents};
-pub(crate) use session::Link;
+pub(crate) use session::{Chosen, Link};
 pub use stdio::LINE_BYTES_MAX;
 pub use terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
 pub use tools::SERVER_NAME;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::batch::LocalPart;
 use crate::content::Content;
 use crate::event::{Answer, Event, Form, PlanEntry, ToolUpdate};
-use crate::id::{AgentNo, PartId, RunId, ThreadId};
+use crate::id::{AgentNo, PartId, QuestionId, RunId, ThreadId};
 use crate::message::{Message, WirePartId};
 use crate::tool::ToolError;
 
@@ -82,6 +82,9 @@ pub struct Ask {
     pub expires_in: Option<Duration>,
     /// Cancelled when whoever asked does not want to know any more.
     pub withdrawn: CancellationToken,
+    /// The question's id, once somebody is asked: whoever asks can tell by it what else is known
+    /// of the answer.
+    pub asked_as: Arc<OnceLock<QuestionId>>,
 }
 
 impl Ask {
@@ -89,7 +92,8 @@ impl Ask {
     #[must_use]
     pub fn new(prompt: impl Into<Box<str>>, form: Form) -> Self {
         let withdrawn = CancellationToken::new();
-        Self { prompt: prompt.into(), form, expires_in: None, withdrawn }
+        let asked_as = Arc::default();
+        Self { prompt: prompt.into(), form, expires_in: None, withdrawn, asked_as }
     }
 
     /// Withdrawn when this is cancelled.

@@ -164,6 +164,8 @@ impl RunHost {
                 (question, Some(expires_at))
             }
         };
+        // Asked twice, it is still the same question.
+        let _ = ask.asked_as.set(question);
         let aside = self.repeatable.then(|| run.activity.step_aside());
         self.patience().asking_since = Some(Instant::now());
         let answer = tokio::select! {

@@ -1,7 +1,7 @@
 //! A server's questions to the user. An agent that speaks ACP asks in the same shape.
 
 use serde_json::{Map, Value, json};
-use wellspring_core::{Answer, Ask, CancellationToken, Choice, Context, Form};
+use wellspring_core::{Answer, Ask, Choice, Context, Form};
 
 use crate::calls::cut;
 
@@ -36,29 +36,43 @@ impl ElicitReply {
 
 /// Puts a question of the server to whoever watches the call, in the server's name.
 pub(crate) async fn put(server: &str, params: &Value, context: &Context) -> ElicitReply {
-    let never = CancellationToken::new();
-    elicit(params, context, never, |message| format!("{server}: {message}")).await
+    let Some(elicitation) = Elicitation::read(params) else { return ElicitReply::Decline };
+    let answer = context.ask(elicitation.ask(|message| format!("{server}: {message}"))).await;
+    elicitation.reply(answer)
 }
 
-/// Puts a question, in the protocol's own shape, to whoever watches: the parameters of an
-/// `elicitation/create`. `prompt` makes of its message what a person reads; the question is withdrawn
-/// when `withdrawn` is cancelled.
-pub async fn elicit(
-    params: &Value,
-    context: &Context,
-    withdrawn: CancellationToken,
-    prompt: impl FnOnce(String) -> String + Send,
-) -> ElicitReply {
-    // A kind that we do not know must not pass for one that we do. And what a page wants to know
-    // is not ours to carry: nobody here can open it safely.
-    if params["mode"].as_str().is_some_and(|mode| mode != "form") {
-        return ElicitReply::Decline;
+/// A question in the protocol's own shape: the parameters of an `elicitation/create`.
+#[derive(Debug)]
+pub struct Elicitation {
+    message: String,
+    question: Question,
+}
+
+impl Elicitation {
+    /// Reads one. None if it can only be declined: a kind that we do not know must not pass for
+    /// one that we do, and what a page wants to know is not ours to carry, for nobody here can
+    /// open it safely.
+    #[must_use]
+    pub fn read(params: &Value) -> Option<Self> {
+        if params["mode"].as_str().is_some_and(|mode| mode != "form") {
+            return None;
+        }
+        let message = params["message"].as_str().unwrap_or_default().to_owned();
+        let question = Question::of(&params["requestedSchema"]);
+        Some(Self { message: cut(message, QUESTION_BYTES_MAX), question })
     }
-    let message =
-        cut(params["message"].as_str().unwrap_or_default().to_owned(), QUESTION_BYTES_MAX);
-    let question = Question::of(&params["requestedSchema"]);
-    let ask = Ask::new(prompt(message), question.form()).until(withdrawn);
-    question.reply(context.ask(ask).await)
+
+    /// The question as whoever watches gets it. `prompt` makes of its message what a person
+    /// reads.
+    pub fn ask(&self, prompt: impl FnOnce(&str) -> String) -> Ask {
+        Ask::new(prompt(&self.message), self.question.form())
+    }
+
+    /// What an answer means in the protocol.
+    #[must_use]
+    pub fn reply(self, answer: Answer) -> ElicitReply {
+        self.question.reply(answer)
+    }
 }
 
 /// A question, by how it is best asked.

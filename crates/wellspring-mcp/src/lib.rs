@@ -37,7 +37,7 @@ pub use config::{
 };
 pub use connection::{INPUT_ROUNDS_MAX, PAGES_MAX, TOOLS_MAX};
 pub use convert::{DESCRIPTION_BYTES_MAX, RESULT_BYTES_MAX};
-pub use elicit::{CHOICES_MAX, ElicitReply, QUESTION_BYTES_MAX, elicit};
+pub use elicit::{CHOICES_MAX, ElicitReply, Elicitation, QUESTION_BYTES_MAX};
 pub use error::{McpError, McpErrorKind};
 pub use loopback::{
     BODY_BYTES_MAX, CALLS_MAX, CANCEL_GRACE, CONNECTIONS_MAX, HEARTBEAT, Loopback, LoopbackCall,

@@ -98,6 +98,8 @@ pub(crate) struct Wanted {
     pub(crate) form: Form,
     /// Its cursor, where it has one already.
     pub(crate) cursor: Option<Cursor>,
+    /// What it calls the run, where that is not what all others do.
+    pub(crate) called: Option<Box<str>>,
 }
 
 /// Where a stream ends.
@@ -269,7 +271,11 @@ impl EventStream {
         let after = WirePosition::after(slice.last());
         match Box::pin(own(&self.around.log, wanted.run, wanted.dialect, after)).await {
             Ok(encoder) => {
-                let events = ag_ui::interrupted(encoder.outline());
+                let outline = encoder.outline();
+                let events = match wanted.called.as_deref() {
+                    Some(name) => ag_ui::interrupted(&called(outline.clone(), name)),
+                    None => ag_ui::interrupted(outline),
+                };
                 let bytes = ag_ui_bytes(&events, wanted.form);
                 self.push(bytes);
                 !events.is_empty()
@@ -396,7 +402,10 @@ impl Reader {
     /// Whether others see the same bytes of this frame.
     fn may_share(&self, slice: &FrameSlice, before: Seq) -> bool {
         let partial = self.wanted.after.k.is_some() && self.wanted.after.whole() >= before;
-        slice.skip() == 0 && !partial && self.wanted.form == Form::Sse
+        slice.skip() == 0
+            && !partial
+            && self.wanted.form == Form::Sse
+            && self.wanted.called.is_none()
     }
 
     /// What the frame looks like, if somebody has made that, or the shared fold can.
@@ -472,6 +481,14 @@ pub(crate) async fn recall(log: &Log, run: RunId, head: Seq) -> Result<Conversat
     }
     earlier.reverse();
     Ok(Conversation { earlier, current })
+}
+
+/// A run as somebody calls it whose own protocol goes on under that name.
+pub(crate) fn called(mut outline: Outline, name: &str) -> Outline {
+    if let Some(head) = &mut outline.run {
+        head.wire_run = Some(name.into());
+    }
+    outline
 }
 
 /// An encoder that goes on after a place.

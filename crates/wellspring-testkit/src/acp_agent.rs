@@ -26,11 +26,15 @@ use serde_json::{Value, json};
 ///
 /// - `prompts`: a list of steps for each prompt of a session; the last one again and again.
 /// - `capabilities`: its `agentCapabilities`; HTTP MCP by default. `version`: 1 by default.
+/// - `hello`: what else it says of itself when it is started. `mute`: it says nothing then.
 /// - `look`: when it lists the tools of its MCP servers: `new` (default), `prompt`, `never`.
-/// - `refuse`: the error that answers `session/new`. `replay`: updates that `session/load` sends.
+/// - `refuse`: the error that answers `session/new`; with `login`, until somebody authenticates.
+///   `replay`: updates that `session/load` sends.
 /// - `session`: what else the answer that opens a session says: its modes and options.
 /// - `opened`: updates that it sends once a session is open.
 /// - `record`: a file to which it writes all that it is told, a line each.
+///
+/// It knows every method that begins with `_` or `odd/`, and answers what it heard.
 pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
 
 /// Plays the script until the input ends.
@@ -46,6 +50,7 @@ pub fn play() {
         waiting: Mutex::default(),
         cancelled: Mutex::default(),
         cancel: Condvar::new(),
+        logged_in: Mutex::new(false),
         next: Mutex::new(0),
     });
     for line in std::io::stdin().lines() {
@@ -66,6 +71,7 @@ struct Agent {
     waiting: Mutex<HashMap<u64, Sender<Value>>>,
     cancelled: Mutex<HashSet<String>>,
     cancel: Condvar,
+    logged_in: Mutex<bool>,
     next: Mutex<u64>,
 }
 
@@ -93,13 +99,20 @@ impl Agent {
                 let capabilities =
                     own.unwrap_or_else(|| json!({"mcpCapabilities": {"http": true}}));
                 let version = self.script["version"].as_u64().unwrap_or(1);
-                self.answer(
-                    &id,
-                    json!({"protocolVersion": version, "agentCapabilities": capabilities}),
-                );
+                let mut hello = self.script.get("hello").cloned().unwrap_or_else(|| json!({}));
+                hello["protocolVersion"] = version.into();
+                hello["agentCapabilities"] = capabilities;
+                if self.script["mute"] != true {
+                    self.answer(&id, hello);
+                }
+            }
+            "authenticate" | "logout" => {
+                *self.logged_in.lock().unwrap() = method == "authenticate";
+                self.answer(&id, json!({"_meta": {"heard": params}}));
             }
             "session/new" => {
-                if self.script["refuse"].is_object() {
+                let logged_in = self.script["login"] == true && *self.logged_in.lock().unwrap();
+                if self.script["refuse"].is_object() && !logged_in {
                     self.say(json!({"jsonrpc": "2.0", "id": id, "error": self.script["refuse"]}));
                     return;
                 }
@@ -140,7 +153,7 @@ impl Agent {
                 self.cancelled.lock().unwrap().insert(session);
                 self.cancel.notify_all();
             }
-            extension if extension.starts_with('_') => {
+            extension if extension.starts_with('_') || extension.starts_with("odd/") => {
                 if !id.is_null() {
                     self.answer(&id, json!({"heard": params}));
                 }
@@ -199,7 +212,10 @@ impl Agent {
                 break;
             }
         }
-        self.answer(id, stop);
+        match stop.get("error") {
+            Some(error) => self.say(json!({"jsonrpc": "2.0", "id": id, "error": error})),
+            None => self.answer(id, stop),
+        }
     }
 
     /// Takes one step; gives the answer to the prompt if that was the last one.
@@ -242,6 +258,16 @@ impl Agent {
                 params["sessionId"] = name.into();
                 self.say(json!({"jsonrpc": "2.0", "method": how["method"], "params": params}));
             }
+            // The same two about no session.
+            "notify_all" => {
+                let (method, params) = (&how["method"], &how["params"]);
+                self.say(json!({"jsonrpc": "2.0", "method": method, "params": params}));
+            }
+            "request_all" => {
+                let answer = self.ask(how["method"].as_str().unwrap(), how["params"].clone());
+                let said = answer.get("result").or(answer.get("error")).unwrap();
+                self.text(name, "agent_message_chunk", &said.to_string());
+            }
             // Many at once, and each answer as it comes.
             "burst" => std::thread::scope(|threads| {
                 for _ in 0..how["count"].as_u64().unwrap() {
@@ -279,6 +305,8 @@ impl Agent {
                 std::process::exit(3);
             }
             "stop" => return Some(how.clone()),
+            // An error instead of an answer.
+            "fail" => return Some(json!({"error": how})),
             other => panic!("there is no step {other}"),
         }
         None

@@ -49,7 +49,7 @@
 //! | everything else, known or not | `extended` |
 //!
 //! A permission that the agent asks for is `extended` too, for the sake of its options, right
-//! before the question.
+//! before the question; and so is what it says with a form besides it.
 //!
 //! A call that the agent makes to one of our own tools is `extended` too, as `lent_tool_call`: the
 //! call itself comes to us by another way, and what runs it reports it.
@@ -69,13 +69,16 @@
 //! reports of calls of our own tools. Its terminals are the client's if the client lends them
 //! ([`Acp::lending_terminals`]); otherwise what they showed is text. A word that the protocol does
 //! not know where only known ones are allowed is a known one, with the agent's own in `_meta`: the
-//! stop reason in the answer to the prompt, the kind in an option of a permission.
+//! stop reason in the answer to the prompt, the kind in an option of a permission, the modes,
+//! options and commands that have no known shape. The other way it is the same
+//! ([`permission_response`], [`elicitation_response`]).
 //!
 //! When reading: the raw input of a call that changes after the call has begun is progress in
 //! the call's data, not its arguments.
 
 mod read;
 mod rest;
+mod sound;
 #[cfg(test)]
 mod through;
 mod write;
@@ -83,9 +86,11 @@ mod write;
 pub use read::{
     ARGUMENTS_BYTES_MAX, CALLS_MAX, LentTools, Permission, PermissionKind, PermissionOption, Reader,
 };
+pub use rest::{besides, carry, merge};
+pub use sound::part_offers;
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
-    prompt, prompt_response,
+    elicitation_response, initialize_response, permission_response, prompt, prompt_response,
 };
 
 /// Who says what we have no word for.
@@ -97,3 +102,6 @@ const RAW_OUTPUT: &str = "rawOutput";
 
 /// What an agent asks before it does something.
 const PERMISSION: &str = "session/request_permission";
+
+/// What an agent wants to know of the user.
+const ELICITATION: &str = "elicitation/create";

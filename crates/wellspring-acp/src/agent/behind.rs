@@ -6,11 +6,12 @@ use std::sync::{Arc, Weak};
 use serde_json::{Value, json};
 use wellspring_core::{Extended, RemoteAgent as _, ThreadId};
 use wellspring_engine::Brain;
+use wellspring_wire::acp::{besides, carry, merge};
 
 use super::follow::{COMMANDS_UPDATE, acp_agent};
 use super::session::{News, Session};
-use super::{Agent, text};
-use crate::client::{AcpError, Listener, SESSION_OPENED, THEIR_MODE};
+use super::{Agent, lock, text};
+use crate::client::{AcpError, Chosen, Listener, SESSION_OPENED, THEIR_MODE};
 use crate::rpc::{Next, Peer, Reply, RpcError};
 
 /// Runs of a thread that are looked at for the session that its agent had.
@@ -20,25 +21,39 @@ impl Agent {
     /// Opens the session of the agent, where that speaks ACP itself. If it cannot be opened, the
     /// user hears of it, and the next prompt tries again.
     pub(super) async fn reach(&self, session: &Arc<Session>) {
-        let Ok(def) = self.def(session) else { return };
-        let Brain::Remote(remote) = &def.brain else { return };
-        let Some(agent) = acp_agent(&**remote) else { return };
+        if let Err(error) = self.try_reach(session).await {
+            session.unreached(&error);
+        }
+    }
+
+    /// The same for a new session. An agent that has to be logged in to first, and can be, is an
+    /// error: that is what makes a client offer the ways that it was told of.
+    pub(super) async fn reach_or_log_in(&self, session: &Arc<Session>) -> Result<(), RpcError> {
+        match self.try_reach(session).await {
+            Ok(()) => {}
+            Err(AcpError::Login { methods }) if !methods.is_empty() => {
+                lock(&self.sessions).remove(&session.thread);
+                let error = AcpError::Login { methods };
+                return Err(RpcError::new(RpcError::LOGIN_FIRST, error.to_string()));
+            }
+            Err(error) => session.unreached(&error),
+        }
+        Ok(())
+    }
+
+    /// The same, and the error is the caller's to tell.
+    pub(super) async fn try_reach(&self, session: &Arc<Session>) -> Result<(), AcpError> {
+        let Ok(def) = self.def(session) else { return Ok(()) };
+        let Brain::Remote(remote) = &def.brain else { return Ok(()) };
+        let Some(agent) = acp_agent(&**remote) else { return Ok(()) };
+        self.attend(agent);
         let handle = self.handle(session.thread, agent.name()).await;
         let thread = session.thread;
-        match agent.prepare(thread, &session.cwd, &def.tools, handle.as_ref()).await {
-            Ok((link, said)) => {
-                let mut state = session.state();
-                state.link = Some(link);
-                state.options.learn(SESSION_OPENED, &said);
-            }
-            Err(error) => {
-                let note = format!(
-                    "The agent {} could not be reached: {error}. The next prompt tries again.",
-                    def.name
-                );
-                session.state().notes.push(note);
-            }
-        }
+        let (link, said) = agent.prepare(thread, &session.cwd, &def.tools, handle.as_ref()).await?;
+        let mut state = session.state();
+        state.link = Some(link);
+        state.options.learn(SESSION_OPENED, &said);
+        Ok(())
     }
 
     /// How the session is found that an agent had in a thread.
@@ -89,7 +104,9 @@ impl Agent {
         // There is no word for another list, so this one is what the client knows.
         state.listed_modes_of = Some(state.agent.clone());
         let current = state.mode().unwrap_or_else(|| state.agent.to_string());
-        json!({"currentModeId": current, "availableModes": modes})
+        let mut modes = json!({"currentModeId": current, "availableModes": modes});
+        merge(&mut modes, &state.options.about_modes());
+        modes
     }
 
     /// Switches to another agent, or to another mode of this one.
@@ -99,6 +116,7 @@ impl Agent {
     ) -> Result<impl Future<Output = Result<Reply, RpcError>> + use<>, RpcError> {
         let session = self.session(params)?;
         let mode: Box<str> = text(params, "modeId")?.into();
+        let more = besides(params, &["sessionId", "modeId"]);
         let theirs = {
             let mut state = session.state();
             let prefix = own_mode(&state.agent, "");
@@ -120,9 +138,10 @@ impl Agent {
             session.switch(&mode);
         }
         Ok(async move {
+            let mut result = json!({});
             match theirs {
                 Some(theirs) => {
-                    self.choose(&session, THEIR_MODE, &theirs).await?;
+                    result = self.choose(&session, THEIR_MODE, &theirs, &more).await?;
                     let mut state = session.state();
                     state.news.options |= !state.options.is_empty();
                 }
@@ -133,7 +152,7 @@ impl Agent {
             }
             let updates = session.take_news().into_iter();
             let after = updates.map(|update| ("session/update", session.update(update)));
-            Ok(Reply { after: after.collect(), ..json!({}).into() })
+            Ok(Reply { after: after.collect(), ..result.into() })
         })
     }
 
@@ -145,24 +164,34 @@ impl Agent {
         let session = self.session(params)?;
         let (option, value) =
             (Box::<str>::from(text(params, "configId")?), params["value"].clone());
+        let more = besides(params, &["sessionId", "configId", "value", "type"]);
         session.state().options.choose(&option, &value)?;
         Ok(async move {
-            self.choose(&session, &option, &value).await?;
-            let listed = json!(session.state().options.listed());
-            Ok(json!({"configOptions": listed}).into())
+            let mut result = self.choose(&session, &option, &value, &more).await?;
+            let update = session.state().options.update();
+            merge(&mut result, &besides(&update, &["sessionUpdate"]));
+            Ok(result.into())
         })
     }
 
-    /// Has the agent do as the user chose. One that cannot be reached hears of it before its next
-    /// prompt.
-    async fn choose(&self, session: &Session, option: &str, value: &Value) -> Result<(), RpcError> {
-        let Some(link) = session.state().link.clone() else { return Ok(()) };
-        match link.choose(option, value).await {
-            Ok(Some(options)) => {
-                let said = json!({"configOptions": options});
-                session.state().options.learn("config_option_update", &said);
+    /// Has the agent do as the user chose, and gives what it says to that besides its options. One
+    /// that cannot be reached hears of it before its next prompt.
+    async fn choose(
+        &self,
+        session: &Session,
+        option: &str,
+        value: &Value,
+        more: &Value,
+    ) -> Result<Value, RpcError> {
+        let Some(link) = session.state().link.clone() else { return Ok(json!({})) };
+        match link.choose(option, value, more).await {
+            Ok(Chosen { options, more }) => {
+                if let Some(options) = options {
+                    let said = json!({"configOptions": options});
+                    session.state().options.learn("config_option_update", &said);
+                }
+                return Ok(more);
             }
-            Ok(None) => {}
             Err(error @ AcpError::Answer { .. }) => {
                 session.state().options.take_back(option, &link.said());
                 return Err(RpcError::invalid(error.to_string()));
@@ -171,7 +200,7 @@ impl Agent {
                 tracing::warn!(%error, "the agent hears of a choice with its next prompt")
             }
         }
-        Ok(())
+        Ok(json!({}))
     }
 
     /// Tells the client what an agent's words change.
@@ -189,11 +218,8 @@ impl Agent {
         let state = session.state();
         // Whatever else the agent said when it was opened.
         let said = state.link.as_ref().map(|link| link.said()).unwrap_or_default();
-        for (name, value) in said.as_object().into_iter().flatten() {
-            if !["sessionId", "modes", "configOptions"].contains(&name.as_str()) {
-                result[name] = value.clone();
-            }
-        }
+        merge(&mut result, &besides(&said, &["sessionId", "modes", "configOptions"]));
+        carry(&mut result, state.options.odd());
         if !state.options.is_empty() {
             result["configOptions"] = json!(state.options.listed());
         }
@@ -251,16 +277,22 @@ fn tell_news(session: &Arc<Session>, peer: &Peer) {
 }
 
 impl Session {
+    /// Notes that its agent could not be reached.
+    fn unreached(&self, error: &AcpError) {
+        let mut state = self.state();
+        let note = format!(
+            "The agent {} could not be reached: {error}. The next prompt tries again.",
+            state.agent
+        );
+        state.notes.push(note);
+    }
+
     /// Learns from what the agent said, if it is about what it offers.
     fn overhear(&self, name: &str, said: &Value) {
         let mut state = self.state();
         let mode = state.mode();
-        if name == COMMANDS_UPDATE
-            && let Some(commands) = said["availableCommands"].as_array()
-            && state.their_commands != *commands
-        {
-            state.their_commands = commands.clone();
-            state.news.commands = true;
+        if name == COMMANDS_UPDATE {
+            state.news.commands |= state.their_commands.learn(said);
         } else if state.options.learn(name, said) {
             state.news.options = true;
             state.news.mode |= state.mode() != mode;
@@ -275,7 +307,7 @@ impl Session {
         let mode =
             mode.map(|id| json!({"sessionUpdate": "current_mode_update", "currentModeId": id}));
         let options = options.then(|| state.options.update());
-        let commands = commands.then(|| super::commands::update(&state.their_commands));
+        let commands = commands.then(|| state.their_commands.update());
         mode.into_iter().chain(options).chain(commands).collect()
     }
 

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use wellspring_core::{Content, Usage};
 use wellspring_log::{RunFilter, RunState};
+use wellspring_wire::acp::{besides, carry, merge, part_offers};
 
 use super::Agent;
+use super::follow::COMMANDS_UPDATE;
 use super::session::Session;
 use crate::rpc::RpcError;
 
@@ -35,24 +37,53 @@ impl Command {
         let typed = text.trim().strip_prefix('/')?;
         let (name, rest) = typed.split_once(char::is_whitespace).unwrap_or((typed, ""));
         let (name, ..) = COMMANDS.into_iter().find(|it| it.0 == name)?;
-        let is_theirs = session.state().their_commands.iter().any(|it| it["name"] == name);
+        let is_theirs = session.state().their_commands.has(name);
         (!is_theirs).then(|| Self { name, rest: rest.trim().into() })
     }
 }
 
-/// What the client can offer: ours, and those of an agent behind us, which come first.
-pub(super) fn update(theirs: &[Value]) -> Value {
-    let mut commands = theirs.to_vec();
-    for (name, description, hint) in COMMANDS {
-        if commands.iter().all(|it| it["name"] != name) {
-            let mut command = json!({"name": name, "description": description});
-            if let Some(hint) = hint {
-                command["input"] = json!({"hint": hint});
-            }
-            commands.push(command);
+/// The commands of an agent behind us.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Commands {
+    /// Those that the protocol has a shape for.
+    listed: Vec<Value>,
+    /// What the agent said with them, the others among it.
+    more: Value,
+}
+
+impl Commands {
+    /// Learns from an `available_commands_update`. Says whether there is something new.
+    pub(super) fn learn(&mut self, said: &Value) -> bool {
+        let before = self.clone();
+        let (mut sound, odd) = part_offers(said);
+        if let Value::Array(listed) = sound["availableCommands"].take() {
+            self.listed = listed;
         }
+        self.more = besides(said, &["sessionUpdate", "availableCommands"]);
+        carry(&mut self.more, &besides(&odd, &["modes", "configOptions"]));
+        before != *self
     }
-    json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})
+
+    fn has(&self, name: &str) -> bool {
+        self.listed.iter().any(|it| it["name"] == name)
+    }
+
+    /// What the client can offer: ours, and those of the agent, which come first.
+    pub(super) fn update(&self) -> Value {
+        let mut commands = self.listed.clone();
+        for (name, description, hint) in COMMANDS {
+            if !self.has(name) {
+                let mut command = json!({"name": name, "description": description});
+                if let Some(hint) = hint {
+                    command["input"] = json!({"hint": hint});
+                }
+                commands.push(command);
+            }
+        }
+        let mut update = json!({"sessionUpdate": COMMANDS_UPDATE, "availableCommands": commands});
+        merge(&mut update, &besides(&self.more, &[]));
+        update
+    }
 }
 
 impl Agent {

@@ -20,7 +20,7 @@ use wellspring_wire::{Dialect as _, Out};
 use super::host::ClientHost;
 use super::session::{Running, Session};
 use super::{Agent, Client, commands, open, tools};
-use crate::client::AcpAgent;
+use crate::client::{AcpAgent, PROMPTED};
 use crate::rpc::{self, Peer, Reply, RpcError, Unasked};
 
 impl Agent {
@@ -173,7 +173,12 @@ impl Agent {
                     }
                     self.flush(session, &mut updates).await?;
                 }
-                (question, answer) = open.next() => self.answer(run, question, answer).await,
+                (question, answer, said) = open.next() => {
+                    if let Some(said) = said {
+                        session.state().answers.keep(question, answer.clone(), said);
+                    }
+                    self.answer(run, question, answer).await;
+                }
             }
         }
     }
@@ -197,7 +202,7 @@ impl Agent {
                 let mut params = said.value.clone();
                 params["sessionId"] = (&*session.id).into();
                 self.peer.notify(&said.name, &params).await?;
-            } else if &*said.name == "session/prompt" {
+            } else if &*said.name == PROMPTED {
                 updates.answered = Some(said.value.clone());
             }
         }
@@ -248,7 +253,8 @@ impl Agent {
     ) -> Result<(), RpcError> {
         let asked = Asked::passed_on(question, before, &session.id, &mut open.offers);
         let asked = asked
-            .unwrap_or_else(|| Asked::new(question, before, &session.id, self.client().has_forms));
+            .unwrap_or_else(|| Asked::new(question, before, &session.id, self.client().has_forms))
+            .with_more(question, before, &mut open.offers);
         match asked {
             Asked::Request(asking) => {
                 match self.peer.request(asking.method, &asking.params).await {
@@ -286,8 +292,14 @@ impl Agent {
         theirs: Option<&Value>,
     ) -> Result<Reply, RpcError> {
         if let Outcome::Failed { kind, message, retryable } = outcome {
-            let data = json!({"run": run, "kind": kind, "retryable": retryable});
-            let error = RpcError::new(RpcError::INTERNAL, &**message);
+            let mut data = json!({"run": run, "kind": kind, "retryable": retryable});
+            // What an agent behind us calls it may mean something to the client.
+            let theirs = theirs.and_then(|theirs| theirs.get("error"));
+            let code = theirs.and_then(|error| error["code"].as_i64());
+            if let Some(theirs) = theirs {
+                data["error"] = theirs.clone();
+            }
+            let error = RpcError::new(code.unwrap_or(RpcError::INTERNAL), &**message);
             return Err(RpcError { data: Some(data), ..error });
         }
         let usage = match self.runtime.log().transcript(run).await {
@@ -398,8 +410,8 @@ struct Open {
 }
 
 impl Open {
-    /// Waits for the next answer.
-    async fn next(&mut self) -> (QuestionId, Answer) {
+    /// Waits for the next answer, and what the client said.
+    async fn next(&mut self) -> (QuestionId, Answer, Option<Value>) {
         let (question, result) = poll_fn(|cx| {
             for (question, (_, answer)) in &mut self.asked {
                 if let Poll::Ready(result) = Pin::new(answer).poll(cx) {
@@ -409,11 +421,10 @@ impl Open {
             Poll::Pending
         })
         .await;
-        let answer = match (self.asked.remove(&question), result) {
-            (Some((asking, _)), Ok(result)) => asking.answer(&result),
-            (_, Err(error)) => unasked(&error),
-            (None, Ok(_)) => Answer::NO,
-        };
-        (question, answer)
+        match (self.asked.remove(&question), result) {
+            (Some((asking, _)), Ok(said)) => (question, asking.answer(&said), Some(said)),
+            (_, Err(error)) => (question, unasked(&error), None),
+            (None, Ok(_)) => (question, Answer::NO, None),
+        }
     }
 }

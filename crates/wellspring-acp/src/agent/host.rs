@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::Value;
-use wellspring_core::CancellationToken;
+use wellspring_core::{Answer, CancellationToken, QuestionId};
 
 use super::Client;
 use super::session::Session;
@@ -69,8 +69,16 @@ impl Host for ClientHost {
         self.session.state().prompted.clone()
     }
 
+    fn answered(&self, question: QuestionId, answer: &Answer) -> Option<Value> {
+        self.session.state().answers.take(question, answer)
+    }
+
     fn directories(&self) -> Vec<Box<str>> {
         self.session.others.clone()
+    }
+
+    fn opening(&self) -> Value {
+        self.session.opening.clone()
     }
 
     fn listener(&self) -> Listener {

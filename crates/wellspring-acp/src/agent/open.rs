@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 use wellspring_core::{Event, Millis, RunId, RunStarted, Seq, ThreadId};
 use wellspring_log::{RunFilter, RunInfo};
+use wellspring_wire::acp::besides;
 
 use super::session::{News, Place, SESSIONS_MAX, Session};
 use super::{Agent, lock, mcp, text, thread};
@@ -27,7 +28,7 @@ impl Agent {
         let place = self.place(params).await?;
         let thread = ThreadId::new(Uuid::now_v7());
         let session = self.open(thread, self.default_agent.clone(), place)?;
-        self.reach(&session).await;
+        self.reach_or_log_in(&session).await?;
         Ok(self.opened(&session, json!({"sessionId": session.id})))
     }
 
@@ -176,7 +177,9 @@ impl Agent {
         let cwd = absolute(cwd)?;
         let configs = mcp::configs(&params["mcpServers"], &cwd)?;
         let (mcp, notes) = mcp::connect(configs).await;
-        Ok(Place { cwd, others, mcp, notes })
+        let members = ["sessionId", "cwd", "additionalDirectories", "mcpServers"];
+        let opening = besides(params, &members);
+        Ok(Place { cwd, others, mcp, opening, notes })
     }
 
     /// A session as a list shows it: one that has a directory, named by its latest run.

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use wellspring_wire::acp::{besides, carry, merge, part_offers};
 
 use crate::client::{SESSION_OPENED, THEIR_MODE};
 use crate::rpc::RpcError;
 
 /// What the agent of a session can be set to.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
     /// As the protocol has them, each with its current value.
     listed: Vec<Value>,
@@ -17,31 +18,61 @@ pub(super) struct Options {
     chosen: BTreeMap<Box<str>, Value>,
     /// The agent's own modes, as the protocol has them.
     modes: Value,
+    /// What it offers in another shape than the protocol's.
+    odd: Value,
+    /// What it said with its options when they last changed.
+    more: Value,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let (odd, more) = (json!({}), json!({}));
+        Self { listed: Vec::new(), chosen: BTreeMap::new(), modes: Value::Null, odd, more }
+    }
 }
 
 impl Options {
     /// Learns from what an agent said: the name of it, and the words. Says whether there is
     /// something new.
     pub(super) fn learn(&mut self, name: &str, said: &Value) -> bool {
-        let before = (self.listed.clone(), self.modes.clone());
-        let options = said["configOptions"].as_array().cloned().unwrap_or_default();
+        let before = self.clone();
+        let (mut sound, odd) = part_offers(said);
+        let options = sound["configOptions"].as_array().cloned();
         match name {
             SESSION_OPENED => {
-                self.listed = options;
-                self.modes = said["modes"].clone();
+                self.listed = options.unwrap_or_default();
+                (self.modes, self.odd) = (sound["modes"].take(), odd);
                 if self.listed.iter().all(|option| option["category"] != "mode") {
                     self.listed.extend(mode_option(&self.modes));
                 }
             }
             "config_option_update" => {
-                let modes = self.listed.iter().find(|it| it["id"] == THEIR_MODE).cloned();
-                self.listed = options;
-                self.listed.extend(modes);
+                if let Some(options) = options {
+                    let modes = self.listed.iter().find(|it| it["id"] == THEIR_MODE).cloned();
+                    self.listed = options;
+                    self.listed.extend(modes);
+                }
+                let others = besides(&self.odd, &["configOptions"]);
+                self.odd = besides(&odd, &["modes", "availableCommands"]);
+                merge(&mut self.odd, &others);
+                self.more = besides(said, &["sessionUpdate", "configOptions"]);
             }
-            "current_mode_update" => self.set(THEIR_MODE, &said["currentModeId"]),
+            "current_mode_update" if said["currentModeId"].is_string() => {
+                self.set(THEIR_MODE, &said["currentModeId"]);
+            }
             _ => {}
         }
-        before != (self.listed.clone(), self.modes.clone())
+        before != *self
+    }
+
+    /// What the agent offers that the protocol has no shape for, by its names. Nothing, mostly.
+    pub(super) fn odd(&self) -> &Value {
+        &self.odd
+    }
+
+    /// What it says of its modes besides which there are.
+    pub(super) fn about_modes(&self) -> Value {
+        besides(&self.modes, &["currentModeId", "availableModes"])
     }
 
     /// All of them, as the protocol has them.
@@ -69,7 +100,11 @@ impl Options {
     }
 
     pub(super) fn update(&self) -> Value {
-        json!({"sessionUpdate": "config_option_update", "configOptions": self.listed})
+        let mut update =
+            json!({"sessionUpdate": "config_option_update", "configOptions": self.listed});
+        merge(&mut update, &self.more);
+        carry(&mut update, &besides(&self.odd, &["modes", "availableCommands"]));
+        update
     }
 
     fn set(&mut self, option: &str, value: &Value) {

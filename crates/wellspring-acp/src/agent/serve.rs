@@ -26,8 +26,9 @@ pub(super) trait Handler: Send + Sync {
         cancelled: CancellationToken,
     ) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Takes a notification, before the next message is read.
-    fn notification(&self, method: &str, params: Value);
+    /// Takes a notification, before the next message is read. What passes it on must not take
+    /// long.
+    fn notification(&self, method: &str, params: Value) -> BoxFuture<'static, ()>;
 }
 
 /// Reads until the client is gone, and does what it wishes.
@@ -86,7 +87,7 @@ impl AtWork {
     async fn take(&mut self, wish: Wish, handler: &dyn Handler) {
         match wish {
             Wish::Request(request) => self.begin(request, handler).await,
-            Wish::Notification(method, params) => handler.notification(&method, params),
+            Wish::Notification(method, params) => handler.notification(&method, params).await,
         }
     }
 

@@ -1,19 +1,20 @@
 //! A session: a thread, and what a client said about it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use wellspring_core::{CancellationToken, ThreadId};
+use wellspring_core::{Answer, CancellationToken, QuestionId, ThreadId};
 use wellspring_mcp::McpConnection;
 
 use super::behind::own_mode;
+use super::commands::Commands;
 use super::lock;
 use super::options::Options;
-use crate::client::{Link, Prompted};
+use crate::client::{Link, Prompted, SERVED_MAX};
 use crate::rpc::RpcError;
 
 /// Sessions that a client has open at once: more than an editor has windows. Each costs little
@@ -28,6 +29,8 @@ pub(super) struct Session {
     /// Other directories that the client has open.
     pub(super) others: Vec<Box<str>>,
     pub(super) mcp: Vec<McpConnection>,
+    /// What else the client said when it opened it.
+    pub(super) opening: Value,
     /// The client's terminals that it was told to show.
     shown_terminals: watch::Sender<BTreeSet<Box<str>>>,
     state: Mutex<State>,
@@ -40,7 +43,7 @@ pub(super) struct State {
     /// With which model.
     pub(super) model: Option<Box<str>>,
     /// What its agent, itself one that speaks ACP, can be told.
-    pub(super) their_commands: Vec<Value>,
+    pub(super) their_commands: Commands,
     /// What it can be set to.
     pub(super) options: Options,
     /// How its session is reached.
@@ -59,6 +62,32 @@ pub(super) struct State {
     running: Option<CancellationToken>,
     /// What that prompt says, in the client's own words.
     pub(super) prompted: Option<Arc<Prompted>>,
+    /// What the client said to that prompt's questions.
+    pub(super) answers: Answers,
+}
+
+/// Answers of a client that an agent behind us has not heard yet: as many as an agent may ask for
+/// at a time. Those that it never hears of, for others asked, make room for later ones.
+pub(super) const ANSWERS_MAX: usize = SERVED_MAX;
+
+/// Answers in the client's own words, each with what it means.
+#[derive(Debug, Default)]
+pub(super) struct Answers(BTreeMap<QuestionId, (Answer, Value)>);
+
+impl Answers {
+    /// Keeps one for whoever asked.
+    pub(super) fn keep(&mut self, question: QuestionId, answer: Answer, said: Value) {
+        self.0.insert(question, (answer, said));
+        while self.0.len() > ANSWERS_MAX {
+            self.0.pop_first();
+        }
+    }
+
+    /// Takes the answer to a question, if it is this one: somebody else may have been quicker.
+    pub(super) fn take(&mut self, question: QuestionId, answer: &Answer) -> Option<Value> {
+        let (meant, said) = self.0.remove(&question)?;
+        (meant == *answer).then_some(said)
+    }
 }
 
 /// What is new of what an agent offers.
@@ -87,6 +116,7 @@ impl Session {
             cwd: place.cwd,
             others: place.others,
             mcp: place.mcp,
+            opening: place.opening,
             shown_terminals: watch::Sender::default(),
             state: Mutex::new(state),
         }
@@ -102,7 +132,7 @@ impl Session {
         state.agent = agent.into();
         state.model = None;
         state.link = None;
-        state.their_commands.clear();
+        state.their_commands = Commands::default();
         let had = std::mem::take(&mut state.options);
         state.news.options |= !had.is_empty();
     }
@@ -196,6 +226,7 @@ pub(super) struct Place {
     pub(super) cwd: Box<str>,
     pub(super) others: Vec<Box<str>>,
     pub(super) mcp: Vec<McpConnection>,
+    pub(super) opening: Value,
     pub(super) notes: Vec<String>,
 }
 
@@ -210,5 +241,25 @@ impl Drop for Running {
     fn drop(&mut self) {
         let mut state = self.session.state();
         (state.running, state.prompted) = (None, None);
+        state.answers = Answers::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_that_nobody_takes_make_room() {
+        let mut answers = Answers::default();
+        for question in 0..=ANSWERS_MAX as u32 {
+            answers.keep(QuestionId(question), Answer::yes(), json!(question));
+        }
+        assert_eq!(answers.0.len(), ANSWERS_MAX);
+        assert_eq!(answers.take(QuestionId(0), &Answer::yes()), None);
+        assert_eq!(answers.take(QuestionId(1), &Answer::yes()), Some(json!(1)));
+        assert_eq!(answers.take(QuestionId(1), &Answer::yes()), None);
+        // Somebody else said no first.
+        assert_eq!(answers.take(QuestionId(2), &Answer::NO), None);
     }
 }

@@ -10,9 +10,11 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 use wellspring_core::{
-    Batch, Context, ModelError, RemoteAgent, RemoteRequest, RunId, ThreadId, Tool,
+    Batch, CancellationToken, Context, ModelError, RemoteAgent, RemoteRequest, RunId, ThreadId,
+    Tool,
 };
 
+use super::attend::{Attending, Ear};
 use super::config::AcpConfig;
 use super::drive::Drive;
 use super::error::AcpError;
@@ -20,6 +22,7 @@ use super::files::Files;
 use super::host::Host;
 use super::peer::{Peer, Serving};
 use super::session::{Handle, Link, Opened, Session, Wanted};
+use crate::rpc::RpcError;
 
 /// Sessions that are kept for a next run of their thread; beyond, the one that rested longest
 /// is closed, and continued by the agent's own means if it is wanted again.
@@ -57,6 +60,10 @@ pub(super) struct Shared {
     resting: Mutex<VecDeque<Session>>,
     /// Sessions that nobody prompted yet, by their threads; as many as may rest.
     prepared: Mutex<VecDeque<(ThreadId, Opened)>>,
+    /// How the client introduced itself that we serve, if there is one.
+    client: Mutex<Value>,
+    /// Those who hear what it says about no session.
+    attending: Attending,
 }
 
 impl AcpAgent {
@@ -70,6 +77,8 @@ impl AcpAgent {
             starting: tokio::sync::Mutex::default(),
             resting: Mutex::default(),
             prepared: Mutex::default(),
+            client: Mutex::default(),
+            attending: Attending::default(),
         };
         Self { shared: Arc::new(shared), host: None }
     }
@@ -90,6 +99,40 @@ impl AcpAgent {
     ) -> Result<(Arc<Link>, Value), AcpError> {
         let wanted = self.shared.wanted(Some(cwd), tools, self.host.as_deref())?;
         self.shared.prepare(thread, wanted, session.and_then(Handle::read)).await
+    }
+
+    /// Lets processes that are started from now on know of a client that we serve: `params` are
+    /// those of its `initialize`.
+    pub(crate) fn introduce(&self, params: &Value) {
+        *lock(&self.shared.client) = params.clone();
+    }
+
+    /// Passes a request on that names no session and is not ours to understand.
+    pub(crate) async fn pass_on(
+        &self,
+        method: &str,
+        params: &Value,
+        cancelled: &CancellationToken,
+    ) -> Result<Value, RpcError> {
+        let started = tokio::select! {
+            started = self.shared.peer() => started,
+            () = cancelled.cancelled() => return Err(RpcError::cancelled()),
+        };
+        let (peer, _serving) = started.map_err(|error| RpcError::internal(&error))?;
+        peer.connection.pass_on(method, params, cancelled).await
+    }
+
+    /// The same for what has no answer: every process that runs hears it.
+    pub(crate) async fn tell(&self, method: &str, params: &Value) {
+        let peers = self.shared.peers().clone();
+        for peer in peers.iter().filter(|peer| peer.is_well()) {
+            peer.connection.notify(method, params).await;
+        }
+    }
+
+    /// Hears what it says that is about no session.
+    pub(crate) fn attend(&self) -> Ear {
+        self.shared.attending.join()
     }
 
     /// Closes a session that was opened and never prompted.
@@ -168,7 +211,8 @@ impl Shared {
         if let Some(found) = self.with_room() {
             return Ok(found);
         }
-        let peer = Arc::new(Peer::start(&self.config).await?);
+        let client = lock(&self.client).clone();
+        let peer = Arc::new(Peer::start(&self.config, &client, self.attending.clone()).await?);
         let serving = peer.serve();
         let mut peers = self.peers();
         peers.retain(|peer| peer.is_well() || peer.prompts() > 0);
@@ -264,6 +308,7 @@ impl Shared {
             directories: host.map(Host::directories).unwrap_or_default(),
             run: None,
             is_read: false,
+            more: host.map(Host::opening).unwrap_or_default(),
             listener: host.map(Host::listener),
         })
     }

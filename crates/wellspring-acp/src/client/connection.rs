@@ -4,6 +4,7 @@
 //! session's queue in the order it came. A queue that is full makes the agent wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,6 +14,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio_util::task::AbortOnDropHandle;
 use wellspring_core::CancellationToken;
 
+use super::attend::Attending;
 use super::error::AcpError;
 use super::record::Recorder;
 use crate::rpc::{Peer, Request, RpcError, Unasked, Wish};
@@ -84,6 +86,7 @@ pub(super) struct Connection {
 
 struct Shared {
     record: Option<Recorder>,
+    attending: Attending,
     state: Mutex<State>,
 }
 
@@ -114,10 +117,14 @@ pub(super) struct Route {
 pub(crate) type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
 
 /// A session's messages, in order.
-#[derive(Debug)]
 pub(super) struct Queue {
     messages: mpsc::Receiver<Queued>,
     read: Arc<AtomicBool>,
+    listener: Option<Listener>,
+    /// What came too late for whoever read it last, with the room that it took; no more than the
+    /// queue itself may hold.
+    late: VecDeque<(Incoming, usize)>,
+    late_units: usize,
 }
 
 /// A message, and the room that it takes until it is read.
@@ -129,17 +136,27 @@ impl Queue {
         let (queue, messages) = mpsc::channel(QUEUE_MAX);
         let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX / BYTES_UNIT));
         let read = Arc::new(AtomicBool::new(false));
-        (Route { queue, room, read: Arc::clone(&read), listener }, Self { messages, read })
+        let route = Route { queue, room, read: Arc::clone(&read), listener: listener.clone() };
+        (route, Self { messages, read, listener, late: VecDeque::new(), late_units: 0 })
     }
 
     /// The next message; none after the end of the connection.
     pub(super) async fn next(&mut self) -> Option<Incoming> {
-        self.messages.recv().await.map(|(incoming, _)| incoming)
+        match self.next_late() {
+            Some(late) => Some(late),
+            None => self.messages.recv().await.map(|(incoming, _)| incoming),
+        }
     }
 
     /// The next message, if it is there.
     pub(super) fn next_now(&mut self) -> Option<Incoming> {
-        self.messages.try_recv().ok().map(|(incoming, _)| incoming)
+        self.next_late().or_else(|| self.messages.try_recv().ok().map(|(incoming, _)| incoming))
+    }
+
+    fn next_late(&mut self) -> Option<Incoming> {
+        let (incoming, units) = self.late.pop_front()?;
+        self.late_units -= units;
+        Some(incoming)
     }
 
     /// Somebody reads it: what does not fit makes the agent wait.
@@ -148,15 +165,46 @@ impl Queue {
     }
 
     /// Nobody reads it for a while: what does not fit is dropped. What an agent was made to wait
-    /// with is let in first, or it would wait for good.
+    /// with is let in first, or it would wait for good. What it said meanwhile is kept for
+    /// whoever reads next; nobody is left to answer what it asked.
     pub(super) fn rest(&mut self) {
+        self.read.store(false, Ordering::Relaxed);
+        while let Ok((incoming, room)) = self.messages.try_recv() {
+            match &incoming {
+                Incoming::Update(update) => {
+                    if let Some(listener) = &self.listener {
+                        listener(update);
+                    }
+                }
+                Incoming::Notification(..) => {}
+                Incoming::Request(_) | Incoming::Prompted(_) => continue,
+            }
+            let units = room.map_or(0, |room| room.num_permits());
+            self.late_units += units;
+            self.late.push_back((incoming, units));
+        }
+        while self.late.len() > QUEUE_MAX || self.late_units > QUEUE_BYTES_MAX / BYTES_UNIT {
+            if self.next_late().is_none() {
+                break;
+            }
+        }
+    }
+
+    /// The same, and what was said so far is nobody's concern.
+    pub(super) fn rest_and_forget(&mut self) {
         self.read.store(false, Ordering::Relaxed);
         while self.next_now().is_some() {}
     }
 }
 
+impl fmt::Debug for Queue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue").finish_non_exhaustive()
+    }
+}
+
 impl Connection {
-    pub(super) fn new(wire: Wire, record: Option<Recorder>) -> Self {
+    pub(super) fn new(wire: Wire, record: Option<Recorder>, attending: Attending) -> Self {
         let Wire { mut out, incoming, mut tasks } = wire;
         if let Some(record) = &record {
             let (tapped, tap) = record.tap(out);
@@ -164,7 +212,7 @@ impl Connection {
             tasks.push(tap);
         }
         let peer = Peer::new(out);
-        let shared = Arc::new(Shared { state: Mutex::default(), record });
+        let shared = Arc::new(Shared { state: Mutex::default(), record, attending });
         let dispatching = Arc::clone(&shared).dispatch(incoming, peer.clone());
         tasks.push(AbortOnDropHandle::new(tokio::spawn(dispatching)));
         Self { shared, peer, tasks: Mutex::new(tasks) }
@@ -261,7 +309,7 @@ impl Connection {
         self.peer.notify_now(method, params);
     }
 
-    /// Tells the agent something that has no answer.
+    /// Tells the agent something that has no answer, once there is room for it.
     pub(super) async fn notify(&self, method: &str, params: &Value) {
         // One that is gone is told nothing, and the queues say so.
         let _ = self.peer.notify(method, params).await;
@@ -351,11 +399,7 @@ impl Shared {
             }
         };
         let Some(session) = session else {
-            if let Incoming::Request(request) = incoming {
-                let unknown = RpcError::no_method(&request.method);
-                request.give(Err(unknown)).await;
-            }
-            return;
+            return self.attending.deliver(incoming, bytes).await;
         };
         let route = {
             let mut state = self.state();
@@ -417,8 +461,13 @@ impl Route {
         let _ = self.queue.send((incoming, room.ok())).await;
     }
 
+    /// Whether somebody may still read it.
+    pub(super) fn is_open(&self) -> bool {
+        !self.queue.is_closed()
+    }
+
     /// Sends what fits.
-    fn send_now(&self, incoming: Incoming, bytes: usize) {
+    pub(super) fn send_now(&self, incoming: Incoming, bytes: usize) {
         if let (Some(listener), Incoming::Update(update)) = (&self.listener, &incoming) {
             listener(update);
         }

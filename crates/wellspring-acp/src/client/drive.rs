@@ -10,10 +10,10 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use wellspring_core::{
-    Answer, Batch, Context, Event, ModelError, RETURN_RESULT, RemoteRequest, Stop,
+    Answer, Ask, Batch, Context, Event, ModelError, QuestionId, RETURN_RESULT, RemoteRequest, Stop,
 };
-use wellspring_mcp::{ElicitReply, elicit};
-use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader};
+use wellspring_mcp::{ElicitReply, Elicitation};
+use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader, elicitation_response, merge};
 
 use super::agent::Shared;
 use super::config::FileAccess;
@@ -36,6 +36,10 @@ pub const SERVED_MAX: usize = 64;
 
 /// What the log calls that which an agent said when it opened a session.
 pub(crate) const SESSION_OPENED: &str = "session/new";
+
+/// What the log calls that which an agent answers to a prompt, where there is more to it than we
+/// have words for.
+pub(crate) const PROMPTED: &str = "session/prompt";
 
 /// Bytes of text that are read before they are handed on.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
@@ -95,7 +99,13 @@ impl Drive {
                     }
                 },
             };
-            self.phase = went.unwrap_or_else(Phase::Failed);
+            self.phase = went.unwrap_or_else(|error| {
+                // An outcome has no place for all that an agent says.
+                if let Some(said) = error.said() {
+                    self.batch.extended(ORIGIN, PROMPTED, json!({"error": said}));
+                }
+                Phase::Failed(error)
+            });
         }
     }
 
@@ -147,7 +157,7 @@ impl Drive {
         };
         prompting.catch_up(&mut self.batch).await?;
         prompting.apply_choices(&mut self.batch).await?;
-        prompting.prompt(blocks, prompted.and_then(|it| it.meta.as_ref())).await?;
+        prompting.prompt(blocks, prompted.map(|it| &it.more)).await?;
         Ok(Phase::Prompting(prompting))
     }
 
@@ -193,14 +203,15 @@ struct Prompting {
 /// What an agent wants to know of the user.
 enum Wanted {
     Permission(Permission),
-    /// An `elicitation/create`, with its parameters.
-    Form(Value),
+    Form(Elicitation),
 }
 
-/// What the agent is told.
-enum Asked {
-    Permission(Request, Permission, Answer),
-    Form(Request, ElicitReply),
+/// An answer, and the question if somebody was asked rather than a rule.
+struct Asked {
+    request: Request,
+    wanted: Wanted,
+    answer: Answer,
+    question: Option<QuestionId>,
 }
 
 impl Prompting {
@@ -285,13 +296,13 @@ impl Prompting {
         Ok(())
     }
 
-    async fn prompt(&mut self, blocks: Vec<Value>, meta: Option<&Value>) -> Result<(), AcpError> {
+    async fn prompt(&mut self, blocks: Vec<Value>, more: Option<&Value>) -> Result<(), AcpError> {
         self.pending = true;
         self.heard_at = Instant::now();
         let Link { id, connection, .. } = &*self.session()?.link;
         let mut params = json!({"sessionId": id, "prompt": blocks});
-        if let Some(meta) = meta {
-            params["_meta"] = meta.clone();
+        if let Some(more) = more {
+            merge(&mut params, more);
         }
         connection.prompt(id, params).await
     }
@@ -397,9 +408,9 @@ impl Prompting {
             "session/request_permission" => {
                 let permission = self.reader.permission(&request.params, batch);
                 if self.cancelling {
-                    request.give(Ok(permission::cancelled().outcome)).await;
+                    request.give(Ok(permission::cancelled().response(None))).await;
                 } else if permission.lent {
-                    request.give(Ok(permission::wave_through(&permission).outcome)).await;
+                    request.give(Ok(permission::wave_through(&permission).response(None))).await;
                 } else {
                     self.want(request, Wanted::Permission(permission)).await;
                 }
@@ -407,10 +418,13 @@ impl Prompting {
             "elicitation/create" if self.cancelling => {
                 request.give(Ok(ElicitReply::Cancel.json())).await;
             }
-            "elicitation/create" => {
-                let form = request.params.clone();
-                self.want(request, Wanted::Form(form)).await;
-            }
+            "elicitation/create" => match Elicitation::read(&request.params) {
+                Some(form) => {
+                    self.reader.elicitation(&request.params, batch);
+                    self.want(request, Wanted::Form(form)).await;
+                }
+                None => request.give(Ok(ElicitReply::Decline.json())).await,
+            },
             _ if self.served.len() >= SERVED_MAX => {
                 request.give(Err(RpcError::failed("too many requests at once"))).await;
             }
@@ -462,22 +476,24 @@ impl Prompting {
 
     async fn answer(&mut self, asked: Asked) {
         self.heard_at = Instant::now();
-        match asked {
+        let Asked { request, wanted, answer, question } = asked;
+        let host = self.host.as_ref();
+        let said = question.and_then(|question| host?.answered(question, &answer));
+        let told = match wanted {
             // The agent does not want to know any more.
-            Asked::Permission(request, ..) | Asked::Form(request, _)
-                if request.cancelled.is_cancelled() =>
-            {
-                request.give(Err(RpcError::cancelled())).await;
-            }
-            Asked::Permission(request, permission, answer) => {
+            _ if request.cancelled.is_cancelled() => Err(RpcError::cancelled()),
+            Wanted::Permission(permission) => {
                 let decided = permission::decide(&permission, &answer);
                 if !decided.allowed {
                     self.reader.denied(&permission.call);
                 }
-                request.give(Ok(decided.outcome)).await;
+                Ok(decided.response(said.as_ref()))
             }
-            Asked::Form(request, reply) => request.give(Ok(reply.json())).await,
-        }
+            Wanted::Form(form) => {
+                Ok(elicitation_response(form.reply(answer).json(), said.as_ref()))
+            }
+        };
+        request.give(told).await;
     }
 
     /// The prompt has its answer.
@@ -536,21 +552,17 @@ impl Drop for Prompting {
 }
 
 async fn ask(context: Context, request: Request, wanted: Wanted) -> Asked {
-    let withdrawn = request.cancelled.clone();
-    match wanted {
-        Wanted::Permission(permission) => {
-            let question = permission::question(&permission).until(withdrawn);
-            let answer = match permission.part {
-                Some(part) => context.permit(part, question).await,
-                None => context.ask(question).await,
-            };
-            Asked::Permission(request, permission, answer)
-        }
-        Wanted::Form(params) => {
-            let reply = elicit(&params, &context, withdrawn, |message| message).await;
-            Asked::Form(request, reply)
-        }
-    }
+    let (question, call) = match &wanted {
+        Wanted::Permission(permission) => (permission::question(permission), permission.part),
+        Wanted::Form(form) => (form.ask(str::to_owned), None),
+    };
+    let question: Ask = question.until(request.cancelled.clone());
+    let asked_as = Arc::clone(&question.asked_as);
+    let answer = match call {
+        Some(call) => context.permit(call, question).await,
+        None => context.ask(question).await,
+    };
+    Asked { request, wanted, answer, question: asked_as.get().copied() }
 }
 
 async fn give(

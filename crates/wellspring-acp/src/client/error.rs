@@ -3,8 +3,10 @@
 use std::io;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use wellspring_core::{FailureKind, ModelError};
+
+use crate::rpc::RpcError;
 
 /// An agent could not be started, spoken to, or kept.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -127,6 +129,19 @@ impl AcpError {
             Self::TimedOut { .. } | Self::ToolsNeverSeen(_) => FailureKind::TimedOut,
             Self::Lost(_) => FailureKind::Lost,
         }
+    }
+
+    /// The error that the agent answered with, as the protocol has it.
+    pub(crate) fn said(&self) -> Option<Value> {
+        if let Self::Answer { code, message, data, .. } = self {
+            let mut said = json!({"code": code, "message": message});
+            if !data.is_null() {
+                said["data"] = data.clone();
+            }
+            return Some(said);
+        }
+        let wants_login = matches!(self, Self::Login { .. });
+        wants_login.then(|| json!({"code": RpcError::LOGIN_FIRST, "message": self.to_string()}))
     }
 
     pub(crate) fn of(self, agent: &str) -> ModelError {

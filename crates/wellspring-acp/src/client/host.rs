@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
-use wellspring_core::{CancellationToken, Content};
+use wellspring_core::{Answer, CancellationToken, Content, QuestionId};
 use wellspring_wire::acp;
 
 use super::connection::Listener;
@@ -37,8 +37,14 @@ pub(crate) trait Host: Send + Sync {
     /// What the client's prompt says, in its own words.
     fn prompted(&self) -> Option<Arc<Prompted>>;
 
+    /// What the client said, in its own words, if that is what answered a question; once.
+    fn answered(&self, question: QuestionId, answer: &Answer) -> Option<Value>;
+
     /// The directories that the client has open besides the working directory.
     fn directories(&self) -> Vec<Box<str>>;
+
+    /// What else the client said when it opened its session.
+    fn opening(&self) -> Value;
 
     /// Hears what the agent says while nobody prompts it.
     fn listener(&self) -> Listener;
@@ -51,7 +57,8 @@ pub(crate) trait Host: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Prompted {
     pub(crate) blocks: Vec<Value>,
-    pub(crate) meta: Option<Value>,
+    /// What else it says.
+    pub(crate) more: Value,
 }
 
 /// The id of the option that stands for an agent's modes.
@@ -95,6 +102,10 @@ impl Hosted {
     pub(super) fn prompted(&self, input: &[Content]) -> Option<Arc<Prompted>> {
         let is_it = |it: &Arc<Prompted>| acp::prompt(&it.blocks).is_ok_and(|said| said == input);
         self.host.prompted().filter(is_it)
+    }
+
+    pub(super) fn answered(&self, question: QuestionId, answer: &Answer) -> Option<Value> {
+        self.host.answered(question, answer)
     }
 
     /// Passes a request on. `is_shown` is whether the agent has shown the terminal that it is

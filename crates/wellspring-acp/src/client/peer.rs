@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use wellspring_wire::acp::merge;
 
+use super::attend::Attending;
 use super::config::{AcpConfig, AcpTransport, FileAccess};
 use super::connection::Connection;
 use super::error::AcpError;
@@ -26,8 +28,13 @@ pub(super) struct Peer {
 }
 
 impl Peer {
-    /// Starts or reaches an agent and agrees on a version.
-    pub(super) async fn start(config: &AcpConfig) -> Result<Self, AcpError> {
+    /// Starts or reaches an agent and agrees on a version. `client` is how the client introduced
+    /// itself that it works for.
+    pub(super) async fn start(
+        config: &AcpConfig,
+        client: &Value,
+        attending: Attending,
+    ) -> Result<Self, AcpError> {
         let limit = config.timeouts.start;
         within(limit, "its start", async {
             let wire = match &config.transport {
@@ -36,8 +43,8 @@ impl Peer {
                 AcpTransport::Name(_) | AcpTransport::Command(_) => stdio::start(config)?,
             };
             let record = config.record.as_deref().map(Recorder::open).transpose()?;
-            let connection = Connection::new(wire, record);
-            let info = connection.request("initialize", hello(config)).await?;
+            let connection = Connection::new(wire, record, attending);
+            let info = connection.request("initialize", hello(config, client)).await?;
             if info["protocolVersion"].as_u64() != Some(VERSION) {
                 let theirs = info["protocolVersion"].to_string().into();
                 return Err(AcpError::Version { theirs });
@@ -118,13 +125,15 @@ impl Drop for Serving {
     }
 }
 
-fn hello(config: &AcpConfig) -> Value {
+/// What we can do is ours to say, whoever we do it for; what the client says in `_meta`, it says to
+/// the agent.
+fn hello(config: &AcpConfig, client: &Value) -> Value {
     let (read, write) = match config.files {
         FileAccess::Write => (true, true),
         FileAccess::Read => (true, false),
         FileAccess::None => (false, false),
     };
-    json!({
+    let mut hello = json!({
         "protocolVersion": VERSION,
         "clientCapabilities": {
             "fs": {"readTextFile": read, "writeTextFile": write},
@@ -134,7 +143,20 @@ fn hello(config: &AcpConfig) -> Value {
             "session": {"notices": {}, "compaction": {}},
         },
         "clientInfo": {"name": "wellspring", "version": env!("CARGO_PKG_VERSION")},
-    })
+    });
+    let meta = |of: &Value| json!({"_meta": of["_meta"]});
+    if client["_meta"].is_object() {
+        merge(&mut hello, &meta(client));
+    }
+    if client["clientInfo"].is_object() {
+        let info = json!({"wellspring": {"clientInfo": client["clientInfo"]}});
+        merge(&mut hello, &json!({"_meta": info}));
+    }
+    let capabilities = &client["clientCapabilities"];
+    if capabilities["_meta"].is_object() {
+        merge(&mut hello["clientCapabilities"], &meta(capabilities));
+    }
+    hello
 }
 
 /// Gives up on what takes too long.

@@ -1,8 +1,8 @@
 //! What a person, or the policy, says to a permission that an agent asks for.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use wellspring_core::{Answer, Ask, Choice, Form, Scope};
-use wellspring_wire::acp::{Permission, PermissionKind, PermissionOption};
+use wellspring_wire::acp::{Permission, PermissionKind, permission_response};
 
 /// The question, as a person gets it. Yes or no, unless the agent tells more apart.
 pub(super) fn question(permission: &Permission) -> Ask {
@@ -25,8 +25,16 @@ pub(super) fn question(permission: &Permission) -> Ask {
 
 /// What is answered, and whether that allows the call.
 pub(super) struct Decided {
-    pub(super) outcome: Value,
+    /// The option's id; none if the prompt is being cancelled.
+    option: Option<Box<str>>,
     pub(super) allowed: bool,
+}
+
+impl Decided {
+    /// What the agent is told. `theirs` is what a client said whose answer this is.
+    pub(super) fn response(&self, theirs: Option<&Value>) -> Value {
+        permission_response(self.option.as_deref(), theirs)
+    }
 }
 
 /// What an answer means to the agent: by what its options mean, never by their places. Where no
@@ -50,7 +58,7 @@ pub(super) fn decide(permission: &Permission, answer: &Answer) -> Decided {
     };
     // Otherwise a no that forbids for ever was not said, so it comes last.
     match chosen.or_else(|| first(&[RejectOnce, RejectAlways])) {
-        Some(option) => selected(option),
+        Some(option) => Decided { option: Some(option.id.clone()), allowed: option.kind.allows() },
         None => cancelled(),
     }
 }
@@ -62,16 +70,14 @@ pub(super) fn wave_through(permission: &Permission) -> Decided {
 
 /// The answer when the prompt is being cancelled.
 pub(super) fn cancelled() -> Decided {
-    Decided { outcome: json!({"outcome": {"outcome": "cancelled"}}), allowed: false }
-}
-
-fn selected(option: &PermissionOption) -> Decided {
-    let outcome = json!({"outcome": {"outcome": "selected", "optionId": option.id}});
-    Decided { outcome, allowed: option.kind.allows() }
+    Decided { option: None, allowed: false }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+    use wellspring_wire::acp::PermissionOption;
+
     use super::*;
 
     fn permission(kinds: &[(&str, PermissionKind)]) -> Permission {
@@ -90,8 +96,8 @@ mod tests {
     }
 
     fn told(permission: &Permission, answer: &Answer) -> String {
-        let outcome = decide(permission, answer).outcome;
-        outcome["outcome"]["optionId"].as_str().unwrap_or("cancelled").to_owned()
+        let told = decide(permission, answer).response(None);
+        told["outcome"]["optionId"].as_str().unwrap_or("cancelled").to_owned()
     }
 
     #[test]

@@ -66,10 +66,9 @@ pub(super) fn prompt(
         )));
     }
     blocks.extend(request.request.input.iter().enumerate().map(|(index, content)| {
-        let said = block(content, peer);
         // What the agent takes as it is may say more than we understand.
-        let own = own_words.get(index).filter(|own| own["type"] == said["type"]);
-        own.cloned().unwrap_or(said)
+        let own = own_words.get(index).filter(|own| is_taken(own, peer));
+        own.cloned().unwrap_or_else(|| block(content, peer))
     }));
     blocks
 }
@@ -112,9 +111,24 @@ fn recall(history: &[Message]) -> String {
     lines.join("\n\n")
 }
 
+/// Whether a prompt of the agent may hold this.
+fn takes(peer: &Peer, what: &str) -> bool {
+    peer.capability(&format!("/promptCapabilities/{what}"))
+}
+
+/// Whether the agent takes a block of this type.
+fn is_taken(block: &Value, peer: &Peer) -> bool {
+    match block["type"].as_str() {
+        Some("text" | "resource_link") => true,
+        Some("resource") => takes(peer, "embeddedContext"),
+        Some(kind @ ("image" | "audio")) => takes(peer, kind),
+        Some(_) | None => false,
+    }
+}
+
 /// A block of content, in what the agent takes.
 fn block(content: &Content, peer: &Peer) -> Value {
-    let takes = |what: &str| peer.capability(&format!("/promptCapabilities/{what}"));
+    let takes = |what: &str| takes(peer, what);
     match content {
         Content::Text(said) => text(said),
         Content::Media { media_type, source: MediaSource::Data(data), name } => {

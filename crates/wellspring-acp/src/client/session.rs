@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wellspring_core::{CancellationToken, RunId, Tool};
+use wellspring_wire::acp::{besides, merge};
 
 use super::config::AcpConfig;
 use super::connection::{Connection, Listener, Queue};
@@ -42,6 +43,15 @@ pub(crate) struct Link {
     chosen: Mutex<BTreeMap<Box<str>, Value>>,
 }
 
+/// What an agent says when the user chose.
+#[derive(Debug, Default)]
+pub(crate) struct Chosen {
+    /// All of its options, if it says what they are now.
+    pub(crate) options: Option<Value>,
+    /// Whatever else it says.
+    pub(crate) more: Value,
+}
+
 /// A session, and what it knows.
 pub(super) struct Opened {
     pub(super) session: Session,
@@ -61,6 +71,8 @@ pub(super) struct Wanted<'a> {
     pub(super) run: Option<RunId>,
     /// Whether its queue is read from the start.
     pub(super) is_read: bool,
+    /// What else the client that we serve said when it opened its own.
+    pub(super) more: Value,
     pub(super) listener: Option<Listener>,
 }
 
@@ -109,7 +121,7 @@ impl Session {
         wanted: Wanted<'_>,
         earlier: Option<&Handle>,
     ) -> Result<Opened, AcpError> {
-        let Wanted { tools, files, directories, run, is_read, listener } = wanted;
+        let Wanted { tools, files, directories, run, is_read, more, listener } = wanted;
         let now: Arc<Mutex<Value>> = Arc::default();
         let listener = listener.map(|listener| -> Listener {
             let now = Arc::clone(&now);
@@ -127,6 +139,9 @@ impl Session {
         let cwd = files.root().to_str().unwrap_or_default();
         let same_place = |handle: &&Handle| handle.cwd.as_deref().is_none_or(|it| it == cwd);
         let mut params = json!({"cwd": cwd, "mcpServers": servers});
+        if more.is_object() {
+            merge(&mut params, &more);
+        }
         if !directories.is_empty() && peer.capability(DIRECTORIES) {
             params["additionalDirectories"] = json!(directories);
         }
@@ -149,7 +164,7 @@ impl Session {
                 () = drain(&mut queue) => Err(AcpError::Lost("the connection ended")),
             };
             // Its answer came after the last of it.
-            queue.rest();
+            queue.rest_and_forget();
             match continued {
                 Ok(said) => {
                     if is_read {
@@ -218,10 +233,10 @@ impl Link {
         now: Arc<Mutex<Value>>,
     ) -> Arc<Self> {
         // What it said later counts more.
-        let mut whole = said.clone();
+        let mut whole = if said.is_object() { said.clone() } else { json!({}) };
         let mut later = lock(&now);
         if let Some(mode) = later["modes"].get_mut("currentModeId") {
-            whole["modes"]["currentModeId"] = mode.take();
+            enter_mode(&mut whole, mode.take());
         }
         if let Some(options) = later.get_mut("configOptions") {
             whole["configOptions"] = options.take();
@@ -256,20 +271,21 @@ impl Link {
     /// Puts it into the mode that is configured.
     async fn set_own_mode(&self, config: &AcpConfig) -> Result<(), AcpError> {
         match &config.mode {
-            Some(mode) => self.set_mode(&json!(mode)).await,
+            Some(mode) => self.set_mode(&json!(mode), &json!({})).await.map(drop),
             None => Ok(()),
         }
     }
 
-    async fn set_mode(&self, mode: &Value) -> Result<(), AcpError> {
-        let params = json!({"sessionId": self.id, "modeId": mode});
+    async fn set_mode(&self, mode: &Value, more: &Value) -> Result<Value, AcpError> {
+        let mut params = json!({"sessionId": self.id, "modeId": mode});
+        merge(&mut params, more);
         let set = self.connection.request("session/set_mode", params);
-        within(self.limit, "setting its mode", set).await?;
+        let answer = within(self.limit, "setting its mode", set).await?;
         let mut said = lock(&self.said);
         if said["modes"].is_object() {
             said["modes"]["currentModeId"] = mode.clone();
         }
-        Ok(())
+        Ok(besides(&answer, &[]))
     }
 
     /// Has the agent do as the user chose, where it was not told that yet.
@@ -281,33 +297,35 @@ impl Link {
         if lock(&self.chosen).get(option) == Some(value) {
             return Ok(None);
         }
-        self.choose(option, value).await
+        Ok(self.choose(option, value, &json!({})).await?.options)
     }
 
-    /// Has the agent do as the user chooses. Gives all of its options if it says what they are
-    /// now.
+    /// Has the agent do as the user chooses; `more` is what else the client says.
     pub(crate) async fn choose(
         &self,
         option: &str,
         value: &Value,
-    ) -> Result<Option<Value>, AcpError> {
-        let mut options = None;
+        more: &Value,
+    ) -> Result<Chosen, AcpError> {
+        let mut chosen = Chosen::default();
         if option == THEIR_MODE {
-            self.set_mode(value).await?;
+            chosen.more = self.set_mode(value, more).await?;
         } else {
             let mut params = json!({"sessionId": self.id, "configId": option, "value": value});
             if value.is_boolean() {
                 params["type"] = "boolean".into();
             }
+            merge(&mut params, more);
             let set = self.connection.request("session/set_config_option", params);
             let mut now = within(self.limit, "setting an option", set).await?;
-            options = Some(now["configOptions"].take()).filter(Value::is_array);
-            if let Some(options) = &options {
+            chosen.more = besides(&now, &["configOptions"]);
+            chosen.options = Some(now["configOptions"].take()).filter(Value::is_array);
+            if let Some(options) = &chosen.options {
                 lock(&self.said)["configOptions"] = options.clone();
             }
         }
         lock(&self.chosen).insert(option.into(), value.clone());
-        Ok(options)
+        Ok(chosen)
     }
 
     /// Passes a request of the client on that is not ours to understand.
@@ -321,10 +339,10 @@ impl Link {
         self.connection.pass_on(method, &params, cancelled).await
     }
 
-    /// The same for what has no answer; at once, or not at all.
-    pub(crate) fn tell(&self, method: &str, mut params: Value) {
+    /// The same for what has no answer.
+    pub(crate) async fn tell(&self, method: &str, mut params: Value) {
         params["sessionId"] = (&*self.id).into();
-        self.connection.notify_now(method, &params);
+        self.connection.notify(method, &params).await;
     }
 }
 
@@ -332,12 +350,22 @@ impl Link {
 fn track(said: &Mutex<Value>, update: &Value) {
     match update["sessionUpdate"].as_str() {
         Some("config_option_update") => {
-            lock(said)["configOptions"] = update["configOptions"].clone();
+            if update["configOptions"].is_array() {
+                lock(said)["configOptions"] = update["configOptions"].clone();
+            }
         }
         Some("current_mode_update") => {
-            lock(said)["modes"]["currentModeId"] = update["currentModeId"].clone();
+            enter_mode(&mut lock(said), update["currentModeId"].clone());
         }
         Some(_) | None => {}
+    }
+}
+
+/// Takes note of the mode that an agent is in, if that is one and it has modes.
+fn enter_mode(said: &mut Value, mode: Value) {
+    let modes = &mut said["modes"];
+    if mode.is_string() && (modes.is_object() || modes.is_null()) {
+        modes["currentModeId"] = mode;
     }
 }
 

@@ -13,7 +13,10 @@ use crate::client::{Client, agent, runtime};
 
 fn allowed(name: &str, says: impl IntoIterator<Item = Say>) -> AgentDef {
     let policy = Policy::default().rule(Rule::tool("*").decide(Approval::Allow));
-    AgentDef { policy, ..agent(name, says, []) }
+    let mut def = AgentDef { policy, ..agent(name, says, []) };
+    // On a busy machine it may take a while until a client has its terminal back.
+    def.timeouts.cancel_grace = std::time::Duration::from_secs(60);
+    def
 }
 
 /// An editor with one unsaved file and a terminal.

@@ -7,6 +7,7 @@
     reason = "the functions that tests share fail by panicking too, and say what they skip"
 )]
 
+mod beside;
 mod client;
 mod lent;
 mod maxima;

@@ -153,7 +153,7 @@ async fn everything_is_kept() {
                 option("1", "No", "reject_once"), option("2", "Yes, and always in `src`", "allow_always"),
                 option("3", "Yes", "allow_once"), option("4", "Never", "reject_always")]})),
             update("tool_call", json!({"toolCallId": "d", "title": "Delete", "kind": "delete", "_meta": {"m": 3}})),
-            ask("session/request_permission", json!({"_meta": {"m": 4}, "toolCall": {"toolCallId": "d"}, "options": [
+            ask("session/request_permission", json!({"_meta": {"m": 4}, "more": 1, "toolCall": {"toolCallId": "d"}, "options": [
                 option("1", "No", "reject_once"), option("2", "Never", "reject_always"),
                 option("3", "Perhaps", "allow_perhaps"), option("4", "Yes", "allow_once")]})),
             update("tool_call_update", json!({"toolCallId": "d", "status": "failed", "_meta": {"m": 5}})),
@@ -163,7 +163,8 @@ async fn everything_is_kept() {
             update("tool_call_update", json!({"toolCallId": "e", "status": "completed", "rawOutput": {"lines": 1},
                 "content": [{"type": "diff", "path": project.path("a.txt"), "oldText": "old", "newText": "new"}]})),
             {"terminal": {"command": "make", "args": ["test"]}},
-            ask("elicitation/create", json!({"mode": "form", "message": "Who are you?", "requestedSchema": form})),
+            ask("elicitation/create", json!({"mode": "form", "message": "Who are you?", "requestedSchema": form,
+                "_meta": {"m": 7}, "more": 1})),
             update("notice", json!({"severity": "info", "title": "Mind the gap"})),
             update("session_info_update", json!({"title": "Editing"})),
             update("current_mode_update", json!({"currentModeId": "ask"})),
@@ -265,6 +266,229 @@ async fn what_the_agent_offers_is_known_from_the_start() {
     let loaded = client.call("session/resume", load).await.unwrap();
     assert_eq!(loaded["modes"]["currentModeId"], "behind/code");
     assert_eq!(loaded["configOptions"][0]["currentValue"], "high");
+}
+
+/// Whatever the client says with its answers, the agent hears.
+#[tokio::test]
+async fn answers_reach_the_agent_in_the_clients_own_words() {
+    let option =
+        |id: &str, name: &str, kind: &str| json!({"optionId": id, "name": name, "kind": kind});
+    let ask = |call: &str| {
+        let options = [
+            option("y", "Yes", "allow_once"),
+            option("n", "No", "reject_once"),
+            option("y2", "Yes, there", "allow_once"),
+        ];
+        let params = json!({"toolCall": {"toolCallId": call, "title": call}, "options": options});
+        json!({"request": {"method": "session/request_permission", "params": params}})
+    };
+    let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}});
+    let form =
+        json!({"mode": "form", "message": "Who?", "requestedSchema": schema, "toolCallId": "a"});
+    let form = json!({"request": {"method": "elicitation/create", "params": form}});
+    let answers = [
+        json!({"outcome": {"outcome": "selected", "optionId": "y2", "_meta": {"m": 1}, "note": "n"},
+            "_meta": {"m": 2}, "more": true}),
+        json!({"outcome": {"outcome": "selected", "optionId": "n", "_meta": {"m": 3}}}),
+        json!({"outcome": {"outcome": "cancelled", "_meta": {"m": 4}}, "_meta": {"m": 5}}),
+        json!({"outcome": {"outcome": "later", "_meta": {"m": 6}}}),
+        json!({"action": "accept", "content": {"name": "Ada"}, "_meta": {"m": 7}, "more": 1}),
+        json!({"action": "cancel", "_meta": {"m": 8}}),
+    ];
+    let runtime = behind(&json!({"prompts": [[
+        ask("a"), ask("b"), ask("c"), ask("d"), form, form, {"text": "."}]]}));
+    let client = Client::ready(&runtime, "behind", everything()).await;
+    let mut given = answers.clone().into_iter();
+    let mut client = client.answer(move |_, _| Ok(given.next().unwrap()));
+    let project = Project::new();
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    // A form is about a call as the client knows it.
+    let about = |it: &&Value| it["params"]["toolCall"]["title"] == "a";
+    let call = &client.heard.iter().find(about).unwrap()["params"]["toolCall"]["toolCallId"];
+    let mut forms = client.heard.iter().filter(|it| it["method"] == "elicitation/create");
+    assert!(forms.all(|form| form["params"]["toolCallId"] == *call), "{:?}", client.heard);
+    // What the protocol has no word for is a no, with the client's word beside it.
+    let mut heard = answers;
+    let unknown = heard[3]["outcome"].take();
+    heard[3] = json!({"outcome": {"outcome": "selected", "optionId": "n"},
+        "_meta": {"wellspring": {"outcome": unknown}}});
+    let heard: String = heard.iter().map(Value::to_string).collect();
+    assert_eq!(client.words(), format!("{heard}."));
+}
+
+/// What a prompt may hold is the agent's to say, and what the client then sends it gets whole.
+#[tokio::test]
+async fn what_the_agent_can_do_is_known_from_the_start() {
+    let project = Project::new();
+    let record = project.path("heard");
+    let prompts = json!({"audio": true, "embeddedContext": true, "_meta": {"m": 1}});
+    let capabilities = json!({"promptCapabilities": prompts, "loadSession": false, "auth": {"logout": {}},
+        "_meta": {"m": 2}});
+    let hello = json!({"agentInfo": {"name": "inner", "version": "3"}, "_meta": {"m": 3}});
+    let runtime = behind(&json!({
+        "record": record, "capabilities": capabilities, "hello": hello,
+        "session": offers(), "prompts": [[{"text": "."}]],
+    }));
+    let mut client = Client::of(&runtime, "behind");
+    let introduction = json!({
+        "protocolVersion": 1, "_meta": {"m": 4}, "clientInfo": {"name": "outer", "version": "4"},
+        "clientCapabilities": {"_meta": {"terminal_output": true}},
+    });
+    let said = client.call("initialize", introduction).await.unwrap();
+    let new = json!({"cwd": project.root(), "mcpServers": [], "_meta": {"m": 5}, "more": 1});
+    let opened = client.call("session/new", new).await.unwrap();
+    let session = opened["sessionId"].as_str().unwrap();
+    let mode = json!({"sessionId": session, "modeId": "behind/ask", "_meta": {"m": 6}});
+    client.call("session/set_mode", mode).await.unwrap();
+    let option =
+        json!({"sessionId": session, "configId": "effort", "value": "high", "_meta": {"m": 7}});
+    client.call("session/set_config_option", option).await.unwrap();
+    let sound = json!({"type": "audio", "data": "QQ==", "mimeType": "audio/wav",
+        "annotations": {"audience": ["assistant"]}, "_meta": {"m": 8}, "more": 1});
+    // The agent goes by the block, whatever it says of what is in it.
+    let odd = json!({"type": "audio", "data": "QQ==", "mimeType": "application/ogg"});
+    let file = json!({"type": "resource", "resource": {"uri": "file:///a", "blob": "QQ=="}});
+    // This it does not take, so it gets a file.
+    let picture = json!({"type": "image", "data": "QQ==", "mimeType": "image/png"});
+    let prompt = json!([sound, odd, file, picture]);
+    let params =
+        json!({"sessionId": session, "prompt": prompt, "_meta": {"m": 9}, "messageId": "m"});
+    client.call("session/prompt", params).await.unwrap();
+    let asked = project.plain(&asked_of(&record).join("\n"));
+    let version = format!("\"version\":\"{}\"", env!("CARGO_PKG_VERSION"));
+    let shown = format!("{said}\n\n{asked}").replace(&version, "\"version\":\"VERSION\"");
+    insta::assert_snapshot!(shown);
+}
+
+/// An agent that says nothing of itself holds nobody up.
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_does_not_start_is_not_waited_for_long() {
+    let runtime = behind(&json!({"mute": true, "prompts": []}));
+    let mut client = Client::of(&runtime, "behind");
+    let began = tokio::time::Instant::now();
+    let said = client.call("initialize", json!({"protocolVersion": 1})).await.unwrap();
+    assert_eq!(began.elapsed(), wellspring_acp::agent::INTRODUCTION_TIME);
+    let prompts = json!({"image": true, "audio": false, "embeddedContext": true});
+    assert_eq!(said["agentCapabilities"]["promptCapabilities"], prompts);
+    // It goes on starting meanwhile, and the session waits for that.
+    client.call("session/new", json!({"cwd": "/", "mcpServers": []})).await.unwrap();
+    let limit = wellspring_acp::client::AcpTimeouts::default().start;
+    assert!(began.elapsed() < limit * 3, "{:?}", began.elapsed());
+}
+
+/// What the agent calls its failure reaches the client.
+#[tokio::test]
+async fn errors_of_the_agent_keep_their_code_and_data() {
+    let odd = json!({"code": 42, "message": "Odd", "data": {"m": 2}});
+    let login = json!({"code": -32000, "message": "Token expired"});
+    for (error, message) in [
+        (&odd, "behind: session/prompt failed: Odd (42): {\"m\":2}"),
+        (&login, "behind: the agent wants a login first"),
+    ] {
+        let runtime = behind(&json!({"prompts": [[{"text": "So."}, {"fail": error}]]}));
+        let mut client = Client::ready(&runtime, "behind", json!({})).await;
+        let session = open(&mut client, Path::new("/"), json!([])).await;
+        let failed = client.prompt(&session, "go").await.unwrap_err();
+        assert_eq!((&failed["code"], &failed["message"]), (&error["code"], &json!(message)));
+        assert_eq!(failed["data"]["error"]["code"], error["code"]);
+        assert_eq!(failed["data"]["error"].get("data"), error.get("data"));
+        assert_eq!(client.words(), "So.");
+    }
+}
+
+/// The client logs in to the agent, which says how.
+#[tokio::test]
+async fn a_client_logs_in_to_the_agent() {
+    let refuse = json!({"code": -32000, "message": "Authentication required"});
+    let login = json!({"id": "key", "name": "API key", "description": "Paste it"});
+    let terminal = json!({"id": "shell", "name": "In a terminal", "type": "terminal"});
+    let hello = json!({"authMethods": [login, terminal]});
+    let runtime = behind(&json!({
+        "refuse": refuse, "login": true, "hello": hello, "prompts": [[{"text": "In."}]],
+        "capabilities": {"auth": {"logout": {}}},
+    }));
+    let mut client = Client::of(&runtime, "behind");
+    let said = client.call("initialize", json!({"protocolVersion": 1})).await.unwrap();
+    assert_eq!(said["authMethods"], json!([login]));
+    let new = json!({"cwd": "/", "mcpServers": []});
+    let first = client.call("session/new", new.clone()).await.unwrap_err();
+    assert_eq!(first["code"], -32000, "{first}");
+    let done = client.call("authenticate", json!({"methodId": "key"})).await.unwrap();
+    assert_eq!(done, json!({"_meta": {"heard": {"methodId": "key"}}}));
+    let opened = client.call("session/new", new.clone()).await.unwrap();
+    client.prompt(opened["sessionId"].as_str().unwrap(), "go").await.unwrap();
+    assert_eq!(client.words(), "In.");
+    client.call("logout", json!({})).await.unwrap();
+    assert_eq!(client.call("session/new", new).await.unwrap_err()["code"], -32000);
+}
+
+/// What an agent offers in another shape than the protocol's is no offer; the client finds it in
+/// `_meta`. Every line that it hears is held against the schema.
+#[tokio::test]
+async fn what_is_offered_in_no_known_shape_is_carried() {
+    let effort = offers()["configOptions"][0].clone();
+    let odd = json!({"id": "odd", "name": "Odd", "type": "slider", "currentValue": 3});
+    let code = offers()["modes"]["availableModes"][0].clone();
+    let command = json!({"name": "compact", "description": "Theirs"});
+    let update = |name: &str, mut update: Value| {
+        update["sessionUpdate"] = name.into();
+        update
+    };
+    let session = json!({
+        "modes": {"currentModeId": "code", "availableModes": [code, {"id": 3, "name": "Three"}],
+            "_meta": {"m": 1}},
+        "configOptions": [odd, effort], "_meta": {"m": 2}, "models": {"odd": true},
+    });
+    let runtime = behind(&json!({
+        "session": session,
+        "opened": [
+            update("available_commands_update",
+                json!({"availableCommands": [{"name": 3}, command], "_meta": {"m": 3}})),
+            update("current_mode_update", json!({"currentModeId": 3})),
+        ],
+        "prompts": [[
+            {"update": update("config_option_update",
+                json!({"configOptions": [effort, odd], "_meta": {"m": 4}}))},
+            {"update": update("available_commands_update", json!({"availableCommands": "none"}))},
+        ]],
+    }));
+    let mut client = Client::ready(&runtime, "behind", json!({})).await;
+    let new = json!({"cwd": "/", "mcpServers": []});
+    let mut opened = client.call("session/new", new).await.unwrap();
+    let session = opened["sessionId"].take();
+    let session = session.as_str().unwrap();
+    while !client.heard.last().unwrap().to_string().contains("compact") {
+        heard_commands(&mut client).await;
+    }
+    client.heard.clear();
+    client.prompt(session, "go").await.unwrap();
+    let set = json!({"sessionId": session, "configId": "effort", "value": "high"});
+    client.call("session/set_config_option", set).await.unwrap();
+    insta::assert_snapshot!(format!("{opened}\n\n{}", client.said()));
+}
+
+/// The same, where nothing of it has a shape.
+#[tokio::test]
+async fn an_agent_may_offer_nonsense() {
+    for nonsense in [json!("x"), json!(3), json!([[]]), json!({"a": 1})] {
+        let session = json!({"modes": nonsense, "configOptions": nonsense, "_meta": nonsense});
+        let changes = [
+            json!({"sessionUpdate": "current_mode_update", "currentModeId": nonsense}),
+            json!({"sessionUpdate": "config_option_update", "configOptions": nonsense}),
+            json!({"sessionUpdate": "available_commands_update", "availableCommands": nonsense}),
+        ];
+        let steps: Vec<_> = changes.iter().map(|update| json!({"update": update})).collect();
+        let runtime = behind(&json!({
+            "capabilities": {"promptCapabilities": nonsense, "auth": nonsense, "_meta": nonsense},
+            "hello": {"agentInfo": nonsense, "authMethods": nonsense, "_meta": nonsense},
+            "session": session, "opened": changes, "prompts": [steps],
+        }));
+        let mut client = Client::ready(&runtime, "behind", json!({})).await;
+        let session = open(&mut client, Path::new("/"), json!([])).await;
+        let stopped = client.prompt(&session, "go").await.unwrap();
+        assert_eq!(stopped["stopReason"], "end_turn", "{nonsense}");
+    }
 }
 
 /// An agent that cannot be opened is told of, and the prompt says why.

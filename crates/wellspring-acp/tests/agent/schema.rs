@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wellspring_core::{AgentNo, Batch, Millis, Record, Seq};
 use wellspring_testkit::arbitrary::arb_run;
 use wellspring_testkit::samples;
-use wellspring_wire::acp::Reader;
+use wellspring_wire::acp::{Reader, part_offers};
 use wellspring_wire::{DialectName, Encoder, Out};
 
 /// The schema that the protocol's own SDK ships; `cargo xtask test` fetches it.
@@ -45,7 +45,7 @@ pub(crate) fn check(message: &Value, asked: &BTreeMap<u64, String>) {
 
 /// What the schema has no word for, and we pass on between those who do.
 fn is_passed_on(method: &str) -> bool {
-    method.starts_with('_') || method == "session/set_model"
+    method.starts_with('_') || method.starts_with("odd/") || method == "session/set_model"
 }
 
 /// Checks what we say to an agent behind us.
@@ -87,6 +87,8 @@ fn params_of(method: &str) -> &'static str {
 fn result_of(method: &str) -> &'static str {
     match method {
         "initialize" => "InitializeResponse",
+        "authenticate" => "AuthenticateResponse",
+        "logout" => "LogoutResponse",
         "session/new" => "NewSessionResponse",
         "session/load" => "LoadSessionResponse",
         "session/resume" => "ResumeSessionResponse",
@@ -155,6 +157,56 @@ fn arb_value() -> impl Strategy<Value = Value> {
     ])
 }
 
+/// A list of such, or something else altogether.
+fn arb_offer(of: impl Strategy<Value = Value> + 'static) -> impl Strategy<Value = Value> {
+    prop_oneof![
+        4 => prop::collection::vec(of, 0..4).prop_map(Value::from),
+        1 => arb_value(),
+    ]
+}
+
+/// An object with some of these members, each right or wrong.
+fn arb_object(
+    members: &'static [&'static str],
+    kinds: &'static [&'static str],
+) -> impl Strategy<Value = Value> {
+    let right = prop::sample::select(vec![
+        json!("x"),
+        json!(true),
+        json!([{"value": "v", "name": "n"}]),
+        json!([{"group": "g", "name": "n", "options": [{"value": "v", "name": "n"}]}]),
+        json!({"m": 1}),
+    ]);
+    let value = prop_oneof![3 => right, 1 => arb_value()];
+    let kind = prop::sample::select(kinds);
+    (kind, prop::collection::btree_map(prop::sample::select(members), value, 0..9)).prop_map(
+        |(kind, members)| {
+            let mut object = json!({"type": kind, "id": "i", "name": "n"});
+            members.into_iter().for_each(|(name, value)| object[name] = value);
+            object
+        },
+    )
+}
+
+fn arb_mode() -> impl Strategy<Value = Value> {
+    arb_object(&["id", "name", "description", "_meta", "odd"], &["mode"])
+}
+
+fn arb_option() -> impl Strategy<Value = Value> {
+    const MEMBERS: [&str; 9] = [
+        "id",
+        "name",
+        "type",
+        "currentValue",
+        "options",
+        "category",
+        "description",
+        "_meta",
+        "odd",
+    ];
+    arb_object(&MEMBERS, &["select", "boolean", "slider"])
+}
+
 /// Something that an agent behind us may say.
 fn arb_update() -> impl Strategy<Value = Value> {
     let name = prop::sample::select(vec![
@@ -219,6 +271,41 @@ proptest! {
             .map(|(event, seq)| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event })
             .collect();
         updates_hold(&records);
+    }
+
+    /// Whatever an agent behind us offers when it opens a session, what a client is told of it is
+    /// the protocol's, and nothing is lost.
+    #[test]
+    fn any_offers_of_an_agent_behind_us_hold(
+        modes in arb_offer(arb_mode()),
+        current in arb_value(),
+        options in arb_offer(arb_option()),
+        commands in arb_offer(arb_value()),
+    ) {
+        let modes = if modes.is_array() {
+            json!({"currentModeId": current, "availableModes": modes})
+        } else {
+            modes
+        };
+        let said = json!({"modes": modes, "configOptions": options, "availableCommands": commands});
+        let (sound, odd) = part_offers(&said);
+        if let Some(modes) = sound.get("modes") {
+            hold("SessionModeState", modes);
+        }
+        if let Some(options) = sound.get("configOptions") {
+            hold("ConfigOptionUpdate", &json!({"configOptions": options}));
+        }
+        if let Some(commands) = sound.get("availableCommands") {
+            hold("AvailableCommandsUpdate", &json!({"availableCommands": commands}));
+        }
+        let count = |of: &Value| of.as_array().map_or(0, Vec::len);
+        for name in ["configOptions", "availableCommands"] {
+            if said[name].is_array() {
+                prop_assert_eq!(count(&said[name]), count(&sound[name]) + count(&odd[name]));
+            } else if !said[name].is_null() {
+                prop_assert_eq!(&said[name], &odd[name]);
+            }
+        }
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use wellspring_core::{Event, Record};
 use wellspring_testkit::acp_agent::SCRIPT;
 
-use crate::kit::{Going, Home};
+use crate::kit::{Going, Home, install};
 
 /// Not a test: the agent that the others drive.
 #[test]
@@ -164,9 +164,7 @@ fn an_installed_agent_is_asked_by_its_name() {
     let program = folder.path().join("claude-agent-acp");
     let this = std::env::current_exe().unwrap();
     let this = format!("{} --exact acp_agents::scripted_agent --nocapture --quiet", this.display());
-    std::fs::write(&program, format!("#!/bin/sh\nexec {this}\n")).unwrap();
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(&program, mode).unwrap();
+    install(&program, &format!("#!/bin/sh\nexec {this}\n"));
     let asked = run(&format!("{}:/usr/bin:/bin", folder.path().display()));
     assert_eq!(asked.status.code(), Some(0), "{asked:?}");
     assert!(String::from_utf8(asked.stdout).unwrap().contains("\nI am here.\n"));

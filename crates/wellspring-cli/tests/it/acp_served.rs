@@ -228,6 +228,20 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     RUN_FINISHED
     ");
     assert_eq!(second.last().unwrap()["outcome"], json!({"type": "success"}));
+    // Each request is answered under the name that it gives the run; to all others it is the first.
+    let names = |said: &[Value]| {
+        let named = said.iter().filter(|event| event.get("runId").is_some());
+        named.map(|event| format!("{} {}", event["type"], event["runId"])).collect::<Vec<_>>()
+    };
+    let both = |run: &str| ["RUN_STARTED", "RUN_FINISHED"].map(|it| format!("{it:?} {run:?}"));
+    assert_eq!(names(&first), both("r1"));
+    assert_eq!(names(&second), both("r2"));
+    assert_eq!(names(&said(&input("r1", json!({})))), both("r1"));
+    assert_eq!(names(&said(&input("r2", json!({})))), both("r2"));
+    let attach = server.ask("GET", "/ag-ui/other/runs/r2", "", "");
+    let attached: Vec<Value> =
+        events(attach).map(|(_, data)| serde_json::from_str(&data).unwrap()).collect();
+    assert_eq!(names(&attached), both("r1"));
 }
 
 /// Another agent calls it: its words are the call's, and what it asks is asked.

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Output, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -142,6 +142,15 @@ impl Home {
         let outline = Checker::check(&records).unwrap();
         (records, outline)
     }
+}
+
+/// Writes a program. Another process does so: while this one has a program open for writing,
+/// whatever another test starts at that moment has it open too, and nobody can run it.
+pub(crate) fn install(program: &Path, script: &str) {
+    let write = r#"printf %s "$1" > "$2" && chmod 755 "$2""#;
+    let mut writer = Command::new("sh");
+    let status = writer.args(["-c", write, "sh", script]).arg(program).status().unwrap();
+    assert!(status.success(), "{}", program.display());
 }
 
 pub(crate) fn json_lines(text: &str) -> Vec<Value> {

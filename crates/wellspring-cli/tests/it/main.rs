@@ -9,6 +9,7 @@
 
 mod acp;
 mod acp_agents;
+mod acp_names;
 mod acp_served;
 mod config;
 mod crash;

@@ -83,6 +83,7 @@ impl Watched {
             until: Until::End,
             form: Form::Sse,
             cursor: None,
+            called: None,
         };
         let around = Surroundings {
             log: self.log.clone(),

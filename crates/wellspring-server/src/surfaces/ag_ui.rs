@@ -37,7 +37,7 @@ use super::native::{Deed, runs_of, wants};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
 use crate::auth::{LOCAL, Principal, TokenScope};
 use crate::error::ApiError;
-use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, ag_ui_bytes, recall};
+use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, ag_ui_bytes, called, recall};
 
 /// Under which name the clients' run ids are kept.
 const RUNS: &str = "ag-ui";
@@ -115,7 +115,10 @@ async fn run(
     drop(alone);
     let (run, after, cursor) = match begun {
         Begun::Follows { run, after, cursor } => (run, after, cursor),
-        Begun::Joins { run, at } => return joined(&app, &who, run, at, form).await,
+        Begun::Joins { run, at } => {
+            let name = Some(&*input.run_id).filter(|name| !name.is_empty());
+            return joined(&app, &who, Joins { run, at, name }, form).await;
+        }
     };
     let wanted = Wanted {
         run,
@@ -125,6 +128,7 @@ async fn run(
         until: Until::Pause,
         form,
         cursor,
+        called: None,
     };
     let first = match form {
         Form::Sse => None,
@@ -351,7 +355,8 @@ async fn attach(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let info = named(&app, &who, &agent, &run).await?;
-    joined(&app, &who, info.run, None, form(&headers)).await
+    let joins = Joins { run: info.run, at: None, name: None };
+    joined(&app, &who, joins, form(&headers)).await
 }
 
 /// Stops a run: closing a connection does not.
@@ -382,20 +387,35 @@ async fn named(app: &App, who: &Principal, agent: &str, name: &str) -> Result<Ru
     if *info.agent == *agent { Ok(info) } else { Err(ApiError::no_run(name)) }
 }
 
+/// Somebody who joins a run.
+struct Joins<'a> {
+    run: RunId,
+    /// As it stood at that record, or as it stands.
+    at: Option<Seq>,
+    /// What a client's request calls the run: that is what its answer calls it, too.
+    name: Option<&'a str>,
+}
+
 /// A run as it stood at a record, or as it stands, and then what comes.
 async fn joined(
     app: &App,
     who: &Principal,
-    run: RunId,
-    at: Option<Seq>,
+    joins: Joins<'_>,
     form: Form,
 ) -> Result<Response, ApiError> {
+    let Joins { run, at, name } = joins;
     let log = app.runtime.log();
     let at = match at {
         Some(at) => at,
         None => log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?.head,
     };
-    let conversation = recall(log, run, at).await?;
+    let mut conversation = recall(log, run, at).await?;
+    let outline = &mut conversation.current.outline;
+    let usual = outline.run.as_ref().and_then(|head| head.wire_run.clone());
+    let name = name.filter(|name| usual.as_deref() != Some(name));
+    if let Some(name) = name {
+        *outline = called(std::mem::take(outline), name);
+    }
     let mut events = join(&conversation);
     let transcript = &conversation.current;
     let dialect: Box<dyn Dialect> = match form {
@@ -420,6 +440,7 @@ async fn joined(
         until: Until::Pause,
         form,
         cursor: None,
+        called: name.map(Into::into),
     };
     Ok(app.stream(who, wanted, Some(first), None).await?.into_response())
 }

@@ -3,6 +3,7 @@
 
 mod access;
 mod ag_ui;
+mod ag_ui_at_work;
 mod ag_ui_shared;
 mod api;
 mod audit;

@@ -17,8 +17,8 @@ pub use call::ARGUMENTS_BYTES_MAX;
 pub use lent::LentTools;
 pub use permission::{Permission, PermissionKind, PermissionOption};
 
-use super::rest::{REST, left};
-use super::{ORIGIN, PERMISSION};
+use super::rest::{REST, besides, left};
+use super::{ELICITATION, ORIGIN, PERMISSION};
 use call::Call;
 pub(super) use content::{has_sound_meta, is_block};
 
@@ -138,6 +138,15 @@ impl Reader {
             permission.title = title;
         }
         permission
+    }
+
+    /// Reads what an `elicitation/create` says besides what is asked: a question has no place for
+    /// that.
+    pub fn elicitation(&mut self, params: &Value, batch: &mut Batch) {
+        let more = besides(params, &["sessionId", "mode", "message", "requestedSchema"]);
+        if more != json!({}) {
+            batch.extended(ORIGIN, ELICITATION, more);
+        }
     }
 
     /// Notes that a call was not permitted: its failure is then a denial.

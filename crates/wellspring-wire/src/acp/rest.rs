@@ -4,6 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::read::{has_sound_meta, is_block};
+use super::sound::{is_command, is_option};
 
 /// What the log calls the rest of an update: as an annotation, of the part's next words; as an
 /// extended fact, of the next record that becomes an update of its kind.
@@ -20,8 +21,19 @@ pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
     others.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Says the rest with what was understood.
-pub(super) fn merge(into: &mut Value, rest: &Value) {
+/// The same, where it can be said: a `_meta` that is none is left out.
+#[must_use]
+pub fn besides(of: &Value, understood: &[&str]) -> Value {
+    let mut others = left(of, understood);
+    if !has_sound_meta(of) {
+        others.remove("_meta");
+    }
+    others.into()
+}
+
+/// Says the rest with what was understood: members of objects are joined, and of two that are
+/// no objects the rest's counts.
+pub fn merge(into: &mut Value, rest: &Value) {
     match (into, rest) {
         (Value::Object(into), Value::Object(rest)) => {
             for (name, value) in rest {
@@ -29,6 +41,13 @@ pub(super) fn merge(into: &mut Value, rest: &Value) {
             }
         }
         (into, rest) => *into = rest.clone(),
+    }
+}
+
+/// Has a message say something in its `_meta` that it cannot say in the protocol's words.
+pub fn carry(into: &mut Value, odd: &Value) {
+    if odd.as_object().is_some_and(|odd| !odd.is_empty()) {
+        merge(into, &json!({"_meta": {OURS: odd}}));
     }
 }
 
@@ -43,7 +62,7 @@ pub(super) fn is_sayable(update: &Value) -> bool {
     let all = |name: &str, fits: &dyn Fn(&Value) -> bool| {
         update[name].as_array().is_some_and(|it| it.iter().all(|it| fits(it) && has_sound_meta(it)))
     };
-    let text = |name: &str| is_text(update, name);
+    let text = |name: &str| update[name].is_string();
     let optional = |name: &str| update[name].is_null() || text(name);
     let is_known = match update["sessionUpdate"].as_str() {
         Some("user_message_chunk" | "agent_message_chunk" | "agent_thought_chunk") => {
@@ -65,40 +84,4 @@ pub(super) fn is_sayable(update: &Value) -> bool {
         Some(_) | None => false,
     };
     is_known && has_sound_meta(update)
-}
-
-fn is_text(of: &Value, name: &str) -> bool {
-    of[name].is_string()
-}
-
-fn is_command(command: &Value) -> bool {
-    let input = command["input"].is_null() || is_text(&command["input"], "hint");
-    is_text(command, "name") && is_text(command, "description") && input
-}
-
-/// Whether an option has the shape of its type.
-fn is_option(option: &Value) -> bool {
-    let optional = |of: &Value, name: &str| of[name].is_null() || is_text(of, name);
-    let is_value = |it: &Value| {
-        is_text(it, "value")
-            && is_text(it, "name")
-            && optional(it, "description")
-            && has_sound_meta(it)
-    };
-    let is_group = |it: &Value| {
-        let values = it["options"].as_array();
-        let values = values.is_some_and(|it| it.iter().all(is_value));
-        is_text(it, "group") && is_text(it, "name") && values && has_sound_meta(it)
-    };
-    let shape = match option["type"].as_str() {
-        Some("select") => {
-            let listed = option["options"].as_array();
-            is_text(option, "currentValue")
-                && listed.is_some_and(|it| it.iter().all(is_value) || it.iter().all(is_group))
-        }
-        Some("boolean") => option["currentValue"].is_boolean(),
-        Some(_) | None => false,
-    };
-    let about = ["description", "category"].iter().all(|name| optional(option, name));
-    shape && about && is_text(option, "id") && is_text(option, "name")
 }

@@ -1,7 +1,9 @@
 //! Records to ACP.
 
+mod answer;
 mod ask;
 mod content;
+mod hello;
 mod shown;
 mod update;
 
@@ -18,8 +20,10 @@ use wellspring_core::{
     ToolUpdate, Usage, UsageScope, VoidReason, WirePartId,
 };
 
+pub use answer::{elicitation_response, permission_response};
 pub use ask::{Asked, Asking, Offers};
 pub use content::{PromptError, content_block, prompt};
+pub use hello::initialize_response;
 pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 
 use super::rest::{OURS, REST, carried, is_sayable, left, merge};

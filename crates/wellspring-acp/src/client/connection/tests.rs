@@ -13,7 +13,10 @@ struct Agent {
 fn connect() -> (Connection, Agent) {
     let (out, heard) = mpsc::channel(LINES_WAITING_MAX);
     let (say, incoming) = mpsc::channel(LINES_WAITING_MAX);
-    (Connection::new(Wire { out, incoming, tasks: Vec::new() }, None), Agent { say, heard })
+    (
+        Connection::new(Wire { out, incoming, tasks: Vec::new() }, None, Attending::default()),
+        Agent { say, heard },
+    )
 }
 
 fn update(session: &str, number: usize) -> Heard {
@@ -174,4 +177,73 @@ async fn whoever_waits_hears_of_the_end_and_its_reason() {
     assert_eq!(connection.ended().unwrap().to_string(), why.to_string());
     let late = connection.request("ping", json!({})).await.unwrap_err();
     assert_eq!(late.to_string(), why.to_string());
+}
+
+/// What is about no session waits for those who are there, up to the maximum of a queue, and the
+/// agent does not wait for them.
+#[tokio::test]
+async fn what_is_about_no_session_waits_for_a_client() {
+    let (out, heard) = mpsc::channel(LINES_WAITING_MAX);
+    let (say, incoming) = mpsc::channel(LINES_WAITING_MAX);
+    let attending = Attending::default();
+    let wire = Wire { out, incoming, tasks: Vec::new() };
+    let connection = Connection::new(wire, None, attending.clone());
+    let mut agent = Agent { say, heard };
+    let says = |number: usize| {
+        line(&json!({"jsonrpc": "2.0", "method": "_says", "params": {"number": number}}))
+    };
+    // Nobody is there.
+    agent.say(says(0)).await;
+    agent.settled(&connection).await;
+    let (mut stays, leaves) = (attending.join(), attending.join());
+    for number in 1..=QUEUE_MAX + 10 {
+        agent.say(says(number)).await;
+    }
+    agent.settled(&connection).await;
+    drop(leaves);
+    for number in 1..=QUEUE_MAX {
+        let Some(Wish::Notification(method, params)) = stays.next().await else { panic!() };
+        assert_eq!((&*method, params), ("_says", json!({"number": number})));
+    }
+    // The one who is left is asked.
+    let asks = json!({"jsonrpc": "2.0", "id": 7, "method": "_asks", "params": {}});
+    agent.say(line(&asks)).await;
+    let Some(Wish::Request(request)) = stays.next().await else { panic!() };
+    request.give(Ok(json!("yes"))).await;
+    assert_eq!(agent.hear().await["result"], "yes");
+}
+
+/// What comes too late for one run is there for the next, and those who listen hear it at once.
+#[tokio::test]
+async fn what_comes_too_late_is_kept_up_to_a_maximum() {
+    let (connection, mut agent) = connect();
+    let heard: Arc<Mutex<Vec<Value>>> = Arc::default();
+    let listener: Listener = {
+        let heard = Arc::clone(&heard);
+        Arc::new(move |update| heard.lock().unwrap().push(update.clone()))
+    };
+    let (route, mut queue) = Queue::new(Some(listener));
+    queue.begin();
+    connection.route("s", route);
+    agent.say(update("s", 1)).await;
+    let params = json!({"sessionId": "s"});
+    agent.say(line(&json!({"id": 9, "method": "fs/read_text_file", "params": params}))).await;
+    agent.settled(&connection).await;
+    assert_eq!(*heard.lock().unwrap(), [0; 0]);
+    queue.rest();
+    assert_eq!(agent.hear().await["error"]["message"], "the run is over");
+    agent.say(update("s", 2)).await;
+    agent.settled(&connection).await;
+    assert_eq!(*heard.lock().unwrap(), [1, 2]);
+    assert_eq!(taken(&mut queue), [1, 2]);
+    for late in 0..2 {
+        queue.begin();
+        for number in 0..QUEUE_MAX {
+            agent.say(update("s", late * QUEUE_MAX + number)).await;
+        }
+        agent.settled(&connection).await;
+        queue.rest();
+    }
+    assert_eq!(taken(&mut queue), (QUEUE_MAX..2 * QUEUE_MAX).collect::<Vec<_>>());
+    assert_eq!(queue.late_units, 0);
 }

@@ -6,7 +6,8 @@ use wellspring_core::{CancelWhen, Event, Outcome, RunId, RunRequest};
 use wellspring_engine::{Runtime, StartRun};
 
 use super::kit::{
-    config, driven, finished, gone, outcome, play, runtime, session, shown, steps, until, watch,
+    config, deaf, driven, finished, gone, outcome, play, runtime, session, shown, steps, until,
+    watch,
 };
 
 async fn cancel(runtime: &Runtime, run: RunId) {
@@ -40,7 +41,7 @@ async fn an_agent_that_does_not_hear_is_killed_with_its_group() {
     let agent =
         AcpAgent::new("scripted", config(&json!({"prompts": [[{"text": "La la."}, {"deaf": 1}]]})));
     let runtime = runtime();
-    runtime.register(driven(agent.clone()));
+    runtime.register(deaf(agent.clone()));
     let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
     let records = until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
     let process = watch(session(&records).1);
@@ -62,7 +63,7 @@ async fn an_agent_that_does_not_hear_is_killed_once_it_serves_nobody_else() {
         ]})),
     );
     let runtime = runtime();
-    runtime.register(driven(agent.clone()));
+    runtime.register(deaf(agent.clone()));
     let asked = |event: &Event| matches!(event, Event::QuestionAsked(_));
     let deaf = runtime.start(StartRun::text("agent", "deaf")).await.unwrap();
     let first = until(&runtime, deaf, asked).await;

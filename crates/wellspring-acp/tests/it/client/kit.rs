@@ -38,8 +38,20 @@ pub(super) fn scripted(script: &Value) -> AgentDef {
     driven(AcpAgent::new("scripted", config(script)))
 }
 
+/// An agent that ends by itself when it is told to: on a busy machine that may take a while.
 pub(super) fn driven(agent: AcpAgent) -> AgentDef {
-    AgentDef::remote("agent", Arc::new(agent))
+    within_grace(agent, LIMIT)
+}
+
+/// An agent that never ends by itself, for which nobody need wait.
+pub(super) fn deaf(agent: AcpAgent) -> AgentDef {
+    within_grace(agent, Duration::from_millis(100))
+}
+
+fn within_grace(agent: AcpAgent, cancel_grace: Duration) -> AgentDef {
+    let mut def = AgentDef::remote("agent", Arc::new(agent));
+    def.timeouts.cancel_grace = cancel_grace;
+    def
 }
 
 /// Runs an agent to its end.

@@ -58,7 +58,8 @@ pub(super) async fn read(
     let kinds = kinds(query.kinds.as_deref(), dialect)?;
     let after = position(&headers, query.after.as_deref(), &info)?;
     let (until, form) = (Until::End, Form::Sse);
-    let wanted = Wanted { run: info.run, dialect, after, kinds, until, form, cursor: None };
+    let wanted =
+        Wanted { run: info.run, dialect, after, kinds, until, form, cursor: None, called: None };
     let wait = wait(query.wait)?;
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
         // A page that waits is held open as a stream is.

@@ -149,6 +149,7 @@ pub(super) async fn start(
             until: Until::End,
             form: Form::Sse,
             cursor: None,
+            called: None,
         };
         app.stream(&who, wanted, None, Some(asked_at)).await?.into_response()
     } else {

@@ -7,8 +7,8 @@ use wellspring_core::{
     Annotation, Answer, CallOutline, Choice, Event, Form, Outline, PartId, Question, RunsOn, Scope,
 };
 
-use super::super::rest::{OURS, left, merge};
-use super::super::{ORIGIN, PERMISSION};
+use super::super::rest::{OURS, besides, left, merge};
+use super::super::{ELICITATION, ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;
 
@@ -58,7 +58,8 @@ enum Reading {
 #[derive(Clone, Debug)]
 struct Offer {
     options: Vec<Value>,
-    meta: Option<Value>,
+    /// What else it says, `_meta` above all.
+    more: Value,
 }
 
 /// What agents behind us offer to those who are asked for permissions, as the log has it.
@@ -68,6 +69,8 @@ pub struct Offers {
     calls: BTreeMap<Box<str>, PartId>,
     /// By the call that the permission is about, where it is still open.
     offers: BTreeMap<Option<PartId>, Offer>,
+    /// What is said with the form that is asked for next.
+    form: Option<Value>,
 }
 
 impl Offers {
@@ -81,6 +84,10 @@ impl Offers {
             self.calls.retain(|_, call| call != over);
             self.offers.remove(&Some(*over));
         } else if let Event::Extended(said) = event
+            && (&*said.origin, &*said.name) == (ORIGIN, ELICITATION)
+        {
+            self.form = Some(said.value.clone());
+        } else if let Event::Extended(said) = event
             && (&*said.origin, &*said.name) == (ORIGIN, PERMISSION)
             && let Some(options) = said.value["options"].as_array()
         {
@@ -89,8 +96,8 @@ impl Offers {
             let call = self.calls.get(id).copied();
             self.offers.remove(&call);
             if options.iter().all(is_sound) {
-                let meta = said.value.get("_meta").filter(|meta| meta.is_object()).cloned();
-                self.offers.insert(call, Offer { options: options.clone(), meta });
+                let more = besides(&said.value, &["sessionId", "toolCall", "options"]);
+                self.offers.insert(call, Offer { options: options.clone(), more });
             }
         }
     }
@@ -134,7 +141,7 @@ impl Asked {
         session: &str,
         offers: &mut Offers,
     ) -> Option<Self> {
-        let Offer { options, meta } = offers.take(question)?;
+        let Offer { options, more } = offers.take(question)?;
         // To a yes or a no, an option says what its kind says.
         let meaning = |option: &Value| {
             let id = option["optionId"].as_str().unwrap_or_default();
@@ -152,10 +159,25 @@ impl Asked {
         };
         let options = options.iter().map(|offered| (option(offered), meaning(offered)));
         let mut asking = Scene { question, before, session }.request(options);
-        if let Some(meta) = meta {
-            asking.params["_meta"] = meta;
-        }
+        merge(&mut asking.params, &more);
         Some(Self::Request(asking))
+    }
+
+    /// Says what an agent behind us said with its form besides it.
+    #[must_use]
+    pub fn with_more(mut self, question: &Question, before: &Outline, offers: &mut Offers) -> Self {
+        let is_form = question.in_place && !matches!(question.form, Form::Approve);
+        if let (Self::Request(asking), true) = (&mut self, is_form)
+            && let Some(more) = offers.form.take()
+        {
+            merge(&mut asking.params, &besides(&more, &["toolCallId"]));
+            let call = more["toolCallId"].as_str().and_then(|id| offers.calls.get(id));
+            let call = call.and_then(|call| wire_id(before, *call));
+            if let (Some(id), true) = (call, asking.method == ELICITATION) {
+                asking.params["toolCallId"] = id.to_string().into();
+            }
+        }
+        self
     }
 
     /// Puts a question. `before` is what is open, `session` what the client calls the thread.
@@ -305,7 +327,7 @@ impl Scene<'_> {
         if self.call().is_some() {
             params["toolCallId"] = self.call_id().into();
         }
-        Asking { method: "elicitation/create", params, reading }
+        Asking { method: ELICITATION, params, reading }
     }
 }
 
