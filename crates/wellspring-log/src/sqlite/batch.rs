@@ -26,7 +26,7 @@ const BATCH_BYTES: usize = 16 * 1024;
 
 /// The most bytes of frames that are not placed: so much has to be looked through to find the
 /// last ones of a run. It is hundreds of frames while models talk.
-const UNPLACED_BYTES_MAX: usize = 64 * 1024;
+const UNPLACED_BYTES_MAX: usize = 128 * 1024;
 
 /// What stands before a frame's body: its run's key, its first record, how many, its length.
 const HEAD_BYTES: usize = 8 + 8 + 4 + 4;

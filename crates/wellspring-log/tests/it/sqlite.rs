@@ -186,7 +186,7 @@ async fn an_interrupted_deletion_is_finished() {
 #[tokio::test]
 async fn what_lies_beside_a_deleted_run_stays() {
     const RUNS: usize = 16;
-    const ROUNDS: usize = 64;
+    const ROUNDS: usize = 200;
 
     let sqlite = Sqlite::new(Durability::ProcessCrash);
     let file = Connection::open(sqlite.directory.path().join("runs.db")).unwrap();
