@@ -1,9 +1,9 @@
 //! Runs in a SQLite file: the binary's default.
 //!
 //! One thread writes. Its transaction takes every append that waits, so under load many runs
-//! share one commit, and nobody waits for a timer. Frames are rows in the order of their
-//! commit, with a unique index on (run, first); a run's own row changes only when its state or
-//! its owner does. Checkpoints happen on a thread of their own, reads on a few others in short
+//! share one commit, and nobody waits for a timer. The frames of a transaction share a row, and
+//! an index of where each run's lie is written behind; a run's own row changes only when its
+//! state or its owner does. Checkpoints happen on a thread of their own, reads on a few others in short
 //! transactions.
 //!
 //! Several processes may open the same file: each appends to the runs it owns, and the
@@ -19,6 +19,7 @@
 
 mod alive;
 mod audit;
+mod batch;
 mod checkpoint;
 mod read;
 mod schema;

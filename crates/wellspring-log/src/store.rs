@@ -284,6 +284,14 @@ pub struct StoredFrame {
     pub body: Bytes,
 }
 
+impl StoredFrame {
+    /// Its last record.
+    #[must_use]
+    pub fn last(&self) -> Seq {
+        Seq(self.first.0 + u64::from(self.count) - 1)
+    }
+}
+
 /// What is known of a run without reading its frames.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunInfo {

@@ -312,7 +312,8 @@ impl Answer {
         // What the head says was read; as long as it is kept, so is the buffer that it came in.
         response.headers_mut().clear();
         let answer = Self { provider, response, framer, reader, batch: Batch::default(), bytes: 0 };
-        stream::unfold(Some(answer), |answer| async move {
+        // It is moved with every piece.
+        stream::unfold(Some(Box::new(answer)), |answer| async move {
             let mut answer = answer?;
             match answer.next().await {
                 // The connection closes with the answer: nothing after an error counts.

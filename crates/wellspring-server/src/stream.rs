@@ -197,7 +197,8 @@ impl EventStream {
             Form::Sse => "text/event-stream",
             Form::Bare => AG_UI_PROTO,
         };
-        let events = stream::unfold(self, |mut events| async move {
+        // It is moved with every piece.
+        let events = stream::unfold(Box::new(self), |mut events| async move {
             let bytes = events.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), events))
         });

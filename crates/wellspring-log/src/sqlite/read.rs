@@ -1,10 +1,13 @@
 //! What readers ask, inside a short transaction.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use rusqlite::types::{ToSql, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
+use super::batch::{self, Entry};
 use super::{int, uint};
 use crate::store::{
     ExternalId, InboxEntry, LIST_MAX, Lease, Page, RunFilter, RunInfo, RunState, SnapshotKind,
@@ -15,13 +18,14 @@ type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
 
 const INFO: &str = "SELECT run, thread, agent, tenant, after, title, state, epoch, node,
     lease_until, created_at, updated_at,
-    (SELECT first + count - 1 FROM frames WHERE frames.run = runs.id ORDER BY first DESC LIMIT 1)
-    FROM runs";
+    (SELECT first + count - 1 FROM places WHERE places.run = runs.id ORDER BY first DESC LIMIT 1),
+    id FROM runs";
 
 pub(super) fn info(connection: &Connection, run: RunId) -> rusqlite::Result<Option<RunInfo>> {
+    let unplaced = batch::unplaced_heads(connection)?;
     connection
         .prepare_cached(&format!("{INFO} WHERE run = ?1"))?
-        .query_row([run.uuid().as_bytes()], info_of)
+        .query_row([run.uuid().as_bytes()], |row| info_of(row, &unplaced))
         .optional()
 }
 
@@ -55,7 +59,9 @@ pub(super) fn list(connection: &Connection, filter: &RunFilter) -> rusqlite::Res
     let limit = filter.limit_or_max();
     let sql = format!("{INFO} WHERE {conditions} ORDER BY run DESC LIMIT {limit}");
     let mut statement = connection.prepare_cached(&sql)?;
-    let rows = statement.query_map(rusqlite::params_from_iter(values), info_of)?;
+    let unplaced = batch::unplaced_heads(connection)?;
+    let info = |row: &Row<'_>| info_of(row, &unplaced);
+    let rows = statement.query_map(rusqlite::params_from_iter(values), info)?;
     rows.collect()
 }
 
@@ -68,29 +74,58 @@ pub(super) fn page(
     let Some((key, state)) = key_and_state(connection, run)? else {
         return Ok(Err(StoreError::NoRun(run)));
     };
-    let mut page =
-        Page { frames: Vec::new(), head: head(connection, key)?, closed: state.is_final() };
+    let mut unplaced = Vec::new();
+    batch::each_unplaced(connection, |_, entry| {
+        if entry.run == key {
+            unplaced.push(stored(&entry));
+        }
+    })?;
+    let head = match unplaced.last() {
+        Some(frame) => frame.last(),
+        None => placed_head(connection, key)?,
+    };
+    let mut page = Page { frames: Vec::new(), head, closed: state.is_final() };
     if after >= page.head {
         return Ok(Ok(page));
     }
     // The frame with the next record is the last one that starts at or before it.
     let mut statement = connection.prepare_cached(
-        "SELECT first, count, body FROM frames WHERE run = ?1 AND first >=
-            (SELECT max(first) FROM frames WHERE run = ?1 AND first <= ?2)
+        "SELECT first, body FROM places JOIN batches ON batches.id = batch WHERE run = ?1
+            AND first >= (SELECT max(first) FROM places WHERE run = ?1 AND first <= ?2)
         ORDER BY first",
     )?;
     let mut rows = statement.query(params![key, int(after.0.saturating_add(1))])?;
     let mut bytes = 0;
+    let mut is_full = |frame: &StoredFrame, page: &Page| {
+        bytes += frame.body.len();
+        !page.frames.is_empty() && bytes > bytes_max
+    };
     while let Some(row) = rows.next()? {
-        let body = row.get_ref(2)?.as_blob()?;
-        bytes += body.len();
-        if !page.frames.is_empty() && bytes > bytes_max {
+        let first = Seq(uint(row.get(0)?));
+        for entry in batch::entries(row.get_ref(1)?.as_blob()?) {
+            let entry = entry?;
+            if (entry.run, entry.first) != (key, first) || entry.last() <= after {
+                continue;
+            }
+            let frame = stored(&entry);
+            if is_full(&frame, &page) {
+                return Ok(Ok(page));
+            }
+            page.frames.push(frame);
+        }
+    }
+    for frame in unplaced.into_iter().filter(|frame| frame.last() > after) {
+        if is_full(&frame, &page) {
             break;
         }
-        let first = Seq(uint(row.get(0)?));
-        page.frames.push(StoredFrame { first, count: row.get(1)?, body: body.to_vec().into() });
+        page.frames.push(frame);
     }
     Ok(Ok(page))
+}
+
+fn stored(entry: &Entry<'_>) -> StoredFrame {
+    let body = entry.body.to_vec().into();
+    StoredFrame { first: entry.first, count: entry.count, body }
 }
 
 pub(super) fn inbox(
@@ -181,9 +216,16 @@ pub(super) fn key_and_state(
 }
 
 pub(super) fn head(connection: &Connection, key: i64) -> rusqlite::Result<Seq> {
+    match batch::unplaced_heads(connection)?.get(&key) {
+        Some(head) => Ok(*head),
+        None => placed_head(connection, key),
+    }
+}
+
+fn placed_head(connection: &Connection, key: i64) -> rusqlite::Result<Seq> {
     let last = connection
         .prepare_cached(
-            "SELECT first + count - 1 FROM frames WHERE run = ?1 ORDER BY first DESC LIMIT 1",
+            "SELECT first + count - 1 FROM places WHERE run = ?1 ORDER BY first DESC LIMIT 1",
         )?
         .query_row([key], |row| row.get(0))
         .optional()?;
@@ -222,7 +264,11 @@ fn state_of(row: &Row<'_>, column: usize) -> rusqlite::Result<RunState> {
     }
 }
 
-fn info_of(row: &Row<'_>) -> rusqlite::Result<RunInfo> {
+fn info_of(row: &Row<'_>, unplaced: &HashMap<i64, Seq>) -> rusqlite::Result<RunInfo> {
+    let head = match unplaced.get(&row.get(13)?) {
+        Some(head) => *head,
+        None => Seq(uint(row.get::<_, Option<i64>>(12)?.unwrap_or(0))),
+    };
     let node: Option<Box<str>> = row.get(8)?;
     let until: Option<i64> = row.get(9)?;
     let after: Option<[u8; 16]> = row.get(4)?;
@@ -234,7 +280,7 @@ fn info_of(row: &Row<'_>) -> rusqlite::Result<RunInfo> {
         after: after.map(|bytes| RunId::new(uuid::Uuid::from_bytes(bytes))),
         title: row.get(5)?,
         state: state_of(row, 6)?,
-        head: Seq(uint(row.get::<_, Option<i64>>(12)?.unwrap_or(0))),
+        head,
         epoch: uint(row.get(7)?),
         lease: node.zip(until).map(|(node, until)| Lease { node, until: Millis(uint(until)) }),
         created_at: Millis(uint(row.get(10)?)),

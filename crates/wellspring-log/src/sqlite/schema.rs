@@ -5,17 +5,20 @@ use std::io;
 use std::path::Path;
 
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
+use wellspring_core::Seq;
 
-use super::{BUSY_TIMEOUT, Durability, OpenError, SqliteOptions, int, write};
+use super::batch::{self, Entry};
+use super::{BUSY_TIMEOUT, Durability, OpenError, SqliteOptions, int, uint, write};
 use crate::store::StoreError;
 
 /// Marks a file as ours ("Well").
 const APPLICATION_ID: i64 = 0x5765_6c6c;
 
 /// The steps from an empty file to today's form. A step that was released never changes.
-const MIGRATIONS: &[&str] = &[
-    "
+const MIGRATIONS: &[(&str, Option<Then>)] = &[
+    (
+        "
     CREATE TABLE runs (
         id INTEGER PRIMARY KEY AUTOINCREMENT, -- never used twice: frames of a deleted run linger
         run BLOB NOT NULL UNIQUE,
@@ -69,7 +72,10 @@ const MIGRATIONS: &[&str] = &[
     CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
     CREATE TABLE doomed (run INTEGER PRIMARY KEY) STRICT; -- deleted, but not yet swept
 ",
-    "
+        None,
+    ),
+    (
+        "
     -- Names are looked up by themselves only, so a table beside its index is one too many.
     CREATE TABLE names (
         tenant TEXT NOT NULL,
@@ -83,7 +89,10 @@ const MIGRATIONS: &[&str] = &[
     ALTER TABLE names RENAME TO external_ids;
     CREATE INDEX external_ids_run ON external_ids (run);
 ",
-    "
+        None,
+    ),
+    (
+        "
     CREATE TABLE audit (
         tenant TEXT NOT NULL,
         number INTEGER NOT NULL,
@@ -97,7 +106,46 @@ const MIGRATIONS: &[&str] = &[
         UNIQUE (tenant, key)
     ) STRICT;
 ",
+        None,
+    ),
+    (
+        "
+    CREATE TABLE batches (id INTEGER PRIMARY KEY, body BLOB NOT NULL) STRICT;
+    CREATE TABLE places (
+        run INTEGER NOT NULL,
+        first INTEGER NOT NULL,
+        count INTEGER NOT NULL,
+        batch INTEGER NOT NULL,
+        PRIMARY KEY (run, first)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE placed (upto INTEGER NOT NULL) STRICT; -- one row: the last batch in places
+    INSERT INTO placed SELECT coalesce(max(id), 0) FROM frames;
+    INSERT INTO places SELECT run, first, count, id FROM frames ORDER BY run, first;
+",
+        Some(frames_into_batches),
+    ),
 ];
+
+/// What a step does that SQL cannot.
+type Then = fn(&Connection) -> rusqlite::Result<()>;
+
+fn frames_into_batches(connection: &Connection) -> rusqlite::Result<()> {
+    let mut frames = connection.prepare("SELECT id, run, first, count, body FROM frames")?;
+    let mut rows = frames.query([])?;
+    let mut insert = connection.prepare("INSERT INTO batches (id, body) VALUES (?1, ?2)")?;
+    while let Some(row) = rows.next()? {
+        let frame = Entry {
+            run: row.get(1)?,
+            first: Seq(uint(row.get(2)?)),
+            count: row.get(3)?,
+            body: row.get_ref(4)?.as_blob()?,
+        };
+        insert.execute(params![row.get::<_, i64>(0)?, batch::alone(&frame)])?;
+    }
+    drop(rows);
+    drop(frames);
+    connection.execute_batch("DROP TABLE frames")
+}
 
 /// Makes the file, and its directory where that is missing, for its owner's eyes only.
 /// SQLite gives its other files the same permissions.
@@ -178,8 +226,11 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
     let found = number(&transaction, "user_version")?;
     let done = usize::try_from(found).unwrap_or(0);
     let wanted = usize::try_from(known).unwrap_or(0);
-    for step in MIGRATIONS.iter().take(wanted).skip(done) {
-        transaction.execute_batch(step)?;
+    for (sql, then) in MIGRATIONS.iter().take(wanted).skip(done) {
+        transaction.execute_batch(sql)?;
+        if let Some(then) = then {
+            then(&transaction)?;
+        }
     }
     if found < known {
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -266,7 +317,7 @@ mod tests {
     use super::*;
     use crate::audit::AuditFilter;
     use crate::sqlite::{audit, read};
-    use crate::store::ExternalId;
+    use crate::store::{ExternalId, Page, StoredFrame};
 
     #[test]
     fn what_an_older_program_kept_is_there() {
@@ -280,10 +331,20 @@ mod tests {
             )
             .unwrap();
         connection.execute("INSERT INTO external_ids VALUES ('t', 'chat', 'a', 1)", []).unwrap();
+        let frames = "INSERT INTO frames VALUES (3, 1, 1, 2, x'6f'), (9, 1, 3, 1, x'70')";
+        connection.execute(frames, []).unwrap();
         migrate_to(&mut connection, int(MIGRATIONS.len() as u64)).unwrap();
         let name = ExternalId { tenant: "t".into(), surface: "chat".into(), id: "a".into() };
         assert_eq!(read::resolve(&connection, &name).unwrap(), Some(run));
         let filter = AuditFilter { tenant: "t".into(), before: None, limit: 1 };
         assert_eq!(audit::page(&connection, &filter).unwrap(), []);
+        let frame = |first, count, body: &'static [u8]| StoredFrame {
+            first: Seq(first),
+            count,
+            body: body.into(),
+        };
+        let page = read::page(&connection, run, Seq(0), 1024).unwrap().unwrap();
+        let frames = vec![frame(1, 2, b"o"), frame(3, 1, b"p")];
+        assert_eq!(page, Page { frames, head: Seq(3), closed: true });
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
 
 use super::alive::is_gone;
+use super::batch;
 use super::read::{self, state_code};
 use super::writer::{Db, Head};
 use super::{int, uint};
@@ -60,7 +61,7 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
     if let Some(name) = &new.name {
         insert_name(&db.connection, name, key)?;
     }
-    insert_frame(&db.connection, key, Seq(1), first)?;
+    db.batches.add(&db.connection, key, Seq(1), first)?;
     if first.state != Some(RunState::Running) {
         change_state(&db.connection, key, first)?;
     }
@@ -71,7 +72,8 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
 }
 
 /// Why a run was not created. Most are, so this is asked only afterwards.
-fn in_the_way(db: &Db, new: &NewRun, named: Option<RunId>) -> Outcome<Created> {
+fn in_the_way(db: &mut Db, new: &NewRun, named: Option<RunId>) -> Outcome<Created> {
+    db.batches.write(&db.connection)?;
     if let Some(info) = read::info(&db.connection, new.run)? {
         return Ok(Ok(Created::Exists(Box::new(info))));
     }
@@ -92,7 +94,13 @@ pub(super) fn append(db: &mut Db, append: &Append) -> rusqlite::Result<Result<()
         None => match read::key_and_state(&db.connection, run)? {
             None => return Ok(Err(StoreError::NoRun(run).into())),
             Some((_, state)) if state.is_final() => return Ok(Err(AppendError::Closed(run))),
-            Some((key, _)) => Head { key, head: read::head(&db.connection, key)? },
+            Some((key, _)) => {
+                let head = match db.batches.head(key) {
+                    Some(head) => head,
+                    None => read::head(&db.connection, key)?,
+                };
+                Head { key, head }
+            }
         },
     };
     if head.head != append.expected {
@@ -100,18 +108,7 @@ pub(super) fn append(db: &mut Db, append: &Append) -> rusqlite::Result<Result<()
         return Ok(Err(AppendError::Conflict { run, head: head.head }));
     }
     let frame = &append.frame;
-    match insert_frame(&db.connection, head.key, head.head.next(), frame) {
-        Ok(()) => {}
-        // What was remembered was wrong after all; the index is the one that decides.
-        Err(rusqlite::Error::SqliteFailure(error, _))
-            if error.code == ErrorCode::ConstraintViolation =>
-        {
-            db.forget(run);
-            let head = read::head(&db.connection, head.key)?;
-            return Ok(Err(AppendError::Conflict { run, head }));
-        }
-        Err(error) => return Err(error),
-    }
+    db.batches.add(&db.connection, head.key, head.head.next(), frame)?;
     if let Some(adopt) = &append.adopt {
         db.connection
             .prepare_cached(
@@ -132,18 +129,6 @@ pub(super) fn append(db: &mut Db, append: &Append) -> rusqlite::Result<Result<()
         db.remember(run, head);
     }
     Ok(Ok(()))
-}
-
-fn insert_frame(
-    connection: &Connection,
-    key: i64,
-    first: Seq,
-    frame: &NewFrame,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("INSERT INTO frames (run, first, count, body) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![key, int(first.0), frame.count, &*frame.body])
-        .map(drop)
 }
 
 fn change_state(connection: &Connection, key: i64, frame: &NewFrame) -> rusqlite::Result<()> {
@@ -290,13 +275,18 @@ pub(super) fn doom(db: &mut Db, run: RunId) -> Outcome<Option<i64>> {
 
 /// Sweeps a chunk; `false` when nothing is left.
 pub(super) fn delete_chunk(db: &mut Db, key: i64) -> rusqlite::Result<bool> {
+    db.batches.write(&db.connection)?;
+    // Sweeping places what is not placed.
+    db.batches.forget();
     sweep(&db.connection, key)
 }
 
 pub(super) fn sweep(connection: &Connection, key: i64) -> rusqlite::Result<bool> {
+    if batch::delete(connection, key, DELETE_ROWS)? {
+        return Ok(true);
+    }
     let limited = [key, DELETE_ROWS];
     for sql in [
-        "DELETE FROM frames WHERE id IN (SELECT id FROM frames WHERE run = ?1 LIMIT ?2)",
         "DELETE FROM snapshots WHERE rowid IN (SELECT rowid FROM snapshots WHERE run = ?1 LIMIT ?2)",
         "DELETE FROM inbox WHERE rowid IN (SELECT rowid FROM inbox WHERE run = ?1 LIMIT ?2)",
     ] {

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use wellspring_core::{RunId, Seq};
 
+use super::batch::Batches;
 use super::checkpoint::WalSize;
 use super::{FOREIGN_POLL, write};
 use crate::store::{Append, AppendDone, AppendError, StoreError};
@@ -40,6 +41,7 @@ pub(super) trait Job: Send {
 pub(super) struct Db {
     pub(super) connection: Connection,
     heads: HashMap<RunId, Head>,
+    pub(super) batches: Batches,
     /// SQLite's count of other connections' commits, as of the last look.
     foreign: i64,
 }
@@ -53,7 +55,8 @@ pub(super) struct Head {
 
 impl Db {
     pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
-        let mut db = Self { connection, heads: HashMap::new(), foreign: 0 };
+        let mut db =
+            Self { connection, heads: HashMap::new(), batches: Batches::default(), foreign: 0 };
         db.look_for_others()?;
         Ok(db)
     }
@@ -73,6 +76,11 @@ impl Db {
         self.heads.remove(&run);
     }
 
+    fn forget_all(&mut self) {
+        self.heads.clear();
+        self.batches.forget();
+    }
+
     /// Whether others have written since the last look. What is remembered is then worth
     /// nothing.
     fn look_for_others(&mut self) -> rusqlite::Result<bool> {
@@ -82,7 +90,7 @@ impl Db {
             .query_row([], |row| row.get::<_, i64>(0))?;
         let changed = std::mem::replace(&mut self.foreign, now) != now;
         if changed {
-            self.heads.clear();
+            self.forget_all();
         }
         Ok(changed)
     }
@@ -91,7 +99,7 @@ impl Db {
     fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
         let result = self.try_transact(jobs);
         if result.is_err() {
-            self.heads.clear();
+            self.forget_all();
             if !self.connection.is_autocommit() {
                 let _ = self.connection.execute_batch("ROLLBACK");
             }
@@ -106,6 +114,7 @@ impl Db {
         for job in jobs {
             job.apply(self)?;
         }
+        self.batches.finish(&self.connection)?;
         self.connection.prepare_cached("COMMIT")?.execute([])?;
         Ok(changed)
     }

@@ -58,7 +58,7 @@ fn a_file_is_for_its_owner_and_its_form_is_known() {
     assert_eq!(
         newer.to_string(),
         format!(
-            "{} has schema 99, this program knows up to 3: use a newer version",
+            "{} has schema 99, this program knows up to 4: use a newer version",
             path.display()
         )
     );
@@ -80,9 +80,10 @@ async fn a_damaged_frame_is_an_error_and_never_a_record() {
     owner.push(ROOT, part_started(0));
     owner.commit().await.unwrap();
     let file = sqlite.directory.path().join("runs.db");
+    // The second batch is the second frame; what stands before its body has 24 bytes.
     let flip =
-        "UPDATE frames SET body = CAST(substr(body, 1, 8) || 'x' || substr(body, 10) AS BLOB)
-        WHERE first = 2";
+        "UPDATE batches SET body = CAST(substr(body, 1, 32) || 'x' || substr(body, 34) AS BLOB)
+        WHERE id = 2";
     assert_eq!(Connection::open(file).unwrap().execute(flip, []).unwrap(), 1);
     let mut cursor = log.cursor(owner.run(), Seq(0)).await.unwrap();
     let error = cursor.next().await.unwrap_err();
@@ -177,7 +178,77 @@ async fn an_interrupted_deletion_is_finished() {
         let sql = format!("SELECT count(*) FROM {table}");
         connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).unwrap()
     };
-    assert_eq!((count("frames"), count("doomed")), (0, 0));
+    assert_eq!((count("batches"), count("places"), count("doomed")), (0, 0, 0));
+}
+
+/// Many runs at once, so that their frames share batches: each is read whole, placed or not, by
+/// whoever comes later too; and of one that is deleted nothing is left, and of the others all.
+#[tokio::test]
+async fn what_lies_beside_a_deleted_run_stays() {
+    const RUNS: usize = 16;
+    const ROUNDS: usize = 200;
+
+    let sqlite = Sqlite::new(Durability::ProcessCrash);
+    let file = Connection::open(sqlite.directory.path().join("runs.db")).unwrap();
+    let number = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    let log = log(sqlite.store());
+    let owners = futures::future::join_all((0..RUNS).map(|_| create(&log))).await;
+    let words = |run: usize| format!("the words of run {run}. ");
+    for round in 0..ROUNDS {
+        for (run, owner) in owners.iter().enumerate() {
+            if round == 0 {
+                owner.push(ROOT, part_started(0));
+            }
+            owner.push(ROOT, delta(0, &words(run)));
+        }
+        let commits = owners.iter().map(|owner| owner.commit());
+        futures::future::try_join_all(commits).await.unwrap();
+    }
+    for owner in &owners {
+        owner.push_all([part_finished(0), finished()].map(|event| (ROOT, event)));
+        owner.commit().await.unwrap();
+    }
+    let runs: Vec<_> = owners.iter().map(|owner| owner.run()).collect();
+    drop((owners, log));
+
+    let frames = (RUNS * (ROUNDS + 2)) as i64;
+    let placed = number("SELECT count(*) FROM places");
+    assert!(0 < placed && placed < frames, "{placed} of {frames} are placed");
+    assert!(number("SELECT count(*) FROM batches") < frames / 2, "they share");
+    let log = self::log(sqlite.store());
+    let whole = async |run: usize| {
+        let info = log.store().info(runs[run]).await.unwrap().unwrap();
+        let all = records(&log, runs[run], Seq(0)).await;
+        assert_eq!(info.head, all.last().unwrap().seq);
+        // From any record on there is the rest.
+        let rest = records(&log, runs[run], Seq(info.head.0 / 2)).await;
+        assert_eq!(rest, all[all.len() / 2..]);
+        assert_eq!(Transcript::fold(&all).words(ROOT), words(run).repeat(ROUNDS));
+    };
+    for run in 0..RUNS {
+        whole(run).await;
+    }
+    for run in (0..RUNS).step_by(2) {
+        assert!(log.store().delete(runs[run]).await.unwrap());
+    }
+    for run in 0..RUNS {
+        if run % 2 == 1 {
+            whole(run).await;
+        }
+        let left = "SELECT count(*) FROM batches WHERE instr(body, CAST(?1 AS BLOB)) > 0";
+        let left: i64 = file.query_row(left, [words(run)], |row| row.get(0)).unwrap();
+        assert_eq!(left > 0, run % 2 == 1, "run {run}");
+    }
+    for run in (1..RUNS).step_by(2) {
+        assert!(log.store().delete(runs[run]).await.unwrap());
+    }
+    assert_eq!(number("SELECT count(*) FROM batches"), 0);
+
+    // A batch never gets the number of one that was deleted: it would not be looked for.
+    let run = create(&log).await.run();
+    for store in [log.store(), self::log(sqlite.store()).store()] {
+        assert_eq!(store.read(run, Seq(0), 1).await.unwrap().frames.len(), 1);
+    }
 }
 
 /// The write-ahead log is moved into the file, and cut back when it has grown large.
