@@ -7,13 +7,9 @@ use wellspring_core::{Millis, RunId};
 /// little enough that nobody has to sweep them.
 pub const AUDIT_MAX: usize = 10_000;
 
-/// Something that somebody did, on its way into a store.
+/// Something that somebody did.
 #[derive(Clone, Debug, PartialEq)]
-pub struct NewAudit {
-    /// Whose run it was done to.
-    pub tenant: Box<str>,
-    /// What makes it one deed, however often it is told.
-    pub key: Box<str>,
+pub struct Act {
     /// When.
     pub at: Millis,
     /// Who.
@@ -26,21 +22,24 @@ pub struct NewAudit {
     pub details: Value,
 }
 
-/// Something that somebody did.
+/// An act on its way into a store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NewAudit {
+    /// Whose run it was done to.
+    pub tenant: Box<str>,
+    /// What makes it one act, however often it is told.
+    pub key: Box<str>,
+    /// What was done.
+    pub act: Act,
+}
+
+/// An act that was kept.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditEntry {
     /// Its place among its tenant's, from 1.
     pub number: u64,
-    /// When.
-    pub at: Millis,
-    /// Who.
-    pub by: Box<str>,
-    /// To which run.
-    pub run: RunId,
-    /// What.
-    pub did: Box<str>,
-    /// What else there is to know.
-    pub details: Value,
+    /// What was done.
+    pub act: Act,
 }
 
 /// Which entries to read, newest first.

@@ -36,7 +36,7 @@ pub mod store;
 pub mod suite;
 mod writer;
 
-pub use audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+pub use audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use cursor::Cursor;
 pub use error::{AdoptError, CreateError, ReadError};

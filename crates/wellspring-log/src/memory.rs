@@ -228,20 +228,19 @@ impl Memory {
     }
 
     fn put_audit(&mut self, new: NewAudit) -> Result<u64, StoreError> {
-        let NewAudit { tenant, key, at, by, run, did, details } = new;
+        let NewAudit { tenant, key, act } = new;
         let known = self.audit.get(&tenant).and_then(|audit| audit.numbers.get(&key));
         if let Some(number) = known {
             return Ok(*number);
         }
-        let words = by.len() + did.len() + details.to_string().len();
+        let words = act.by.len() + act.did.len() + act.details.to_string().len();
         let bytes = ENTRY_BYTES + 2 * key.len() + words;
         self.reserve(bytes)?;
         let audit = self.audit.entry(tenant).or_default();
         audit.last += 1;
         let number = audit.last;
         audit.numbers.insert(key.clone(), number);
-        let entry = AuditEntry { number, at, by, run, did, details };
-        audit.entries.insert(number, (entry, key, bytes));
+        audit.entries.insert(number, (AuditEntry { number, act }, key, bytes));
         if audit.entries.len() > AUDIT_MAX
             && let Some((_, (_, key, bytes))) = audit.entries.pop_first()
         {

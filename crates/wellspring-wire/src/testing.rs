@@ -1,7 +1,8 @@
-//! What the tests of the dialects share.
+//! What tests share, mostly those of the dialects.
 
 use std::fmt::Write as _;
 
+use proptest::sample::Index;
 use serde_json::Value;
 use wellspring_core::{Outline, Record};
 use wellspring_testkit::samples;
@@ -60,4 +61,17 @@ pub(crate) fn typed<T: serde::Serialize>(
         outline.apply(record);
     }
     all
+}
+
+/// An input in pieces, cut at these places.
+pub(crate) fn cut<'a>(input: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
+    let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(input.len() + 1)).collect();
+    at.sort_unstable();
+    let mut start = 0;
+    let mut chunks = Vec::new();
+    for end in at.into_iter().chain([input.len()]) {
+        chunks.push(&input[start..end]);
+        start = end;
+    }
+    chunks
 }

@@ -6,7 +6,7 @@ use wellspring_core::Millis;
 
 use super::writer::Db;
 use super::{int, read, uint};
-use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+use crate::audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
 
 /// Keeps an entry, once per key, and gives its number.
 pub(super) fn put(db: &mut Db, new: &NewAudit) -> rusqlite::Result<u64> {
@@ -31,11 +31,11 @@ pub(super) fn put(db: &mut Db, new: &NewAudit) -> rusqlite::Result<u64> {
             &*new.tenant,
             number,
             &*new.key,
-            int(new.at.0),
-            &*new.by,
-            new.run.uuid().as_bytes(),
-            &*new.did,
-            new.details.to_string(),
+            int(new.act.at.0),
+            &*new.act.by,
+            new.act.run.uuid().as_bytes(),
+            &*new.act.did,
+            new.act.details.to_string(),
         ])?;
     connection
         .prepare_cached("DELETE FROM audit WHERE tenant = ?1 AND number <= ?2")?
@@ -59,14 +59,14 @@ pub(super) fn page(
         let details = serde_json::from_str(&details).map_err(|error| {
             rusqlite::Error::FromSqlConversionFailure(5, Type::Text, error.into())
         })?;
-        Ok(AuditEntry {
-            number: uint(row.get(0)?),
+        let act = Act {
             at: Millis(uint(row.get(1)?)),
             by: row.get(2)?,
             run: read::run_id(row, 3)?,
             did: row.get(4)?,
             details,
-        })
+        };
+        Ok(AuditEntry { number: uint(row.get(0)?), act })
     })?;
     rows.collect()
 }

@@ -4,18 +4,20 @@ use serde_json::json;
 use wellspring_core::{Millis, RunId};
 
 use super::{Subject, append, create, frame, run_id, with_state};
-use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+use crate::audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
 use crate::store::{RunState, Store};
 
-fn new(tenant: &str, key: &str, run: RunId, at: u64) -> NewAudit {
+fn act(run: RunId, at: u64) -> Act {
     let details = json!({ "tool": "shell" });
-    let (by, did) = ("someone".into(), "approve".into());
-    NewAudit { tenant: tenant.into(), key: key.into(), at: Millis(at), by, run, did, details }
+    Act { at: Millis(at), by: "someone".into(), run, did: "approve".into(), details }
+}
+
+fn new(tenant: &str, key: &str, run: RunId, at: u64) -> NewAudit {
+    NewAudit { tenant: tenant.into(), key: key.into(), act: act(run, at) }
 }
 
 fn entry(number: u64, run: RunId, at: u64) -> AuditEntry {
-    let NewAudit { at, by, run, did, details, .. } = new("", "", run, at);
-    AuditEntry { number, at, by, run, did, details }
+    AuditEntry { number, act: act(run, at) }
 }
 
 async fn page(store: &dyn Store, tenant: &str, before: Option<u64>) -> Vec<AuditEntry> {

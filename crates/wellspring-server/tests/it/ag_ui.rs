@@ -221,7 +221,7 @@ async fn an_interrupt_is_not_resumed_with_what_is_no_answer() {
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
     let kept = store.audit(audit).await.unwrap();
     assert_eq!(
-        (kept.len(), &*kept[0].did, &kept[0].details["answer"]),
+        (kept.len(), &*kept[0].act.did, &kept[0].act.details["answer"]),
         (1, "answer", &json!({ "value": 3 }))
     );
 }

@@ -105,6 +105,7 @@ async fn retention_leaves_what_was_decided() {
     }
     let filter = AuditFilter { tenant: "default".into(), before: None, limit: 9 };
     let kept = store.audit(filter).await.unwrap();
-    let kept: Vec<_> = kept.iter().map(|entry| (entry.run, &*entry.did, &*entry.by)).collect();
+    let kept: Vec<_> =
+        kept.iter().map(|kept| (kept.act.run, &*kept.act.did, &*kept.act.by)).collect();
     assert_eq!(kept, [(run, "cancel", "local")]);
 }

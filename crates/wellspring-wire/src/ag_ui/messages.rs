@@ -13,7 +13,7 @@ use super::types::{
     ActivityMessage, AssistantMessage, FunctionCall, Message, MessageContent, MessagePart,
     PartMedia, PartSource, ReasoningMessage, ToolCall, ToolMessage, UserMessage,
 };
-use super::write::{progress_start, result_metadata, stream_name, tool_metadata, words};
+use super::write::{progress_start, result_metadata, tool_metadata, words};
 use crate::dialect::Conversation;
 
 /// A run as AG-UI messages, in the order in which they began: what was asked, said, thought,
@@ -142,7 +142,7 @@ fn slots(transcript: &Transcript, run: RunId) -> Vec<Slot> {
                     (activity.content.get_mut("output"), part.text.is_empty())
                     && let Some(output) = output.as_array_mut()
                 {
-                    output.push(json!({"stream": stream_name(*stream), "text": part.text}));
+                    output.push(json!({"stream": stream, "text": part.text}));
                 }
             }
             PartKind::ToolCall(_) | PartKind::Opaque(_) => {}

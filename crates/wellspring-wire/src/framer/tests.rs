@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 
 use super::*;
+use crate::testing::cut;
 
 type Seen = Vec<(String, String)>;
 
@@ -129,18 +130,6 @@ fn what_lies_in_one_chunk_is_borrowed() {
         (frame.event.as_ptr(), frame.data.as_ptr()),
         (&raw const input[7], &raw const input[15])
     );
-}
-
-fn cut<'a>(input: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
-    let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(input.len() + 1)).collect();
-    at.sort_unstable();
-    let mut start = 0;
-    let mut chunks = Vec::new();
-    for end in at.into_iter().chain([input.len()]) {
-        chunks.push(&input[start..end]);
-        start = end;
-    }
-    chunks
 }
 
 /// Pieces that mean something, in any order.

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::{Value, json};
 use wellspring_core::{
     CallResult, Content, MediaSource, Message, ModelSettings, OutputSchema, RunsOn, Thinking,
@@ -10,21 +11,20 @@ use super::types::PartialArg;
 use super::*;
 use crate::Framer;
 use crate::provider::ReadError;
-use crate::provider::testing::{Heard, request, stream, stream_cut_anywhere, whole};
+use crate::provider::testing::{Heard, checked, request, stream, stream_cut_anywhere, whole};
+use crate::testing::cut;
 
-fn read(body: &[u8]) -> Heard {
-    let heard = stream(Reader::default(), Framer::sse(), [body]);
-    heard.check();
-    heard
+fn read(body: impl AsRef<[u8]>) -> Heard {
+    checked(Reader::default(), Framer::sse(), body)
 }
 
 macro_rules! fixture {
     ($name:literal) => {
-        include_bytes!(concat!("../../fixtures/gemini/", $name)).as_slice()
+        include_str!(concat!("../../fixtures/gemini/", $name))
     };
 }
 
-const STREAMS: &[(&str, &[u8])] = &[
+const STREAMS: &[(&str, &str)] = &[
     ("text", fixture!("text.sse")),
     ("thought_signed", fixture!("thought_signed.sse")),
     ("tool_calls", fixture!("tool_calls.sse")),
@@ -36,30 +36,18 @@ const STREAMS: &[(&str, &[u8])] = &[
     ("error", fixture!("error.sse")),
 ];
 
-fn text(body: &[u8]) -> &str {
-    std::str::from_utf8(body).unwrap()
-}
-
 #[test]
 fn streams() {
     for (name, body) in STREAMS {
-        insta::assert_snapshot!(*name, read(body).lines());
+        let heard = stream_cut_anywhere(Reader::default, &Framer::sse(), body);
+        heard.check();
+        insta::assert_snapshot!(*name, heard.lines());
     }
 }
 
 #[test]
 fn whole_answer() {
-    insta::assert_snapshot!(
-        "whole",
-        whole(Reader::default(), text(fixture!("whole.json"))).lines()
-    );
-}
-
-#[test]
-fn cut_at_every_byte() {
-    for (_, body) in STREAMS {
-        stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
-    }
+    insta::assert_snapshot!("whole", whole(Reader::default(), fixture!("whole.json")).lines());
 }
 
 /// A server that cuts UTF-16 into pieces cuts characters too.
@@ -71,7 +59,7 @@ fn half_a_character() {
     };
     let end = r#","finishReason":"STOP""#;
     let body = [chunk(r"a\ud83d", ""), chunk(r"\ude00\ud83d", ""), chunk(r"\ude00", end)].concat();
-    insta::assert_snapshot!(read(body.as_bytes()).lines(), @r#"
+    insta::assert_snapshot!(read(body).lines(), @r#"
     part 0 started text
     part 0 delta "a"
     part 0 delta "😀"
@@ -110,7 +98,7 @@ fn reasons() {
         "",
     ] {
         let chunk = json!({ "candidates": [{ "finishReason": reason, "finishMessage": "so" }] });
-        let heard = read(format!("data: {chunk}\n\n").as_bytes());
+        let heard = read(format!("data: {chunk}\n\n"));
         table.push_str(&format!("{reason:26} {}", heard.lines()));
     }
     insta::assert_snapshot!(table);
@@ -121,9 +109,9 @@ fn body(model: &str, request: &TurnRequest) -> Value {
 }
 
 /// All parts of an answer, the texts of one voice joined unless one is signed.
-fn parts_of(body: &[u8]) -> Vec<Value> {
+fn parts_of(body: &str) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
-    for line in text(body).lines().filter_map(|line| line.strip_prefix("data: ")) {
+    for line in body.lines().filter_map(|line| line.strip_prefix("data: ")) {
         let chunk: Value = serde_json::from_str(line).unwrap();
         let new = chunk["candidates"][0]["content"]["parts"].as_array().cloned();
         for part in new.unwrap_or_default() {
@@ -277,7 +265,7 @@ fn unsigned_calls() {
     let chunk = json!({ "candidates": [{ "finishReason": "STOP", "content": { "parts": [
         { "functionCall": { "name": "a", "args": {} } }, { "functionCall": { "name": "b" } },
     ] } }] });
-    let mut messages = read(format!("data: {chunk}\n\n").as_bytes()).conversation("Well?");
+    let mut messages = read(format!("data: {chunk}\n\n")).conversation("Well?");
     if let Some(Message::Results { results }) = messages.last_mut() {
         let denied = CallResult { outcome: ToolOutcome::Denied, ..results[1].clone() };
         results[1] = denied;
@@ -444,33 +432,26 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(wellspring_testkit::soak(64, 4096)))]
 
     #[test]
-    fn cut_at_random(at in 0..STREAMS.len(), cuts: [prop::sample::Index; 12]) {
+    fn cut_at_random(at in 0..STREAMS.len(), cuts: [Index; 12]) {
         let body = STREAMS[at].1;
-        let mut cuts = cuts.map(|cut| cut.index(body.len()));
-        cuts.sort_unstable();
-        let mut chunks = Vec::new();
-        let mut start = 0;
-        for end in cuts.into_iter().chain([body.len()]) {
-            chunks.push(&body[start..end]);
-            start = end;
-        }
+        let chunks = cut(body.as_bytes(), &cuts);
         prop_assert_eq!(stream(Reader::default(), Framer::sse(), chunks), read(body));
     }
 
     /// Chunks in any order, and with anything missing, are read or refused.
     #[test]
-    fn any_order(order in prop::collection::vec((0..STREAMS.len(), any::<prop::sample::Index>()), 0..40)) {
+    fn any_order(order in prop::collection::vec((0..STREAMS.len(), any::<Index>()), 0..40)) {
         let mut body = String::new();
         for (at, index) in order {
-            let chunks: Vec<&str> = text(STREAMS[at].1).split_inclusive("\r\n\r\n").collect();
+            let chunks: Vec<&str> = STREAMS[at].1.split_inclusive("\r\n\r\n").collect();
             body.push_str(chunks[index.index(chunks.len())]);
         }
-        read(body.as_bytes());
+        read(body);
     }
 
     #[test]
     fn any_bytes(bytes: Vec<u8>) {
-        read(&[b"data: ".as_slice(), &bytes, b"\n\n"].concat());
+        read([b"data: ".as_slice(), &bytes, b"\n\n"].concat());
         whole(Reader::default(), &String::from_utf8_lossy(&bytes));
     }
 }

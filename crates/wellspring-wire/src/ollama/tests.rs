@@ -7,12 +7,10 @@ use wellspring_core::{
 
 use super::*;
 use crate::Framer;
-use crate::provider::testing::{Heard, request, stream, stream_cut_anywhere, whole};
+use crate::provider::testing::{Heard, checked, request, stream_cut_anywhere, whole};
 
-fn read(body: &[u8]) -> Heard {
-    let heard = stream(Reader::default(), Framer::ndjson(), [body]);
-    heard.check();
-    heard
+fn read(body: impl AsRef<[u8]>) -> Heard {
+    checked(Reader::default(), Framer::ndjson(), body)
 }
 
 macro_rules! fixture {
@@ -39,13 +37,13 @@ fn streams() {
 fn whole_answer() {
     insta::assert_snapshot!("whole", whole(Reader::default(), fixture!("whole.json")).lines());
     let lines = fixture!("text.ndjson");
-    assert_eq!(whole(Reader::default(), lines), read(lines.as_bytes()));
+    assert_eq!(whole(Reader::default(), lines), read(lines));
 }
 
 /// Servers that imitate it.
 #[test]
 fn imitations() {
-    let lines = |lines: &[&str]| read(lines.join("\n").as_bytes()).lines();
+    let lines = |lines: &[&str]| read(lines.join("\n")).lines();
     insta::assert_snapshot!(lines(&[
         r#"{"message":{"tool_calls":[{"function":{"name":"clock","arguments":"{\"tz\":\"UTC\"}"}}]}}"#,
         r#"{"message":{"content":7}}"#,
@@ -77,7 +75,7 @@ fn imitations() {
 fn half_a_character() {
     let line = |text: &str| format!("{{\"message\":{{\"content\":\"{text}\"}},\"done\":false}}\n");
     let body = [&line(r"a\ud83d"), &line(r"\ude00"), "{\"done\":true}"].concat();
-    insta::assert_snapshot!(read(body.as_bytes()).lines(), @r#"
+    insta::assert_snapshot!(read(body).lines(), @r#"
     part 0 started text
     part 0 delta "a"
     part 0 delta "😀"
@@ -92,14 +90,9 @@ fn body(model: &str, request: &TurnRequest) -> Value {
 
 #[test]
 fn a_turn_goes_back_as_one_message() {
-    let request =
-        request(read(fixture!("thinking_tool_calls.ndjson").as_bytes()).conversation("Well?"));
-    insta::assert_snapshot!(text(&write("qwen3", &request).body), @r#"{"model":"qwen3","messages":[{"role":"user","content":"Well?"},{"role":"assistant","content":"Let me look.","thinking":"Hm. Paris.","tool_calls":[{"id":"call_1","function":{"name":"get_weather","arguments":{"unit":"c","city":"Paris"}}},{"id":"01920000-0000-7000-8000-000000000001-3","function":{"name":"clock","arguments":{}}}]},{"role":"tool","content":"done","tool_name":"get_weather","tool_call_id":"call_1"},{"role":"tool","content":"done","tool_name":"clock","tool_call_id":"01920000-0000-7000-8000-000000000001-3"}],"options":{"num_predict":4096},"stream":true}"#);
+    let request = request(read(fixture!("thinking_tool_calls.ndjson")).conversation("Well?"));
+    insta::assert_snapshot!(str::from_utf8(&write("qwen3", &request).body).unwrap(), @r#"{"model":"qwen3","messages":[{"role":"user","content":"Well?"},{"role":"assistant","content":"Let me look.","thinking":"Hm. Paris.","tool_calls":[{"id":"call_1","function":{"name":"get_weather","arguments":{"unit":"c","city":"Paris"}}},{"id":"01920000-0000-7000-8000-000000000001-3","function":{"name":"clock","arguments":{}}}]},{"role":"tool","content":"done","tool_name":"get_weather","tool_call_id":"call_1"},{"role":"tool","content":"done","tool_name":"clock","tool_call_id":"01920000-0000-7000-8000-000000000001-3"}],"options":{"num_predict":4096},"stream":true}"#);
     assert!(write("qwen3", &request).left_out.is_empty());
-}
-
-fn text(body: &[u8]) -> &str {
-    std::str::from_utf8(body).unwrap()
 }
 
 #[test]

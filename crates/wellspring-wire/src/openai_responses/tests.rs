@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use proptest::sample::Index;
 use serde_json::{Value, json};
 use wellspring_core::{
     Content, MediaSource, Message, ModelSettings, OutputSchema, RunsOn, Thinking, ToolChoice,
@@ -7,21 +8,20 @@ use wellspring_core::{
 
 use super::*;
 use crate::Framer;
-use crate::provider::testing::{Heard, request, stream, stream_cut_anywhere, whole};
+use crate::provider::testing::{Heard, checked, request, stream, stream_cut_anywhere, whole};
+use crate::testing::cut;
 
-fn read(body: &[u8]) -> Heard {
-    let heard = stream(Reader::default(), Framer::sse(), [body]);
-    heard.check();
-    heard
+fn read(body: impl AsRef<[u8]>) -> Heard {
+    checked(Reader::default(), Framer::sse(), body)
 }
 
 macro_rules! fixture {
     ($name:literal) => {
-        include_bytes!(concat!("../../fixtures/openai_responses/", $name)).as_slice()
+        include_str!(concat!("../../fixtures/openai_responses/", $name))
     };
 }
 
-const STREAMS: &[(&str, &[u8])] = &[
+const STREAMS: &[(&str, &str)] = &[
     ("text", fixture!("text.sse")),
     ("reasoning_tool_calls", fixture!("reasoning_tool_calls.sse")),
     ("silent_reasoning", fixture!("silent_reasoning.sse")),
@@ -36,60 +36,41 @@ const STREAMS: &[(&str, &[u8])] = &[
     ("incomplete_call", fixture!("incomplete_call.sse")),
 ];
 
-fn text(body: &[u8]) -> &str {
-    std::str::from_utf8(body).unwrap()
-}
-
 #[test]
 fn streams() {
     for (name, body) in STREAMS {
-        insta::assert_snapshot!(*name, read(body).lines());
+        let heard = stream_cut_anywhere(Reader::default, &Framer::sse(), body);
+        heard.check();
+        insta::assert_snapshot!(*name, heard.lines());
     }
 }
 
 #[test]
 fn whole_response() {
-    insta::assert_snapshot!(
-        "whole",
-        whole(Reader::default(), text(fixture!("whole.json"))).lines()
-    );
-}
-
-#[test]
-fn cut_at_every_byte() {
-    for (_, body) in STREAMS {
-        stream_cut_anywhere(Reader::default, &Framer::sse(), text(body));
-    }
+    insta::assert_snapshot!("whole", whole(Reader::default(), fixture!("whole.json")).lines());
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(wellspring_testkit::soak(64, 4096)))]
 
     #[test]
-    fn cut_at_random(at in 0..STREAMS.len(), cuts: [prop::sample::Index; 12]) {
+    fn cut_at_random(at in 0..STREAMS.len(), cuts: [Index; 12]) {
         let body = STREAMS[at].1;
-        let mut cuts = cuts.map(|cut| cut.index(body.len()));
-        cuts.sort_unstable();
-        let mut chunks = Vec::new();
-        let mut start = 0;
-        for end in cuts.into_iter().chain([body.len()]) {
-            chunks.push(&body[start..end]);
-            start = end;
-        }
+        let chunks = cut(body.as_bytes(), &cuts);
         prop_assert_eq!(stream(Reader::default(), Framer::sse(), chunks), read(body));
     }
 
     /// Events in any order, and with anything missing, are read or refused.
     #[test]
-    fn any_order(stream in 0..STREAMS.len(), order in prop::collection::vec(any::<prop::sample::Index>(), 0..40)) {
-        let events: Vec<&str> = text(STREAMS[stream].1).split_inclusive("\n\n").collect();
+    fn any_order(stream in 0..STREAMS.len(), order in prop::collection::vec(any::<Index>(), 0..40)) {
+        let events: Vec<&str> = STREAMS[stream].1.split_inclusive("\n\n").collect();
         let body: String = order.iter().map(|index| *index.get(&events)).collect();
-        read(body.as_bytes());
+        read(body);
     }
 
     #[test]
     fn any_bytes(bytes: Vec<u8>) {
-        read(&[b"data: ".as_slice(), &bytes, b"\n\n"].concat());
+        read([b"data: ".as_slice(), &bytes, b"\n\n"].concat());
         whole(Reader::default(), &String::from_utf8_lossy(&bytes));
     }
 }
@@ -107,7 +88,7 @@ fn half_a_character() {
         event("output_text.done", r#""text":"a😀😀!""#),
         event("completed", r#""response":{}"#),
     ];
-    insta::assert_snapshot!(read(body.concat().as_bytes()).lines(), @r#"
+    insta::assert_snapshot!(read(body.concat()).lines(), @r#"
     part 0 started text
     part 0 delta "a"
     part 0 delta "😀"
@@ -124,7 +105,7 @@ fn ends() {
     let whole = r#"data: {"type":"response.function_call_arguments.done","output_index":0,"arguments":"{}"}"#;
     let done = r#"data: {"type":"response.completed","response":{}}"#;
     let end = |events: &[&str]| {
-        let heard = read(events.join("\n\n").as_bytes()).lines();
+        let heard = read(events.join("\n\n")).lines();
         heard.lines().last().unwrap_or_default().to_owned()
     };
     insta::assert_snapshot!([
@@ -162,8 +143,7 @@ fn body(model: &str, request: &TurnRequest) -> Value {
 #[test]
 fn items_go_back_as_they_came() {
     for (name, stream) in STREAMS {
-        let last =
-            text(stream).lines().rfind(|line| line.contains("response.completed\"")).unwrap_or("");
+        let last = stream.lines().rfind(|line| line.contains("response.completed\"")).unwrap_or("");
         let Some(last) = last.strip_prefix("data: ") else { continue };
         let last: Value = serde_json::from_str(last).unwrap();
         let output = last["response"]["output"].as_array().unwrap();

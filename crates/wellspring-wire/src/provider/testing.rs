@@ -116,6 +116,13 @@ pub(crate) fn stream<'c>(
     }
 }
 
+/// Reads a whole stream, and holds what comes of it to the engine's rules.
+pub(crate) fn checked(reader: impl AnswerReader, framer: Framer, body: impl AsRef<[u8]>) -> Heard {
+    let heard = stream(reader, framer, [body.as_ref()]);
+    heard.check();
+    heard
+}
+
 /// Reads a body that came in one piece.
 pub(crate) fn whole(mut reader: impl AnswerReader, body: &str) -> Heard {
     let mut heard = Heard::default();

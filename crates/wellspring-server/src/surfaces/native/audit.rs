@@ -6,7 +6,7 @@ use axum::extract::State;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wellspring_core::{Answer, PartKind, QuestionId, Transcript};
-use wellspring_log::{AuditFilter, NewAudit, RunInfo};
+use wellspring_log::{Act, AuditEntry, AuditFilter, NewAudit, RunInfo};
 
 use super::runs::page_size;
 use crate::app::{App, MayAdminister, Params};
@@ -78,14 +78,17 @@ impl Deed {
         let Self { did, key, mut details } = self;
         details["agent"] = json!(info.agent);
         let log = app.runtime.log();
-        let entry = NewAudit {
-            tenant: (*who.tenant).into(),
-            key: format!("{} {key} {}", info.run, who.id).into(),
+        let act = Act {
             at: log.clock().now(),
             by: (*who.id).into(),
             run: info.run,
             did: did.into(),
             details,
+        };
+        let entry = NewAudit {
+            tenant: (*who.tenant).into(),
+            key: format!("{} {key} {}", info.run, who.id).into(),
+            act,
         };
         log.store().put_audit(entry).await?;
         tracing::info!(
@@ -122,12 +125,12 @@ pub(super) async fn read(
     let next = found.last().filter(|_| found.len() == limit).map(|entry| entry.number);
     let entries: Vec<Value> = found
         .into_iter()
-        .map(|entry| {
-            let mut json = entry.details;
-            json["at"] = json!(entry.at);
-            json["by"] = json!(entry.by);
-            json["run"] = json!(entry.run);
-            json["did"] = json!(entry.did);
+        .map(|AuditEntry { act, .. }| {
+            let mut json = act.details;
+            json["at"] = json!(act.at);
+            json["by"] = json!(act.by);
+            json["run"] = json!(act.run);
+            json["did"] = json!(act.did);
             json
         })
         .collect();

@@ -11,9 +11,9 @@ use super::super::ids;
 use super::super::types::{
     Event, Interrupt, Metadata, PROTOCOL_VERSION, ReasoningEnd, ReasoningMessageEnd,
     ReasoningMessageStart, ReasoningStart, RunStarted, StepFinished, StepStarted, SubagentFinished,
-    SubagentOutcome, SubagentStarted, TextMessageEnd, TextMessageStart, ToolCallEnd, ToolCallStart,
+    SubagentOutcome, SubagentStarted, TextMessageEnd, TextMessageStart, TextRole, ToolCallEnd,
+    ToolCallStart,
 };
-use super::{kind_name, text_role};
 
 /// A run that has started, at some point.
 pub(in super::super) struct Scene<'a> {
@@ -171,7 +171,10 @@ impl<'a> Scene<'a> {
     ) {
         let start = TextMessageStart {
             message_id: self.id(part),
-            role: Some(text_role(role)),
+            role: Some(match role {
+                Role::Assistant => TextRole::Assistant,
+                Role::User => TextRole::User,
+            }),
             subagent_run_id: self.tag(agent),
             ..TextMessageStart::default()
         };
@@ -261,7 +264,7 @@ pub(in super::super) fn tool_metadata(tool: &ToolCall) -> Option<Metadata> {
         metadata.insert("title".into(), json!(title));
     }
     if tool.kind != ToolKind::Other {
-        metadata.insert("kind".into(), kind_name(tool.kind).into());
+        metadata.insert("kind".into(), json!(tool.kind));
     }
     if tool.runs_on != RunsOn::Here {
         metadata.insert("runsOn".into(), json!(tool.runs_on));

@@ -1,0 +1,339 @@
+//! What is asked, and how a conversation goes back.
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+use wellspring_core::{
+    CallResult, Content, MediaSource, Message, ModelSettings, OutputSchema, Thinking, ToolChoice,
+    ToolContent, ToolOutcome, ToolResult, ToolSpec, TurnRequest,
+};
+
+use super::*;
+
+fn body(request: &TurnRequest) -> Value {
+    serde_json::from_slice(&write("claude-x", request, &Options { cache: false }).body).unwrap()
+}
+
+#[test]
+fn a_request_with_everything() {
+    let heard = read(&{
+        let mut events = vec![
+            start(),
+            open(
+                0,
+                json!({"type": "tool_use", "id": "toolu_1", "name": "fs_read_a8ed23ab", "input": {}}),
+            ),
+            delta(0, json!({"type": "input_json_delta", "partial_json": "{\"b\":1,\"a\":[ 2 ]}"})),
+            close(0),
+            open(1, json!({"type": "tool_use", "id": "toolu_1", "name": "plan", "input": {}})),
+            close(1),
+        ];
+        events.extend(end("tool_use"));
+        events
+    });
+    let asked = heard.message();
+    let Message::Assistant { parts, .. } = &asked else { unreachable!() };
+    let image = Content::Media {
+        media_type: "image/png".into(),
+        source: MediaSource::Data("aW1n".into()),
+        name: None,
+    };
+    let result = |part: usize, outcome, content| CallResult {
+        call: parts[part].id,
+        provider_id: Some("toolu_1".into()),
+        name: "x".into(),
+        outcome,
+        result: ToolResult { output: json!("done"), content, inbox: None },
+    };
+    let results = vec![
+        result(0, ToolOutcome::Ok, vec![ToolContent::Content(image.clone())]),
+        result(1, ToolOutcome::Denied, vec![]),
+    ];
+    let media = |media_type: &str, source| Content::Media {
+        media_type: media_type.into(),
+        source,
+        name: Some("n".into()),
+    };
+    let user = vec![
+        Content::text("Look"),
+        image,
+        media("application/pdf", MediaSource::Url("https://a.example/x.pdf".into())),
+        media("text/csv", MediaSource::Data("YSxi".into())),
+        media("audio/wav", MediaSource::Data("".into())),
+        Content::Link { uri: "https://a.example".into(), name: Some("A".into()), media_type: None },
+        Content::Resource { uri: "file:x".into(), text: "words".into(), media_type: None },
+    ];
+    let messages = [
+        Message::User { content: user },
+        asked.clone(),
+        Message::Results { results },
+        Message::user("And?"),
+    ];
+    let mut request = request(messages);
+    request.instructions = "Be brief.".into();
+    let search = ToolSpec {
+        parameters: json!({"type": "web_search_20250305", "max_uses": 3}).into(),
+        runs_on: wellspring_core::RunsOn::Provider,
+        ..ToolSpec::new("web_search", "")
+    };
+    request.tools = [ToolSpec::new("fs/read", "Reads."), search].into();
+    request.settings = ModelSettings {
+        temperature: Some(0.5),
+        stop_sequences: vec!["END".into()],
+        tool_choice: ToolChoice::Tool("fs/read".into()),
+        output: Some(OutputSchema { name: "x".into(), schema: json!({"type": "object"}) }),
+        extra: Some(json!({"metadata": {"user_id": "u"}})),
+        ..ModelSettings::default()
+    };
+    let written = write("claude-x", &request, &Options::default());
+    let pretty: Value = serde_json::from_slice(&written.body).unwrap();
+    assert_snapshot!(format!("{pretty:#}\n{:?}", written.left_out), @r#"
+    {
+      "max_tokens": 4096,
+      "messages": [
+        {
+          "content": [
+            {
+              "text": "Look",
+              "type": "text"
+            },
+            {
+              "source": {
+                "data": "aW1n",
+                "media_type": "image/png",
+                "type": "base64"
+              },
+              "type": "image"
+            },
+            {
+              "source": {
+                "type": "url",
+                "url": "https://a.example/x.pdf"
+              },
+              "title": "n",
+              "type": "document"
+            },
+            {
+              "source": {
+                "data": "a,b",
+                "media_type": "text/plain",
+                "type": "text"
+              },
+              "title": "n",
+              "type": "document"
+            },
+            {
+              "text": "[n (audio/wav) cannot be shown here]",
+              "type": "text"
+            },
+            {
+              "text": "A: https://a.example",
+              "type": "text"
+            },
+            {
+              "cache_control": {
+                "type": "ephemeral"
+              },
+              "source": {
+                "data": "words",
+                "media_type": "text/plain",
+                "type": "text"
+              },
+              "title": "file:x",
+              "type": "document"
+            }
+          ],
+          "role": "user"
+        },
+        {
+          "content": [
+            {
+              "id": "toolu_1",
+              "input": {
+                "a": [
+                  2
+                ],
+                "b": 1
+              },
+              "name": "fs_read_a8ed23ab",
+              "type": "tool_use"
+            },
+            {
+              "id": "01920000-0000-7000-8000-000000000001-1",
+              "input": {},
+              "name": "plan",
+              "type": "tool_use"
+            }
+          ],
+          "role": "assistant"
+        },
+        {
+          "content": [
+            {
+              "content": [
+                {
+                  "text": "done",
+                  "type": "text"
+                },
+                {
+                  "source": {
+                    "data": "aW1n",
+                    "media_type": "image/png",
+                    "type": "base64"
+                  },
+                  "type": "image"
+                }
+              ],
+              "tool_use_id": "toolu_1",
+              "type": "tool_result"
+            },
+            {
+              "content": "done",
+              "is_error": true,
+              "tool_use_id": "01920000-0000-7000-8000-000000000001-1",
+              "type": "tool_result"
+            },
+            {
+              "cache_control": {
+                "type": "ephemeral"
+              },
+              "text": "And?",
+              "type": "text"
+            }
+          ],
+          "role": "user"
+        }
+      ],
+      "metadata": {
+        "user_id": "u"
+      },
+      "model": "claude-x",
+      "output_config": {
+        "format": {
+          "schema": {
+            "type": "object"
+          },
+          "type": "json_schema"
+        }
+      },
+      "stop_sequences": [
+        "END"
+      ],
+      "stream": true,
+      "system": [
+        {
+          "cache_control": {
+            "type": "ephemeral"
+          },
+          "text": "Be brief.",
+          "type": "text"
+        }
+      ],
+      "temperature": 0.5,
+      "tool_choice": {
+        "name": "fs_read_e3d66a57",
+        "type": "tool"
+      },
+      "tools": [
+        {
+          "description": "Reads.",
+          "input_schema": {
+            "type": "object"
+          },
+          "name": "fs_read_e3d66a57"
+        },
+        {
+          "cache_control": {
+            "type": "ephemeral"
+          },
+          "max_uses": 3,
+          "name": "web_search",
+          "type": "web_search_20250305"
+        }
+      ]
+    }
+    {"media that are neither images nor documents": 1}
+    "#);
+    // The arguments go back to the byte.
+    assert!(String::from_utf8(written.body).unwrap().contains(r#""input":{"b":1,"a":[ 2 ]}"#));
+}
+
+#[test]
+fn thinking() {
+    let mut request = request([Message::user("Hi")]);
+    let mut of = |thinking| {
+        request.settings.thinking = thinking;
+        request.settings.temperature = Some(1.0);
+        let body = body(&request);
+        let members = ["max_tokens", "thinking", "output_config", "temperature"];
+        members.map(|name| body.get(name).map_or("-".to_owned(), Value::to_string)).join(" ")
+    };
+    assert_eq!(of(None), "4096 - - 1.0");
+    assert_eq!(of(Some(Thinking::Off)), r#"4096 {"type":"disabled"} - 1.0"#);
+    assert_eq!(
+        of(Some(Thinking::Effort("high".into()))),
+        r#"4096 {"type":"adaptive"} {"effort":"high"} -"#
+    );
+    assert_eq!(
+        of(Some(Thinking::Budget(10))),
+        r#"5120 {"budget_tokens":1024,"type":"enabled"} - -"#
+    );
+}
+
+#[test]
+fn what_another_provider_said_goes_on_sensibly() {
+    use wellspring_core::{Annotation, MessagePart, Opaque, PartId, PartKind, WirePartId};
+    let part = |number: u32, kind, text: &str, annotations: Vec<Annotation>| MessagePart {
+        id: WirePartId { run: wellspring_testkit::RUN, part: PartId(number) },
+        kind,
+        text: text.to_owned(),
+        annotations,
+    };
+    let other = Opaque { origin: "other".into(), raw: json!({"type": "x"}) };
+    let parts = vec![
+        part(1, PartKind::Thought, "Hm", vec![Annotation::Signature("theirs".into())]),
+        part(2, PartKind::TEXT, "Text", vec![Annotation::Citation(json!({"url": "x"}))]),
+        part(3, PartKind::TEXT, "", vec![]),
+        part(4, PartKind::Opaque(Box::new(other)), "", vec![]),
+        part(5, PartKind::call("plan"), "not json", vec![Annotation::ProviderId("call|1".into())]),
+    ];
+    let message = Message::Assistant { model: "other".into(), parts };
+    let written = write("claude-x", &request([message]), &Options { cache: false });
+    let body: Value = serde_json::from_slice(&written.body).unwrap();
+    assert_snapshot!(format!("{:#}\n{:#?}", body["messages"], written.left_out), @r#"
+    [
+      {
+        "content": [
+          {
+            "text": "Text",
+            "type": "text"
+          },
+          {
+            "id": "01920000-0000-7000-8000-000000000001-5",
+            "input": {},
+            "name": "plan",
+            "type": "tool_use"
+          }
+        ],
+        "role": "assistant"
+      }
+    ]
+    {
+        "arguments that are no JSON object": 1,
+        "thoughts that the provider did not sign": 1,
+        "what only another provider can read": 1,
+    }
+    "#);
+}
+
+#[test]
+fn a_cut_turn_does_not_end_in_a_thought() {
+    let events = [
+        start(),
+        open(0, json!({"type": "thinking", "thinking": "Hm", "signature": "s"})),
+        close(0),
+    ];
+    assert_snapshot!(said_again(&read(&events)), @r#"
+
+    left out: {"thoughts at the end of a turn that was cut short": 1}
+    "#);
+}
