@@ -44,10 +44,14 @@ const TEXT: &str = "a text";
 const TEXTS: &str = "a list of texts";
 const YES_NO: &str = "`true` or `false`";
 const NUMBER: &str = "a whole number";
+const POSITIVE: &str = "a whole number above 0";
 const TIME: &str =
     "a time such as `\"20s\"`, `\"5m\"`, `\"6h\"` or `\"30d\"`, or a number of seconds";
 const TABLE: &str = "a table";
 const SECRETS: &str = "a table of texts, in which `${NAME}` is a variable";
+const DECISION: &str = "`\"allow\"`, `\"ask\"` or `\"deny\"`";
+const THINKING: &str =
+    "`\"off\"`, an effort such as `\"low\"` or `\"high\"`, or a number of tokens";
 const PATH: &str = "a path, from the folder of `wellspring.toml`";
 
 /// All tables, in the order of the documentation.
@@ -235,7 +239,7 @@ pub(crate) const PROVIDER: Table = Table {
         ),
         key(
             "thinking",
-            "`\"off\"`, an effort such as `\"low\"` or `\"high\"`, or a number of tokens",
+            THINKING,
             "the provider's own",
             "How long models think where an agent does not say.",
         ),
@@ -253,7 +257,7 @@ pub(crate) const BREAKER: Table = Table {
     title: "[providers.NAME.breaker]",
     about: "A provider that keeps failing is left alone for a while.",
     keys: &[
-        key("failures", "a whole number above 0", "5", "In a row, before it is left alone."),
+        key("failures", POSITIVE, "5", "In a row, before it is left alone."),
         key("rest", TIME, "`\"30s\"`", "For how long."),
     ],
 };
@@ -302,12 +306,7 @@ pub(crate) const AGENT: Table = Table {
         key("max_output_tokens", NUMBER, "4096", "That the model may write in one turn."),
         key("temperature", "a number", "the provider's own", "How freely it chooses its words."),
         key("stop_sequences", TEXTS, "", "Where it must stop."),
-        key(
-            "thinking",
-            "`\"off\"`, an effort such as `\"low\"` or `\"high\"`, or a number of tokens",
-            "the provider's",
-            "How long it thinks.",
-        ),
+        key("thinking", THINKING, "the provider's", "How long it thinks."),
         key(
             "tool_choice",
             "`\"auto\"`, `\"none\"`, `\"required\"`, or a tool's name",
@@ -372,7 +371,7 @@ pub(crate) const RULE: Table = Table {
             "any",
             "Only where a text among the arguments matches.",
         ),
-        key("decide", "`\"allow\"`, `\"ask\"` or `\"deny\"`", "`\"ask\"`", "What then."),
+        key("decide", DECISION, "`\"ask\"`", "What then."),
     ],
 };
 
@@ -384,8 +383,8 @@ pub(crate) const LIMITS: Table = Table {
         key("tokens", NUMBER, "any", "In and out, over all turns."),
         key("cost", "a number", "any", "Over all turns, where the provider reports it."),
         key("time", TIME, "any", "Looked at between turns; `timeouts.run` is the hard limit."),
-        key("tools_at_once", "a whole number above 0", "8", "That run beside each other."),
-        key("attempts", "a whole number above 0", "4", "At one turn."),
+        key("tools_at_once", POSITIVE, "8", "That run beside each other."),
+        key("attempts", POSITIVE, "4", "At one turn."),
         key("retries", NUMBER, "10", "Beyond the first attempts, in the whole run."),
         key("repairs", NUMBER, "3", "How often an invalid result goes back."),
     ],
@@ -431,7 +430,7 @@ pub(crate) const ACP: Table = Table {
         key("terminals", YES_NO, "`true`", "Whether it may run commands through us."),
         key(
             "sessions_per_process",
-            "a whole number above 0",
+            POSITIVE,
             "32",
             "Prompts at a time in one process; beyond, another one is started.",
         ),
@@ -469,7 +468,7 @@ pub(crate) const MCP: Table = Table {
         ),
         key(
             "approval_default",
-            "`\"allow\"`, `\"ask\"` or `\"deny\"`",
+            DECISION,
             "what reads may, what else asks",
             "The same for all other tools.",
         ),
