@@ -266,7 +266,7 @@ impl Handler for Arc<Agent> {
     fn notification(&self, method: &str, params: Value) -> BoxFuture<'static, ()> {
         if method == "session/cancel" {
             if let Ok(session) = self.session(&params) {
-                session.cancel();
+                session.cancel(&params);
             }
             return ready(()).boxed();
         }
@@ -329,7 +329,7 @@ impl Agent {
 
     fn close(&self, params: &Value) -> Result<Value, RpcError> {
         let session = self.session(params)?;
-        session.cancel();
+        session.cancel(params);
         self.leave(&session);
         lock(&self.sessions).remove(&session.thread);
         Ok(json!({}))

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use wellspring_core::{Answer, CancellationToken, QuestionId, ThreadId};
 use wellspring_mcp::McpConnection;
+use wellspring_wire::acp::besides;
 
 use super::behind::own_mode;
 use super::commands::Commands;
@@ -186,10 +187,14 @@ impl Session {
     }
 
     /// Cancels the prompt that is going on, if there is one.
-    pub(super) fn cancel(&self) {
-        if let Some(running) = &self.state().running {
-            running.cancel();
+    /// Stops the prompt; whatever else the client says with that is for an agent behind us.
+    pub(super) fn cancel(&self, params: &Value) {
+        let state = self.state();
+        let Some(running) = &state.running else { return };
+        if let Some(link) = &state.link {
+            link.cancel_with(besides(params, &["sessionId"]));
         }
+        running.cancel();
     }
 
     pub(super) fn is_running(&self) -> bool {

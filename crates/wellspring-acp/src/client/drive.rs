@@ -319,8 +319,8 @@ impl Prompting {
             biased;
             () = self.context.signal().cancelled(), if !self.cancelling => {
                 self.cancelling = true;
-                let Link { id, connection, .. } = &*session.link;
-                connection.notify("session/cancel", &json!({"sessionId": id})).await;
+                let link = &session.link;
+                link.connection.notify("session/cancel", &link.cancel()).await;
                 return Ok(Step::On);
             }
             Some(asked) = self.asking.next() => {
@@ -542,7 +542,7 @@ impl Drop for Prompting {
         }
         let Link { id, connection, .. } = &*session.link;
         if self.pending {
-            connection.notify_now("session/cancel", &json!({"sessionId": id}));
+            connection.notify_now("session/cancel", &session.link.cancel());
         }
         connection.forget(id);
         if let Some(serving) = self.serving.take().filter(|_| self.pending) {

@@ -41,6 +41,8 @@ pub(crate) struct Link {
     said: Arc<Mutex<Value>>,
     /// What was chosen among its options, by their ids.
     chosen: Mutex<BTreeMap<Box<str>, Value>>,
+    /// What a client behind us says with its cancelling.
+    cancelled_with: Mutex<Option<Value>>,
 }
 
 /// What an agent says when the user chose.
@@ -225,6 +227,20 @@ impl Session {
 const DIRECTORIES: &str = "/sessionCapabilities/additionalDirectories";
 
 impl Link {
+    /// Keeps what a client says with its cancelling, for when the agent is told to stop.
+    pub(crate) fn cancel_with(&self, more: Value) {
+        *lock(&self.cancelled_with) = Some(more);
+    }
+
+    /// What the agent is told when it is to stop.
+    pub(super) fn cancel(&self) -> Value {
+        let mut params = json!({"sessionId": self.id});
+        if let Some(more) = lock(&self.cancelled_with).take() {
+            merge(&mut params, &more);
+        }
+        params
+    }
+
     fn new(
         id: Box<str>,
         peer: Arc<Peer>,
@@ -250,6 +266,7 @@ impl Link {
             limit: config.timeouts.session,
             said: now,
             chosen: Mutex::default(),
+            cancelled_with: Mutex::default(),
         })
     }
 

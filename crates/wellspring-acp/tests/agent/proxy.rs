@@ -317,6 +317,72 @@ async fn answers_reach_the_agent_in_the_clients_own_words() {
     assert_eq!(client.words(), format!("{heard}."));
 }
 
+/// A form has the agent's fields, however we would have put it, and what is filled in arrives.
+#[tokio::test]
+async fn forms_are_put_as_the_agent_put_them() {
+    let schema = |fields: Value| json!({"type": "object", "title": "T", "properties": fields, "_meta": {"m": 1}});
+    let forms = [
+        (json!({}), json!({})),
+        (
+            json!({"colour": {"type": "string", "title": "Colour", "description": "Of the door",
+                "oneOf": [{"const": "r", "title": "Red"}, {"const": "b", "title": "Blue"}]}}),
+            json!({"colour": "b"}),
+        ),
+        (
+            json!({"some": {"type": "array", "minItems": 1, "items": {"type": "string", "enum": ["a", "b"]}},
+                "name": {"type": "string", "maxLength": 9}}),
+            json!({"some": ["a"], "name": "Ada"}),
+        ),
+    ];
+    let ask = |(fields, _): &(Value, Value)| {
+        let params =
+            json!({"mode": "form", "message": "?", "requestedSchema": schema(fields.clone())});
+        json!({"request": {"method": "elicitation/create", "params": params}})
+    };
+    let runtime = behind(&json!({"prompts": [forms.iter().map(ask).collect::<Vec<_>>()]}));
+    let client = Client::ready(&runtime, "behind", everything()).await;
+    let replies = forms.clone().map(|(_, content)| json!({"action": "accept", "content": content}));
+    let mut given = replies.clone().into_iter();
+    let mut client = client.answer(move |_, _| Ok(given.next().unwrap()));
+    let project = Project::new();
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    let put = client.heard.iter().filter(|it| it["method"] == "elicitation/create");
+    let put: Vec<_> = put.map(|it| it["params"]["requestedSchema"].clone()).collect();
+    assert_eq!(put, forms.map(|(fields, _)| schema(fields)));
+    assert_eq!(client.words(), replies.iter().map(Value::to_string).collect::<String>());
+}
+
+/// What a client says when it cancels reaches the agent, and is said once.
+#[tokio::test]
+async fn cancelling_reaches_the_agent_in_the_clients_own_words() {
+    let project = Project::new();
+    let record = project.path("heard");
+    let prompt = json!([{"text": "one"}, {"hang": {}}]);
+    let runtime = behind(&json!({"record": record, "prompts": [prompt, prompt]}));
+    let mut client = Client::ready(&runtime, "behind", everything()).await;
+    let session = open(&mut client, &project.root(), json!([])).await;
+    let params = json!({"sessionId": session, "prompt": [{"type": "text", "text": "Go"}]});
+    let is_word = |it: &Value| it["params"]["update"]["sessionUpdate"] == "agent_message_chunk";
+    let said = [json!({"_meta": {"m": 1}, "why": "bored"}), json!({})];
+    for more in &said {
+        let id = client.send("session/prompt", params.clone()).await;
+        client.until(is_word).await;
+        let mut cancel = json!({"sessionId": session});
+        cancel.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        client.notify("session/cancel", cancel).await;
+        assert_eq!(client.result(id).await.unwrap()["stopReason"], "cancelled");
+    }
+    let heard = std::fs::read_to_string(&record).unwrap();
+    let heard = heard.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let cancels = heard.filter(|it| it["method"] == "session/cancel").map(|mut it| {
+        check_asked(&it);
+        it["params"].as_object_mut().unwrap().remove("sessionId");
+        it["params"].take()
+    });
+    assert_eq!(cancels.collect::<Vec<_>>(), said);
+}
+
 /// What a prompt may hold is the agent's to say, and what the client then sends it gets whole.
 #[tokio::test]
 async fn what_the_agent_can_do_is_known_from_the_start() {

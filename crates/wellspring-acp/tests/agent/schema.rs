@@ -60,6 +60,7 @@ pub(crate) fn check_asked(message: &Value) {
         Some("session/set_mode") => "SetSessionModeRequest",
         Some("session/set_config_option") => "SetSessionConfigOptionRequest",
         Some("session/prompt") => "PromptRequest",
+        Some("session/cancel") => "CancelNotification",
         Some("session/close") => "CloseSessionRequest",
         Some(method) if is_passed_on(method) => return,
         Some(other) => panic!("{other} is no method of the protocol"),

@@ -140,10 +140,10 @@ impl Reader {
         permission
     }
 
-    /// Reads what an `elicitation/create` says besides what is asked: a question has no place for
-    /// that.
+    /// Reads how an `elicitation/create` asks, and what it says besides: a question has no place
+    /// for that.
     pub fn elicitation(&mut self, params: &Value, batch: &mut Batch) {
-        let more = besides(params, &["sessionId", "mode", "message", "requestedSchema"]);
+        let more = besides(params, &["sessionId", "mode", "message"]);
         if more != json!({}) {
             batch.extended(ORIGIN, ELICITATION, more);
         }

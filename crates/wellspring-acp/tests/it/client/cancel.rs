@@ -136,6 +136,7 @@ async fn an_agent_withdraws_what_it_asked() {
     question 0 answered withdrawn
     part 1 started text
     part 1 delta "-32800"
+    extended acp elicitation/create {"requestedSchema":{"properties":{"n":{"type":"integer"}},"type":"object"}}
     question 1 asked {"schema":{"properties":{"n":{"type":"integer"}},"type":"object"}} "How many?"
     question 1 answered withdrawn
     part 1 delta "-32800"

@@ -44,8 +44,10 @@ pub struct Asking {
 enum Reading {
     /// By the option that was selected.
     Options(Vec<(Box<str>, Answer)>),
-    /// The form's field names these.
-    Chosen,
+    /// This field of the form names these.
+    Chosen(Box<str>),
+    /// That the form was sent at all is this choice.
+    Sent(Box<str>),
     /// The form's content is the answer.
     Whole,
     /// The form's field is the answer.
@@ -163,18 +165,25 @@ impl Asked {
         Some(Self::Request(asking))
     }
 
-    /// Says what an agent behind us said with its form besides it.
+    /// Puts a form as an agent behind us did: with its fields, and all that it said besides.
     #[must_use]
     pub fn with_more(mut self, question: &Question, before: &Outline, offers: &mut Offers) -> Self {
         let is_form = question.in_place && !matches!(question.form, Form::Approve);
         if let (Self::Request(asking), true) = (&mut self, is_form)
             && let Some(more) = offers.form.take()
         {
-            merge(&mut asking.params, &besides(&more, &["toolCallId"]));
+            merge(&mut asking.params, &besides(&more, &["toolCallId", "requestedSchema"]));
+            if asking.method != ELICITATION {
+                return self;
+            }
             let call = more["toolCallId"].as_str().and_then(|id| offers.calls.get(id));
-            let call = call.and_then(|call| wire_id(before, *call));
-            if let (Some(id), true) = (call, asking.method == ELICITATION) {
+            if let Some(id) = call.and_then(|call| wire_id(before, *call)) {
                 asking.params["toolCallId"] = id.to_string().into();
+            }
+            let schema = &more["requestedSchema"];
+            if let Some(reading) = as_it_came(schema, &question.form) {
+                asking.params["requestedSchema"] = schema.clone();
+                asking.reading = reading;
             }
         }
         self
@@ -193,7 +202,7 @@ impl Asked {
                 } else {
                     json!({"type": "string", "oneOf": titled})
                 };
-                Self::Request(scene.form(one_field(field), Reading::Chosen))
+                Self::Request(scene.form(one_field(field), Reading::Chosen(FIELD.into())))
             }
             // Without forms, one of several is all that can be chosen.
             Form::Choose { choices, .. } => {
@@ -235,7 +244,8 @@ impl Asking {
                 known.map_or(Answer::NO, |it| it.1.clone())
             }
             _ if result["action"] != "accept" => Answer::NO,
-            Reading::Chosen => match &content[FIELD] {
+            Reading::Sent(choice) => Answer::Choose(vec![choice.clone()]),
+            Reading::Chosen(field) => match &content[&**field] {
                 Value::String(one) => Answer::Choose(vec![one.as_str().into()]),
                 Value::Array(several) => Answer::Choose(
                     several.iter().filter_map(Value::as_str).map(Into::into).collect(),
@@ -388,6 +398,21 @@ fn form_schema(schema: &Value) -> (Value, Reading) {
     (one_field(json!({"type": "string", "description": description})), Reading::Json)
 }
 
+/// How the answer to an agent's own form is to be understood; none if clients need not know such
+/// a form.
+fn as_it_came(schema: &Value, form: &Form) -> Option<Reading> {
+    let fields = schema["properties"].as_object()?;
+    if schema["type"] != "object" || !fields.values().all(is_field) {
+        return None;
+    }
+    match (form, fields.keys().next()) {
+        (Form::Schema(_), _) => Some(Reading::Whole),
+        (Form::Choose { .. }, Some(field)) => Some(Reading::Chosen(field.as_str().into())),
+        (Form::Choose { choices, .. }, None) => Some(Reading::Sent(choices.first()?.id.clone())),
+        (Form::Approve, _) => None,
+    }
+}
+
 fn is_flat(schema: &Value) -> bool {
     let fields = schema.get("properties").and_then(Value::as_object);
     schema["type"] == "object"
@@ -397,10 +422,24 @@ fn is_flat(schema: &Value) -> bool {
 fn is_field(schema: &Value) -> bool {
     // A reference leads elsewhere, and a form is all there is.
     schema.get("$ref").is_none()
-        && matches!(schema["type"].as_str(), Some("string" | "number" | "integer" | "boolean"))
-        && schema.get("enum").is_none_or(|values| {
-            values.as_array().is_some_and(|values| values.iter().all(Value::is_string))
-        })
+        && match schema["type"].as_str() {
+            Some("string" | "number" | "integer" | "boolean") => {
+                schema.get("enum").is_none_or(is_words)
+            }
+            Some("array") => is_some_of(&schema["items"]),
+            _ => false,
+        }
+}
+
+/// Whether these are the items of a field that takes several of some words.
+fn is_some_of(items: &Value) -> bool {
+    let titled = |one: &Value| one["const"].is_string() && one["title"].is_string();
+    (items["type"] == "string" && is_words(&items["enum"]))
+        || items["anyOf"].as_array().is_some_and(|all| all.iter().all(titled))
+}
+
+fn is_words(values: &Value) -> bool {
+    values.as_array().is_some_and(|values| values.iter().all(Value::is_string))
 }
 
 /// The values that fit a schema, where there are few.
