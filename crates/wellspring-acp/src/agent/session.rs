@@ -186,8 +186,8 @@ impl Session {
         json!({"sessionId": self.id, "update": update})
     }
 
-    /// Cancels the prompt that is going on, if there is one.
-    /// Stops the prompt; whatever else the client says with that is for an agent behind us.
+    /// Cancels the prompt that is going on, if there is one; whatever else the client says with
+    /// that is for an agent behind us.
     pub(super) fn cancel(&self, params: &Value) {
         let state = self.state();
         let Some(running) = &state.running else { return };

@@ -353,6 +353,30 @@ async fn forms_are_put_as_the_agent_put_them() {
     assert_eq!(client.words(), replies.iter().map(Value::to_string).collect::<String>());
 }
 
+/// What a client need not understand of a form is not put to it; what is filled in arrives.
+#[tokio::test]
+async fn an_odd_form_is_put_as_far_as_clients_know_it() {
+    let schema = json!({"type": "object", "title": 5, "required": "name", "properties": {
+        "name": {"type": "string", "format": "uuid", "minLength": "x", "default": 7, "title": "T"},
+        "age": {"type": "integer", "minimum": 0.5, "_meta": 1},
+    }});
+    let params = json!({"mode": "form", "message": "?", "requestedSchema": schema});
+    let ask = json!({"request": {"method": "elicitation/create", "params": params}});
+    let runtime = behind(&json!({"prompts": [[ask]]}));
+    let client = Client::ready(&runtime, "behind", everything()).await;
+    let reply = json!({"action": "decline"});
+    let given = reply.clone();
+    let mut client = client.answer(move |_, _| Ok(given.clone()));
+    let project = Project::new();
+    let session = open(&mut client, &project.root(), json!([])).await;
+    client.prompt(&session, "go").await.unwrap();
+    let put = client.heard.iter().find(|it| it["method"] == "elicitation/create").unwrap();
+    let fields = json!({"name": {"type": "string", "title": "T"}, "age": {"type": "integer"}});
+    let want = json!({"type": "object", "properties": fields});
+    assert_eq!(put["params"]["requestedSchema"], want);
+    assert_eq!(client.words(), reply.to_string());
+}
+
 /// What a client says when it cancels reaches the agent, and is said once.
 #[tokio::test]
 async fn cancelling_reaches_the_agent_in_the_clients_own_words() {

@@ -386,13 +386,12 @@ fn one_field(field: Value) -> Value {
 fn form_schema(schema: &Value) -> (Value, Reading) {
     if is_flat(schema) {
         let members = ["type", "title", "description", "properties", "required"];
-        let kept = members
-            .into_iter()
-            .filter_map(|name| Some((name.to_owned(), schema.get(name)?.clone())));
-        return (Value::Object(kept.collect::<Map<_, _>>()), Reading::Whole);
+        let mut kept = sound_form(schema);
+        kept.retain(|name, _| members.contains(&name.as_str()));
+        return (kept.into(), Reading::Whole);
     }
     if is_field(schema) {
-        return (one_field(schema.clone()), Reading::Field);
+        return (one_field(sound_field(schema).into()), Reading::Field);
     }
     let description = format!("JSON that fits {schema}");
     (one_field(json!({"type": "string", "description": description})), Reading::Json)
@@ -402,7 +401,8 @@ fn form_schema(schema: &Value) -> (Value, Reading) {
 /// a form.
 fn as_it_came(schema: &Value, form: &Form) -> Option<Reading> {
     let fields = schema["properties"].as_object()?;
-    if schema["type"] != "object" || !fields.values().all(is_field) {
+    let is_form = schema["type"] == "object" && fields.values().all(is_field);
+    if !is_form || schema.as_object() != Some(&sound_form(schema)) {
         return None;
     }
     match (form, fields.keys().next()) {
@@ -431,11 +431,66 @@ fn is_field(schema: &Value) -> bool {
         }
 }
 
+/// A form with what clients take of it. An answer is held to the question's schema all the same.
+fn sound_form(schema: &Value) -> Map<String, Value> {
+    let mut form = taken(schema, |name, value| match name {
+        "title" | "description" => value.is_string(),
+        "required" => is_words(value),
+        "_meta" => value.is_object(),
+        _ => true,
+    });
+    if let Some(fields) = form.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.values_mut().for_each(|field| *field = sound_field(field).into());
+    }
+    form
+}
+
+/// A field with what clients take of it.
+fn sound_field(field: &Value) -> Map<String, Value> {
+    let kind = field["type"].as_str().unwrap_or_default();
+    taken(field, |name, value| match name {
+        "title" | "description" | "pattern" => value.is_string(),
+        "format" if kind == "string" => {
+            matches!(value.as_str(), Some("email" | "uri" | "date" | "date-time"))
+        }
+        "minLength" | "maxLength" | "minItems" | "maxItems" => {
+            value.as_u64().is_some_and(|count| u32::try_from(count).is_ok())
+        }
+        "minimum" | "maximum" if kind == "integer" => value.is_i64(),
+        "minimum" | "maximum" => value.is_number(),
+        "oneOf" => is_titled(value),
+        "_meta" => value.is_object(),
+        "default" => match kind {
+            "string" => value.is_string(),
+            "number" => value.is_number(),
+            "integer" => value.is_i64(),
+            "boolean" => value.is_boolean(),
+            _ => is_words(value),
+        },
+        _ => true,
+    })
+}
+
+/// The members that are taken; one that is null says that there is none.
+fn taken(of: &Value, takes: impl Fn(&str, &Value) -> bool) -> Map<String, Value> {
+    let members = of.as_object().into_iter().flatten();
+    let taken = members.filter(|(name, value)| value.is_null() || takes(name, value));
+    taken.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
 /// Whether these are the items of a field that takes several of some words.
 fn is_some_of(items: &Value) -> bool {
-    let titled = |one: &Value| one["const"].is_string() && one["title"].is_string();
-    (items["type"] == "string" && is_words(&items["enum"]))
-        || items["anyOf"].as_array().is_some_and(|all| all.iter().all(titled))
+    (items["type"] == "string" && is_words(&items["enum"])) || is_titled(&items["anyOf"])
+}
+
+fn is_titled(values: &Value) -> bool {
+    let titled = |one: &Value| {
+        let about = &one["description"];
+        one["const"].is_string()
+            && one["title"].is_string()
+            && (about.is_null() || about.is_string())
+    };
+    values.as_array().is_some_and(|values| values.iter().all(titled))
 }
 
 fn is_words(values: &Value) -> bool {
