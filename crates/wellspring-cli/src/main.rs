@@ -72,7 +72,7 @@ fn main() -> ExitCode {
         Ok(telemetry) => telemetry,
         Err(error) => return complain(&error),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    let runtime = match wellspring_server::threads() {
         Ok(runtime) => runtime,
         Err(error) => return complain(&error.into()),
     };

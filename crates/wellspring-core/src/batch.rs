@@ -112,8 +112,16 @@ impl Batch {
     /// What is there now; this batch goes on, empty, counting parts from where it was.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        let next_part = self.next_part;
-        std::mem::replace(self, Self { next_part, ..Self::default() })
+        // A source that says much at once goes on so: growing bit by bit would cost more than
+        // reading it. When it has stopped, nothing follows.
+        let room = if self.is_stopped() { 0 } else { self.items.len() };
+        let next = Self {
+            text: String::with_capacity(if room > 1 { self.text.len() } else { 0 }),
+            items: Vec::with_capacity(room),
+            next_part: self.next_part,
+            stop: None,
+        };
+        std::mem::replace(self, next)
     }
 
     /// How the source stopped, once.

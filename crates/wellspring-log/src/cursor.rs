@@ -1,6 +1,7 @@
 //! Reading a run, from anywhere, at any pace.
 
 use std::fmt;
+use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
 use futures::stream::{self, Stream};
@@ -10,7 +11,7 @@ use wellspring_core::{Record, RunId, Seq};
 use crate::error::ReadError;
 use crate::fold::read_frame;
 use crate::frame::FrameSlice;
-use crate::hot::{Hot, Next};
+use crate::hot::{Absent, Hot, Next};
 use crate::store::StoreError;
 
 /// A place in a run, and what comes after it.
@@ -80,29 +81,25 @@ impl Cursor {
     ///
     /// Dropping the future loses nothing.
     pub async fn next(&mut self) -> Result<Option<Vec<FrameSlice>>, ReadError> {
-        let hot = Arc::clone(&self.hot);
         loop {
-            // Both are armed before anything is looked at, so no change slips through between.
+            // Mostly something is there, and nothing has to be waited for.
+            if let Break(taken) = self.take() {
+                return taken;
+            }
+            // Both are armed before one looks again, so no change slips through between.
+            let hot = Arc::clone(&self.hot);
             let changed = hot.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
             self.foreign.borrow_and_update();
-            let may_be_elsewhere = match hot.next(self.reader, self.position, self.failures_seen) {
-                Next::Frames(frames) => {
-                    self.position = frames.last().map_or(self.position, FrameSlice::last);
-                    return Ok(Some(frames));
-                }
-                Next::End => return Ok(None),
-                Next::Failed(error) => {
-                    self.failures_seen = hot.failures();
-                    return Err(ReadError::OwnerLost(error));
-                }
-                Next::Wait => {
+            let may_be_elsewhere = match self.take() {
+                Break(taken) => return taken,
+                Continue(Absent::Yet) => {
                     changed.await;
                     continue;
                 }
-                Next::Page => false,
-                Next::Elsewhere => true,
+                Continue(Absent::FromTail) => false,
+                Continue(Absent::Here) => true,
             };
             let page_bytes = hot.shared.options.page_bytes;
             let page = hot.shared.store.read(hot.run, self.position, page_bytes).await?;
@@ -128,6 +125,22 @@ impl Cursor {
                 () = changed => {}
                 () = foreign_change(&mut self.foreign) => {}
             }
+        }
+    }
+
+    /// Takes what this process has for the reader.
+    fn take(&mut self) -> ControlFlow<Result<Option<Vec<FrameSlice>>, ReadError>, Absent> {
+        match self.hot.next(self.reader, self.position, self.failures_seen) {
+            Next::Frames(frames) => {
+                self.position = frames.last().map_or(self.position, FrameSlice::last);
+                Break(Ok(Some(frames)))
+            }
+            Next::End => Break(Ok(None)),
+            Next::Failed(error) => {
+                self.failures_seen = self.hot.failures();
+                Break(Err(ReadError::OwnerLost(error)))
+            }
+            Next::Absent(absent) => Continue(absent),
         }
     }
 

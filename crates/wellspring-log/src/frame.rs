@@ -16,13 +16,14 @@ pub struct Frame {
     /// Its first record.
     pub first: Seq,
     records: Vec<Record>,
-    /// Boxed because most frames are read in one dialect or none.
-    encoded: OnceLock<Box<[OnceLock<Bytes>; ENCODED_SLOTS]>>,
+    /// Most frames are read in one dialect or none.
+    encoded: OnceLock<(usize, Bytes)>,
+    encoded_otherwise: OnceLock<Box<[OnceLock<Bytes>; ENCODED_SLOTS]>>,
 }
 
 impl Frame {
     pub(crate) fn new(first: Seq, records: Vec<Record>) -> Self {
-        Self { first, records, encoded: OnceLock::new() }
+        Self { first, records, encoded: OnceLock::new(), encoded_otherwise: OnceLock::new() }
     }
 
     /// The records, in order; at least one.
@@ -38,19 +39,27 @@ impl Frame {
     }
 
     /// What a dialect makes of the whole frame, made once however many read it. A slot
-    /// beyond [`ENCODED_SLOTS`] works too but keeps nothing.
+    /// beyond [`ENCODED_SLOTS`] works too but keeps nothing, unless it is the first.
     pub fn encoded(&self, slot: usize, make: impl FnOnce() -> Bytes) -> Bytes {
-        let slots = self.encoded.get_or_init(Box::default);
-        match slots.get(slot) {
-            Some(slot) => slot.get_or_init(make).clone(),
-            None => make(),
+        let mut make = Some(make);
+        let mut made = || make.take().map(|make| make()).unwrap_or_default();
+        let (first, bytes) = self.encoded.get_or_init(|| (slot, made()));
+        if *first == slot {
+            return bytes.clone();
+        }
+        match self.encoded_otherwise.get_or_init(Box::default).get(slot) {
+            Some(slot) => slot.get_or_init(made).clone(),
+            None => made(),
         }
     }
 
     /// What a dialect has made of it already, if anyone has asked.
     #[must_use]
     pub fn encoded_already(&self, slot: usize) -> Option<Bytes> {
-        self.encoded.get()?.get(slot)?.get().cloned()
+        match self.encoded.get() {
+            Some((first, bytes)) if *first == slot => Some(bytes.clone()),
+            _ => self.encoded_otherwise.get()?.get(slot)?.get().cloned(),
+        }
     }
 }
 

@@ -154,16 +154,22 @@ struct Kept {
 pub(crate) enum Next {
     /// Take these.
     Frames(Vec<FrameSlice>),
-    /// Read from the store; there is something.
-    Page,
-    /// Ask the store; if it has nothing either, wait for others too.
-    Elsewhere,
-    /// Wait for the owner here.
-    Wait,
     /// Nothing more will come.
     End,
     /// The store failed the owner here.
     Failed(StoreError),
+    /// Nothing can be taken.
+    Absent(Absent),
+}
+
+/// Why a reader is given nothing.
+pub(crate) enum Absent {
+    /// Wait for the owner here.
+    Yet,
+    /// Read from the store; there is something.
+    FromTail,
+    /// Ask the store; if it has nothing either, wait for others too.
+    Here,
 }
 
 impl HotState {
@@ -302,7 +308,7 @@ impl Hot {
             let reaches =
                 state.tail.front().is_some_and(|kept| kept.frame.first <= position.next());
             if !reaches {
-                return Next::Page;
+                return Next::Absent(Absent::FromTail);
             }
             let frames: Vec<_> = state
                 .kept_after(position)
@@ -320,7 +326,7 @@ impl Hot {
         {
             return Next::Failed(failure.clone());
         }
-        if state.owned { Next::Wait } else { Next::Elsewhere }
+        Next::Absent(if state.owned { Absent::Yet } else { Absent::Here })
     }
 
     /// A reader has read from the store up to a record.

@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::stream;
-use futures::{StreamExt as _, TryFutureExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _};
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
@@ -174,7 +174,8 @@ impl Endpoint {
                 Answer::stream(self.provider, response, framer, reader)
             })
         };
-        answer.try_flatten_stream().boxed()
+        // Boxed by itself: what it takes to ask is not kept while the answer streams.
+        answer.boxed().try_flatten_stream().boxed()
     }
 
     async fn send(

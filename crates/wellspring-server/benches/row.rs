@@ -27,7 +27,7 @@ use wellspring_models::Anthropic;
 use wellspring_server::{Server, ServerConfig, ServerLimits};
 
 fn main() {
-    let tokio = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let tokio = wellspring_server::threads().unwrap();
     tokio.block_on(async {
         let folder = tempfile::tempdir().unwrap();
         let given = std::env::var_os("WELLSPRING_DATA_DIR").map(std::path::PathBuf::from);

@@ -29,6 +29,7 @@ mod openapi;
 mod serve;
 mod stream;
 mod surfaces;
+mod threads;
 
 pub use auth::{
     SIGNED_FOR, SIGNED_FOR_MAX, TOKENS_MAX, TOKENS_REFRESH, TokenError, TokenInfo, TokenScope,
@@ -37,3 +38,4 @@ pub use auth::{
 pub use config::{DEFAULT_LISTEN, ServerConfig, ServerLimits};
 pub use metrics::Metrics;
 pub use serve::{ServeError, Server, ServerBuilder, serve};
+pub use threads::threads;

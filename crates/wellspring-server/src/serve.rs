@@ -53,6 +53,12 @@ const RETENTION_BATCH: usize = 100;
 /// Streams that one HTTP/2 connection may have: more than a browser opens.
 const H2_STREAMS_MAX: u32 = 256;
 
+/// How every HTTP/2 connection begins.
+const H2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// How long to wait for the rest of it where it came in pieces, which it hardly ever does.
+const PREFACE_PAUSE: Duration = Duration::from_millis(10);
+
 /// What someone gets when there are too many connections.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n\
 content-type: application/json\r\n\r\n\
@@ -282,6 +288,18 @@ async fn connection(
         }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
+    let protocol = tokio::select! {
+        biased;
+        () = app.closing.cancelled() => return,
+        protocol = tokio::time::timeout(HEAD_TIMEOUT, protocol(&stream)) => protocol,
+    };
+    // Told which, it needs half the memory for a connection that it needs to find out.
+    builder = match protocol {
+        Ok(Ok(Protocol::Http1)) => builder.http1_only(),
+        Ok(Ok(Protocol::Http2)) => builder.http2_only(),
+        // It says nothing, or is gone.
+        Ok(Err(_)) | Err(_) => return,
+    };
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).writev(true);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(H2_STREAMS_MAX);
     let connection = builder.serve_connection(TokioIo::new(stream), service);
@@ -299,6 +317,31 @@ async fn connection(
     if let Err(error) = ended {
         // The client went away; that is its right.
         tracing::debug!(error = &*error, "the connection broke off");
+    }
+}
+
+/// What is spoken on a connection.
+enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// Finds out what is spoken on a connection by how it begins, and leaves that to be read.
+async fn protocol(stream: &TcpStream) -> std::io::Result<Protocol> {
+    let mut first = [0; H2_PREFACE.len()];
+    loop {
+        let first = match stream.peek(&mut first).await? {
+            0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+            count => &first[..count],
+        };
+        if first == H2_PREFACE {
+            return Ok(Protocol::Http2);
+        }
+        if !H2_PREFACE.starts_with(first) {
+            return Ok(Protocol::Http1);
+        }
+        // `P` could still become either, and nobody says when there is more than that.
+        tokio::time::sleep(PREFACE_PAUSE).await;
     }
 }
 

@@ -63,6 +63,29 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
 }
 
+/// Whoever connects and does not ask is let go, however far it came. Time is simulated.
+#[tokio::test(start_paused = true)]
+async fn who_asks_nothing_is_let_go() {
+    let kit = Kit::new(agent([], [])).await;
+    for said in ["", "P", "PRI * HTTP/2", "POST /v1/runs HTTP/1.1\r\nhost: local"] {
+        let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
+        connection.write_all(said.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        // Being hung up on with something unread is a reset.
+        let _ = connection.read_to_string(&mut answer).await;
+        assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{said:?}: {answer}");
+    }
+    // Who is slow is not who says nothing.
+    let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
+    for piece in ["P", "R", "OPFIND / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"] {
+        connection.write_all(piece.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 405"), "{answer}");
+}
+
 /// A store that takes its time to keep a run: until it is told to.
 struct Slow {
     store: MemoryStore,
