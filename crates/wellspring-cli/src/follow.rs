@@ -13,7 +13,7 @@ use wellspring_core::{
     Answer, CancelWhen, Event, Form, Outcome, Outline, Question, QuestionId, Record, RunId, Scope,
     Seq,
 };
-use wellspring_engine::{Runtime, SendError};
+use wellspring_engine::{LOCAL, Runtime, SendError};
 
 use crate::interrupt::Interrupts;
 use crate::lines::Lines;
@@ -198,7 +198,7 @@ impl Follower<'_> {
     }
 
     async fn answer(&mut self, question: QuestionId, answer: Answer) -> Result<()> {
-        match self.runtime.answer(self.run, question, answer, None).await {
+        match self.runtime.answer(self.run, question, answer, Some(LOCAL)).await {
             // Somebody else was faster, or the run is over: the records tell.
             Ok(_) | Err(SendError::NoQuestion(_) | SendError::Finished(_)) => Ok(()),
             Err(error) => Err(error.into()),

@@ -48,6 +48,6 @@ pub use limits::{
     RETRIES_DEFAULT, TOOL_BYTES_MAX, TOOLS_AT_ONCE_DEFAULT, TURNS_DEFAULT, Timeouts,
 };
 pub use policy::{Policy, Rule, RuleError};
-pub use runtime::{AgentRef, DEFAULT_TENANT, Runtime, SendError, StartError, StartRun};
+pub use runtime::{AgentRef, DEFAULT_TENANT, LOCAL, Runtime, SendError, StartError, StartRun};
 pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnState};
 pub use ui::{RuntimeUi, WorkerResult, show};

@@ -27,6 +27,10 @@ use crate::run::may_answer;
 /// Whose runs are when nobody says otherwise.
 pub const DEFAULT_TENANT: &str = "default";
 
+/// Who acts where nobody has to say who they are: the person at this machine, by whatever
+/// means they act.
+pub const LOCAL: &str = "local";
+
 /// Runs agents over a log. Cheap to clone.
 ///
 /// ```

@@ -16,10 +16,10 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wellspring_core::{RunId, ThreadId};
-use wellspring_engine::{DEFAULT_TENANT, Runtime};
+use wellspring_engine::{DEFAULT_TENANT, LOCAL, Runtime};
 use wellspring_log::{ExternalId, RunInfo};
 
-use crate::auth::{LOCAL, Principal, Signer, TokenError, TokenScope, Tokens};
+use crate::auth::{Principal, Signer, TokenError, TokenScope, Tokens};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::guard::Caller;

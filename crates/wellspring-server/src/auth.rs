@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 use wellspring_core::{Millis, RunId};
-use wellspring_engine::DEFAULT_TENANT;
+use wellspring_engine::{DEFAULT_TENANT, LOCAL};
 use wellspring_log::{Store, StoreError};
 
 /// How old what is known of the tokens may be: a token that is made or revoked by another
@@ -290,9 +290,6 @@ impl Tokens {
         Ok(())
     }
 }
-
-/// What someone on this machine is called while there are no tokens.
-pub(crate) const LOCAL: &str = "local";
 
 /// Who calls.
 #[derive(Clone, Debug)]

@@ -13,7 +13,7 @@ use wellspring_core::{
     Outcome, Outline, Question, QuestionId, Record, RemoteAgent, RunId, RunRequest, Seq,
     ToolContent, Usage,
 };
-use wellspring_engine::{AgentDef, Brain, SendError, StartError, StartRun};
+use wellspring_engine::{AgentDef, Brain, LOCAL, SendError, StartError, StartRun};
 use wellspring_wire::acp::{Acp, Asked, Asking, ORIGIN, Offers, prompt_response};
 use wellspring_wire::{Dialect as _, Out};
 
@@ -278,7 +278,7 @@ impl Agent {
             // Nobody said no: whoever finds the question may answer it.
             return;
         }
-        match self.runtime.answer(run, question, answer, None).await {
+        match self.runtime.answer(run, question, answer, Some(LOCAL)).await {
             // Somebody was quicker, or it does not matter any more.
             Ok(_) | Err(SendError::Finished(_) | SendError::NoQuestion(_)) => {}
             Err(error) => tracing::warn!(%run, %error, "the answer could not be kept"),

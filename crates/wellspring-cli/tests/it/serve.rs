@@ -353,6 +353,27 @@ fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
     assert!(lines.iter().any(|line| line["code"] == "bad_token"), "{stderr}");
 }
 
+/// The person at this machine is one, wherever they ask and answer.
+#[test]
+fn what_was_asked_on_the_page_is_answered_in_the_terminal_beside_it() {
+    let home = Home::new();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut server = serve(&home, address);
+    let body = r#"{"agent":"demo","input":"hello"}"#;
+    let (status, run) = answer(address, "POST", "/v1/runs", "", body);
+    assert_eq!(status, 201, "{run}");
+    let run = run["run"].as_str().unwrap();
+    let request = format!("GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let events = BufReader::new(ask(address, &request).unwrap());
+    let mut lines = events.lines().map(Result::unwrap);
+    assert!(lines.any(|line| line.contains("run_paused")), "it waits for an answer");
+    let resumed = home.output(&["runs", "resume", run, "--yes", "--events", "record"]);
+    assert!(resumed.status.success(), "{}", String::from_utf8_lossy(&resumed.stderr));
+    assert!(lines.any(|line| line.contains("run_finished")), "whoever watches sees the rest");
+    server.kill().unwrap();
+    server.wait().unwrap();
+}
+
 /// Standard error is a pipe that holds some 60 KiB and that nobody reads: the server answers all
 /// the same, and ends when it is told to.
 #[test]

@@ -26,7 +26,7 @@ use uuid::Uuid;
 use wellspring_core::{
     Answer, CancelWhen, Command, Event, Outline, QuestionId, RunId, RunRequest, Seq, ThreadId,
 };
-use wellspring_engine::{AgentDef, SendError, StartError, StartRun};
+use wellspring_engine::{AgentDef, LOCAL, SendError, StartError, StartRun};
 use wellspring_log::{Cursor, ExternalId, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
 use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, interrupted, join};
@@ -35,7 +35,7 @@ use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 use super::Route;
 use super::native::{Deed, runs_of, wants};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
-use crate::auth::{LOCAL, Principal, TokenScope};
+use crate::auth::{Principal, TokenScope};
 use crate::error::ApiError;
 use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, ag_ui_bytes, called, recall};
 
