@@ -16,28 +16,35 @@
 //! 3. A stream that ends without the run's end says so, in its own vocabulary and without an
 //!    id: reading on after the last id misses nothing.
 
-use std::cell::RefCell;
-use std::collections::{BTreeSet, HashMap, VecDeque};
+mod encoding;
+mod page;
+mod reader;
+
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, header};
 use axum::response::Response;
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
-use wellspring_core::{Event, Millis, Outline, Record, RunId, Seq};
-use wellspring_engine::HISTORY_RUNS_MAX;
-use wellspring_log::{Cursor, FrameSlice, Log, ReadError, RunInfo};
-use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition, ag_ui};
+use wellspring_core::{Event, Millis, Outline, Record, RunId};
+use wellspring_log::{Cursor, FrameSlice, Log};
+use wellspring_wire::{DialectName, Encoder, WirePosition, ag_ui};
 
+use self::reader::{Reader, own};
 use crate::error::ApiError;
-use crate::kind::kind;
 use crate::limits::StreamPass;
 use crate::metrics::{Metrics, Open};
+
+pub(crate) use self::encoding::ag_ui_bytes;
+use self::encoding::closed;
+pub(crate) use self::page::page;
+pub(crate) use self::reader::{Folds, recall};
 
 /// Pieces smaller than this are copied together when a reader gets several at once: cheaper
 /// than a chunk, and a slot of the write, for each.
@@ -48,43 +55,6 @@ const RETRY_MILLIS: u32 = 1000;
 
 /// AG-UI's binary encoding.
 pub(crate) const AG_UI_PROTO: &str = "application/vnd.ag-ui.event+proto";
-
-/// The folds that readers of the same run and dialect share.
-#[derive(Default)]
-pub(crate) struct Folds {
-    shared: Mutex<HashMap<(RunId, DialectName), Weak<Shared>>>,
-}
-
-/// One fold, as far as its foremost reader.
-struct Shared {
-    key: (RunId, DialectName),
-    home: Arc<Folds>,
-    encoder: Mutex<Encoder>,
-}
-
-impl Folds {
-    fn of(self: &Arc<Self>, run: RunId, dialect: DialectName) -> Arc<Shared> {
-        let key = (run, dialect);
-        let mut all = lock(&self.shared);
-        if let Some(shared) = all.get(&key).and_then(Weak::upgrade) {
-            return shared;
-        }
-        let encoder = Mutex::new(Encoder::new(dialect));
-        let shared = Arc::new(Shared { key, home: Arc::clone(self), encoder });
-        all.insert(key, Arc::downgrade(&shared));
-        shared
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        let mut all = lock(&self.home.shared);
-        // Someone may have come in between; then the entry is theirs.
-        if all.get(&self.key).is_some_and(|shared| shared.strong_count() == 0) {
-            all.remove(&self.key);
-        }
-    }
-}
 
 /// What a reader wants.
 pub(crate) struct Wanted {
@@ -323,384 +293,12 @@ impl EventStream {
     }
 }
 
-/// A reader's way through a run: the cursor, and how frames become bytes.
-pub(crate) struct Reader {
-    pub(crate) cursor: Cursor,
-    wanted: Wanted,
-    shared: Arc<Shared>,
-    /// While it is behind, or has seen part of a record.
-    own: Option<Box<Encoder>>,
-}
-
-impl Reader {
-    /// A reader of a run that is there.
-    pub(crate) async fn open(
-        log: &Log,
-        folds: &Arc<Folds>,
-        mut wanted: Wanted,
-    ) -> Result<Self, ReadError> {
-        let (run, after) = (wanted.run, wanted.after);
-        let cursor = match wanted.cursor.take() {
-            Some(cursor) => cursor,
-            None => log.cursor(run, after.whole()).await?,
-        };
-        let own = match after.k {
-            None => None,
-            Some(_) => Some(own(log, run, wanted.dialect, after).await?),
-        };
-        let shared = folds.of(run, wanted.dialect);
-        Ok(Self { cursor, wanted, shared, own })
-    }
-
-    /// A frame's events, as the wire has them.
-    async fn encode(&mut self, log: &Log, slice: &FrameSlice) -> Result<Bytes, ReadError> {
-        if let Some(kinds) = &self.wanted.kinds {
-            return Ok(some_records(kinds, slice));
-        }
-        let before = Seq(slice.first().map_or(0, |record| record.seq.0 - 1));
-        let mut recalled = None;
-        if self.may_share(slice, before) {
-            loop {
-                match self.encode_shared(slice, before, &mut recalled) {
-                    Shares::Made(bytes) => return Ok(bytes),
-                    Shares::Needs => {
-                        recalled = Some(Box::pin(recall(log, self.wanted.run, before)).await?);
-                    }
-                    Shares::Not => break,
-                }
-            }
-        }
-        let mut encoder = match self.own.take() {
-            Some(own) if own.outline().head == before => own,
-            _ => {
-                let after = WirePosition::after(before);
-                // Boxed, as all that a reader seldom does: there may be many that wait.
-                Box::pin(own(log, self.wanted.run, self.wanted.dialect, after)).await?
-            }
-        };
-        if encoder.needs(slice) {
-            let conversation = match recalled {
-                Some(conversation) => conversation,
-                None => Box::pin(recall(log, self.wanted.run, before)).await?,
-            };
-            encoder.recall(conversation);
-        }
-        if self.may_share(slice, before) {
-            let mut shared = lock(&self.shared.encoder);
-            if encoder.outline().head > shared.outline().head {
-                // This reader is the foremost: its fold serves those who come after it.
-                *shared = *encoder;
-                return Ok(slice
-                    .frame()
-                    .encoded(slot(self.wanted.dialect), || encode(&mut shared, slice, Form::Sse)));
-            }
-        }
-        let bytes = encode(&mut encoder, slice, self.wanted.form);
-        self.own = Some(encoder);
-        Ok(bytes)
-    }
-
-    /// Whether others see the same bytes of this frame.
-    fn may_share(&self, slice: &FrameSlice, before: Seq) -> bool {
-        let partial = self.wanted.after.k.is_some() && self.wanted.after.whole() >= before;
-        slice.skip() == 0
-            && !partial
-            && self.wanted.form == Form::Sse
-            && self.wanted.called.is_none()
-    }
-
-    /// What the frame looks like, if somebody has made that, or the shared fold can.
-    fn encode_shared(
-        &mut self,
-        slice: &FrameSlice,
-        before: Seq,
-        recalled: &mut Option<Conversation>,
-    ) -> Shares {
-        let slot = slot(self.wanted.dialect);
-        let mut made = slice.frame().encoded_already(slot);
-        if made.is_none() {
-            let mut shared = lock(&self.shared.encoder);
-            // Somebody may have made it just before the lock.
-            made = slice.frame().encoded_already(slot);
-            if made.is_none() && shared.outline().head == before {
-                if shared.needs(slice) {
-                    match recalled.take() {
-                        Some(conversation) => shared.recall(conversation),
-                        None => return Shares::Needs,
-                    }
-                }
-                let make = || encode(&mut shared, slice, Form::Sse);
-                made = Some(slice.frame().encoded(slot, make));
-            }
-        }
-        match made {
-            Some(bytes) => {
-                self.own = None;
-                Shares::Made(bytes)
-            }
-            None => Shares::Not,
-        }
-    }
-}
-
-/// What the shared fold can do for a reader.
-enum Shares {
-    Made(Bytes),
-    /// It could, if it were told the conversation so far.
-    Needs,
-    /// The reader is behind it, or ahead.
-    Not,
-}
-
-/// AG-UI's events as the wire has them, without ids: they stand for no record.
-pub(crate) fn ag_ui_bytes(events: &[ag_ui::types::Event], form: Form) -> Bytes {
-    let mut bytes = Vec::new();
-    for event in events {
-        match form {
-            Form::Bare => ag_ui::proto::frame(event, &mut bytes),
-            Form::Sse => {
-                bytes.extend_from_slice(b"data: ");
-                if serde_json::to_writer(&mut bytes, event).is_ok() {
-                    bytes.extend_from_slice(b"\n\n");
-                }
-            }
-        }
-    }
-    bytes.into()
-}
-
-/// A thread up to a record of its run: for what can only be said with all of it at hand.
-pub(crate) async fn recall(log: &Log, run: RunId, head: Seq) -> Result<Conversation, ReadError> {
-    let current = log.transcript_before(run, head).await?;
-    let mut earlier = Vec::new();
-    let mut next = current.started.as_ref().and_then(|started| started.after);
-    while let Some(run) = next.filter(|_| earlier.len() < HISTORY_RUNS_MAX) {
-        // A run that was deleted ends what is known.
-        let Ok(transcript) = log.transcript(run).await else { break };
-        next = transcript.started.as_ref().and_then(|started| started.after);
-        earlier.push(transcript);
-    }
-    earlier.reverse();
-    Ok(Conversation { earlier, current })
-}
-
 /// A run as somebody calls it whose own protocol goes on under that name.
 pub(crate) fn called(mut outline: Outline, name: &str) -> Outline {
     if let Some(head) = &mut outline.run {
         head.wire_run = Some(name.into());
     }
     outline
-}
-
-/// An encoder that goes on after a place.
-async fn own(
-    log: &Log,
-    run: RunId,
-    dialect: DialectName,
-    after: WirePosition,
-) -> Result<Box<Encoder>, ReadError> {
-    let whole = after.whole();
-    if whole == Seq(0) {
-        return Ok(Box::new(Encoder::resume(dialect, Outline::default(), after)));
-    }
-    if !dialect.remembers() {
-        let outline = log.outline_before(run, whole).await?;
-        return Ok(Box::new(Encoder::resume(dialect, outline, after)));
-    }
-    let mut encoder = Box::new(Encoder::resume(dialect, Outline::default(), after));
-    let mut cursor = log.cursor(run, Seq(0)).await?;
-    while encoder.outline().head < whole {
-        let Some(frames) = cursor.next().await? else { break };
-        for slice in &frames {
-            let seen = slice.partition_point(|record| record.seq <= whole);
-            encoder.frame(&slice[..seen], &mut Out::default());
-        }
-    }
-    Ok(encoder)
-}
-
-fn slot(dialect: DialectName) -> usize {
-    // One that is not listed keeps nothing, which is only slower.
-    DialectName::ALL.iter().position(|it| *it == dialect).unwrap_or(usize::MAX)
-}
-
-thread_local! {
-    /// Where frames are encoded; what readers get is cut to size.
-    static SCRATCH: RefCell<Out> = RefCell::default();
-}
-
-fn encode(encoder: &mut Encoder, slice: &FrameSlice, form: Form) -> Bytes {
-    #[cfg(test)]
-    tests::ENCODED.with(|count| count.set(count.get() + 1));
-    SCRATCH.with_borrow_mut(|out| {
-        out.clear();
-        encoder.frame(slice, out);
-        match form {
-            Form::Sse => sse(out),
-            Form::Bare => bare(out),
-        }
-    })
-}
-
-fn bare(out: &Out) -> Bytes {
-    let mut bytes = BytesMut::with_capacity(out.bytes_len());
-    for (_, event) in out.events() {
-        bytes.put_slice(event);
-    }
-    bytes.freeze()
-}
-
-/// Server-sent events; JSON has no line breaks of its own.
-fn sse(out: &Out) -> Bytes {
-    if out.is_empty() {
-        return Bytes::new();
-    }
-    // "id: ", "data: ", three line breaks and a position of usual length.
-    let mut bytes = BytesMut::with_capacity(out.bytes_len() + out.len() * 24);
-    for (position, json) in out.events() {
-        bytes.put_slice(b"id: ");
-        put_position(&mut bytes, position);
-        bytes.put_slice(b"\ndata: ");
-        bytes.put_slice(json);
-        bytes.put_slice(b"\n\n");
-    }
-    bytes.freeze()
-}
-
-fn put_position(bytes: &mut BytesMut, position: WirePosition) {
-    put_number(bytes, position.seq.0);
-    if let Some(k) = position.k {
-        bytes.put_u8(b'.');
-        put_number(bytes, u64::from(k));
-    }
-}
-
-/// Decimal digits, without the machinery of formatting: this runs once per event.
-fn put_number(bytes: &mut BytesMut, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut at = digits.len();
-    loop {
-        at -= 1;
-        digits[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-    }
-    bytes.put_slice(&digits[at..]);
-}
-
-/// The records of some kinds, in their own JSON.
-fn some_records(kinds: &BTreeSet<&'static str>, slice: &FrameSlice) -> Bytes {
-    let mut out = Out::default();
-    for record in slice.iter().filter(|record| kinds.contains(kind(&record.event))) {
-        out.begin(record.seq);
-        out.event(record);
-    }
-    sse(&out)
-}
-
-/// A wire that closes before its run has ended says so in its own words, and without an id.
-fn closed(dialect: DialectName, form: Form, error: &ApiError) -> Bytes {
-    let message = format!("{}; {}", error.message, error.remedy);
-    if form == Form::Bare {
-        let error = ag_ui::types::RunError {
-            message: message.into(),
-            code: Some(error.code.into()),
-            ..ag_ui::types::RunError::default()
-        };
-        let mut bytes = Vec::new();
-        ag_ui::proto::frame(&error.into(), &mut bytes);
-        return bytes.into();
-    }
-    let json = match dialect {
-        DialectName::AgentEvent => serde_json::json!({"type": "error", "error": message}),
-        DialectName::TurnEvent => {
-            serde_json::json!({"type": "error", "error": {"message": message}})
-        }
-        DialectName::AgUi => {
-            serde_json::json!({"type": "RUN_ERROR", "message": message, "code": error.code})
-        }
-        DialectName::StreamDelta => serde_json::json!({"phase": "error", "error": message}),
-        DialectName::Record
-        | DialectName::ThoughtEvent
-        | DialectName::StreamingEvent
-        | DialectName::Acp => {
-            return Bytes::from(format!("event: closed\ndata: {}\n\n", error.json()));
-        }
-    };
-    Bytes::from(format!("data: {json}\n\n"))
-}
-
-/// Events of a page: a position each, and its JSON.
-pub(crate) struct EventPage {
-    pub(crate) events: Vec<(WirePosition, Box<serde_json::value::RawValue>)>,
-    /// Where to read on.
-    pub(crate) next: WirePosition,
-    /// Nothing more will come.
-    pub(crate) done: bool,
-}
-
-/// Reads a page of events, waiting for the first of them until a moment; not at all without
-/// one.
-pub(crate) async fn page(
-    log: &Log,
-    wanted: &Wanted,
-    info: &RunInfo,
-    until: Option<Instant>,
-) -> Result<EventPage, ReadError> {
-    let head = info.head;
-    let mut encoder = own(log, wanted.run, wanted.dialect, wanted.after).await?;
-    let mut cursor = log.cursor(wanted.run, wanted.after.whole()).await?;
-    let done = info.state.is_final() && wanted.after.whole() >= head;
-    let mut page = EventPage { events: Vec::new(), next: wanted.after, done };
-    let mut out = Out::default();
-    while page.events.is_empty() && !page.done {
-        let frames = if cursor.position() < head {
-            cursor.next().await?
-        } else if let Some(until) = until {
-            match tokio::time::timeout_at(until, cursor.next()).await {
-                Ok(frames) => frames?,
-                Err(_) => break,
-            }
-        } else {
-            break;
-        };
-        let Some(frames) = frames else {
-            page.done = true;
-            break;
-        };
-        for slice in &frames {
-            match &wanted.kinds {
-                None => {
-                    if encoder.needs(slice) {
-                        let head = encoder.outline().head;
-                        encoder.recall(recall(log, wanted.run, head).await?);
-                    }
-                    encoder.frame(slice, &mut out);
-                }
-                Some(kinds) => {
-                    for record in slice.iter().filter(|it| kinds.contains(kind(&it.event))) {
-                        out.begin(record.seq);
-                        out.event(record);
-                    }
-                }
-            }
-            page.done |=
-                slice.iter().any(|record| matches!(record.event, Event::RunFinished { .. }));
-        }
-        page.next = WirePosition::after(cursor.position());
-        for (position, json) in out.events() {
-            // It was just written, by us.
-            let Ok(text) = std::str::from_utf8(json) else { continue };
-            let Ok(raw) = serde_json::value::RawValue::from_string(text.to_owned()) else {
-                continue;
-            };
-            page.events.push((position, raw));
-        }
-        out.clear();
-    }
-    Ok(page)
 }
 
 /// An event stream that nothing on the way may keep back or change.
@@ -711,10 +309,6 @@ fn event_stream(body: Body, media_type: &'static str) -> Response {
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
     response
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use std::cell::Cell;
+use std::collections::HashMap;
 
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -159,13 +160,4 @@ async fn a_lagging_reader_gets_batches() {
     let most = 2 * bytes / JOIN_BELOW_BYTES + 1;
     assert!(batches.len() <= most, "{} batches of {bytes} bytes", batches.len());
     assert_eq!(encoded(), before, "they were encoded for the other one");
-}
-
-#[test]
-fn numbers_are_written_as_people_write_them() {
-    for number in [0, 7, 10, 12345, u64::MAX] {
-        let mut bytes = BytesMut::new();
-        put_number(&mut bytes, number);
-        assert_eq!(bytes, number.to_string());
-    }
 }
