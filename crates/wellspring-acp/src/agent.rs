@@ -36,7 +36,7 @@ mod session;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
@@ -57,6 +57,7 @@ pub use serve::REQUESTS_MAX;
 pub use session::SESSIONS_MAX;
 
 use crate::client::{AcpAgent, Link, Prompted};
+use crate::lock;
 use crate::rpc::{self, Peer, Reply, RpcError};
 use serve::Handler;
 use session::{Running, Session};
@@ -384,8 +385,4 @@ fn thread(params: &Value) -> Result<ThreadId, RpcError> {
 
 fn text<'a>(params: &'a Value, name: &str) -> Result<&'a str, RpcError> {
     params[name].as_str().ok_or_else(|| RpcError::invalid(format!("`{name}` is not a text")))
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -13,7 +13,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
@@ -21,6 +21,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{mpsc, oneshot};
 use wellspring_core::CancellationToken;
+
+use crate::lock;
 
 /// Requests of ours to one peer that wait for an answer: one per prompt, and one per question or
 /// tool of a run. A peer that owes so many is not going to answer the next.
@@ -413,7 +415,7 @@ impl Peer {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

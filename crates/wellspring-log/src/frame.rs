@@ -39,8 +39,12 @@ impl Frame {
     }
 
     /// What a dialect makes of the whole frame, made once however many read it. A slot
-    /// beyond [`ENCODED_SLOTS`] works too but keeps nothing, unless it is the first.
+    /// beyond [`ENCODED_SLOTS`] works too but keeps nothing.
     pub fn encoded(&self, slot: usize, make: impl FnOnce() -> Bytes) -> Bytes {
+        if slot >= ENCODED_SLOTS {
+            return make();
+        }
+        // At most one of the two places below makes it.
         let mut make = Some(make);
         let mut made = || make.take().map(|make| make()).unwrap_or_default();
         let (first, bytes) = self.encoded.get_or_init(|| (slot, made()));

@@ -39,3 +39,11 @@ pub use config::{DEFAULT_LISTEN, ServerConfig, ServerLimits};
 pub use metrics::Metrics;
 pub use serve::{ServeError, Server, ServerBuilder, serve};
 pub use threads::threads;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks, also after a panic of another holder: what is behind a lock here is consistent at
+/// every moment, and a second panic would only hide the first.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::http::StatusCode;
@@ -16,6 +16,7 @@ use wellspring_engine::Runtime;
 use crate::auth::Principal;
 use crate::config::ServerLimits;
 use crate::error::ApiError;
+use crate::lock;
 
 /// The most callers whose rate is remembered; beyond it those that have been quiet longest
 /// enough to be forgiven are forgotten, and then all.
@@ -227,10 +228,6 @@ impl<K: Eq + Hash> Rates<K> {
         let wait = ((1.0 - left) / self.per_second).min(3600.0);
         Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::from_secs(3600)))
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -6,12 +6,14 @@
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use wellspring_core::{Command, Outcome, RunId};
 use wellspring_engine::{Hooks, TurnReport};
 use wellspring_log::{Append, AppendDone, Created, NewFrame, NewRun, Put, Store, StoreFuture};
+
+use crate::lock;
 
 /// Upper bounds of every histogram's buckets, in microseconds: from a fast disk to a slow model.
 const BUCKETS_MICROS: [u64; 12] = [
@@ -131,7 +133,7 @@ impl Metrics {
         }
         let name = "wellspring_errors_total";
         head(&mut out, name, "counter", "Requests and streams that ended with an error, by code.");
-        let errors = it.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let errors = lock(&it.errors).clone();
         for (code, count) in errors {
             let _ = writeln!(out, "{name}{{code=\"{code}\"}} {count}");
         }
@@ -171,7 +173,7 @@ impl Metrics {
     }
 
     pub(crate) fn error(&self, code: &'static str) {
-        let mut errors = self.inner.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut errors = lock(&self.inner.errors);
         if errors.len() < CODES_MAX || errors.contains_key(code) {
             *errors.entry(code).or_default() += 1;
         }

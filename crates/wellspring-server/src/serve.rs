@@ -287,14 +287,14 @@ async fn connection(
             )
         }
     });
-    let mut builder = auto::Builder::new(TokioExecutor::new());
     let protocol = tokio::select! {
         biased;
         () = app.closing.cancelled() => return,
         protocol = tokio::time::timeout(HEAD_TIMEOUT, protocol(&stream)) => protocol,
     };
-    // Told which, it needs half the memory for a connection that it needs to find out.
-    builder = match protocol {
+    let builder = auto::Builder::new(TokioExecutor::new());
+    // Told which, it reads into a buffer of half the size: it need not keep what it looked at.
+    let mut builder = match protocol {
         Ok(Ok(Protocol::Http1)) => builder.http1_only(),
         Ok(Ok(Protocol::Http2)) => builder.http2_only(),
         // It says nothing, or is gone.

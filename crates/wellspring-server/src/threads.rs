@@ -5,8 +5,8 @@ use std::thread::available_parallelism;
 use tokio::runtime::{Builder, Runtime};
 
 /// What runs a server, or anything else, on this machine: a worker per processor; and where
-/// there is only one, no thread besides the one that asks. A worker of its own would be woken
-/// across threads for every token, which costs a fifth more.
+/// there is only one, no thread besides the one that asks: there the scheduler for many
+/// threads costs a quarter more per token, or worse, as the bench `row` shows.
 ///
 /// ```
 /// let tokio = wellspring_server::threads()?;

@@ -10,8 +10,9 @@ use wellspring_wire::acp::{besides, carry, merge};
 
 use super::follow::{COMMANDS_UPDATE, acp_agent};
 use super::session::{News, Session};
-use super::{Agent, lock, text};
+use super::{Agent, text};
 use crate::client::{AcpError, Chosen, Listener, SESSION_OPENED, THEIR_MODE};
+use crate::lock;
 use crate::rpc::{Next, Peer, Reply, RpcError};
 
 /// Runs of a thread that are looked at for the session that its agent had.

@@ -5,8 +5,9 @@ use tokio::task::JoinSet;
 use tokio_util::task::AbortOnDropHandle;
 use wellspring_core::RemoteAgent as _;
 
-use super::{Agent, lock};
+use super::Agent;
 use crate::client::{AcpAgent, Ear, SERVED_MAX};
+use crate::lock;
 use crate::rpc::{Peer, Request, RpcError, Wish};
 
 impl Agent {

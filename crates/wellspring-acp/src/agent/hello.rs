@@ -7,8 +7,9 @@ use wellspring_engine::Brain;
 use wellspring_wire::acp::initialize_response;
 
 use super::follow::acp_agent;
-use super::{Agent, Client, VERSION, lock};
+use super::{Agent, Client, VERSION};
 use crate::client::AcpAgent;
+use crate::lock;
 use crate::rpc::RpcError;
 
 /// How long a client waits for its first answer while an agent behind us starts, which knows what

@@ -10,7 +10,8 @@ use wellspring_log::{RunFilter, RunInfo};
 use wellspring_wire::acp::besides;
 
 use super::session::{News, Place, SESSIONS_MAX, Session};
-use super::{Agent, lock, mcp, text, thread};
+use super::{Agent, mcp, text, thread};
+use crate::lock;
 use crate::rpc::{Reply, RpcError};
 
 /// Sessions in one answer to `session/list`.

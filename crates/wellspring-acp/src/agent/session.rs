@@ -13,9 +13,9 @@ use wellspring_wire::acp::besides;
 
 use super::behind::own_mode;
 use super::commands::Commands;
-use super::lock;
 use super::options::Options;
 use crate::client::{Link, Prompted, SERVED_MAX};
+use crate::lock;
 use crate::rpc::RpcError;
 
 /// Sessions that a client has open at once: more than an editor has windows. Each costs little

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
@@ -22,6 +22,7 @@ use super::files::Files;
 use super::host::Host;
 use super::peer::{Peer, Serving};
 use super::session::{Handle, Link, Opened, Session, Wanted};
+use crate::lock;
 use crate::rpc::RpcError;
 
 /// Sessions that are kept for a next run of their thread; beyond, the one that rested longest
@@ -366,8 +367,4 @@ fn begun(mut opened: Opened, run: RunId) -> (Opened, Serving) {
     opened.session.queue.begin();
     let serving = opened.session.link.peer.serve();
     (opened, serving)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

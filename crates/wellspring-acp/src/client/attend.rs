@@ -1,8 +1,9 @@
 //! Clients that we serve hear what an agent says that is about no session.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::connection::{Incoming, Queue, Route};
+use crate::lock;
 use crate::rpc::{RpcError, Wish};
 
 /// Those who hear what the processes of an agent say about no session.
@@ -35,7 +36,7 @@ impl Attending {
     /// One more who hears it.
     pub(super) fn join(&self) -> Ear {
         let (route, queue) = Queue::new(None);
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(route);
+        lock(&self.0).push(route);
         Ear(queue)
     }
 
@@ -67,7 +68,7 @@ impl Attending {
 
     /// Those who are still there.
     fn present(&self) -> Vec<Route> {
-        let mut routes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut routes = lock(&self.0);
         routes.retain(Route::is_open);
         routes.clone()
     }

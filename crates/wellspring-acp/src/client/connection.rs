@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::future::{FutureExt as _, ready};
 use serde_json::{Map, Value};
@@ -17,6 +17,7 @@ use wellspring_core::CancellationToken;
 use super::attend::Attending;
 use super::error::AcpError;
 use super::record::Recorder;
+use crate::lock;
 use crate::rpc::{Peer, Request, RpcError, Unasked, Wish};
 
 /// Messages that wait in one session's queue: enough to read many at once, few enough to make
@@ -225,7 +226,7 @@ impl Connection {
 
     /// Cuts it: a process is killed, with its group, and whoever waits is told.
     pub(super) fn cut(&self) {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.tasks).clear();
         let why = AcpError::Ended { status: Some("it was given up".into()), last_words: "".into() };
         self.shared.end(why, &self.peer);
     }
@@ -336,7 +337,7 @@ impl Connection {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     async fn dispatch(self: Arc<Self>, mut incoming: mpsc::Receiver<Heard>, peer: Peer) {

@@ -2,7 +2,7 @@
 //! terminals, and what its user chose among the agent's options.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use wellspring_wire::acp;
 use super::connection::Listener;
 use super::session::Link;
 use super::terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
+use crate::lock;
 use crate::rpc::{Request, RpcError};
 
 /// A client that lends what it has.
@@ -219,8 +220,4 @@ impl Drop for Hosted {
             });
         }
     }
-}
-
-fn lock(lent: &Mutex<Lent>) -> MutexGuard<'_, Lent> {
-    lent.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 //! says comes by server-sent events, in one stream for the connection and one per session.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt as _};
@@ -21,6 +21,7 @@ use super::config::AcpConfig;
 use super::connection::{Heard, LINES_WAITING_MAX, Wire};
 use super::error::AcpError;
 use super::stdio::LINE_BYTES_MAX;
+use crate::lock;
 
 /// Requests of an agent of which we remember by which stream they came; the answers to further
 /// ones go by the connection.
@@ -181,7 +182,7 @@ impl Shared {
             return message["params"]["sessionId"].as_str().map(Into::into);
         }
         let id = message["id"].to_string();
-        self.asked_by.lock().unwrap_or_else(PoisonError::into_inner).0.remove(&id)
+        lock(&self.asked_by).0.remove(&id)
     }
 
     async fn ask(&self, mut request: RequestBuilder) -> Result<Response, AcpError> {
@@ -207,7 +208,7 @@ impl Shared {
             let mut get = self.client.get(&*self.url).header(ACCEPT, "text/event-stream");
             get = get.header(CONNECTION, connection);
             if let Some(session) = &session {
-                let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut sessions = lock(&self.sessions);
                 if !sessions.insert(session.clone()) {
                     return Ok(());
                 }
@@ -253,7 +254,7 @@ impl Shared {
             }
         }
         if let Some(session) = &session {
-            self.sessions.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
+            lock(&self.sessions).remove(session);
         }
         // A session's stream may end with the session; the connection's ends the connection.
         let why = why.or_else(|| session.is_none().then(|| self.broken("it closed the stream")));
@@ -271,7 +272,7 @@ impl Shared {
         if let (Some(session), true, Some(id)) =
             (session, message["method"].is_string(), message.get("id"))
         {
-            let mut asked = self.asked_by.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut asked = lock(&self.asked_by);
             asked.note(id.to_string(), session);
         }
         let _ = self.heard.send(Heard::Line(line)).await;
@@ -279,7 +280,7 @@ impl Shared {
     }
 
     fn cookies(&self) -> MutexGuard<'_, Cookies> {
-        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.cookies)
     }
 
     fn broken(&self, why: impl ToString) -> AcpError {

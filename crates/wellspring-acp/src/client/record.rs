@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::connection::LINES_WAITING_MAX;
 use super::error::AcpError;
+use crate::lock;
 
 /// Writes messages to a file: `<` what the agent says, `>` what we say.
 #[derive(Clone)]
@@ -47,7 +48,7 @@ impl Recorder {
     /// A disk that is full stops no agent.
     fn write(&self, mark: &[u8], line: &[u8]) {
         let whole = [mark, line.trim_ascii_end(), b"\n"].concat();
-        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = lock(&self.0);
         if let Err(error) = file.write_all(&whole) {
             tracing::warn!(%error, "a message could not be recorded");
         }

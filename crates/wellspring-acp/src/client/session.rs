@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ use super::host::THEIR_MODE;
 use super::peer::{Peer, within};
 use super::prompt::Before;
 use super::tools::Toolbox;
+use crate::lock;
 use crate::rpc::RpcError;
 
 /// A session with an agent.
@@ -390,10 +391,6 @@ impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Link").field("id", &self.id).finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads and forgets, for ever.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -15,6 +15,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::files::Files;
+use crate::lock;
 use crate::rpc::RpcError;
 
 /// Terminals of one run at a time.
@@ -186,7 +187,7 @@ impl Terminals {
 
 impl Terminal {
     fn output(&self) -> Value {
-        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = lock(&self.kept);
         let exit = self.exit.borrow().map(exit_status);
         json!({"output": kept.text, "truncated": kept.truncated, "exitStatus": exit})
     }
@@ -237,7 +238,7 @@ impl Writer {
         if text.is_empty() {
             return;
         }
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+        lock(&self.kept).push(text);
         let _ = self.tell.send(Wrote::Text(self.id.clone(), text.to_owned())).await;
     }
 }

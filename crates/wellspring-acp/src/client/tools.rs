@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::{Value, json};
@@ -12,6 +12,7 @@ use wellspring_mcp::{Loopback, LoopbackCall, LoopbackHandler};
 use super::config::AcpConfig;
 use super::error::AcpError;
 use super::peer::Peer;
+use crate::lock;
 
 /// What the server is called that lends our tools; agents put it before the tools' names.
 pub const SERVER_NAME: &str = "wellspring";
@@ -35,7 +36,7 @@ struct Desk {
 
 impl LoopbackHandler for Desk {
     fn call(&self, call: LoopbackCall) -> BoxFuture<'_, Result<ToolResult, ToolError>> {
-        let context = self.context.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let context = lock(&self.context).clone();
         async move {
             let Some(context) = context else {
                 return Err(ToolError::new("no run is going on that could use this tool"));
@@ -86,12 +87,12 @@ impl Toolbox {
     pub(super) fn begin(&self, tools: &[Arc<dyn Tool>], context: Context) {
         self.loopback.offer(tools.to_vec());
         self.desk.result_taken.store(false, Ordering::Relaxed);
-        *self.desk.context.lock().unwrap_or_else(PoisonError::into_inner) = Some(context);
+        *lock(&self.desk.context) = Some(context);
     }
 
     /// Has calls run nowhere from now on.
     pub(super) fn rest(&self) {
-        self.desk.context.lock().unwrap_or_else(PoisonError::into_inner).take();
+        lock(&self.desk.context).take();
     }
 
     /// Whether the typed result of this run was handed over.

@@ -1,7 +1,7 @@
 //! A reader's way through a run, and the folds that readers share.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
 use wellspring_core::{Outline, RunId, Seq};
@@ -11,6 +11,7 @@ use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition};
 
 use super::encoding::{encode, some_records};
 use super::{Form, Wanted};
+use crate::lock;
 
 /// The folds that readers of the same run and dialect share.
 #[derive(Default)]
@@ -227,8 +228,4 @@ pub(super) async fn own(
 fn slot(dialect: DialectName) -> usize {
     // One that is not listed keeps nothing, which is only slower.
     DialectName::ALL.iter().position(|it| *it == dialect).unwrap_or(usize::MAX)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
