@@ -85,9 +85,15 @@ pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Re
     let lines = Lines::to(std::io::stderr(), missing).context("the log has no thread")?;
     let logs = tracing_subscriber::fmt::layer().with_writer(lines.clone());
     let logs = if for_people { logs.boxed() } else { logs.event_format(JsonLines).boxed() };
-    let logs = logs.with_filter(log_filter(unless_asked));
-    let spans = if is_wanted(config) { Some(provider(config)?) } else { None };
-    let exported = spans.as_ref().map(|spans| {
+    let filter = log_filter(unless_asked);
+    if !is_wanted(config) {
+        // A filter for all, not one of a layer: with those, what is asked about on a thread and
+        // not said after all can cost that thread's next line.
+        tracing_subscriber::registry().with(logs).with(filter).init();
+        return Ok(Telemetry { spans: None, lines });
+    }
+    let spans = provider(config)?;
+    let exported = {
         let content = if wants_content(config) { LevelFilter::INFO } else { LevelFilter::OFF };
         let targets =
             Targets::new().with_target(SPANS, LevelFilter::INFO).with_target(CONTENT, content);
@@ -100,9 +106,9 @@ pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Re
             .with_level(false)
             .with_tracked_inactivity(false)
             .with_filter(targets)
-    });
-    tracing_subscriber::registry().with(logs).with(exported).init();
-    Ok(Telemetry { spans, lines })
+    };
+    tracing_subscriber::registry().with(logs.with_filter(filter)).with(exported).init();
+    Ok(Telemetry { spans: Some(spans), lines })
 }
 
 impl Telemetry {
