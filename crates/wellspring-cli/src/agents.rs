@@ -217,7 +217,7 @@ impl<'a> Agents<'a> {
             );
             anyhow!(problems)
         };
-        let (mut def, model) = match &agent.brain {
+        let (mut def, model) = match &agent.backend {
             BrainConfig::Acp(acp) => {
                 let remote = Arc::new(acp_agent(&agent.name, acp));
                 (AgentDef::remote(agent.name.clone(), remote), None)

@@ -214,7 +214,7 @@ async fn providers_and_agents(config: &Config) -> Vec<Check> {
 }
 
 fn models_of(agent: &AgentConfig) -> impl Iterator<Item = &ModelRef> {
-    match &agent.brain {
+    match &agent.backend {
         BrainConfig::Models(models) => models.iter(),
         BrainConfig::Acp(_) => [].iter(),
     }

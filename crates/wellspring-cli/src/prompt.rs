@@ -306,7 +306,7 @@ mod tests {
             prompt: "".into(),
             form: Form::Approve,
             expires_at: None,
-            in_place: false,
+            blocking: false,
         };
         let mut prompt = Prompt::new(question, r#"{"command":"ls"}"#.into());
         let type_in = |prompt: &mut Prompt, text: &str| {

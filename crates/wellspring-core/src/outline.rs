@@ -167,16 +167,16 @@ pub struct QuestionOutline {
     pub form: Form,
     /// When it answers itself.
     pub expires_at: Option<Millis>,
-    /// Whether the run does not pause for it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub in_place: bool,
+    /// Whether the run does not pause for it: see [`Question::blocking`].
+    #[serde(default, rename = "in_place", skip_serializing_if = "std::ops::Not::not")]
+    pub blocking: bool,
 }
 
 impl Outline {
-    /// The questions that something waits for at work, while the run goes on.
+    /// The questions that the run does not pause for.
     #[must_use]
-    pub fn asked_in_place(&self) -> Vec<Wait> {
-        let asked = self.questions.iter().filter(|(_, question)| question.in_place);
+    pub fn blocking_questions(&self) -> Vec<Wait> {
+        let asked = self.questions.iter().filter(|(_, question)| question.blocking);
         asked.map(|(question, _)| Wait::Question(*question)).collect()
     }
 
@@ -270,7 +270,7 @@ impl Outline {
                     prompt: question.prompt.clone(),
                     form: question.form.clone(),
                     expires_at: question.expires_at,
-                    in_place: question.in_place,
+                    blocking: question.blocking,
                 };
                 self.questions.insert(question.question, outline);
             }

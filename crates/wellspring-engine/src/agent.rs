@@ -6,9 +6,9 @@ use std::sync::Arc;
 use serde_json::Value;
 use wellspring_core::{Model, ModelSettings, RemoteAgent, RunRequest, Tool, ToolMode};
 
+use crate::calls::policy::Policy;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Timeouts};
-use crate::policy::Policy;
 
 /// An agent, ready to run.
 #[derive(Clone)]
@@ -19,8 +19,8 @@ pub struct AgentDef {
     pub description: Box<str>,
     /// What it is told to be.
     pub instructions: Arc<str>,
-    /// What thinks.
-    pub brain: Brain,
+    /// The model or remote agent that does the thinking.
+    pub backend: Backend,
     /// How the model should answer.
     pub settings: ModelSettings,
     /// Whether the model streams, unless the run says otherwise.
@@ -47,19 +47,20 @@ pub struct AgentDef {
     pub result_schema: Option<Value>,
     /// Who is told besides the log.
     pub hooks: Option<Arc<dyn Hooks>>,
-    /// What a surface lends to the agents that this one calls, as it did to this one.
-    pub lend: Option<Lend>,
+    /// Applied to every agent that this one calls. A surface that adapted this agent (an editor
+    /// that serves its files, say) adapts the called ones in the same way.
+    pub adapt_sub_agents: Option<AdaptAgent>,
 }
 
-/// Makes of an agent that is called one that has what a surface lends.
-pub type Lend = Arc<dyn Fn(&AgentDef) -> AgentDef + Send + Sync>;
+/// Makes an adapted copy of an agent.
+pub type AdaptAgent = Arc<dyn Fn(&AgentDef) -> AgentDef + Send + Sync>;
 
-/// What thinks.
+/// What produces an agent's words: a model that we loop around, or a remote agent.
 #[derive(Clone)]
-pub enum Brain {
+pub enum Backend {
     /// A model, with our own loop around it.
     Model(Arc<dyn Model>),
-    /// An agent elsewhere, with a loop of its own.
+    /// A remote agent, which runs its own loop.
     Remote(Arc<dyn RemoteAgent>),
 }
 
@@ -79,21 +80,21 @@ impl AgentDef {
     /// An agent around a model.
     #[must_use]
     pub fn model(name: impl Into<Box<str>>, model: Arc<dyn Model>) -> Self {
-        Self::new(name.into(), Brain::Model(model))
+        Self::new(name.into(), Backend::Model(model))
     }
 
-    /// An agent that lives elsewhere.
+    /// A remote agent.
     #[must_use]
     pub fn remote(name: impl Into<Box<str>>, agent: Arc<dyn RemoteAgent>) -> Self {
-        Self::new(name.into(), Brain::Remote(agent))
+        Self::new(name.into(), Backend::Remote(agent))
     }
 
-    fn new(name: Box<str>, brain: Brain) -> Self {
+    fn new(name: Box<str>, backend: Backend) -> Self {
         Self {
             name,
             description: "".into(),
             instructions: "".into(),
-            brain,
+            backend,
             settings: ModelSettings::default(),
             streaming: true,
             tools: Vec::new(),
@@ -107,7 +108,7 @@ impl AgentDef {
             allow_model: false,
             result_schema: None,
             hooks: None,
-            lend: None,
+            adapt_sub_agents: None,
         }
     }
 
@@ -138,7 +139,7 @@ impl fmt::Debug for AgentDef {
     }
 }
 
-impl fmt::Debug for Brain {
+impl fmt::Debug for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Model(model) => write!(f, "Model({})", model.name()),

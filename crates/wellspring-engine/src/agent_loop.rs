@@ -15,13 +15,13 @@ use wellspring_core::{
     ToolCall, ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
 };
 
-use crate::activity::Busy;
-use crate::agent::{AgentDef, Brain};
+use crate::agent::{AgentDef, Backend};
 use crate::calls::Running;
+use crate::calls::result::ResultTool;
 use crate::hooks::TurnReport;
 use crate::limits::REPETITIONS_MAX;
-use crate::result::ResultTool;
 use crate::run::Run;
+use crate::run::activity::Busy;
 use crate::telemetry;
 use crate::turn::{Turn, TurnConfig};
 
@@ -75,9 +75,9 @@ impl AgentWork {
     /// for the caller to close.
     pub(crate) async fn work(&self) -> Outcome {
         let busy = self.run.activity.busy();
-        let outcome = match &self.def.brain {
-            Brain::Model(model) => self.work_with(&Arc::clone(model), busy).await,
-            Brain::Remote(remote) => Box::pin(self.work_elsewhere(&**remote, busy)).await,
+        let outcome = match &self.def.backend {
+            Backend::Model(model) => self.work_with(&Arc::clone(model), busy).await,
+            Backend::Remote(remote) => Box::pin(self.work_remote(&**remote, busy)).await,
         };
         // What a run costs is counted for all its agents.
         let usage = self.agent.is_root().then(|| self.run.folded(|it| it.usage.clone()));

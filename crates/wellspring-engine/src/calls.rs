@@ -1,5 +1,11 @@
 //! The calls of a turn: may they run, when do they run, and what came of them.
 
+pub(crate) mod answers;
+mod approvals;
+pub(crate) mod policy;
+pub(crate) mod queue;
+pub(crate) mod result;
+
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -14,13 +20,13 @@ use wellspring_core::{
     ToolResult,
 };
 
-use crate::activity::Busy;
 use crate::agent_loop::AgentWork;
-use crate::close::{close_agent, finished};
+use crate::calls::queue::Queue;
+use crate::calls::result::ResultTool;
 use crate::host::RunHost;
 use crate::limits::TOOL_BYTES_MAX;
-use crate::queue::Queue;
-use crate::result::ResultTool;
+use crate::run::activity::Busy;
+use crate::runtime::close::{close_agent, finished};
 use crate::schema::Schema;
 use crate::telemetry;
 use crate::turn::{TurnCall, parse_arguments};
@@ -318,7 +324,7 @@ impl AgentWork {
                     prompt: format!("Allow {name} {shown}{cut}?").into(),
                     form: Form::Approve,
                     expires_at: Some(self.run.now().plus(self.def.timeouts.question)),
-                    in_place: false,
+                    blocking: false,
                 };
                 self.run.push(self.agent, Event::QuestionAsked(Box::new(question.clone())));
                 self.run.commit().await;

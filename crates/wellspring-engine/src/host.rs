@@ -14,8 +14,8 @@ use wellspring_core::{
 };
 
 use crate::agent_loop::AgentWork;
-use crate::elsewhere::Placed;
 use crate::limits::AGENT_DEPTH_MAX;
+use crate::remote::place::Placed;
 use crate::run::Run;
 use crate::turn::parse_arguments;
 use crate::ui::is_success;
@@ -51,7 +51,7 @@ struct Patience {
 
 impl RunHost {
     /// Where a remote agent speaks to.
-    pub(crate) fn elsewhere(work: AgentWork, placed: Placed) -> Arc<Self> {
+    pub(crate) fn remote(work: AgentWork, placed: Placed) -> Arc<Self> {
         let span = work.span.clone();
         Arc::new(Self { placed, ..Self::made(work, None, false, span) })
     }
@@ -157,7 +157,7 @@ impl RunHost {
                     prompt: ask.prompt,
                     form: ask.form,
                     expires_at: Some(expires_at),
-                    in_place: !self.repeatable,
+                    blocking: !self.repeatable,
                 };
                 run.push(self.work.agent, Event::QuestionAsked(Box::new(asked)));
                 run.commit().await;
@@ -220,7 +220,12 @@ impl RunHost {
         let Some(def) = run.runtime.agent(&name) else {
             return Err(ToolError::new(format!("agent {name:?} is not configured")));
         };
-        let def = self.work.def.lend.as_ref().map_or(Arc::clone(&def), |lend| Arc::new(lend(&def)));
+        let def = self
+            .work
+            .def
+            .adapt_sub_agents
+            .as_ref()
+            .map_or(Arc::clone(&def), |adapt| Arc::new(adapt(&def)));
         if self.work.depth >= AGENT_DEPTH_MAX {
             let message =
                 format!("agents are nested {AGENT_DEPTH_MAX} deep already; do it yourself");
@@ -255,7 +260,7 @@ impl RunHost {
         run.commit().await;
         let mut events = Vec::new();
         run.folded(|transcript| {
-            crate::close::close_agent(&transcript.outline, agent, &outcome, &mut events);
+            crate::runtime::close::close_agent(&transcript.outline, agent, &outcome, &mut events);
         });
         events.push((agent, Event::AgentFinished { outcome: Box::new(outcome.clone()) }));
         run.owner.push_all(events);

@@ -17,21 +17,14 @@
 //! 3. A truncated answer is never a success, and half a call is never executed.
 //! 4. A tool that is not idempotent never runs twice for one call.
 
-mod activity;
 mod agent;
 mod agent_loop;
-mod answers;
 mod calls;
-mod close;
-mod drive;
-mod elsewhere;
 mod hooks;
 mod host;
-mod lent;
+mod inbox;
 mod limits;
-mod policy;
-mod queue;
-mod result;
+mod remote;
 mod run;
 mod runtime;
 pub mod schema;
@@ -40,14 +33,14 @@ pub mod tools;
 mod turn;
 mod ui;
 
-pub use agent::{AgentDef, Brain, Lend, WhenBusy};
+pub use agent::{AdaptAgent, AgentDef, Backend, WhenBusy};
+pub use calls::policy::{Policy, Rule, RuleError};
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{
-    AGENT_DEPTH_MAX, ARGUMENT_BYTES_MAX, ATTEMPTS_DEFAULT, HISTORY_RUNS_MAX,
-    LENT_CALLS_WAITING_MAX, Limits, PARTS_PER_TURN_MAX, REPAIRS_DEFAULT, REPETITIONS_MAX,
+    AGENT_DEPTH_MAX, ARGUMENT_BYTES_MAX, ATTEMPTS_DEFAULT, HISTORY_RUNS_MAX, Limits,
+    PARTS_PER_TURN_MAX, REMOTE_CALLS_WAITING_MAX, REPAIRS_DEFAULT, REPETITIONS_MAX,
     RETRIES_DEFAULT, TOOL_BYTES_MAX, TOOLS_AT_ONCE_DEFAULT, TURNS_DEFAULT, Timeouts,
 };
-pub use policy::{Policy, Rule, RuleError};
 pub use runtime::{AgentRef, DEFAULT_TENANT, LOCAL, Runtime, SendError, StartError, StartRun};
 pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnState};
 pub use ui::{RuntimeUi, WorkerResult, show};

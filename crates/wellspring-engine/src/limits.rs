@@ -36,7 +36,7 @@ pub const ARGUMENT_BYTES_MAX: usize = 1024 * 1024;
 pub const TOOL_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Calls of our tools by a remote agent that wait for a place to run: beyond, the agent waits.
-pub const LENT_CALLS_WAITING_MAX: usize = 64;
+pub const REMOTE_CALLS_WAITING_MAX: usize = 64;
 
 /// Runs of a thread that a model is shown, the newest ones.
 pub const HISTORY_RUNS_MAX: usize = 100;

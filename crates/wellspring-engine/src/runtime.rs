@@ -1,5 +1,7 @@
 //! The front door: start, attach, cancel, answer.
 
+pub(crate) mod close;
+pub(crate) mod drive;
 mod errors;
 mod recover;
 mod start;
@@ -20,9 +22,8 @@ use wellspring_log::{Cursor, Log, Put, ReadError, RunInfo};
 pub use self::errors::{SendError, StartError};
 pub use self::start::{AgentRef, StartRun};
 use crate::agent::AgentDef;
-use crate::answers;
+use crate::calls::answers::{self, may_answer};
 use crate::hooks::Hooks;
-use crate::run::may_answer;
 
 /// Whose runs are when nobody says otherwise.
 pub const DEFAULT_TENANT: &str = "default";

@@ -21,7 +21,7 @@ use wellspring_core::{
     ToolResult, ToolSpec, Usage,
 };
 
-use crate::agent::{AgentDef, Brain};
+use crate::agent::{AgentDef, Backend};
 use crate::run::Run;
 use crate::turn::{Turn, TurnConfig};
 
@@ -33,9 +33,9 @@ pub const CONTENT: &str = "wellspring::content";
 
 /// An agent at work.
 pub(crate) fn agent(parent: &Span, run: &Run, def: &AgentDef) -> Span {
-    let model = match &def.brain {
-        Brain::Model(model) => Some(model),
-        Brain::Remote(_) => None,
+    let model = match &def.backend {
+        Backend::Model(model) => Some(model),
+        Backend::Remote(_) => None,
     };
     tracing::info_span!(
         target: SPANS,

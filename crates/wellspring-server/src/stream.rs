@@ -234,7 +234,7 @@ impl EventStream {
 
     /// Ends the wire's run where something waits at work for an answer.
     async fn interrupt(&mut self, slice: &FrameSlice) -> bool {
-        let asks = |record: &Record| matches!(&record.event, Event::QuestionAsked(question) if question.in_place);
+        let asks = |record: &Record| matches!(&record.event, Event::QuestionAsked(question) if question.blocking);
         if !slice.iter().any(asks) {
             return false;
         }

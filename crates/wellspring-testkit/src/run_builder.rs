@@ -217,7 +217,7 @@ impl RunBuilder {
     }
 
     /// The same, from who waits for the answer at work.
-    pub fn ask_in_place(&mut self, call: Option<PartId>, prompt: &str, form: Form) -> QuestionId {
+    pub fn ask_blocking(&mut self, call: Option<PartId>, prompt: &str, form: Form) -> QuestionId {
         self.asks(call, prompt, form, true)
     }
 
@@ -226,11 +226,11 @@ impl RunBuilder {
         call: Option<PartId>,
         prompt: &str,
         form: Form,
-        in_place: bool,
+        blocking: bool,
     ) -> QuestionId {
         let question = self.outline.next_question;
         let prompt = prompt.into();
-        let asked = Question { question, call, prompt, form, expires_at: None, in_place };
+        let asked = Question { question, call, prompt, form, expires_at: None, blocking };
         self.push(Event::QuestionAsked(Box::new(asked)));
         question
     }

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use wellspring_core::{
     Answer, CancellationToken, Content, ContextNote, Model, Question, RunId, RunRequest, ThreadId,
 };
-use wellspring_engine::{Brain, Limits, StartRun};
+use wellspring_engine::{Backend, Limits, StartRun};
 
 use crate::agent::Agent;
 use crate::error::ThinkError;
@@ -150,7 +150,7 @@ impl<T> Think<T> {
 
     /// Has this run think with another model.
     pub fn model(mut self, model: impl Model + 'static) -> Self {
-        self.agent.change().brain = Brain::Model(Arc::new(model));
+        self.agent.change().backend = Backend::Model(Arc::new(model));
         self
     }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use serde_json::{Value, json};
 use wellspring_core::{Extended, RemoteAgent as _, ThreadId};
-use wellspring_engine::Brain;
+use wellspring_engine::Backend;
 use wellspring_wire::acp::{besides, carry, merge};
 
 use super::follow::{COMMANDS_UPDATE, acp_agent};
@@ -45,7 +45,7 @@ impl Agent {
     /// The same, and the error is the caller's to tell.
     pub(super) async fn try_reach(&self, session: &Arc<Session>) -> Result<(), AcpError> {
         let Ok(def) = self.def(session) else { return Ok(()) };
-        let Brain::Remote(remote) = &def.brain else { return Ok(()) };
+        let Backend::Remote(remote) = &def.backend else { return Ok(()) };
         let Some(agent) = acp_agent(&**remote) else { return Ok(()) };
         self.attend(agent);
         let handle = self.handle(session.thread, agent.name()).await;
@@ -75,7 +75,7 @@ impl Agent {
     pub(super) fn leave(&self, session: &Session) {
         let name = session.state().agent.clone();
         if let Some(def) = self.runtime.agent(&name)
-            && let Brain::Remote(remote) = &def.brain
+            && let Backend::Remote(remote) = &def.backend
             && let Some(agent) = acp_agent(&**remote)
         {
             agent.forget(session.thread);

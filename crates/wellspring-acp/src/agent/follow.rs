@@ -13,7 +13,7 @@ use wellspring_core::{
     Outcome, Outline, Question, QuestionId, Record, RemoteAgent, RunId, RunRequest, Seq,
     ToolContent, Usage,
 };
-use wellspring_engine::{AgentDef, Brain, LOCAL, SendError, StartError, StartRun};
+use wellspring_engine::{AgentDef, Backend, LOCAL, SendError, StartError, StartRun};
 use wellspring_wire::acp::{Acp, Asked, Asking, ORIGIN, Offers, prompt_response};
 use wellspring_wire::{Dialect as _, Out};
 
@@ -98,9 +98,9 @@ impl Agent {
         let others = session.others.iter().filter(|_| !knows_others);
         let others = others.map(|path| directory("another directory", path));
         // An agent with a loop of its own is put there, and need not be told.
-        let here = match &def.brain {
-            Brain::Model(_) => Some(directory("the working directory", &session.cwd)),
-            Brain::Remote(_) => None,
+        let here = match &def.backend {
+            Backend::Model(_) => Some(directory("the working directory", &session.cwd)),
+            Backend::Remote(_) => None,
         };
         let context = here.into_iter().chain(others);
         RunRequest {
@@ -373,13 +373,13 @@ fn terminals(record: &Record) -> Option<impl Iterator<Item = &str>> {
 fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> AgentDef {
     let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
     let mut def = def.clone();
-    match &def.brain {
-        Brain::Model(_) => lent.extend(tools::lent(peer, session, client)),
-        Brain::Remote(remote) => {
+    match &def.backend {
+        Backend::Model(_) => lent.extend(tools::lent(peer, session, client)),
+        Backend::Remote(remote) => {
             if let Some(acp) = acp_agent(&**remote) {
                 let (peer, session) = (peer.clone(), Arc::clone(session));
                 let host = ClientHost { peer, session, client };
-                def.brain = Brain::Remote(Arc::new(acp.hosted(Arc::new(host))));
+                def.backend = Backend::Remote(Arc::new(acp.hosted(Arc::new(host))));
             }
         }
     }
@@ -387,7 +387,7 @@ fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> 
     def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
     def.tools.extend(lent);
     let (peer, session) = (peer.clone(), Arc::clone(session));
-    def.lend = Some(Arc::new(move |called| lend(&peer, &session, client, called)));
+    def.adapt_sub_agents = Some(Arc::new(move |called| lend(&peer, &session, client, called)));
     def
 }
 

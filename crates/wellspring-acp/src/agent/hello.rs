@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use wellspring_engine::Brain;
+use wellspring_engine::Backend;
 use wellspring_wire::acp::initialize_response;
 
 use super::follow::acp_agent;
@@ -42,7 +42,7 @@ impl Agent {
     /// session is named.
     pub(super) fn behind(&self) -> Option<AcpAgent> {
         let def = self.runtime.agent(&self.default_agent)?;
-        let Brain::Remote(remote) = &def.brain else { return None };
+        let Backend::Remote(remote) = &def.backend else { return None };
         acp_agent(&**remote).cloned()
     }
 }

@@ -34,7 +34,7 @@ pub(crate) struct AgentConfig {
     pub(crate) line: usize,
     pub(crate) description: Box<str>,
     pub(crate) instructions: Box<str>,
-    pub(crate) brain: BrainConfig,
+    pub(crate) backend: BrainConfig,
     pub(crate) allow_model: bool,
     pub(crate) streaming: bool,
     pub(crate) settings: ModelSettings,
@@ -136,7 +136,7 @@ pub(crate) fn agent(
         line: section.line,
         description: section.text("description").unwrap_or_default().into(),
         instructions: instructions.into(),
-        brain: brain(&section, known)?,
+        backend: backend(&section, known)?,
         allow_model: section.bool("allow_model").unwrap_or_default(),
         streaming: section.bool("streaming").unwrap_or(true),
         settings: settings(&section),
@@ -171,7 +171,7 @@ pub(crate) fn agent(
     Some(agent)
 }
 
-fn brain(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
+fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
     section.not_both("model", "acp");
     let reference = |node: &Node, item| {
         if text(node).is_none() {

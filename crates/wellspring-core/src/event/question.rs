@@ -20,9 +20,10 @@ pub struct Question {
     /// When it answers itself with [`Answer::Expired`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Millis>,
-    /// Whether whoever asked waits at work: the run does not pause for it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub in_place: bool,
+    /// Whether the asker keeps running while it waits (a remote agent, a tool in mid-call), so
+    /// that the run does not pause. Stored under its first name, `in_place`.
+    #[serde(default, rename = "in_place", skip_serializing_if = "std::ops::Not::not")]
+    pub blocking: bool,
 }
 
 /// What an answer looks like.

@@ -10,9 +10,9 @@ use wellspring_log::{AdoptError, AppendError, Owner, RunFilter, RunInfo, RunStat
 use super::start::Past;
 use super::{Runtime, Working};
 use crate::agent::AgentDef;
-use crate::close::closing_events;
-use crate::drive::{Left, drive};
 use crate::run::{Announced, NewRunParts, Run};
+use crate::runtime::close::closing_events;
+use crate::runtime::drive::{Left, drive};
 
 /// How many orphaned runs one [`Runtime::recover`] looks at; the next call takes the rest.
 const RECOVER_MAX: usize = 1000;
@@ -48,7 +48,7 @@ impl Runtime {
         for info in store.list(filter).await? {
             let Ok(transcript) = self.inner.log.transcript(info.run).await else { continue };
             let outline = &transcript.outline;
-            let (_, expires_at) = crate::drive::waits(outline);
+            let (_, expires_at) = crate::runtime::drive::waits(outline);
             let inbox = store.inbox(info.run, InboxNo(0)).await?;
             let news = inbox.iter().any(|entry| !outline.taken.contains(&entry.number));
             if news || expires_at.is_some_and(|at| at <= now) {

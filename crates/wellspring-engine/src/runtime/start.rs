@@ -11,7 +11,7 @@ use wellspring_core::{
 use wellspring_log::{Beginning, CreateError, ExternalId, RunFilter, RunState};
 
 use super::{DEFAULT_TENANT, Runtime, SendError, StartError};
-use crate::agent::{AgentDef, Brain, WhenBusy};
+use crate::agent::{AgentDef, Backend, WhenBusy};
 use crate::limits::HISTORY_RUNS_MAX;
 use crate::run::Announced;
 
@@ -235,7 +235,7 @@ impl Runtime {
 /// The first turn, where it is certain that there will be one: then it is announced with the
 /// run itself, and the model can be asked as soon as the run is there.
 fn first_turn(def: &AgentDef, request: &RunRequest) -> Option<TurnStarted> {
-    let Brain::Model(model) = &def.brain else { return None };
+    let Backend::Model(model) = &def.backend else { return None };
     let limits = &def.limits;
     let may_end_before = limits.turns == 0
         || limits.tokens == Some(0)

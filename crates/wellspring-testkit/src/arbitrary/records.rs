@@ -123,10 +123,10 @@ fn other_event() -> BoxedStrategy<Event> {
             annotation: Box::new(annotation),
         }),
         (question(), option::of(part()), form(), any::<bool>()).prop_map(
-            |(question, call, form, in_place)| {
+            |(question, call, form, blocking)| {
                 let prompt = "May I?".into();
                 let expires_at = call.map(|_| Millis(u64::MAX));
-                let asked = Question { question, call, prompt, form, expires_at, in_place };
+                let asked = Question { question, call, prompt, form, expires_at, blocking };
                 Event::QuestionAsked(Box::new(asked))
             }
         ),

@@ -193,7 +193,7 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
                 _ => Form::Schema(json!({"type": "string"})),
             };
             if how % 5 == 4 {
-                run.ask_in_place(call, "May I now?", form);
+                run.ask_blocking(call, "May I now?", form);
             } else {
                 run.ask(call, "May I?", form);
             }

@@ -48,7 +48,7 @@ pub fn join(conversation: &Conversation) -> Vec<Event> {
 /// and a client gives answers with its next request. Nothing where nothing does.
 #[must_use]
 pub fn interrupted(outline: &Outline) -> Vec<Event> {
-    let waits = outline.asked_in_place();
+    let waits = outline.blocking_questions();
     let mut events = Vec::new();
     if let (Some(scene), false) = (Scene::new(outline), waits.is_empty()) {
         let interrupts = scene.interrupts(&waits);

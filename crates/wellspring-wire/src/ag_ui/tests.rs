@@ -177,7 +177,7 @@ proptest! {
             let past = &run[..cut];
             let transcript = Transcript::fold(past);
             let ending = interrupted(&transcript.outline);
-            let asked = transcript.outline.questions.values().any(|asked| asked.in_place);
+            let asked = transcript.outline.questions.values().any(|asked| asked.blocking);
             prop_assert_eq!(!ending.is_empty(), asked);
             if !asked || transcript.outline.paused.is_some() {
                 continue;

@@ -168,7 +168,7 @@ impl Asked {
     /// Puts a form as an agent behind us did: with its fields, and all that it said besides.
     #[must_use]
     pub fn with_more(mut self, question: &Question, before: &Outline, offers: &mut Offers) -> Self {
-        let is_form = question.in_place && !matches!(question.form, Form::Approve);
+        let is_form = question.blocking && !matches!(question.form, Form::Approve);
         if let (Self::Request(asking), true) = (&mut self, is_form)
             && let Some(more) = offers.form.take()
         {

@@ -26,7 +26,7 @@ fn question(form: Form) -> Question {
         prompt: "Which one?".into(),
         form,
         expires_at: None,
-        in_place: false,
+        blocking: false,
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) fn outline(record: &Record, question: &Question) -> QuestionOutline {
         prompt: question.prompt.clone(),
         form: question.form.clone(),
         expires_at: question.expires_at,
-        in_place: question.in_place,
+        blocking: question.blocking,
     }
 }
 

@@ -1,30 +1,33 @@
-//! An agent that runs its own loop elsewhere: its events are placed into our log.
+//! Remote agents: one that runs its own loop, whose events are placed into our log.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+pub(crate) mod place;
+pub(crate) mod tools;
+
+use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use wellspring_core::{
-    AgentNo, Checker, ContextFacts, Event, FailureKind, Message, Millis, ModelError, Outcome,
-    PartId, Record, RemoteAgent, RemoteRequest, RunRequest, Stop,
+    ContextFacts, Event, FailureKind, Message, ModelError, Outcome, RemoteAgent, RemoteRequest,
+    RunRequest, Stop,
 };
 
-use crate::activity::Busy;
 use crate::agent_loop::{AgentWork, failed};
-use crate::close::closed_work;
+use crate::calls::result::ResultTool;
 use crate::host::RunHost;
-use crate::lent::{Lending, lend};
-use crate::result::ResultTool;
+use crate::remote::place::{Placed, Placing};
+use crate::remote::tools::{RemoteToolCalls, remote_tools};
+use crate::run::activity::Busy;
+use crate::runtime::close::closed_work;
 
 impl AgentWork {
     /// Plays a remote agent's run into the log.
-    pub(crate) async fn work_elsewhere(&self, remote: &dyn RemoteAgent, busy: Busy) -> Outcome {
+    pub(crate) async fn work_remote(&self, remote: &dyn RemoteAgent, busy: Busy) -> Outcome {
         let _busy = busy;
         let result_tool = match self.result_tool() {
             Ok(tool) => tool,
             Err(outcome) => return outcome,
         };
-        let (request, lending) = match self.remote_request(remote, result_tool.as_ref()) {
+        let (request, calls) = match self.remote_request(remote, result_tool.as_ref()) {
             Ok(request) => request,
             Err(outcome) => return outcome,
         };
@@ -32,7 +35,7 @@ impl AgentWork {
             self.close_what_was_open().await;
         }
         let placed = Placed::default();
-        let host = RunHost::elsewhere(self.clone(), placed.clone());
+        let host = RunHost::remote(self.clone(), placed.clone());
         let context = host.context(ContextFacts {
             trace_id: self.run.trace_id.clone(),
             run: self.run.id(),
@@ -47,7 +50,7 @@ impl AgentWork {
         let mut playing = Playing {
             work: self,
             placing: Placing::new(self, placed),
-            lending,
+            calls,
             result_tool: result_tool.as_ref(),
         };
         let played = playing.play(remote, request, context).await;
@@ -77,7 +80,7 @@ impl AgentWork {
         &self,
         remote: &dyn RemoteAgent,
         result_tool: Option<&ResultTool>,
-    ) -> Result<(RemoteRequest, Lending), Outcome> {
+    ) -> Result<(RemoteRequest, RemoteToolCalls), Outcome> {
         let (attached, adopted) = self.run.folded(|transcript| {
             (transcript.attached.get(remote.name()).cloned(), transcript.outline.epoch > 0)
         });
@@ -95,7 +98,7 @@ impl AgentWork {
         }
         let root = self.agent.is_root();
         let specs = self.def.tools.iter().map(|tool| tool.spec().clone());
-        let (tools, lending) = lend(specs.chain(result_tool.map(|tool| tool.spec.clone())));
+        let (tools, calls) = remote_tools(specs.chain(result_tool.map(|tool| tool.spec.clone())));
         let request = RemoteRequest {
             run: self.run.id(),
             thread: self.run.started.thread,
@@ -106,7 +109,7 @@ impl AgentWork {
             attached,
             session: self.run.sessions.get(remote.name()).filter(|_| root).cloned(),
         };
-        Ok((request, lending))
+        Ok((request, calls))
     }
 
     /// What the agent is asked: the run's request, or what another agent called it with.
@@ -143,7 +146,7 @@ impl AgentWork {
 struct Playing<'a> {
     work: &'a AgentWork,
     placing: Placing<'a>,
-    lending: Lending,
+    calls: RemoteToolCalls,
     result_tool: Option<&'a ResultTool>,
 }
 
@@ -163,8 +166,8 @@ impl Playing<'_> {
             // Whatever an agent does first, it may already call our tools.
             tokio::select! {
                 batches = &mut starting => break batches?,
-                Some(call) = self.lending.next(), if running.len() < at_once => {
-                    running.push(work.run_lent(call, self.result_tool));
+                Some(call) = self.calls.next(), if running.len() < at_once => {
+                    running.push(work.run_remote_call(call, self.result_tool));
                 }
                 Some(()) = running.next() => {}
             }
@@ -173,8 +176,8 @@ impl Playing<'_> {
         loop {
             let batch = tokio::select! {
                 batch = batches.next() => batch,
-                Some(call) = self.lending.next(), if running.len() < at_once => {
-                    running.push(work.run_lent(call, self.result_tool));
+                Some(call) = self.calls.next(), if running.len() < at_once => {
+                    running.push(work.run_remote_call(call, self.result_tool));
                     continue;
                 }
                 Some(()) = running.next() => continue,
@@ -202,107 +205,5 @@ impl Playing<'_> {
             let message = "the stream ended before the agent had stopped";
             ModelError::new(remote.name(), FailureKind::Protocol, message)
         })
-    }
-}
-
-/// Where a remote agent's parts are in the run. Clones know the same.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Placed(Arc<Mutex<BTreeMap<PartId, PartId>>>);
-
-impl Placed {
-    pub(crate) fn get(&self, part: PartId) -> Option<PartId> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&part).copied()
-    }
-
-    fn insert(&self, part: PartId, placed: PartId) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(part, placed);
-    }
-}
-
-/// Gives a remote agent's events their place, and holds them to the grammar: a peer that
-/// breaks it must not break our log.
-struct Placing<'a> {
-    work: &'a AgentWork,
-    parts: Placed,
-    agents: BTreeMap<AgentNo, AgentNo>,
-    checker: Checker,
-}
-
-impl<'a> Placing<'a> {
-    fn new(work: &'a AgentWork, parts: Placed) -> Self {
-        let checker = work.run.folded(|transcript| Checker::resume(transcript.outline.clone()));
-        let agents = BTreeMap::from([(AgentNo::ROOT, work.agent)]);
-        Self { work, parts, agents, checker }
-    }
-
-    fn place(&mut self, agent: AgentNo, event: Event) -> Result<(AgentNo, Event), String> {
-        if matches!(event, Event::AgentStarted { .. }) {
-            self.agents.insert(agent, self.work.run.mint_agent());
-        }
-        let agent = *self.agents.get(&agent).ok_or("it spoke for an agent that has not started")?;
-        let event = self.place_event(event)?;
-        let seq = self.checker.outline().head.next();
-        let record = Record { seq, agent, at: Millis::default(), event };
-        self.checker.push(&record).map_err(|violation| violation.to_string())?;
-        Ok((agent, record.event))
-    }
-
-    fn place_event(&mut self, mut event: Event) -> Result<Event, String> {
-        if !is_a_remote_agents(&event) {
-            return Err(format!("it stated what is not a remote agent's to state: {event}"));
-        }
-        if let Event::PartStarted { part, .. } = &event {
-            self.parts.insert(*part, self.work.run.mint_part());
-        }
-        let mut unknown = None;
-        event.rename_parts(|part| {
-            self.parts.get(part).unwrap_or_else(|| {
-                unknown = Some(part);
-                part
-            })
-        });
-        if let Event::AgentStarted { parent, .. } = &mut event {
-            *parent = *self.agents.get(parent).ok_or("a sub-agent's parent has not started")?;
-        }
-        match unknown {
-            Some(part) => Err(format!("it named part {part}, which it never opened")),
-            None => Ok(event),
-        }
-    }
-}
-
-fn is_a_remote_agents(event: &Event) -> bool {
-    match event {
-        Event::TurnStarted(_)
-        | Event::TurnFinished { .. }
-        | Event::PartStarted { .. }
-        | Event::PartDelta { .. }
-        | Event::PartAnnotated { .. }
-        | Event::PartFinished { .. }
-        | Event::PartsVoided { .. }
-        | Event::ToolQueued { .. }
-        | Event::ToolStarted { .. }
-        | Event::ToolUpdated { .. }
-        | Event::ToolFinished { .. }
-        | Event::AgentStarted { .. }
-        | Event::AgentFinished { .. }
-        | Event::PlanUpdated { .. }
-        | Event::StateSet { .. }
-        | Event::StatePatched { .. }
-        | Event::SourceCited(_)
-        | Event::FileProduced(_)
-        | Event::UsageReported(_)
-        | Event::ResultReady { .. }
-        | Event::Attached { .. }
-        | Event::Extended(_) => true,
-        Event::RunStarted(_)
-        | Event::RunAdopted { .. }
-        | Event::RunPaused { .. }
-        | Event::RunResumed { .. }
-        | Event::QuestionAsked(_)
-        | Event::QuestionAnswered(_)
-        | Event::InputAccepted { .. }
-        | Event::InputApplied { .. }
-        | Event::RunFinished { .. } => false,
     }
 }

@@ -10,8 +10,8 @@ use wellspring_core::{AgentNo, Event, FailureKind, Millis, Outcome, Outline, Run
 use wellspring_log::AppendError;
 
 use crate::agent_loop::AgentWork;
-use crate::close::closing_events;
 use crate::run::Run;
+use crate::runtime::close::closing_events;
 
 /// How a run left its owner's hands.
 #[derive(Debug)]

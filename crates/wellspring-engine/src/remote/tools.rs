@@ -13,24 +13,24 @@ use wellspring_core::{
 
 use crate::agent_loop::AgentWork;
 use crate::calls::Verdict;
-use crate::close::finished;
-use crate::limits::LENT_CALLS_WAITING_MAX;
-use crate::result::ResultTool;
+use crate::calls::result::ResultTool;
+use crate::limits::REMOTE_CALLS_WAITING_MAX;
+use crate::runtime::close::finished;
 
 /// The calls that a remote agent makes of our tools.
-pub(crate) struct Lending(mpsc::Receiver<LentCall>);
+pub(crate) struct RemoteToolCalls(mpsc::Receiver<RemoteToolCall>);
 
 /// A call that a remote agent made.
-pub(crate) struct LentCall {
+pub(crate) struct RemoteToolCall {
     name: Box<str>,
     arguments: Value,
     caller: Context,
     done: oneshot::Sender<Result<ToolResult, ToolError>>,
 }
 
-impl Lending {
+impl RemoteToolCalls {
     /// The next call.
-    pub(crate) async fn next(&mut self) -> Option<LentCall> {
+    pub(crate) async fn next(&mut self) -> Option<RemoteToolCall> {
         match self.0.recv().await {
             Some(call) => Some(call),
             // Nobody has a tool any more; there is nothing to wait for.
@@ -40,19 +40,22 @@ impl Lending {
 }
 
 /// Tools like these to give away, and the calls that are made of them.
-pub(crate) fn lend(specs: impl Iterator<Item = ToolSpec>) -> (Vec<Arc<dyn Tool>>, Lending) {
-    let (calls, called) = mpsc::channel(LENT_CALLS_WAITING_MAX);
-    let tools = specs.map(|spec| Arc::new(Lent { spec, calls: calls.clone() }) as Arc<dyn Tool>);
-    (tools.collect(), Lending(called))
+pub(crate) fn remote_tools(
+    specs: impl Iterator<Item = ToolSpec>,
+) -> (Vec<Arc<dyn Tool>>, RemoteToolCalls) {
+    let (calls, called) = mpsc::channel(REMOTE_CALLS_WAITING_MAX);
+    let tools =
+        specs.map(|spec| Arc::new(RemoteTool { spec, calls: calls.clone() }) as Arc<dyn Tool>);
+    (tools.collect(), RemoteToolCalls(called))
 }
 
 /// A tool that has its calls run by the run it belongs to.
-struct Lent {
+struct RemoteTool {
     spec: ToolSpec,
-    calls: mpsc::Sender<LentCall>,
+    calls: mpsc::Sender<RemoteToolCall>,
 }
 
-impl Tool for Lent {
+impl Tool for RemoteTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -65,7 +68,7 @@ impl Tool for Lent {
         async move {
             let over = || ToolError::new("the run that lent this tool is over");
             let (done, result) = oneshot::channel();
-            let call = LentCall { name: self.spec.name.clone(), arguments, caller, done };
+            let call = RemoteToolCall { name: self.spec.name.clone(), arguments, caller, done };
             self.calls.send(call).await.map_err(|_| over())?;
             result.await.unwrap_or_else(|_| Err(over()))
         }
@@ -75,8 +78,12 @@ impl Tool for Lent {
 
 impl AgentWork {
     /// Makes a remote agent's call a call of the run, and sees it to its end.
-    pub(crate) async fn run_lent(&self, call: LentCall, result_tool: Option<&ResultTool>) {
-        let LentCall { name, arguments, caller, done } = call;
+    pub(crate) async fn run_remote_call(
+        &self,
+        call: RemoteToolCall,
+        result_tool: Option<&ResultTool>,
+    ) {
+        let RemoteToolCall { name, arguments, caller, done } = call;
         let result = self.call_for(name, arguments, caller, result_tool).await;
         // An agent that no longer waits is told nothing.
         let _ = done.send(result);
@@ -150,23 +157,24 @@ mod tests {
 
     #[tokio::test]
     async fn an_agent_that_calls_too_much_at_once_waits() {
-        let (tools, mut lending) = lend([ToolSpec::new("clock", "says the time")].into_iter());
+        let (tools, mut received) =
+            remote_tools([ToolSpec::new("clock", "says the time")].into_iter());
         let call = |number: usize| {
             let context = Context::create("trace", CancellationToken::new());
             tools[0].call(number.into(), context)
         };
-        let mut calls: Vec<_> = (0..LENT_CALLS_WAITING_MAX + 2).map(call).collect();
+        let mut calls: Vec<_> = (0..REMOTE_CALLS_WAITING_MAX + 2).map(call).collect();
         for call in &mut calls {
             assert!(call.now_or_never().is_none());
         }
-        assert_eq!(lending.0.len(), LENT_CALLS_WAITING_MAX);
+        assert_eq!(received.0.len(), REMOTE_CALLS_WAITING_MAX);
         // A place makes room for the next, in the order in which they came.
         for number in 0..calls.len() {
-            let taken = lending.next().await.unwrap();
+            let taken = received.next().await.unwrap();
             assert_eq!(taken.arguments, Value::from(number));
             let _ = taken.done.send(Ok(ToolResult::new("noon")));
             calls[number].as_mut().now_or_never();
-            if let Some(next) = calls.get_mut(number + LENT_CALLS_WAITING_MAX) {
+            if let Some(next) = calls.get_mut(number + REMOTE_CALLS_WAITING_MAX) {
                 assert!(next.now_or_never().is_none());
             }
         }

@@ -2,6 +2,7 @@
 
 use wellspring_core::{Answer, Form};
 
+use crate::agent::AgentDef;
 use crate::schema::Schema;
 
 /// Holds an answer against the form of its question; says what would be one.
@@ -31,6 +32,18 @@ pub(crate) fn check(form: &Form, answer: &Answer) -> Result<(), String> {
         (Form::Approve, _) => Err("it wants a yes or a no".into()),
         (Form::Choose { .. }, _) => Err("it wants a choice, or a no".into()),
         (Form::Schema(_), _) => Err("it wants a value, or a no".into()),
+    }
+}
+
+/// Whether `by` may answer a question of a run that `asker` started: the asker, and whom the
+/// agent names; anyone, where nobody in particular asked.
+pub(crate) fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) -> bool {
+    match (asker, by) {
+        (None, _) => true,
+        (Some(asker), Some(by)) => {
+            asker == by || def.approvers.iter().any(|approver| &**approver == by)
+        }
+        (Some(_), None) => false,
     }
 }
 

@@ -1,0 +1,115 @@
+//! Placing a remote agent's events in the log: its part and agent numbers become the run's,
+//! and every event is checked against the grammar first.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wellspring_core::{AgentNo, Checker, Event, Millis, PartId, Record};
+
+use crate::agent_loop::AgentWork;
+
+/// Where a remote agent's parts are in the run. Clones know the same.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Placed(Arc<Mutex<BTreeMap<PartId, PartId>>>);
+
+impl Placed {
+    pub(crate) fn get(&self, part: PartId) -> Option<PartId> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&part).copied()
+    }
+
+    fn insert(&self, part: PartId, placed: PartId) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(part, placed);
+    }
+}
+
+/// Gives a remote agent's events their place, and holds them to the grammar: a peer that
+/// breaks it must not break our log.
+pub(crate) struct Placing<'a> {
+    work: &'a AgentWork,
+    parts: Placed,
+    agents: BTreeMap<AgentNo, AgentNo>,
+    checker: Checker,
+}
+
+impl<'a> Placing<'a> {
+    pub(crate) fn new(work: &'a AgentWork, parts: Placed) -> Self {
+        let checker = work.run.folded(|transcript| Checker::resume(transcript.outline.clone()));
+        let agents = BTreeMap::from([(AgentNo::ROOT, work.agent)]);
+        Self { work, parts, agents, checker }
+    }
+
+    pub(crate) fn place(
+        &mut self,
+        agent: AgentNo,
+        event: Event,
+    ) -> Result<(AgentNo, Event), String> {
+        if matches!(event, Event::AgentStarted { .. }) {
+            self.agents.insert(agent, self.work.run.mint_agent());
+        }
+        let agent = *self.agents.get(&agent).ok_or("it spoke for an agent that has not started")?;
+        let event = self.place_event(event)?;
+        let seq = self.checker.outline().head.next();
+        let record = Record { seq, agent, at: Millis::default(), event };
+        self.checker.push(&record).map_err(|violation| violation.to_string())?;
+        Ok((agent, record.event))
+    }
+
+    fn place_event(&mut self, mut event: Event) -> Result<Event, String> {
+        if !is_a_remote_agents(&event) {
+            return Err(format!("it stated what is not a remote agent's to state: {event}"));
+        }
+        if let Event::PartStarted { part, .. } = &event {
+            self.parts.insert(*part, self.work.run.mint_part());
+        }
+        let mut unknown = None;
+        event.rename_parts(|part| {
+            self.parts.get(part).unwrap_or_else(|| {
+                unknown = Some(part);
+                part
+            })
+        });
+        if let Event::AgentStarted { parent, .. } = &mut event {
+            *parent = *self.agents.get(parent).ok_or("a sub-agent's parent has not started")?;
+        }
+        match unknown {
+            Some(part) => Err(format!("it named part {part}, which it never opened")),
+            None => Ok(event),
+        }
+    }
+}
+
+fn is_a_remote_agents(event: &Event) -> bool {
+    match event {
+        Event::TurnStarted(_)
+        | Event::TurnFinished { .. }
+        | Event::PartStarted { .. }
+        | Event::PartDelta { .. }
+        | Event::PartAnnotated { .. }
+        | Event::PartFinished { .. }
+        | Event::PartsVoided { .. }
+        | Event::ToolQueued { .. }
+        | Event::ToolStarted { .. }
+        | Event::ToolUpdated { .. }
+        | Event::ToolFinished { .. }
+        | Event::AgentStarted { .. }
+        | Event::AgentFinished { .. }
+        | Event::PlanUpdated { .. }
+        | Event::StateSet { .. }
+        | Event::StatePatched { .. }
+        | Event::SourceCited(_)
+        | Event::FileProduced(_)
+        | Event::UsageReported(_)
+        | Event::ResultReady { .. }
+        | Event::Attached { .. }
+        | Event::Extended(_) => true,
+        Event::RunStarted(_)
+        | Event::RunAdopted { .. }
+        | Event::RunPaused { .. }
+        | Event::RunResumed { .. }
+        | Event::QuestionAsked(_)
+        | Event::QuestionAnswered(_)
+        | Event::InputAccepted { .. }
+        | Event::InputApplied { .. }
+        | Event::RunFinished { .. } => false,
+    }
+}
