@@ -1,4 +1,4 @@
-//! What a source hands over at once.
+//! A batch: the events that one read of a source produced.
 
 use std::sync::Arc;
 
@@ -6,15 +6,15 @@ use crate::chunk::Chunk;
 use crate::event::{Annotation, Event, Extended, PartKind, Stop, Usage};
 use crate::id::{AgentNo, PartId};
 
-/// A part as its source counts them: from 0, within one attempt or one remote run. The
-/// engine gives it its place in the run.
+/// A part as its source numbers it: from 0, within one attempt or one remote run. The
+/// engine maps it to a [`PartId`] of the run.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct LocalPart(pub u32);
 
 /// The events of one read of a source, with their text in one buffer.
 ///
-/// A reader keeps one batch for its life and hands out [`take`](Batch::take)n ones, so that
-/// parts go on counting.
+/// A reader keeps one batch for its whole life and hands out [`take`](Batch::take)n copies, so
+/// that part numbers continue.
 #[derive(Debug, Default)]
 pub struct Batch {
     text: String,
@@ -35,7 +35,7 @@ impl Batch {
         self.start_of(AgentNo::ROOT, kind)
     }
 
-    /// Opens a part of a sub-agent, as the source counts them.
+    /// Opens a part of a sub-agent; `agent` is the source's own number.
     pub fn start_of(&mut self, agent: AgentNo, kind: PartKind) -> LocalPart {
         let part = self.next_part;
         self.next_part += 1;
@@ -43,7 +43,7 @@ impl Batch {
         LocalPart(part)
     }
 
-    /// Extends a part. Empty text is not a fact and is left out.
+    /// Extends a part. Empty text is ignored: the grammar has no empty deltas.
     pub fn delta(&mut self, part: LocalPart, text: &str) {
         self.delta_of(AgentNo::ROOT, part, text);
     }
@@ -57,7 +57,7 @@ impl Batch {
         }
     }
 
-    /// Says something about a part.
+    /// Annotates a part.
     pub fn annotate(&mut self, part: LocalPart, annotation: Annotation) {
         self.event(Event::PartAnnotated { part: PartId(part.0), annotation: Box::new(annotation) });
     }
@@ -67,7 +67,7 @@ impl Batch {
         self.event(Event::PartFinished { part: PartId(part.0) });
     }
 
-    /// Keeps what there is no word for.
+    /// Keeps something that has no event of its own.
     pub fn extended(&mut self, origin: &str, name: &str, value: serde_json::Value) {
         self.event(Event::Extended(Box::new(Extended {
             origin: origin.into(),
@@ -81,7 +81,7 @@ impl Batch {
         self.event_of(AgentNo::ROOT, event);
     }
 
-    /// An event of a sub-agent, as the source counts them.
+    /// An event of a sub-agent; `agent` is the source's own number.
     pub fn event_of(&mut self, agent: AgentNo, event: Event) {
         self.items.push(Item::Event { agent, event });
     }
@@ -91,29 +91,29 @@ impl Batch {
         self.stop = Some((stop, usage));
     }
 
-    /// Whether there is nothing in it.
+    /// Whether the batch holds no events and no stop.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.items.is_empty() && self.stop.is_none()
     }
 
-    /// Whether the source has stopped properly, by what is in it.
+    /// Whether the batch holds the source's proper stop.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.stop.is_some()
     }
 
-    /// Bytes of text in it.
+    /// Bytes of text in the batch.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
         self.text.len()
     }
 
-    /// What is there now; this batch goes on, empty, counting parts from where it was.
+    /// Takes the events so far. This batch continues empty, and part numbers continue.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        // A source that says much at once goes on so: growing bit by bit would cost more than
-        // reading it. When it has stopped, nothing follows.
+        // A source that sent this much at once will probably do so again: reserving the same capacity
+        // is cheaper than growing to it. After a stop nothing follows.
         let room = if self.is_stopped() { 0 } else { self.items.len() };
         let next = Self {
             text: String::with_capacity(if room > 1 { self.text.len() } else { 0 }),
@@ -124,7 +124,7 @@ impl Batch {
         std::mem::replace(self, next)
     }
 
-    /// How the source stopped, once.
+    /// Takes how the source stopped, if it has.
     pub fn take_stop(&mut self) -> Option<(Stop, Option<Usage>)> {
         self.stop.take()
     }

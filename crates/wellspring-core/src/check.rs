@@ -1,4 +1,4 @@
-//! The grammar, executable: every test and every reader of foreign logs runs it.
+//! The grammar as code: every test and every reader of foreign logs runs it.
 
 use crate::event::{Event, PartKind, Record};
 use crate::id::{PartId, Seq};
@@ -9,22 +9,22 @@ use crate::transcript::Transcript;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("record {seq} breaks invariant {invariant}: {what}")]
 pub struct Violation {
-    /// Where.
+    /// The offending record.
     pub seq: Seq,
-    /// Which of the numbered invariants.
+    /// The invariant it breaks.
     pub invariant: Invariant,
     /// What was found.
     pub what: String,
 }
 
-/// The invariants of a run, by their numbers in the design.
+/// The invariants of a run, numbered as in ARCHITECTURE.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Invariant {
     /// 1: sequence numbers are dense, from 1.
     Dense,
     /// 2: `run started` is first; `run finished` is last, exactly once.
     OneTerminal,
-    /// 3: whatever was opened is closed before the end.
+    /// 3: everything that was opened is closed before the end.
     Closed,
     /// 4: no delta is empty, none names a closed part; ids are fresh.
     Parts,
@@ -48,7 +48,7 @@ impl std::fmt::Display for Invariant {
     }
 }
 
-/// Checks a run as it goes.
+/// Checks the records of a run one by one.
 ///
 /// ```
 /// use wellspring_core::{Checker, Event, Millis, Record, Seq, AgentNo};
@@ -79,13 +79,13 @@ impl Checker {
         Ok(checker.outline)
     }
 
-    /// A checker that goes on from a point of a run.
+    /// A checker that continues from a known point of a run.
     #[must_use]
     pub fn resume(outline: Outline) -> Self {
         Self { outline }
     }
 
-    /// What is open after the records so far.
+    /// The outline after the records so far.
     #[must_use]
     pub fn outline(&self) -> &Outline {
         &self.outline
@@ -95,7 +95,7 @@ impl Checker {
     ///
     /// # Errors
     ///
-    /// When the grammar forbids it; the checker is then spent.
+    /// If the grammar forbids the record. The checker must not be used afterwards.
     pub fn push(&mut self, record: &Record) -> Result<(), Violation> {
         let broken = |invariant, what: String| Violation { seq: record.seq, invariant, what };
         let expected = self.outline.head.next();
@@ -187,7 +187,7 @@ impl Checker {
                 if record.agent < before.next_agent {
                     Err((Invariant::Parts, format!("agent {} is not fresh", record.agent)))
                 } else if !before.agents.contains_key(parent) {
-                    Err((Invariant::Announced, format!("its parent {parent} is not at work")))
+                    Err((Invariant::Announced, format!("its parent {parent} is not running")))
                 } else {
                     Ok(())
                 }
@@ -195,7 +195,10 @@ impl Checker {
             Event::PartStarted { kind: PartKind::Output { call, .. }, .. }
                 if before.call(*call).is_none() =>
             {
-                Err((Invariant::Announced, format!("there is no call {call} to write anything")))
+                Err((
+                    Invariant::Announced,
+                    format!("output belongs to call {call}, which does not exist"),
+                ))
             }
             Event::RunResumed { .. } if before.paused.is_none() => {
                 Err((Invariant::Announced, "the run was not paused".into()))
@@ -267,7 +270,7 @@ impl Checker {
     ) -> Result<(), (Invariant, String)> {
         match self.outline.call(call) {
             None => Err((Invariant::Closed, format!("{call} is {what} but is no open call"))),
-            // Remote agents and providers report in their own order; ours is ours.
+            // Remote agents and providers report calls in their own order; only our calls are checked.
             Some(outline) if allowed(outline.state) || !outline.tool.runs_on.is_ours() => Ok(()),
             Some(outline) => Err((
                 Invariant::Announced,

@@ -1,4 +1,4 @@
-//! Text that many deltas share.
+//! Text deltas that share one buffer.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A piece of text inside a buffer that its neighbours share.
+/// A piece of text inside a buffer that neighbouring deltas share.
 ///
 /// A frame of fifty deltas holds one allocation, not fifty; cloning copies no text.
 #[derive(Clone)]

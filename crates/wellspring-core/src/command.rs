@@ -1,4 +1,4 @@
-//! What others want of a run. Only a run's owner appends to its log; everyone else puts a
+//! Commands to a run. Only a run's owner appends to its log; everyone else puts a
 //! command into its inbox.
 
 use serde::{Deserialize, Serialize};
@@ -9,61 +9,61 @@ use crate::event::{Answer, ToolOutcome, ToolResult};
 use crate::id::{PartId, QuestionId};
 use crate::request::Amendment;
 
-/// What somebody wants of a run.
+/// Something that a client asks of a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
-    /// Stop.
+    /// Stop the run.
     Cancel {
-        /// At once, or at the turn's edge.
+        /// At once, or after the current turn.
         #[serde(default)]
         when: CancelWhen,
-        /// Who says so.
+        /// Who cancelled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Box<str>>,
-        /// Why.
+        /// The reason given, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Box<str>>,
     },
-    /// Take this as the answer to a question, unless it has one.
+    /// Answer a question. Ignored if it already has an answer.
     Answer {
-        /// Which.
+        /// The question.
         question: QuestionId,
         /// The answer.
         answer: Answer,
-        /// Who says so.
+        /// Who answered.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Box<str>>,
-        /// The id under which the asker's own protocol continues the run.
+        /// The run id that the client's own protocol uses from now on, if it changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,
     },
-    /// Take this as the result of a call that ran in the client, unless it has one.
+    /// Deliver the result of a call that ran in the client. Ignored if it already has one.
     FinishCall {
-        /// Which.
+        /// The call.
         call: PartId,
-        /// How it went.
+        /// Whether it succeeded.
         outcome: ToolOutcome,
-        /// What came of it.
+        /// The result.
         result: ToolResult,
-        /// The id under which the asker's own protocol continues the run.
+        /// The run id that the client's own protocol uses from now on, if it changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,
     },
-    /// Go on from a pause under the asker's new words: first of what answers the run.
+    /// Resume a paused run with changes to its request. Comes before the answers that resume it.
     Resume {
-        /// What changed of the request.
+        /// What changed in the request.
         amended: Box<Amendment>,
-        /// The state shared with the screen, as it is there now.
+        /// The state shared with the screen, as the client has it now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<Box<Value>>,
-        /// The id under which the asker's own protocol continues the run.
+        /// The run id that the client's own protocol uses from now on, if it changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,
     },
-    /// Let the model see this from its next turn on.
+    /// Add user input. The model sees it from its next turn on.
     AddInput {
-        /// What the user adds.
+        /// The added content.
         content: Vec<Content>,
     },
 }
@@ -75,6 +75,6 @@ pub enum CancelWhen {
     /// At once.
     #[default]
     Now,
-    /// When the turn that is going on has finished, tools included.
+    /// When the current turn has finished, tools included.
     AfterTurn,
 }

@@ -1,54 +1,54 @@
-//! What is said, shown and handed over: blocks of content.
+//! Content blocks: what users say, tools show and agents hand over.
 
 use serde::{Deserialize, Serialize};
 
-/// A block of what a user says or a tool shows.
+/// A block of user input or of tool output.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Words.
+    /// Plain text.
     Text(Box<str>),
-    /// A picture, a sound, a document: its media type says which.
+    /// An image, a sound or a document.
     Media {
-        /// What it is.
+        /// The media type.
         media_type: Box<str>,
-        /// Where its bytes are.
+        /// The data, or where to find it.
         source: MediaSource,
-        /// What it is called.
+        /// The file name, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<Box<str>>,
     },
-    /// Something that can be fetched.
+    /// A link to something that can be fetched.
     Link {
-        /// Where it is.
+        /// The URI.
         uri: Box<str>,
-        /// What it is called.
+        /// The title, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<Box<str>>,
-        /// What it is.
+        /// The media type, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<Box<str>>,
     },
-    /// A text that comes from somewhere: a file, a page.
+    /// Text from a file or a page.
     Resource {
-        /// Where it comes from.
+        /// The URI it was read from.
         uri: Box<str>,
-        /// What it says.
+        /// The text.
         text: Box<str>,
-        /// What it is.
+        /// The media type, if known.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         media_type: Option<Box<str>>,
     },
 }
 
 impl Content {
-    /// Words.
+    /// A text block.
     #[must_use]
     pub fn text(text: impl Into<Box<str>>) -> Self {
         Self::Text(text.into())
     }
 
-    /// The words in it, if it is made of words.
+    /// The text in the block, if it holds text.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -62,31 +62,31 @@ impl Content {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaSource {
-    /// Here, in base64.
+    /// Inline, in base64.
     Data(Box<str>),
-    /// There.
+    /// At a URL.
     Url(Box<str>),
 }
 
-/// A block of what a call shows.
+/// A block that a tool call shows.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolContent {
     /// Any content.
     Content(Content),
-    /// A change of a file.
+    /// A change to a file.
     Diff {
-        /// Which file.
+        /// The file's path.
         path: Box<str>,
-        /// Before; absent for a new file.
+        /// The text before; `None` for a new file.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         old_text: Option<Box<str>>,
-        /// After.
+        /// The text after.
         new_text: Box<str>,
     },
-    /// What a terminal shows.
+    /// The output of a terminal.
     Terminal {
-        /// Which terminal.
+        /// The terminal's id.
         terminal_id: Box<str>,
     },
 }

@@ -1,4 +1,4 @@
-//! What running code knows of the run around it, and how it speaks to it.
+//! The context of running code: what a tool or a remote agent knows of its run, and how it reports back.
 
 use std::fmt;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::id::{AgentNo, PartId, QuestionId, RunId, ThreadId};
 use crate::message::{Message, WirePartId};
 use crate::tool::ToolError;
 
-/// What a tool or a remote agent knows of its run: who, what for, until when. Cheap to clone.
+/// What a tool or a remote agent knows of its run. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
     facts: Arc<ContextFacts>,
@@ -26,44 +26,44 @@ pub struct Context {
 /// The plain data of a [`Context`].
 #[derive(Clone, Debug)]
 pub struct ContextFacts {
-    /// The trace that the run belongs to.
+    /// The trace id of the run.
     pub trace_id: Box<str>,
     /// The run.
     pub run: RunId,
-    /// The thread.
+    /// The thread that the run belongs to.
     pub thread: ThreadId,
     /// The agent within the run.
     pub agent: AgentNo,
-    /// The call, when a tool runs.
+    /// The call, if a tool is running.
     pub call: Option<PartId>,
     /// The conversation so far.
     pub messages: Arc<[Message]>,
-    /// The directory that the request is about.
+    /// The working directory that the request named.
     pub cwd: Option<Box<str>>,
     /// Cancelled when the work should end.
     pub signal: CancellationToken,
-    /// When the work will be cut short.
+    /// When the work will be cut off.
     pub deadline: Option<Instant>,
 }
 
-/// Where a [`Context`] sends what it is told. The engine is one.
+/// Receives what a [`Context`] reports. The engine implements it.
 pub trait Host: Send + Sync {
-    /// A call reports progress. Resolves when there is room for more.
+    /// Reports progress of the call. Resolves when there is room for more.
     fn update(&self, update: ToolUpdate) -> BoxFuture<'_, ()>;
 
-    /// A fact besides the call: a plan, state, a source, a file. Others are refused.
+    /// States a fact besides the call: a plan, state, a source, a file. Other events are refused.
     fn emit(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>>;
 
     /// Asks a person.
     fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer>;
 
-    /// Asks whether a call that a remote agent makes itself may go on. Rules may answer before
-    /// a person does.
+    /// Asks whether a call that a remote agent makes itself may go on. The policy may answer
+    /// without asking a person.
     fn permit(&self, _call: LocalPart, ask: Ask) -> BoxFuture<'_, Answer> {
         self.ask(ask)
     }
 
-    /// Lets another agent work; resolves with its joined text.
+    /// Runs another agent; resolves with its whole text.
     fn call_agent(
         &self,
         agent: Box<str>,
@@ -74,21 +74,21 @@ pub trait Host: Send + Sync {
 /// A question on its way to a person.
 #[derive(Clone, Debug)]
 pub struct Ask {
-    /// What they read.
+    /// The text that a person reads.
     pub prompt: Box<str>,
-    /// What an answer looks like.
+    /// The kind of answer it takes.
     pub form: Form,
-    /// How long it may take; the engine's own limit when absent.
+    /// How long to wait for an answer; `None` for the engine's own limit.
     pub expires_in: Option<Duration>,
-    /// Cancelled when whoever asked does not want to know any more.
+    /// Cancelled when the asker no longer needs the answer.
     pub withdrawn: CancellationToken,
-    /// The question's id, once somebody is asked: whoever asks can tell by it what else is known
-    /// of the answer.
+    /// Set to the question's id once it has been asked, so that the asker can look up who
+    /// answered it.
     pub asked_as: Arc<OnceLock<QuestionId>>,
 }
 
 impl Ask {
-    /// A question that may take as long as the engine lets it.
+    /// A question with the engine's own time limit.
     #[must_use]
     pub fn new(prompt: impl Into<Box<str>>, form: Form) -> Self {
         let withdrawn = CancellationToken::new();
@@ -96,7 +96,7 @@ impl Ask {
         Self { prompt: prompt.into(), form, expires_in: None, withdrawn, asked_as }
     }
 
-    /// Withdrawn when this is cancelled.
+    /// Withdraws the question when `token` is cancelled.
     #[must_use]
     pub fn until(mut self, withdrawn: CancellationToken) -> Self {
         self.withdrawn = withdrawn;
@@ -105,13 +105,13 @@ impl Ask {
 }
 
 impl Context {
-    /// A context with its facts and the run it speaks to.
+    /// A context with its facts and the host it reports to.
     #[must_use]
     pub fn new(facts: ContextFacts, host: Arc<dyn Host>) -> Self {
         Self { facts: Arc::new(facts), host }
     }
 
-    /// A context outside any run: progress goes nowhere, questions expire. For tests, and
+    /// A context outside any run: progress is dropped and questions expire at once. For tests, and
     /// for code that calls a tool directly.
     #[must_use]
     pub fn create(trace_id: impl Into<Box<str>>, signal: CancellationToken) -> Self {
@@ -130,7 +130,7 @@ impl Context {
         Self::new(facts, Arc::new(Nowhere))
     }
 
-    /// The trace that the run belongs to.
+    /// The trace id of the run.
     #[must_use]
     pub fn trace_id(&self) -> &str {
         &self.facts.trace_id
@@ -154,19 +154,19 @@ impl Context {
         &self.facts.messages
     }
 
-    /// The directory that the request is about, if it named one.
+    /// The working directory that the request named, if any.
     #[must_use]
     pub fn cwd(&self) -> Option<&Path> {
         self.facts.cwd.as_deref().map(Path::new)
     }
 
-    /// When the work will be cut short.
+    /// When the work will be cut off, if there is a deadline.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.facts.deadline
     }
 
-    /// Everything else there is to know.
+    /// The plain data of this context.
     #[must_use]
     pub fn facts(&self) -> &ContextFacts {
         &self.facts
@@ -177,14 +177,14 @@ impl Context {
         self.update(ToolUpdate { data: Some(data.into()), ..ToolUpdate::default() }).await;
     }
 
-    /// Reports progress that surfaces understand: a title, files, content.
+    /// Reports progress that every surface can show: a title, files, content.
     pub async fn update(&self, update: ToolUpdate) {
         self.host.update(update).await;
     }
 
-    /// Shows a plan, replacing the one before.
+    /// Shows a plan. It replaces the one before.
     pub async fn plan(&self, entries: Vec<PlanEntry>) {
-        // A plan is always allowed, so there is no error to hand on.
+        // A plan is always accepted, so there is no error to return.
         let _ = self.host.emit(Event::PlanUpdated { entries }).await;
     }
 
@@ -192,8 +192,8 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// When the fact is not a tool's to state: anything but plan, state, source, file and
-    /// extension.
+    /// If tools may not state the fact: only plan, state, source, file and extension events are
+    /// accepted.
     pub async fn emit(&self, event: Event) -> Result<(), ToolError> {
         self.host.emit(event).await
     }
@@ -204,20 +204,20 @@ impl Context {
     }
 
     /// Asks whether a call that a remote agent makes itself may go on: the agent's policy
-    /// decides, or else a person. The call is named as the remote agent counts its parts, and
+    /// decides, or else a person. The call is named by the remote agent's own part number, and
     /// must have been yielded before.
     ///
-    /// Where several kinds of yes and no are to be told apart, the form lists them; an answer
-    /// by the rules is still a plain [`Answer::Approve`] or [`Answer::Deny`].
+    /// If several kinds of yes and no must be told apart, the form lists them; the policy still
+    /// answers with a plain [`Answer::Approve`] or [`Answer::Deny`].
     pub async fn permit(&self, call: LocalPart, ask: Ask) -> Answer {
         self.host.permit(call, ask).await
     }
 
-    /// Lets another agent work, as part of this call; gives its joined text.
+    /// Runs another agent as part of this call and returns its whole text.
     ///
     /// # Errors
     ///
-    /// When there is no such agent, it is nested too deeply, or it did not complete.
+    /// If the agent does not exist, is nested too deeply, or did not complete.
     pub async fn call_agent(
         &self,
         agent: impl Into<Box<str>>,
@@ -233,7 +233,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// A host with nobody listening.
+/// The host of a context outside any run.
 struct Nowhere;
 
 impl Host for Nowhere {
@@ -254,6 +254,9 @@ impl Host for Nowhere {
         agent: Box<str>,
         _: Vec<Content>,
     ) -> BoxFuture<'_, Result<String, ToolError>> {
-        ready(Err(ToolError::new(format!("there is no run to call agent {agent:?} in")))).boxed()
+        ready(Err(ToolError::new(format!(
+            "cannot call agent {agent:?}: this context is outside any run"
+        ))))
+        .boxed()
     }
 }

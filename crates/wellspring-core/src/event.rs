@@ -17,8 +17,8 @@
 //! # Format
 //!
 //! Events are externally tagged JSON, and this JSON is also what the log keeps. Hence
-//! additions only: every new field has a default, and no field changes its meaning. What
-//! could not be added so would be another [`FORMAT`].
+//! additions only: every new field has a default, and no field changes its meaning. A change
+//! that does not fit this rule needs a new [`FORMAT`].
 
 mod call;
 mod outcome;
@@ -45,28 +45,28 @@ pub use self::part::{Annotation, Opaque, PartKind, Role, VoidReason};
 pub use self::question::{Answer, Answered, Choice, Form, Question, Scope};
 pub use self::usage::{ContextWindow, Cost, Usage, UsageScope};
 
-/// The version of the records' JSON. A record that does not say otherwise is of this one, and
-/// whatever replaces it has to read this one too.
+/// The version of the records' JSON. A record without a version has this one, and any later
+/// version must be able to read it.
 pub const FORMAT: u32 = 1;
 
-/// An event with its place, its agent and its time.
+/// An event with its sequence number, its agent and its time.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Record {
-    /// Its place in the run.
+    /// Its sequence number.
     pub seq: Seq,
-    /// Whose fact it is.
+    /// The agent it belongs to.
     #[serde(default, skip_serializing_if = "AgentNo::is_root")]
     pub agent: AgentNo,
     /// When it was appended.
     pub at: Millis,
-    /// The fact.
+    /// The event.
     pub event: Event,
 }
 
 /// One fact of a run, in the past tense.
 ///
-/// Rare or large facts are boxed, so that a delta stays small; how the run began is shared,
-/// because all who work on it keep that.
+/// Rare or large payloads are boxed, so that a delta stays small. How the run began is shared
+/// through an `Arc`, because everything that works on the run keeps it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")] // externally tagged: `tag = ".."` would buffer every event
 pub enum Event {
@@ -74,25 +74,25 @@ pub enum Event {
     RunStarted(Arc<RunStarted>),
     /// A new owner took over; the first thing it appends.
     RunAdopted {
-        /// Who owns the run now.
+        /// The new owner's node.
         node: Box<str>,
-        /// Counts the owners.
+        /// How often the run has changed owners.
         epoch: u64,
     },
-    /// Nothing but answers from outside can move the run on; it has no owner meanwhile.
+    /// The run waits for answers or results from outside. It has no owner while it waits.
     RunPaused {
         /// What it waits for.
         waits: Vec<Wait>,
     },
-    /// An answer came and the run goes on.
+    /// An answer or a result arrived and the run continues.
     RunResumed {
-        /// The inbox entry that moved it.
+        /// The inbox entry that resumed it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inbox: Option<InboxNo>,
-        /// The id under which the asker's own protocol continues the run, if it wants a new one.
+        /// The run id that the client's own protocol uses from now on, if it changes.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,
-        /// What the asker says anew of the request.
+        /// What the client changed in the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         amended: Option<Box<Amendment>>,
     },
@@ -102,15 +102,15 @@ pub enum Event {
     TurnFinished {
         /// Why it stopped.
         stop: Stop,
-        /// What the turn cost.
+        /// What the turn used.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Box<Usage>>,
     },
     /// A part opened. Its id is unique within the run.
     PartStarted {
-        /// The new part.
+        /// The new part's id.
         part: PartId,
-        /// What it is.
+        /// Text, thought, call, output or opaque.
         kind: PartKind,
     },
     /// More of an open part, in order. Never empty.
@@ -120,12 +120,12 @@ pub enum Event {
         /// Text, thought, output, or a fragment of the arguments' JSON.
         chunk: Chunk,
     },
-    /// What must go back to the model unchanged, or says how to read the part.
+    /// Metadata of a part: a signature that must go back to the model, a citation, a provider id.
     /// Legal from the part's start until its turn ends.
     PartAnnotated {
         /// The part it is about.
         part: PartId,
-        /// What is said of it.
+        /// The metadata.
         annotation: Box<Annotation>,
     },
     /// A part is complete; no further deltas name it.
@@ -135,25 +135,25 @@ pub enum Event {
     },
     /// Parts were taken back: they close, and the transcript forgets them.
     PartsVoided {
-        /// Which.
+        /// The voided parts.
         parts: Vec<PartId>,
-        /// Why.
+        /// Why they were voided.
         why: VoidReason,
     },
-    /// A call waits for its tool.
+    /// A call waits in the queue for its tool.
     ToolQueued {
         /// The call.
         call: PartId,
-        /// How many calls are before it.
+        /// How many calls are ahead of it.
         place: u32,
     },
     /// A tool is about to run. Written before it does.
     ToolStarted {
         /// The call.
         call: PartId,
-        /// Beside others, or alone.
+        /// Together with other calls, or alone.
         mode: ToolMode,
-        /// The arguments it runs with, where they are not the model's: an approver edited them.
+        /// The arguments it runs with, if an approver edited them.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Box<Value>>,
     },
@@ -168,31 +168,31 @@ pub enum Event {
     ToolFinished {
         /// The call.
         call: PartId,
-        /// How it went.
+        /// Whether it succeeded.
         outcome: ToolOutcome,
         /// What the model is told, and what people see.
         result: Box<ToolResult>,
     },
-    /// Somebody has to decide.
+    /// The run asked people a question.
     QuestionAsked(Box<Question>),
-    /// Somebody did, or time ran out.
+    /// A question was answered, expired or withdrawn.
     QuestionAnswered(Box<Answered>),
     /// A sub-agent began; its number is the record's.
     AgentStarted {
-        /// Who called it.
+        /// The agent that called it.
         parent: AgentNo,
-        /// By which call.
+        /// The call that it serves.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<PartId>,
         /// Its name.
         name: Box<str>,
-        /// What it was asked.
+        /// Its input.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         input: Vec<Content>,
     },
     /// A sub-agent ended; its number is the record's.
     AgentFinished {
-        /// How.
+        /// How it ended.
         outcome: Box<Outcome>,
     },
     /// The whole plan, as it is now.
@@ -202,7 +202,7 @@ pub enum Event {
     },
     /// The state shared with the screen was replaced.
     StateSet {
-        /// All of it.
+        /// The whole new state.
         state: Box<Value>,
     },
     /// The shared state was changed.
@@ -210,48 +210,48 @@ pub enum Event {
         /// An RFC 6902 patch.
         patch: Box<Value>,
     },
-    /// The answer rests on this.
+    /// The answer cites a source.
     SourceCited(Box<Source>),
-    /// The agent made a file.
+    /// The agent produced a file.
     FileProduced(Box<FileProduced>),
-    /// Tokens spent so far within the usage's scope: totals, not increments.
+    /// Tokens used so far within the usage's scope: totals, not increments.
     UsageReported(Box<Usage>),
-    /// The user added something while the run went on; it waits for the turn's edge.
+    /// The user added input while the run was going on. It waits until the current turn ends.
     InputAccepted {
-        /// The inbox entry it came by.
+        /// The inbox entry that brought it.
         inbox: InboxNo,
-        /// What was added.
+        /// The added content.
         content: Vec<Content>,
     },
-    /// The model will see that addition from its next turn on.
+    /// The model sees that input from its next turn on.
     InputApplied {
-        /// The inbox entry it came by.
+        /// The inbox entry that brought it.
         inbox: InboxNo,
     },
-    /// The typed result is there, validated. The run may go on a little.
+    /// The typed result is ready and valid. The run may continue for a moment.
     ResultReady {
         /// The result.
         value: Box<Value>,
     },
-    /// How to find a remote run again.
+    /// How to find a remote run again after a crash.
     Attached {
-        /// Whose handle it is.
+        /// The remote agent's name.
         origin: Box<str>,
-        /// What its owner needs to find it.
+        /// Whatever the remote agent needs to find the run.
         handle: Box<Value>,
     },
-    /// What a protocol said that we have no word for, kept whole.
+    /// A message of some protocol that has no event of its own, kept whole.
     Extended(Box<Extended>),
     /// The run is over. Always the last record, exactly once.
     RunFinished {
-        /// How.
+        /// How it ended.
         outcome: Box<Outcome>,
     },
 }
 
 impl Event {
-    /// Renames every part that the event speaks of: whoever places a source's events into a
-    /// run gives its parts their ids there.
+    /// Renames every part id in the event: the engine maps a source's own numbers to the
+    /// run's.
     pub fn rename_parts(&mut self, mut rename: impl FnMut(PartId) -> PartId) {
         match self {
             Self::PartDelta { part, .. }
@@ -309,12 +309,12 @@ pub struct RunStarted {
     pub run: RunId,
     /// The conversation it belongs to.
     pub thread: ThreadId,
-    /// The agent's name.
+    /// The name of the agent.
     pub agent: Box<str>,
-    /// The run that it continues.
+    /// The run that it continues, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<RunId>,
-    /// What was asked, and under which conditions.
+    /// The request.
     pub request: RunRequest,
 }
 
@@ -335,7 +335,7 @@ pub struct TurnStarted {
     pub turn: u32,
     /// Counts the attempts at this turn, from 1.
     pub attempt: u32,
-    /// Which model.
+    /// The model's name.
     pub model: Box<str>,
     /// Whether the model was asked to stream.
     #[serde(default = "yes")]
@@ -349,17 +349,17 @@ fn yes() -> bool {
 /// A step of a plan.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PlanEntry {
-    /// What is to be done.
+    /// What has to be done.
     pub content: Box<str>,
-    /// How far it is.
+    /// Its status.
     #[serde(default)]
     pub status: PlanStatus,
-    /// How much it matters.
+    /// Its priority.
     #[serde(default)]
     pub priority: Priority,
 }
 
-/// How far a step is.
+/// The status of a plan entry.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says all there is to say")]
@@ -370,7 +370,7 @@ pub enum PlanStatus {
     Completed,
 }
 
-/// How much a step matters.
+/// The priority of a plan entry.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says all there is to say")]
@@ -381,45 +381,45 @@ pub enum Priority {
     Low,
 }
 
-/// What an answer rests on.
+/// A source that an answer cites.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Source {
-    /// Its id at the provider, if it has one.
+    /// The provider's id of the source, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Box<str>>,
-    /// Where it is.
+    /// Its URL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub url: Option<Box<str>>,
-    /// What it is called.
+    /// Its title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Box<str>>,
-    /// What it is, for documents.
+    /// Its media type, for documents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub media_type: Option<Box<str>>,
-    /// The passage.
+    /// The cited passage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quote: Option<Box<str>>,
 }
 
-/// A file that the agent made.
+/// A file that the agent produced.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct FileProduced {
-    /// What is in it.
+    /// The media type.
     pub media_type: Box<str>,
-    /// Where its bytes are.
+    /// The data, or where to find it.
     pub source: crate::content::MediaSource,
-    /// What it is called.
+    /// The file name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Box<str>>,
 }
 
-/// What a protocol said that we have no word for.
+/// A message of some protocol that has no event of its own.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Extended {
-    /// Who said it.
+    /// The protocol or provider it came from.
     pub origin: Box<str>,
-    /// What it calls it.
+    /// The message's own name.
     pub name: Box<str>,
-    /// All of it.
+    /// The whole message.
     pub value: Value,
 }

@@ -1,7 +1,7 @@
-//! The ids of the design, each a type of its own so that none is taken for another.
+//! Ids, each a type of its own so that one cannot be passed for another.
 //!
-//! Runs and threads have UUIDs, minted by whoever has a clock. Everything inside a run
-//! is counted from one place, never drawn at random, so that a run is reproducible.
+//! Run and thread ids are UUIDs, minted outside of core, which has no clock. Ids within a run
+//! are counted, never random, so that a run is reproducible.
 
 use std::fmt;
 use std::str::FromStr;
@@ -46,7 +46,7 @@ macro_rules! uuid_id {
     };
 }
 
-/// A text that is not an id.
+/// A string that is not a valid id.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{text:?} is not an id: expected a UUID, or a UUID, a dash and a number for a part")]
 pub struct ParseIdError {
@@ -78,7 +78,7 @@ macro_rules! counted_id {
         pub struct $name(pub $inner);
 
         impl $name {
-            /// The one after this; the last one is followed by itself, as no run is that long.
+            /// The next one. Saturates at the maximum, which no run reaches.
             #[must_use]
             pub const fn next(self) -> Self {
                 Self(self.0.saturating_add(1))
@@ -115,10 +115,10 @@ counted_id! {
 }
 
 impl AgentNo {
-    /// The agent that the run was asked of.
+    /// The run's root agent.
     pub const ROOT: Self = Self(0);
 
-    /// Whether this is the agent that the run was asked of.
+    /// Whether this is the run's root agent.
     #[must_use]
     pub fn is_root(&self) -> bool {
         *self == Self::ROOT
@@ -141,7 +141,7 @@ impl Millis {
         std::time::Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 
-    /// This moment and `duration` more.
+    /// This time plus `duration`.
     #[must_use]
     pub fn plus(self, duration: std::time::Duration) -> Self {
         Self(self.0.saturating_add(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)))

@@ -9,27 +9,27 @@ use crate::id::{ParseIdError, PartId, RunId};
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// What a person said.
+    /// What a user said.
     User {
-        /// The blocks of it.
+        /// The content blocks.
         content: Vec<Content>,
     },
     /// What a model said in one turn.
     Assistant {
-        /// Which model; only the same provider understands its signatures.
+        /// The model's name; only the same provider understands its signatures.
         model: Box<str>,
-        /// The parts, in the order in which they began.
+        /// The parts, in the order in which they started.
         parts: Vec<MessagePart>,
     },
-    /// What came of the calls of the turn before, in call order.
+    /// The results of the previous turn's calls, in call order.
     Results {
-        /// One per call.
+        /// One result per call.
         results: Vec<CallResult>,
     },
 }
 
 impl Message {
-    /// What a person said, when it was just words.
+    /// A user message that is only text.
     #[must_use]
     pub fn user(text: impl Into<Box<str>>) -> Self {
         Self::User { content: vec![Content::text(text)] }
@@ -39,18 +39,18 @@ impl Message {
 /// A part of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessagePart {
-    /// Which one; a call's result names the same.
+    /// Its id; a call's result names the same.
     pub id: WirePartId,
-    /// What it is.
+    /// Text, thought, call or opaque.
     pub kind: PartKind,
-    /// All its deltas.
+    /// Its whole text.
     pub text: String,
-    /// What must go back with it.
+    /// Metadata that must go back to the model.
     pub annotations: Vec<Annotation>,
 }
 
 impl MessagePart {
-    /// The provider's own id, where it gave one.
+    /// The provider's own id, if it gave one.
     #[must_use]
     pub fn provider_id(&self) -> Option<&str> {
         self.annotations.iter().find_map(|annotation| match annotation {
@@ -69,13 +69,13 @@ impl MessagePart {
 pub struct CallResult {
     /// The call's part.
     pub call: WirePartId,
-    /// The provider's own id of the call, where it gave one.
+    /// The provider's own id of the call, if it gave one.
     pub provider_id: Option<Box<str>>,
     /// The tool.
     pub name: Box<str>,
-    /// How it went.
+    /// Whether it succeeded.
     pub outcome: ToolOutcome,
-    /// What it said.
+    /// The output.
     pub result: ToolResult,
 }
 

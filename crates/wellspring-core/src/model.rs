@@ -25,10 +25,10 @@ use crate::tool::ToolSpec;
 /// 4. With [`TurnRequest::streaming`] off, make the provider's non-streaming call and yield
 ///    each part in one delta.
 pub trait Model: Send + Sync {
-    /// What the log calls it.
+    /// The model's name in the log.
     fn name(&self) -> &str;
 
-    /// Whose model it is, as OpenTelemetry's conventions call it; nothing where nobody's.
+    /// The provider's name by OpenTelemetry's conventions; `None` if it has none.
     fn provider(&self) -> Option<&str> {
         None
     }
@@ -37,47 +37,47 @@ pub trait Model: Send + Sync {
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>>;
 }
 
-/// What a model says, as it says it.
+/// The batches of one attempt.
 pub type AttemptStream = BoxStream<'static, Result<Batch, ModelError>>;
 
-/// What a model is asked.
+/// The request for one turn.
 #[derive(Clone, Debug)]
 pub struct TurnRequest {
-    /// Another model of the same provider.
+    /// Another model of the same provider, if the request names one.
     pub model: Option<Box<str>>,
-    /// What the agent is.
+    /// The agent's instructions.
     pub instructions: Arc<str>,
     /// The conversation so far.
     pub messages: Arc<[Message]>,
-    /// What it can use.
+    /// The tools it may call.
     pub tools: Arc<[ToolSpec]>,
-    /// Whether to stream.
+    /// Whether to stream the answer.
     pub streaming: bool,
-    /// How to answer.
+    /// Sampling, limits and provider options.
     pub settings: ModelSettings,
 }
 
-/// How a model should answer.
+/// Sampling, limits and provider options.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSettings {
-    /// Tokens it may write in one turn.
+    /// Output tokens per turn.
     pub max_output_tokens: u32,
-    /// How freely it chooses its words.
+    /// Sampling temperature.
     pub temperature: Option<f32>,
-    /// Where it must stop.
+    /// Stop sequences.
     pub stop_sequences: Vec<String>,
-    /// How long it should think.
+    /// How much reasoning to ask for.
     pub thinking: Option<Thinking>,
-    /// Whether it must use a tool.
+    /// Whether it must call a tool.
     pub tool_choice: ToolChoice,
-    /// The shape that its answer must have, where the provider can hold it to one.
+    /// The JSON schema of the answer, for providers with structured output.
     pub output: Option<OutputSchema>,
-    /// Members for the provider's request that there is no word for here.
+    /// Extra members for the provider's request.
     pub extra: Option<Value>,
 }
 
-/// Tokens a model may write in one turn unless told otherwise.
+/// Output tokens per turn by default.
 pub const MAX_OUTPUT_TOKENS_DEFAULT: u32 = 4096;
 
 impl Default for ModelSettings {
@@ -94,44 +94,44 @@ impl Default for ModelSettings {
     }
 }
 
-/// The shape of an answer.
+/// The schema of a structured answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct OutputSchema {
-    /// What it is called.
+    /// The schema's name.
     pub name: Box<str>,
     /// Its JSON schema.
     pub schema: Value,
 }
 
-/// How long a model should think.
+/// How much reasoning to ask for.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Thinking {
-    /// Not at all.
+    /// No reasoning.
     Off,
-    /// By the provider's own scale.
+    /// An effort level of the provider, for example `high`.
     Effort(Box<str>),
-    /// At most so many tokens.
+    /// At most this many tokens.
     Budget(u32),
 }
 
-/// Whether a model must use a tool.
+/// Whether the model must call a tool.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolChoice {
-    /// As it likes.
+    /// The model decides.
     #[default]
     Auto,
-    /// None.
+    /// It must not call any.
     None,
-    /// Any one.
+    /// It must call at least one.
     Required,
-    /// This one.
+    /// It must call this one.
     Tool(Box<str>),
 }
 
-/// A model, or a remote agent, could not start or go on.
+/// A model or a remote agent failed to start or to continue.
 #[derive(Debug, thiserror::Error)]
 #[error("{source_name}: {message}")]
 pub struct ModelError {
@@ -144,7 +144,7 @@ pub struct ModelError {
 }
 
 impl ModelError {
-    /// An error of `source_name`, the provider or agent; the message says while doing what.
+    /// An error of the provider or agent `source_name`; `message` says what failed.
     #[must_use]
     pub fn new(
         source_name: impl Into<Box<str>>,
@@ -160,7 +160,7 @@ impl ModelError {
         }
     }
 
-    /// Adds what lies behind it.
+    /// Adds the underlying cause.
     #[must_use]
     pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         self.cause = Some(cause.into());
@@ -180,13 +180,13 @@ impl ModelError {
         self.kind
     }
 
-    /// When the provider wants to be asked again.
+    /// When the provider asks to be tried again.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         self.retry_after
     }
 
-    /// Whether another attempt may do better.
+    /// Whether another attempt may succeed.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self.kind {

@@ -23,25 +23,25 @@ pub struct Outline {
     pub head: Seq,
     /// Which run this is, once it has started.
     pub run: Option<RunHead>,
-    /// Counts the owners.
+    /// How often the run has changed owners.
     pub epoch: u64,
-    /// What the run waits for, while it is paused.
+    /// What the run waits for; `None` unless it is paused.
     pub paused: Option<Vec<Wait>>,
-    /// Whether a typed result is there.
+    /// Whether the typed result is ready.
     pub has_result: bool,
     /// Whether the run is over.
     pub finished: bool,
     /// The agents that have not finished.
     pub agents: BTreeMap<AgentNo, AgentOutline>,
-    /// The parts that are open, or closed in a turn that is not.
+    /// The parts that are open, and the closed ones of turns that are still going on.
     pub parts: BTreeMap<PartId, PartOutline>,
     /// The calls without a result.
     pub calls: BTreeMap<PartId, CallOutline>,
     /// The questions without an answer.
     pub questions: BTreeMap<QuestionId, QuestionOutline>,
-    /// The inbox entries that took effect.
+    /// The inbox entries that have had their effect.
     pub taken: BTreeSet<InboxNo>,
-    /// Inputs that were accepted and wait for a turn's edge.
+    /// Input that was accepted and waits for the end of the turn.
     pub inputs: BTreeSet<InboxNo>,
     /// The id that the next part will have.
     pub next_part: PartId,
@@ -51,7 +51,7 @@ pub struct Outline {
     pub next_agent: AgentNo,
 }
 
-/// Which run it is.
+/// The ids of the run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct RunHead {
     /// Its id.
@@ -60,31 +60,31 @@ pub struct RunHead {
     pub thread: ThreadId,
     /// Its agent's name.
     pub agent: Box<str>,
-    /// What the asker's own protocol calls the thread.
+    /// The client's own id of the thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_thread: Option<Box<str>>,
-    /// What the asker's own protocol calls the run now: each resumption may bring a new id.
+    /// The client's own id of the run. It may change with each resume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_run: Option<Box<str>>,
-    /// The run that this one continues, as the asker's own protocol calls it.
+    /// The client's own id of the run that this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_parent: Option<Box<str>>,
 }
 
-/// An agent at work.
+/// An agent that has not finished.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct AgentOutline {
     /// Its name.
     pub name: Box<str>,
-    /// Who called it; itself, for the root.
+    /// The agent that called it; the root names itself.
     pub parent: AgentNo,
-    /// By which call.
+    /// The call that it serves.
     pub call: Option<PartId>,
     /// Its latest turn; zero before the first.
     pub turn: u32,
     /// The latest attempt at that turn.
     pub attempt: u32,
-    /// Whether that turn is going on.
+    /// Whether that turn is still going on.
     pub in_turn: bool,
     /// Whether that turn streams.
     pub streaming: bool,
@@ -95,17 +95,17 @@ pub struct AgentOutline {
 /// A part that can still be extended, annotated or voided.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PartOutline {
-    /// Whose.
+    /// The agent it belongs to.
     pub agent: AgentNo,
-    /// What it is.
+    /// Its kind.
     pub shape: PartShape,
-    /// Whether it can grow.
+    /// Whether it is still open.
     pub open: bool,
-    /// Whether anything of it was shown.
+    /// Whether it has had any delta.
     pub grown: bool,
     /// When it was opened.
     pub since: Millis,
-    /// The turn in which it was opened; zero outside any.
+    /// The turn in which it was opened; zero outside of turns.
     #[serde(default)]
     pub turn: u32,
 }
@@ -114,7 +114,7 @@ pub struct PartOutline {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartShape {
-    /// Words.
+    /// Text.
     Text(Role),
     /// Reasoning.
     Thought,
@@ -122,24 +122,24 @@ pub enum PartShape {
     Call,
     /// Output of a call.
     Output(PartId, OutputStream),
-    /// Something only its origin can read.
+    /// Data that only its origin can read.
     Opaque,
 }
 
 /// A call without a result.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct CallOutline {
-    /// Whose.
+    /// The agent it belongs to.
     pub agent: AgentNo,
-    /// Which tool, and where.
+    /// The tool, and where it runs.
     pub tool: ToolCall,
     /// The arguments so far: complete once the part has finished.
     pub arguments: String,
-    /// How far it is.
+    /// Its progress.
     pub state: CallState,
 }
 
-/// How far a call is.
+/// The progress of a call.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
@@ -147,25 +147,25 @@ pub enum CallState {
     Asked,
     /// Its arguments are complete.
     Complete,
-    /// It waits for its tool.
+    /// It waits in the queue.
     Queued,
-    /// Its tool runs.
+    /// Its tool is running.
     Started(ToolMode),
 }
 
 /// A question without an answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct QuestionOutline {
-    /// Whose.
+    /// The agent that asked.
     pub agent: AgentNo,
     /// The call that waits for it.
     pub call: Option<PartId>,
-    /// What a person reads.
+    /// The text that a person reads.
     #[serde(default)]
     pub prompt: Box<str>,
-    /// What an answer looks like.
+    /// The kind of answer it takes.
     pub form: Form,
-    /// When it answers itself.
+    /// When it expires.
     pub expires_at: Option<Millis>,
     /// Whether the run does not pause for it: see [`Question::blocking`].
     #[serde(default, rename = "in_place", skip_serializing_if = "std::ops::Not::not")]
@@ -180,8 +180,8 @@ impl Outline {
         asked.map(|(question, _)| Wait::Question(*question)).collect()
     }
 
-    /// Folds one record in. Total: what makes no sense changes nothing but the head;
-    /// [`Checker`](crate::Checker) is the one that complains.
+    /// Applies one record. Total: an illegal record changes nothing but the head;
+    /// [`Checker`](crate::Checker) reports it.
     pub fn apply(&mut self, record: &Record) {
         self.head = record.seq;
         match &record.event {
@@ -366,7 +366,7 @@ impl Outline {
     fn close(&mut self, part: PartId) {
         let Some(outline) = self.parts.get_mut(&part) else { return };
         outline.open = false;
-        // Outside a turn nothing can be annotated or voided later, so it is forgotten.
+        // Outside of turns nothing can be annotated or voided later, so the part is dropped.
         if !self.agents.get(&outline.agent).is_some_and(|agent| agent.in_turn) {
             self.parts.remove(&part);
         }

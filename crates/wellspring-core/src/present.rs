@@ -1,11 +1,11 @@
-//! Optional fields of any JSON, where `null` is a value like others.
+//! Optional JSON fields in which `null` is a value.
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads a field that is there as `Some`, also when it is `null`. Serde takes `null` for an
-/// absent field, so that a typed result of `null` would come back from a store as none.
+/// Reads a present field as `Some`, even if it is `null`. By default serde reads `null` as an
+/// absent field, so that a typed result of `null` would be lost on its way through a store.
 ///
-/// Not for what clients send: they mean nothing by a `null`.
+/// Do not use it for requests: clients send `null` for an absent field.
 pub(crate) fn present<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     T: Deserialize<'de>,

@@ -1,4 +1,4 @@
-//! Remote agents: what yields a whole run.
+//! Remote agents, which yield a whole run.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::model::ModelError;
 use crate::request::RunRequest;
 use crate::tool::Tool;
 
-/// An agent that lives elsewhere and runs its own loop.
+/// An agent that runs its own loop in another process or on another machine.
 ///
 /// # Contract
 ///
@@ -24,15 +24,15 @@ use crate::tool::Tool;
 /// 2. Yield [`Event::Attached`](crate::Event::Attached) as soon as the remote run can be found again.
 /// 3. Given a handle in [`RemoteRequest::attached`], go on with that run; do not prompt again.
 /// 4. After [`Context::signal`] is cancelled, stop the remote run and end the stream; it is
-///    polled until its end or the deadline. Dropping it means kill.
+/// polled until its end or the deadline. Dropping it kills the remote run.
 ///
-/// It is [`Any`], so that a surface that speaks an agent's own protocol can know it for what it
-/// is, and lend it more than a request says.
+/// It is [`Any`], so that a surface that speaks the agent's own protocol can recognise it and
+/// give it more than a request carries.
 pub trait RemoteAgent: Any + Send + Sync {
-    /// What the log calls it.
+    /// Its name in the log.
     fn name(&self) -> &str;
 
-    /// Starts, or finds again, one run.
+    /// Starts one run, or finds it again.
     fn run(
         &self,
         request: RemoteRequest,
@@ -40,7 +40,7 @@ pub trait RemoteAgent: Any + Send + Sync {
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Batch, ModelError>>, ModelError>>;
 }
 
-/// What a remote agent is asked.
+/// The request to a remote agent.
 #[derive(Clone)]
 pub struct RemoteRequest {
     /// Our run.
@@ -49,7 +49,7 @@ pub struct RemoteRequest {
     pub thread: ThreadId,
     /// What was asked.
     pub request: RunRequest,
-    /// What the agent is.
+    /// The agent's instructions.
     pub instructions: Arc<str>,
     /// The conversation before this run.
     pub history: Arc<[Message]>,
@@ -58,9 +58,9 @@ pub struct RemoteRequest {
     /// announced, asked about where the policy says so, run, and recorded, whatever the remote
     /// agent says of it. It must not be yielded as well.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// The handle under which the run was started before, when it is to be found again.
+    /// The handle of this run, if it was started before and must be found again.
     pub attached: Option<Value>,
-    /// The handle of the thread's earlier run, when its session is to be continued.
+    /// The handle of the thread's earlier run, to continue its session.
     pub session: Option<Value>,
 }
 

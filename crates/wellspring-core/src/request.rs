@@ -1,4 +1,4 @@
-//! What a run was asked to do. It is part of the log, so that whoever adopts the run
+//! The request of a run. It is part of the log, so that any node that adopts the run
 //! knows the conditions under which it began.
 
 use serde::{Deserialize, Serialize};
@@ -10,10 +10,10 @@ use crate::tool::ToolSpec;
 /// What was asked, and under which conditions.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct RunRequest {
-    /// What the user says.
+    /// The user's input.
     #[serde(default)]
     pub input: Vec<Content>,
-    /// Who asks; an answer to a question counts from the same person.
+    /// Who asked. The same person may answer the run's questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Box<str>>,
     /// Another model of the agent's provider.
@@ -28,30 +28,30 @@ pub struct RunRequest {
     /// Tools that run in the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<ToolSpec>,
-    /// What the client wants the agent to know besides the input.
+    /// Facts from the client besides the input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextNote>,
     /// The state shared with the screen, as it is at the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
-    /// The directory that the request is about: where an agent works that has a directory, and
-    /// where tools look that go by it.
+    /// The working directory: remote agents work in it, and file tools resolve paths
+    /// against it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Box<str>>,
-    /// The trace that the run belongs to.
+    /// The trace id of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_id: Option<Box<str>>,
-    /// The span that asked, as [`traceparent`](https://www.w3.org/TR/trace-context/) says it:
-    /// the run's spans lie below it.
+    /// The caller's span, as a [`traceparent`](https://www.w3.org/TR/trace-context/) header:
+    /// the parent of the run's spans.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace_parent: Option<Box<str>>,
-    /// What the asker's own protocol calls it all.
+    /// The client's own ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire: Option<Box<WireNames>>,
 }
 
-/// What the asker's own protocol calls the thread, the run and the input, where these are not
-/// our ids: what is said back to the asker must use the asker's names.
+/// The client's own ids of the thread, the run and the input, if its protocol has ids of its
+/// own. Everything that is sent back to the client uses them.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WireNames {
     /// The thread.
@@ -63,28 +63,28 @@ pub struct WireNames {
     /// The message that is the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Box<str>>,
-    /// The run that the asker continues with it, where the asker says so.
+    /// The run that this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Box<str>>,
 }
 
-/// What a client says anew of a request when it lets the paused run go on. What is absent stays
-/// as it was.
+/// Changes to a request that come with the answers to a paused run. Absent fields stay as they
+/// were.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Amendment {
     /// The tools that run in the client now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_tools: Option<Vec<ToolSpec>>,
-    /// What the client wants the agent to know now.
+    /// The facts from the client now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<ContextNote>>,
-    /// The run that the asker's own protocol continues.
+    /// The client's own id of the run that this one continues.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_parent: Option<Box<str>>,
 }
 
 impl Amendment {
-    /// Changes a request accordingly.
+    /// Applies the changes to a request.
     pub fn apply(&self, request: &mut RunRequest) {
         let Self { client_tools, context, wire_parent: _ } = self.clone();
         request.client_tools = client_tools.unwrap_or(std::mem::take(&mut request.client_tools));
@@ -93,18 +93,18 @@ impl Amendment {
 }
 
 impl RunRequest {
-    /// A request that says just this.
+    /// A request with this text as its input.
     #[must_use]
     pub fn text(input: impl Into<Box<str>>) -> Self {
         Self { input: vec![Content::text(input)], ..Self::default() }
     }
 }
 
-/// Something the client wants the agent to know.
+/// A fact from the client.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ContextNote {
-    /// What it is.
+    /// What the fact is about.
     pub description: Box<str>,
-    /// What it says.
+    /// The fact.
     pub value: Box<str>,
 }

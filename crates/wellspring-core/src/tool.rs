@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::event::{RunsOn, ToolKind, ToolMode, ToolResult};
 
-/// The tool by which an agent hands over its typed result. Surfaces that show tools to people
-/// leave it out: the result is an event of its own.
+/// The name of the tool by which an agent returns its typed result. Surfaces do not show it:
+/// the result is an event of its own.
 pub const RETURN_RESULT: &str = "return_result";
 
 /// Something an agent can do.
@@ -21,15 +21,15 @@ pub const RETURN_RESULT: &str = "return_result";
 ///
 /// 1. Do nothing before the returned future is polled: the call is committed to the log first.
 /// 2. Report progress through the [`Context`], and return exactly one result.
-/// 3. Treat a cancelled [`Context::signal`] as a wish to end soon, and being dropped as
-///    the end: leave no process and no task behind.
+/// End soon after [`Context::signal`] is cancelled, and at once when
+/// dropped: leave no process and no task behind.
 /// 4. Say in [`ToolSpec::idempotent`] whether running twice with the same arguments is the
 ///    same as running once; after a crash only such a call is run again.
 pub trait Tool: Send + Sync {
     /// What the model and the engine need to know.
     fn spec(&self) -> &ToolSpec;
 
-    /// Among waiting sequential calls, the higher goes first. A tool may look at the
+    /// Among waiting sequential calls, the highest goes first. A tool may look at the
     /// arguments to let one call overtake others.
     fn priority(&self, _arguments: &Value) -> i32 {
         self.spec().priority
@@ -46,36 +46,36 @@ pub trait Tool: Send + Sync {
 /// What the model and the engine need to know about a tool.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ToolSpec {
-    /// How the model calls it.
+    /// The name by which the model calls it.
     pub name: Box<str>,
-    /// What it does, in the words the model reads.
+    /// What it does, for the model to read.
     #[serde(default)]
     pub description: Box<str>,
     /// The JSON schema of its arguments.
     #[serde(default)]
     pub parameters: Arc<Value>,
-    /// What a person would call it.
+    /// A title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Box<str>>,
-    /// What sort of thing it does.
+    /// Read, edit, execute and so on.
     #[serde(default)]
     pub kind: ToolKind,
     /// Where it runs.
     #[serde(default)]
     pub runs_on: RunsOn,
-    /// Beside other calls, or alone.
+    /// Together with other calls, or alone.
     #[serde(default)]
     pub mode: ToolMode,
-    /// Among waiting sequential calls, the higher goes first.
+    /// Among waiting sequential calls, the highest goes first.
     #[serde(default)]
     pub priority: i32,
     /// Whether running twice is the same as running once.
     #[serde(default)]
     pub idempotent: bool,
-    /// Whether it may run without asking; by its kind when absent.
+    /// Whether it may run without asking; `None` to decide by its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
-    /// How long it may take.
+    /// Its time limits.
     #[serde(default)]
     pub timeouts: ToolTimeouts,
 }
@@ -92,8 +92,8 @@ impl ToolSpec {
         }
     }
 
-    /// The tool's own wish: what was set, or else what its kind suggests. What can change
-    /// things asks first.
+    /// The tool's own setting, or else the default of its kind: tools that can change things
+    /// ask first.
     #[must_use]
     pub fn approval(&self) -> Approval {
         self.approval.unwrap_or(match self.kind {
@@ -112,26 +112,26 @@ impl ToolSpec {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Approval {
-    /// Without asking.
+    /// It runs without asking.
     Allow,
-    /// After somebody said yes.
+    /// It runs after a person approved it.
     Ask,
-    /// Never.
+    /// It never runs.
     Deny,
 }
 
-/// How long a call may take; the engine's own limits where absent.
+/// Time limits of a call; the engine's own where absent.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ToolTimeouts {
     /// Without any progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Duration>,
-    /// In all.
+    /// In total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Duration>,
 }
 
-/// A tool could not do it. The message is for the model as much as for people.
+/// A tool failed. The message is for the model and for people.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct ToolError {
@@ -141,13 +141,13 @@ pub struct ToolError {
 }
 
 impl ToolError {
-    /// Says what went wrong and, if the model can do something about it, what.
+    /// An error that says what went wrong and, if the model can do something about it, what.
     #[must_use]
     pub fn new(message: impl Into<Box<str>>) -> Self {
         Self { message: message.into(), cause: None }
     }
 
-    /// Wraps the error of something the tool used. The message names both.
+    /// Wraps an error of something that the tool used. The message names both.
     #[must_use]
     pub fn because(
         message: impl fmt::Display,

@@ -21,7 +21,7 @@ use crate::present::present;
 /// A run, or a prefix of one, folded. Folding a prefix and then the rest gives the same.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Transcript {
-    /// What is open.
+    /// What is still open.
     pub outline: Outline,
     /// How it began.
     pub started: Option<Arc<RunStarted>>,
@@ -38,29 +38,29 @@ pub struct Transcript {
     pub questions: BTreeMap<QuestionId, AskedQuestion>,
     /// What the user added while the run went on.
     pub inputs: BTreeMap<InboxNo, Vec<Content>>,
-    /// The plan, as it is now.
+    /// The current plan.
     pub plan: Vec<PlanEntry>,
-    /// The state shared with the screen, as it is now.
+    /// The current state that is shared with the screen.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
-    /// What the answer rests on.
+    /// The sources that the answer cites.
     pub sources: Vec<Source>,
-    /// What was made.
+    /// The files that were produced.
     pub files: Vec<FileProduced>,
-    /// What everything cost together, sub-agents and attempts that broke off included.
+    /// The total usage, with sub-agents and failed attempts.
     pub usage: Usage,
-    /// How long owners have worked on it, up to the last pause or change of owner.
+    /// How long owners have worked on the run, up to the last pause or change of owner.
     #[serde(default)]
     pub worked: Duration,
-    /// Since when its owner works on it.
+    /// Since when its owner works on it; `None` without an owner.
     #[serde(default)]
     pub working_since: Option<Millis>,
     /// The typed result.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// How to find remote runs again, latest per origin.
+    /// Handles of remote runs, the latest per remote agent.
     pub attached: BTreeMap<Box<str>, Value>,
-    /// How it ended.
+    /// How it ended, once it has.
     pub outcome: Option<Outcome>,
 }
 
@@ -69,32 +69,32 @@ pub struct Transcript {
 pub struct AgentTranscript {
     /// Its name.
     pub name: Box<str>,
-    /// The call that it serves, for a sub-agent.
+    /// The call that it serves; `None` for the root.
     pub call: Option<PartId>,
-    /// What it was asked.
+    /// Its input.
     pub input: Vec<Content>,
     /// Its turns and what came between them, in order.
     pub items: Vec<Item>,
-    /// How it ended, for a sub-agent.
+    /// How it ended; `None` for the root and while it runs.
     pub outcome: Option<Outcome>,
-    /// What it cost itself.
+    /// Its own usage.
     #[serde(default)]
     pub usage: Usage,
-    /// What its turn has cost so far, until the turn says so itself.
+    /// The usage of its current turn so far, until the turn reports its total.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsettled: Option<Box<Usage>>,
-    /// What it last said that the run has cost.
+    /// The run total that it reported last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<Box<Usage>>,
 }
 
-/// One thing in an agent's life.
+/// An item in the history of an agent.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Item {
     /// A model call.
     Turn(Box<TurnItem>),
-    /// A part outside any turn: remote agents have those.
+    /// A part outside of turns: remote agents have those.
     Part(PartId),
     /// What the user added.
     Input(InboxNo),
@@ -103,30 +103,30 @@ pub enum Item {
 /// A model call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct TurnItem {
-    /// Counts from 1.
+    /// The turn's number, from 1.
     pub turn: u32,
-    /// The latest attempt.
+    /// The number of the latest attempt.
     pub attempt: u32,
-    /// Which model.
+    /// The model's name.
     pub model: Box<str>,
-    /// What it said, in order.
+    /// Its parts, in order.
     pub parts: Vec<PartId>,
     /// Why it stopped, once it has.
     pub stop: Option<Stop>,
-    /// What it cost.
+    /// Its usage.
     pub usage: Option<Usage>,
 }
 
 /// A part with its text.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Part {
-    /// Whose.
+    /// The agent it belongs to.
     pub agent: AgentNo,
-    /// What it is.
+    /// Its kind.
     pub kind: PartKind,
-    /// All its deltas.
+    /// Its whole text.
     pub text: String,
-    /// What must travel with it.
+    /// Its metadata.
     pub annotations: Vec<Annotation>,
     /// Whether it is complete.
     pub finished: bool,
@@ -134,24 +134,24 @@ pub struct Part {
     pub started_at: Millis,
     /// When it was closed; until then, when it last grew.
     pub updated_at: Millis,
-    /// For a call, what came of it.
+    /// For a call: its progress and its result.
     pub call: Option<CallProgress>,
 }
 
-/// What came of a call.
+/// The progress and the result of a call.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct CallProgress {
     /// Whether its tool has started.
     pub started: bool,
-    /// The arguments it ran with, where an approver edited them.
+    /// The arguments it ran with, if an approver edited them.
     pub arguments: Option<Value>,
-    /// What it does now.
+    /// Its latest title.
     pub title: Option<Box<str>>,
     /// The files it touches.
     pub locations: Vec<Location>,
-    /// What it shows.
+    /// Its content.
     pub content: Vec<ToolContent>,
-    /// Its latest progress, in its own shape.
+    /// Its latest progress data, in the tool's own shape.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
     /// The sub-agent that serves it.
@@ -163,11 +163,11 @@ pub struct CallProgress {
 /// A question and what became of it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct AskedQuestion {
-    /// Whose.
+    /// The agent that asked.
     pub agent: AgentNo,
-    /// What was asked.
+    /// The question.
     pub question: Question,
-    /// What was answered.
+    /// The answer, if there is one.
     pub answered: Option<Answered>,
 }
 
@@ -187,7 +187,7 @@ impl Transcript {
         }
     }
 
-    /// Folds one record in. Total, like [`Outline::apply`].
+    /// Applies one record. Total, like [`Outline::apply`].
     pub fn apply(&mut self, record: &Record) {
         let updated_at = std::mem::replace(&mut self.updated_at, record.at);
         match &record.event {
@@ -210,7 +210,7 @@ impl Transcript {
                 self.working_since = Some(record.at);
             }
             Event::RunAdopted { .. } => {
-                // Nobody knows how long the owner before worked after its last record.
+                // The log does not say how long the previous owner worked after its last record.
                 self.rest(updated_at);
                 self.working_since = Some(record.at);
             }
@@ -223,7 +223,7 @@ impl Transcript {
             }
             Event::UsageReported(usage) => self.report(record.agent, usage),
             Event::TurnStarted(turn) => {
-                // An attempt that broke off was paid for.
+                // The failed attempt was paid for, too.
                 self.settle(record.agent, None);
                 let items = &mut self.agents.entry(record.agent).or_default().items;
                 match items.last_mut() {
@@ -341,7 +341,7 @@ impl Transcript {
                 self.rest(record.at);
                 self.outcome = Some((**outcome).clone());
             }
-            // The queue is of interest while the run goes on: the outline has it.
+            // The queue matters only while the run is going on; the outline has it.
             Event::ToolQueued { .. } | Event::Extended(_) => {}
         }
         self.outline.apply(record);
@@ -369,14 +369,14 @@ impl Transcript {
                 self.usage.scope = UsageScope::Run;
                 self.usage.add(&more);
             }
-            // Other runs are in it too: only how full the window is can be told.
+            // A session's total covers other runs too: only its context size can be used.
             UsageScope::Session => {
                 self.usage.context = usage.context.or(self.usage.context);
             }
         }
     }
 
-    /// Nobody works on the run from then on.
+    /// Ends the current stretch of working time.
     fn rest(&mut self, at: Millis) {
         if let Some(since) = self.working_since.take() {
             self.worked += at.since(since);

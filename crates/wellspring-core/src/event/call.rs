@@ -1,4 +1,4 @@
-//! Calls: a tool that is called, what is seen of it while it runs, and how it ended.
+//! Tool calls: the tool, its progress and its result.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,15 +7,15 @@ use crate::content::ToolContent;
 use crate::id::InboxNo;
 use crate::present::present;
 
-/// Which tool is wanted, and where it runs.
+/// The called tool, and where it runs.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ToolCall {
     /// The tool's name.
     pub name: Box<str>,
-    /// What a person would call it.
+    /// A title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Box<str>>,
-    /// What sort of thing it does.
+    /// Read, edit, execute and so on.
     #[serde(default)]
     pub kind: ToolKind,
     /// Where it runs.
@@ -23,7 +23,7 @@ pub struct ToolCall {
     pub runs_on: RunsOn,
 }
 
-/// What sort of thing a tool does; surfaces choose an icon by it.
+/// The kind of a tool; surfaces choose an icon by it, and the default policy looks at it.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says all there is to say")]
@@ -48,7 +48,7 @@ pub enum RunsOn {
     /// In this process.
     #[default]
     Here,
-    /// In the page or the program that asked; the run pauses for it.
+    /// In the client that started the run; the run pauses for its result.
     Client,
     /// At the model's provider.
     Provider,
@@ -57,8 +57,8 @@ pub enum RunsOn {
 }
 
 impl RunsOn {
-    /// Whether the engine sees to the result, here or through the client; otherwise whoever
-    /// runs the tool reports it.
+    /// Whether the engine provides the result, by running the tool or through the client. For
+    /// other calls, the provider or remote agent that runs the tool reports it.
     #[must_use]
     pub const fn is_ours(self) -> bool {
         match self {
@@ -68,7 +68,7 @@ impl RunsOn {
     }
 }
 
-/// Where a call writes.
+/// The stream that a call writes output to.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says all there is to say")]
@@ -78,27 +78,27 @@ pub enum OutputStream {
     Terminal,
 }
 
-/// Beside others, or alone.
+/// Whether calls may run at the same time.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolMode {
-    /// Together with other calls.
+    /// Together with other parallel calls.
     #[default]
     Parallel,
-    /// With no other call beside it.
+    /// Alone.
     Sequential,
 }
 
-/// What changed about a running call; absent fields did not.
+/// Progress of a running call. Absent fields are unchanged.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ToolUpdate {
-    /// What it does now.
+    /// The new title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Box<str>>,
     /// The files it touches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub locations: Vec<Location>,
-    /// What it shows.
+    /// New content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<ContentChange>,
     /// Progress in the tool's own shape.
@@ -116,27 +116,27 @@ pub struct Location {
     pub line: Option<u32>,
 }
 
-/// How an update changes what a call shows.
+/// How an update changes the content of a call.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentChange {
-    /// After what is there.
+    /// Append to the content.
     Append(Vec<ToolContent>),
-    /// Instead of what is there.
+    /// Replace the content.
     Replace(Vec<ToolContent>),
 }
 
-/// How a call went.
+/// How a call ended.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolOutcome {
-    /// It did what it should.
+    /// It succeeded.
     Ok,
-    /// It said why not.
+    /// It failed; the result says why.
     Error,
-    /// Somebody, or the policy, did not allow it.
+    /// The policy or a person denied it.
     Denied,
-    /// Nobody knows: it was cut short, or its process died.
+    /// It was cut off, or its process died: whether it had an effect is unknown.
     Interrupted,
     /// It took too long.
     TimedOut,
@@ -148,16 +148,16 @@ pub struct ToolResult {
     /// What the model is told. A string goes as it is, anything else as JSON.
     #[serde(default)]
     pub output: Value,
-    /// What people see, where that differs.
+    /// What people see, if it differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<ToolContent>,
-    /// The inbox entry that brought it, when it came from outside.
+    /// The inbox entry that brought it, for calls that run in the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxNo>,
 }
 
 impl ToolResult {
-    /// A result that says just this.
+    /// A result with this output.
     #[must_use]
     pub fn new(output: impl Into<Value>) -> Self {
         Self { output: output.into(), ..Self::default() }

@@ -8,17 +8,17 @@ use crate::id::InboxNo;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// It had said everything.
+    /// It was finished.
     EndTurn,
-    /// It wants tools to run.
+    /// It asked for tool calls.
     ToolCalls,
     /// The output limit was reached.
     MaxTokens,
-    /// A stop sequence came up.
+    /// It produced a stop sequence.
     StopSequence,
     /// The model refused.
     Refusal,
-    /// The provider's filter stepped in.
+    /// The provider's content filter intervened.
     ContentFilter,
     /// The provider paused the turn and wants to be asked again.
     Paused,
@@ -26,11 +26,11 @@ pub enum Stop {
     TurnLimit,
     /// A budget of the run was spent.
     Budget(Budget),
-    /// A reason we have no word for.
+    /// Any other reason, in the source's words.
     Other(Box<str>),
 }
 
-/// What can run out.
+/// A budget that can run out.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Budget {
@@ -46,30 +46,30 @@ pub enum Budget {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It came to an end of its own.
+    /// It ended by itself.
     Completed {
-        /// Which.
+        /// The reason.
         stop: Stop,
     },
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled {
-        /// Who.
+        /// Who cancelled it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<Box<str>>,
-        /// Why.
+        /// The reason given, if any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         why: Option<Box<str>>,
-        /// The inbox entry that asked for it.
+        /// The inbox entry that cancelled it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         inbox: Option<InboxNo>,
     },
-    /// It could not go on.
+    /// It failed.
     Failed {
         /// What a caller can do about it.
         kind: FailureKind,
-        /// What a person reads.
+        /// The message for people.
         message: Box<str>,
-        /// Whether the same request may work later.
+        /// Whether the same request may succeed later.
         #[serde(default)]
         retryable: bool,
     },
@@ -83,18 +83,18 @@ pub enum FailureKind {
     Unavailable,
     /// The provider limits the rate: try later.
     RateLimited,
-    /// Credentials, quota or permission: the user must act first.
+    /// Credentials, quota or permission are missing: the user must act first.
     Refused,
-    /// The request itself was wrong.
+    /// The request is invalid.
     BadRequest,
     /// A peer stopped in mid-stream, or broke its protocol.
     Protocol,
-    /// A limit of time was reached.
+    /// A time limit was reached.
     TimedOut,
-    /// The agent repeated itself without getting anywhere.
+    /// The agent repeated itself without progress.
     Repetition,
     /// The run lost its process and could not be continued.
     Lost,
-    /// A fault of ours.
+    /// A bug in Wellspring.
     Internal,
 }

@@ -1,4 +1,4 @@
-//! Parts: what a model says, thinks and calls, and what else is known of it.
+//! Parts: text, thoughts, calls and outputs, and the metadata that belongs to them.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -6,87 +6,87 @@ use serde_json::Value;
 use super::{Extended, OutputStream, ToolCall};
 use crate::id::PartId;
 
-/// What a part is.
+/// The kind of a part.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PartKind {
-    /// Words for the user, or of the user.
+    /// Text from the agent, or from the user.
     Text {
-        /// Who speaks.
+        /// The speaker.
         #[serde(default)]
         role: Role,
     },
     /// Reasoning.
     Thought,
-    /// A wish to use a tool; the deltas are fragments of the arguments' JSON.
+    /// A tool call; the deltas are fragments of the arguments' JSON.
     ToolCall(Box<ToolCall>),
-    /// What a call writes while it runs.
+    /// Output of a running call.
     Output {
         /// The call.
         call: PartId,
-        /// Where it writes.
+        /// The stream it writes to.
         stream: OutputStream,
     },
-    /// Something only its origin can read, kept whole.
+    /// Data that only its origin can read, kept whole.
     Opaque(Box<Opaque>),
 }
 
 impl PartKind {
-    /// The assistant's words.
+    /// Text from the agent.
     pub const TEXT: Self = Self::Text { role: Role::Assistant };
 
-    /// A call of a tool that runs here.
+    /// A call of a tool that runs in this process.
     #[must_use]
     pub fn call(name: impl Into<Box<str>>) -> Self {
         Self::ToolCall(Box::new(ToolCall { name: name.into(), ..ToolCall::default() }))
     }
 }
 
-/// Who speaks.
+/// The speaker of a text.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     /// The agent.
     #[default]
     Assistant,
-    /// The person.
+    /// The user.
     User,
 }
 
-/// Something only its origin can read.
+/// Data that only its origin can read.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Opaque {
-    /// Who can read it.
+    /// The provider or agent that can read it.
     pub origin: Box<str>,
-    /// What it said, unchanged.
+    /// The data, unchanged.
     pub raw: Value,
 }
 
-/// What is said of a part.
+/// Metadata of a part.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Annotation {
-    /// Proves to its provider that a thought is its own.
+    /// The provider's signature of a thought. It must go back to the provider unchanged.
     Signature(Box<str>),
-    /// Reasoning that only its provider can read.
+    /// Encrypted reasoning that only its provider can read.
     Encrypted(Box<str>),
     /// The provider's own id of the part.
     ProviderId(Box<str>),
-    /// A passage rests on a source; the provider's own form.
+    /// A citation in the provider's own form.
     Citation(Value),
-    /// Text that turned out to be said before a tool call, not the answer.
+    /// The text turned out to be a preamble to a tool call, not the answer.
     Preamble,
-    /// Anything else that must travel with the part.
+    /// Other metadata that must be kept with the part.
     Other(Box<Extended>),
 }
 
-/// Why parts were taken back.
+/// Why parts were voided.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VoidReason {
-    /// The attempt broke and is made again.
+    /// The attempt failed and is repeated.
     Restarted,
-    /// The source said it anew in other words.
+    /// The source replaced the text.
     Replaced,
     /// The run ended before the attempt did.
     Abandoned,

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::id::{InboxNo, Millis, PartId, QuestionId};
 
-/// Something that somebody has to decide: approvals, elicitations and interrupts alike.
+/// A question to a person: approvals, elicitations and interrupts alike.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Question {
     /// Its id.
@@ -13,11 +13,11 @@ pub struct Question {
     /// The call that waits for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<PartId>,
-    /// What a person reads.
+    /// The text that a person reads.
     pub prompt: Box<str>,
-    /// What an answer looks like.
+    /// The kind of answer it takes.
     pub form: Form,
-    /// When it answers itself with [`Answer::Expired`].
+    /// When it expires ([`Answer::Expired`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Millis>,
     /// Whether the asker keeps running while it waits (a remote agent, a tool in mid-call), so
@@ -26,77 +26,77 @@ pub struct Question {
     pub blocking: bool,
 }
 
-/// What an answer looks like.
+/// The kind of answer that a question takes.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Form {
-    /// Yes or no, to a call.
+    /// Yes or no to a call.
     Approve,
-    /// Some of these.
+    /// A choice among several.
     Choose {
-        /// What there is to choose from.
+        /// The options.
         choices: Vec<Choice>,
         /// Whether several may be chosen.
         #[serde(default)]
         multiple: bool,
     },
-    /// A value of this JSON schema.
+    /// A value that matches this JSON schema.
     Schema(Value),
 }
 
-/// One of several possible answers.
+/// An option of a choice.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Choice {
-    /// What an answer names.
+    /// The id that an answer names.
     pub id: Box<str>,
-    /// What a person reads.
+    /// The text that a person reads.
     pub label: Box<str>,
 }
 
-/// A question's end.
+/// The answer to a question.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Answered {
-    /// Which.
+    /// The question.
     pub question: QuestionId,
-    /// What was decided.
+    /// The answer.
     pub answer: Answer,
-    /// Who decided.
+    /// Who answered; `None` for the engine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Box<str>>,
-    /// The inbox entry it came by.
+    /// The inbox entry that brought it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxNo>,
 }
 
-/// What was decided.
+/// An answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// Yes.
     Approve {
-        /// For how long.
+        /// How long the approval holds.
         #[serde(default)]
         scope: Scope,
-        /// With these arguments instead of the model's.
+        /// Run the call with these arguments in place of the model's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         arguments: Option<Value>,
     },
     /// No.
     Deny {
-        /// What the model is told about it.
+        /// What the model is told.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Box<str>>,
-        /// For how long. Only who asks can make more of it than a no to this call.
+        /// How long the denial holds. Only remote agents make use of anything but one call.
         #[serde(default, skip_serializing_if = "Scope::is_once")]
         scope: Scope,
     },
-    /// These ones.
+    /// The ids of the chosen options.
     Choose(Vec<Box<str>>),
     /// A value that fits the form's schema.
     Value(Value),
     /// Nobody answered in time.
     Expired,
-    /// The run ended first, or whoever asked does not want to know any more.
+    /// The run ended first, or the asker no longer needs the answer.
     Withdrawn,
 }
 
@@ -110,14 +110,14 @@ impl Answer {
         Self::Approve { scope: Scope::Once, arguments: None }
     }
 
-    /// No, and what the model is told about it.
+    /// No; `message` is what the model is told.
     #[must_use]
     pub fn no(reason: impl Into<Box<str>>) -> Self {
         Self::Deny { reason: Some(reason.into()), scope: Scope::Once }
     }
 }
 
-/// For how long an answer holds.
+/// How long an answer holds.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {

@@ -1,4 +1,4 @@
-//! What a run has spent.
+//! Usage: the tokens and the money that a run has spent.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,37 +8,37 @@ pub struct Usage {
     /// What the figures cover.
     #[serde(default)]
     pub scope: UsageScope,
-    /// Who was paid.
+    /// The provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
-    /// For which model.
+    /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<str>>,
-    /// Tokens read, cached ones included.
+    /// Input tokens, cached ones included.
     #[serde(default)]
     pub input: u64,
-    /// Tokens written, reasoning included.
+    /// Output tokens, reasoning included.
     #[serde(default)]
     pub output: u64,
-    /// Of the output, what was reasoning.
+    /// Output tokens that were reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<u64>,
-    /// Of the input, what came from the provider's cache.
+    /// Input tokens read from the provider's cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input: Option<u64>,
-    /// Of the input, what was put into the provider's cache.
+    /// Input tokens written to the provider's cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<u64>,
-    /// What it cost.
+    /// The price, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
-    /// How full the context window is.
+    /// How full the context window is, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<ContextWindow>,
 }
 
 impl Usage {
-    /// Adds what another turn spent.
+    /// Adds another turn's usage.
     pub fn add(&mut self, other: &Self) {
         fn sum(total: &mut Option<u64>, more: Option<u64>) {
             if let Some(more) = more {
@@ -62,7 +62,7 @@ impl Usage {
         }
     }
 
-    /// What was spent since these figures said less.
+    /// The difference to earlier figures.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
         let less = |now: Option<u64>, before: Option<u64>| {
@@ -86,7 +86,7 @@ impl Usage {
     }
 }
 
-/// What a usage covers.
+/// What usage figures cover.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageScope {
@@ -99,13 +99,13 @@ pub enum UsageScope {
     Session,
 }
 
-/// Money.
+/// An amount of money.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Cost {
-    /// How much. What is not a number is written as `null`, and read as nothing.
+    /// The amount. A value that is not a number is written as `null` and read as zero.
     #[serde(deserialize_with = "null_is_nothing")]
     pub amount: f64,
-    /// Of what (ISO 4217).
+    /// The currency (ISO 4217).
     pub currency: Box<str>,
 }
 
@@ -116,8 +116,8 @@ fn null_is_nothing<'de, D: serde::Deserializer<'de>>(value: D) -> Result<f64, D:
 /// How full a context window is.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ContextWindow {
-    /// Tokens in it.
+    /// Tokens used.
     pub used: u64,
-    /// Tokens that fit.
+    /// Tokens available.
     pub size: u64,
 }
