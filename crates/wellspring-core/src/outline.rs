@@ -167,7 +167,7 @@ pub struct QuestionOutline {
     pub form: Form,
     /// When it expires.
     pub expires_at: Option<Millis>,
-    /// Whether the run does not pause for it: see [`Question::blocking`].
+    /// Whether the run does not pause for it: see [`Question::blocking`](crate::Question::blocking).
     #[serde(default, rename = "in_place", skip_serializing_if = "std::ops::Not::not")]
     pub blocking: bool,
 }

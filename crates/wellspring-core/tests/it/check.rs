@@ -275,11 +275,11 @@ fn announced() {
     turn ended twice: record 4 breaks invariant 6 (announced): no turn is going on
     unknown agent: record 3 breaks invariant 6 (announced): agent 3 has not started
     finished agent: record 5 breaks invariant 6 (announced): agent 1 has not started
-    orphan: record 3 breaks invariant 6 (announced): its parent 3 is not at work
+    orphan: record 3 breaks invariant 6 (announced): its parent 3 is not running
     input out of nowhere: record 3 breaks invariant 6 (announced): input 1 was not accepted
     a sub-agent ends the run: record 4 breaks invariant 6 (announced): agent 1 speaks for the run
     the root ends like a sub-agent: record 3 breaks invariant 6 (announced): the root agent ends with its run
-    output of nothing: record 3 breaks invariant 6 (announced): there is no call 9 to write anything
+    output of nothing: record 3 breaks invariant 6 (announced): output belongs to call 9, which does not exist
     resumed without a pause: record 3 breaks invariant 6 (announced): the run was not paused
     work in a pause: record 4 breaks invariant 6 (announced): the run is paused
     ");
