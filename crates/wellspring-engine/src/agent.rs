@@ -1,4 +1,4 @@
-//! What an agent is: a model or a remote agent, with its tools and its rules.
+//! Agent definitions: a model or a remote agent, with its tools and its rules.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,42 +10,42 @@ use crate::calls::policy::Policy;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Timeouts};
 
-/// An agent, ready to run.
+/// The definition of an agent.
 #[derive(Clone)]
 pub struct AgentDef {
-    /// What the log and the surfaces call it.
+    /// Its name, in the log and on every surface.
     pub name: Box<str>,
-    /// A sentence for lists.
+    /// One sentence, for lists.
     pub description: Box<str>,
-    /// What it is told to be.
+    /// Its instructions (the system prompt).
     pub instructions: Arc<str>,
     /// The model or remote agent that does the thinking.
     pub backend: Backend,
-    /// How the model should answer.
+    /// Sampling, limits and provider options.
     pub settings: ModelSettings,
-    /// Whether the model streams, unless the run says otherwise.
+    /// Whether the model streams by default. A request may override it.
     pub streaming: bool,
-    /// What it can do.
+    /// The tools it may call.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// Whether its tools run beside each other, or one by one.
+    /// Whether its tools may run at the same time.
     pub queue: ToolMode,
-    /// What it may do.
+    /// Which calls run, ask first or are denied.
     pub policy: Policy,
-    /// Who, besides the asker, may answer its questions.
+    /// Principals other than the asker who may answer its questions.
     pub approvers: Vec<Box<str>>,
     /// The agents it may call, by name.
     pub sub_agents: Vec<Box<str>>,
-    /// What a run may spend.
+    /// Budgets of a run.
     pub limits: Limits,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: Timeouts,
-    /// What becomes of a request while the thread has an unfinished run.
+    /// What happens to a request while the thread has an unfinished run.
     pub when_busy: WhenBusy,
     /// Whether a request may name another model of the same provider.
     pub allow_model: bool,
-    /// The schema of its result, where a request brings none.
+    /// The schema of its typed result, for requests without one.
     pub result_schema: Option<Value>,
-    /// Who is told besides the log.
+    /// Callbacks.
     pub hooks: Option<Arc<dyn Hooks>>,
     /// Applied to every agent that this one calls. A surface that adapted this agent (an editor
     /// that serves its files, say) adapts the called ones in the same way.
@@ -64,15 +64,15 @@ pub enum Backend {
     Remote(Arc<dyn RemoteAgent>),
 }
 
-/// What becomes of a request while its thread has an unfinished run.
+/// What happens to a request while its thread has an unfinished run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum WhenBusy {
-    /// It is an error that names the run.
+    /// It fails with an error that names the run.
     #[default]
     Refuse,
-    /// It waits its turn.
+    /// It waits until that run has ended.
     Queue,
-    /// It becomes input of the run that is going on.
+    /// It is added to that run as input.
     Steer,
 }
 
@@ -112,7 +112,7 @@ impl AgentDef {
         }
     }
 
-    /// The model that a request names, where it may.
+    /// The model that a request names, if this agent allows it.
     pub(crate) fn model_named(&self, request: &RunRequest) -> Option<Box<str>> {
         request.model.clone().filter(|_| self.allow_model)
     }

@@ -1,4 +1,4 @@
-//! JSON schemas, compiled once: arguments of tools and typed results are held against them.
+//! Compiled JSON schemas, for tool arguments and typed results.
 //!
 //! # What is deliberately absent
 //!
@@ -11,14 +11,14 @@ use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 
-/// Complaints about one value: as many as a reader, be it a model or a person, can act on.
+/// Complaints reported about one value: more would not help a model or a person.
 pub const COMPLAINTS_MAX: usize = 16;
 
-/// Steps a `pattern` may go back before it counts as no match: enough for any pattern meant
-/// in earnest, and an end for those that are not.
+/// Backtracking steps of a `pattern` before it counts as no match. Sensible patterns need far
+/// fewer; this bounds malicious ones.
 const PATTERN_BACKTRACK_MAX: usize = 100_000;
 
-/// Bytes a compiled `pattern` may take, so that a schema from outside cannot take all.
+/// Bytes of a compiled `pattern`, so that a schema from a client cannot exhaust memory.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 /// A compiled JSON schema.
@@ -43,7 +43,7 @@ pub struct Schema {
     validator: Validator,
 }
 
-/// A JSON value that is no schema, or none that can be used here.
+/// A JSON value that is not a schema, or that uses something we do not support.
 #[derive(Debug, thiserror::Error)]
 #[error("the schema cannot be used: {what}")]
 pub struct SchemaError {
@@ -53,11 +53,11 @@ pub struct SchemaError {
 }
 
 impl Schema {
-    /// Compiles a schema, of the draft that it names or else of 2020-12.
+    /// Compiles a schema, in the draft that it names or else in 2020-12.
     ///
     /// # Errors
     ///
-    /// When it is not a schema, or refers to another document.
+    /// If it is not a schema, or refers to another document.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(PATTERN_BACKTRACK_MAX)
@@ -73,12 +73,12 @@ impl Schema {
             })
     }
 
-    /// Holds a value against the whole schema.
+    /// Validates a value against the whole schema.
     ///
     /// # Errors
     ///
-    /// What is wrong, each with the path to it as a JSON pointer; at most
-    /// [`COMPLAINTS_MAX`], then a word that there is more. The value itself is not repeated:
+    /// The problems, each with its JSON pointer; at most
+    /// [`COMPLAINTS_MAX`], then a note that there are more. The value itself is not repeated:
     /// it may be long, or secret.
     pub fn validate(&self, value: &Value) -> Result<(), Vec<String>> {
         let mut errors = self.validator.iter_errors(value);
@@ -108,7 +108,7 @@ fn complaint(error: &ValidationError<'_>) -> String {
     }
 }
 
-/// Of several alternatives that all do not fit, what is wrong with the one that fits best.
+/// If no alternative matches, the problems of the closest one.
 fn closest(kind: &ValidationErrorKind) -> Option<&ValidationError<'static>> {
     let (ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context }) =
         kind

@@ -1,16 +1,16 @@
-//! Spans of what runs, by OpenTelemetry's conventions for generative AI.
+//! Spans of runs, by OpenTelemetry's conventions for generative AI.
 //!
-//! `invoke_agent` is an agent at work (until it is done, or waits for people), with `chat`
-//! (a turn, all its attempts) and `execute_tool` within it; a sub-agent is within the call that
-//! called it. They are plain `tracing` spans under [`SPANS`]: whoever wants them elsewhere
-//! brings a subscriber. Nothing is entered, so a delta costs nothing; without a subscriber
-//! nothing costs anything.
+//! `invoke_agent` covers an agent until it is done or waits for people. It contains `chat`
+//! (a turn with all its attempts) and `execute_tool`; a sub-agent's span is inside the call that
+//! called it. They are plain `tracing` spans with the target [`SPANS`]: add a subscriber to
+//! export them. Spans are never entered, so a delta costs nothing; without a subscriber
+//! there is no cost at all.
 //!
-//! What was said is told only where [`CONTENT`] is enabled too.
+//! Content is recorded only if the target [`CONTENT`] is enabled too.
 //!
 //! # What is deliberately absent
 //!
-//! OpenTelemetry: exporting is the command's. Lists: a field holds one value, so a list is
+//! OpenTelemetry itself: the command exports the spans. Lists: a field holds one value, so a list is
 //! written as JSON.
 
 use serde_json::{Value, json};
@@ -28,10 +28,10 @@ use crate::turn::{Turn, TurnConfig};
 /// The target of every span.
 pub const SPANS: &str = "wellspring::genai";
 
-/// The target that is enabled where spans should hold what was said.
+/// The target that must be enabled for spans to contain messages, arguments and results.
 pub const CONTENT: &str = "wellspring::content";
 
-/// An agent at work.
+/// The span of an agent.
 pub(crate) fn agent(parent: &Span, run: &Run, def: &AgentDef) -> Span {
     let model = match &def.backend {
         Backend::Model(model) => Some(model),
@@ -60,7 +60,7 @@ pub(crate) fn agent(parent: &Span, run: &Run, def: &AgentDef) -> Span {
     )
 }
 
-/// How an agent's work ended, and what the run has cost.
+/// Records how an agent ended and the run's total usage.
 pub(crate) fn agent_ended(span: &Span, outcome: &Outcome, usage: Option<&Usage>) {
     if span.is_disabled() {
         return;
@@ -78,7 +78,7 @@ pub(crate) fn agent_ended(span: &Span, outcome: &Outcome, usage: Option<&Usage>)
     }
 }
 
-/// A turn: one answer of a model, with as many attempts as it takes.
+/// The span of a turn: one answer of a model, with all its attempts.
 pub(crate) fn chat(parent: &Span, run: &Run, model: &dyn Model, config: &TurnConfig) -> Span {
     let name = config.model_name.as_deref().unwrap_or_else(|| model.name());
     let settings = &config.settings;
@@ -121,7 +121,7 @@ pub(crate) fn chat(parent: &Span, run: &Run, model: &dyn Model, config: &TurnCon
     span
 }
 
-/// A model's answer is complete.
+/// Records a complete answer.
 pub(crate) fn chat_ended(span: &Span, turn: &Turn, attempts: u32) {
     if span.is_disabled() {
         return;
@@ -152,7 +152,7 @@ pub(crate) fn chat_ended(span: &Span, turn: &Turn, attempts: u32) {
     }
 }
 
-/// A model gave no answer.
+/// Records a failed turn.
 pub(crate) fn chat_failed(span: &Span, error: &ModelError, attempts: u32) {
     if !span.is_disabled() {
         span.record("wellspring.turn.attempts", i64::from(attempts));
@@ -160,7 +160,7 @@ pub(crate) fn chat_failed(span: &Span, error: &ModelError, attempts: u32) {
     }
 }
 
-/// A tool at work.
+/// The span of a tool call.
 pub(crate) fn tool(
     parent: &Span,
     run: &Run,
@@ -191,7 +191,7 @@ pub(crate) fn tool(
     span
 }
 
-/// What came of a call.
+/// Records the result of a call.
 pub(crate) fn tool_ended(span: &Span, outcome: ToolOutcome, result: &ToolResult) {
     if span.is_disabled() {
         return;
@@ -202,7 +202,7 @@ pub(crate) fn tool_ended(span: &Span, outcome: ToolOutcome, result: &ToolResult)
     }
     if outcome != ToolOutcome::Ok {
         let kind = word(&outcome);
-        // Why it failed may repeat what it was given.
+        // The message may repeat the arguments, so it counts as content.
         let said = if content { result.output.to_string() } else { kind.clone() };
         failed(span, &kind, &said);
     }
@@ -218,12 +218,12 @@ fn has_content(span: &Span) -> bool {
     !span.is_disabled() && tracing::enabled!(target: CONTENT, tracing::Level::INFO)
 }
 
-/// Attributes are signed.
+/// Attributes are signed integers.
 fn number(count: u64) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
-/// A word of ours as the log writes it.
+/// An enum value as the log writes it.
 fn word(value: &impl serde::Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
@@ -235,7 +235,7 @@ fn finish_reasons(stop: &Stop) -> String {
     json!([finish_reason(stop)]).to_string()
 }
 
-/// Why a model stopped, in the conventions' words.
+/// The stop reason in the conventions' words.
 fn finish_reason(stop: &Stop) -> &str {
     match stop {
         Stop::EndTurn | Stop::StopSequence => "stop",
@@ -283,7 +283,7 @@ fn message(message: &Message) -> Value {
     }
 }
 
-/// Words as they are; of anything else, that it was there: pictures are too large for a span.
+/// Text as it is; other content only by its type, because images are too large for a span.
 fn block(content: &Content) -> Value {
     match content {
         Content::Text(text) => json!({"type": "text", "content": text}),

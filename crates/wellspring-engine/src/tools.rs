@@ -1,6 +1,6 @@
 //! Tools: typed functions as tools, and the built-in ones.
 //!
-//! Nothing here is given to an agent unless somebody does so: every tool is opt-in.
+//! Every tool is opt-in: no agent has one unless it is given to it.
 
 mod agent;
 mod ask;

@@ -1,7 +1,7 @@
-//! One conversation turn: a model call that can be watched and tested by itself.
+//! One conversation turn: a model call that can be observed and tested by itself.
 //!
-//! A turn is given its configuration and yields what the model says. It checks that the
-//! model keeps its contract and that time does not run out, and it never executes a tool:
+//! A turn takes a configuration and yields what the model says. It checks that the
+//! model keeps its contract and its time limits. It never executes a tool:
 //! the loop around it does.
 
 use std::collections::VecDeque;
@@ -20,31 +20,31 @@ use wellspring_core::{
 
 use crate::limits::{ARGUMENT_BYTES_MAX, PARTS_PER_TURN_MAX, Timeouts};
 
-/// What a turn needs to know.
+/// The configuration of a turn.
 #[derive(Clone)]
 pub struct TurnConfig {
-    /// Who is asked.
+    /// The model.
     pub model: Arc<dyn Model>,
     /// Another model of the same provider.
     pub model_name: Option<Box<str>>,
-    /// What the agent is.
+    /// The agent's instructions.
     pub instructions: Arc<str>,
     /// The conversation so far.
     pub messages: Arc<[Message]>,
-    /// What can be called.
+    /// The tools that the model may call.
     pub tools: Arc<[ToolSpec]>,
-    /// How to answer.
+    /// Sampling, limits and provider options.
     pub settings: ModelSettings,
-    /// Whether to stream.
+    /// Whether to stream the answer.
     pub streaming: bool,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: Timeouts,
     /// Ends the turn with [`TurnEvent::Error`] when cancelled.
     pub signal: CancellationToken,
 }
 
 impl TurnConfig {
-    /// A turn with everything else as it is by default.
+    /// A turn with default settings.
     #[must_use]
     pub fn new(model: Arc<dyn Model>, messages: impl Into<Arc<[Message]>>) -> Self {
         Self {
@@ -67,19 +67,19 @@ impl std::fmt::Debug for TurnConfig {
     }
 }
 
-/// How far a turn is.
+/// The state of a turn.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum TurnState {
-    /// Nothing was asked yet.
+    /// Not started.
     #[default]
     Pending,
-    /// The model is talking.
+    /// The model is answering.
     Streaming,
-    /// The model stopped to have tools executed, and the turn is handing over its calls.
+    /// The model asked for tools, and the turn is yielding its calls.
     ToolExecution,
-    /// All that the model said was handed over.
+    /// Everything was yielded.
     Complete,
-    /// It broke.
+    /// It failed.
     Error,
 }
 
@@ -91,32 +91,32 @@ pub enum TurnEvent {
         /// The piece.
         text: String,
     },
-    /// The whole answer of this turn.
+    /// The whole text of this turn.
     TextDone {
-        /// All of it.
+        /// The text.
         text: String,
     },
-    /// The model wants a tool.
+    /// The model calls a tool.
     ToolCall(TurnCall),
     /// The model stopped.
     Finished {
-        /// Why.
+        /// The reason.
         stop: Stop,
-        /// What it cost.
+        /// The usage.
         usage: Option<Usage>,
     },
-    /// The turn broke; nothing follows.
+    /// The turn failed; nothing follows.
     Error(ModelError),
 }
 
 /// A call that a turn asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnCall {
-    /// The part of the turn it is.
+    /// The part of the turn that is the call.
     pub part: LocalPart,
     /// The tool.
     pub name: Box<str>,
-    /// Its arguments; anything but an object of JSON is kept as a string.
+    /// The arguments; anything but a JSON object is kept as a string.
     pub arguments: Value,
 }
 
@@ -175,7 +175,7 @@ impl std::fmt::Debug for Attempt {
     }
 }
 
-/// What a turn knows of a part of its own.
+/// What a turn tracks of one part.
 #[derive(Debug)]
 struct TurnPart {
     open: bool,
@@ -195,7 +195,7 @@ enum What {
 }
 
 impl Turn {
-    /// A turn that has not begun.
+    /// A turn that has not started.
     #[must_use]
     pub fn new(config: TurnConfig) -> Self {
         Self {
@@ -212,19 +212,19 @@ impl Turn {
         }
     }
 
-    /// How far it is.
+    /// The state.
     #[must_use]
     pub fn state(&self) -> TurnState {
         self.state
     }
 
-    /// The answer so far.
+    /// The text so far.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// The calls that are complete, in the order in which they were asked for.
+    /// The complete calls, in the order in which they were made.
     #[must_use]
     pub fn tool_calls(&self) -> &[TurnCall] {
         &self.calls
@@ -236,7 +236,7 @@ impl Turn {
         self.stop.as_ref().map(|(stop, _)| stop)
     }
 
-    /// Why the model stopped, and what it cost; the end of its turn while it has not said.
+    /// Why the model stopped, and its usage; the end of the turn by default.
     pub(crate) fn outcome(&self) -> (Stop, Option<Usage>) {
         self.stop.clone().unwrap_or((Stop::EndTurn, None))
     }
@@ -247,7 +247,7 @@ impl Turn {
         stream::unfold(Playing { turn: self, ready: VecDeque::new(), over: false }, Playing::next)
     }
 
-    /// The next piece of what the model says, as events whose parts count from 0 within this
+    /// The next piece of the model's output, as events whose parts count from 0 within this
     /// turn; `None` once it has stopped properly.
     ///
     /// # Cancel safety
@@ -288,7 +288,7 @@ impl Turn {
             let Some(mut batch) = self.in_time(next, "it fell silent")?.transpose()? else {
                 return self.end().map(|()| None);
             };
-            // A keep-alive says nothing, and does not buy time.
+            // A keep-alive carries no content, and does not extend the time limit.
             if batch.is_empty() {
                 continue;
             }
@@ -315,7 +315,7 @@ impl Turn {
         }
     }
 
-    /// The attempt's stream ended: properly only if it said so and closed what it opened.
+    /// Ends the attempt: only an explicit stop with every part closed is a proper end.
     fn end(&mut self) -> Result<(), ModelError> {
         if self.stop.is_none() {
             return Err(self.broken("the stream ended before the model had stopped"));
@@ -330,7 +330,7 @@ impl Turn {
         Ok(())
     }
 
-    /// Holds the model to its contract, and remembers what people may want to read.
+    /// Checks the model's contract, and collects text and calls.
     fn accept(&mut self, event: &Event) -> Result<(), ModelError> {
         match event {
             Event::PartDelta { part, chunk } => {
@@ -446,7 +446,7 @@ impl Turn {
 
     fn closing_events(&mut self) -> Vec<TurnEvent> {
         let mut events = Vec::new();
-        // Whoever streams waits for the end of the text, also when there is none.
+        // Streaming consumers wait for the end of the text, even if it is empty.
         if self.config.streaming || !self.text.is_empty() {
             events.push(TurnEvent::TextDone { text: self.text.clone() });
         }
@@ -482,7 +482,7 @@ impl Turn {
     }
 }
 
-/// A turn on its way through [`Turn::run`].
+/// A turn while [`Turn::run`] is being polled.
 struct Playing<'a> {
     turn: &'a mut Turn,
     ready: VecDeque<TurnEvent>,
@@ -516,7 +516,7 @@ impl Playing<'_> {
     }
 }
 
-/// Arguments as JSON. A model that writes none means an empty object; what is not JSON is
+/// Arguments as JSON. Empty arguments mean an empty object; invalid JSON is
 /// kept as a string, for the message that tells the model so.
 pub(crate) fn parse_arguments(text: &str) -> Value {
     if text.trim().is_empty() {
@@ -531,7 +531,7 @@ enum Late {
     Cancelled,
 }
 
-/// How long to wait for the next thing, and until when in all.
+/// How long to wait for the next piece, and the deadline of the attempt.
 struct Patience {
     until: Instant,
     limit: Duration,
@@ -568,17 +568,17 @@ impl Patience {
     }
 }
 
-/// What can end a wait for the model. It stays registered from one piece to the next: a timer
-/// and a waiter for each of them would cost more than reading it.
+/// What can end a wait for the model. It stays registered between pieces: creating a timer
+/// and a waiter for each piece would cost more than reading it.
 #[derive(Debug)]
 struct Watch {
     cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Rings at or before the time that is meant; when it does, one looks again.
+    /// Fires at or before the intended time, which is then checked again.
     alarm: Pin<Box<Sleep>>,
 }
 
 impl Watch {
-    /// Longer than any wait: the first one sets it.
+    /// Longer than any wait; the first wait sets it.
     const FAR: Duration = Duration::from_secs(24 * 60 * 60);
 
     fn new(signal: &CancellationToken) -> Self {

@@ -1,4 +1,4 @@
-//! The terminal worker's view of a run: streaming text by request, and a result at the end.
+//! A `RuntimeUi`: streaming text by request, and a result at the end.
 
 use wellspring_core::{AgentNo, Event, Outcome, PartShape, Record, Role, Stop, Transcript};
 use wellspring_log::{Cursor, ReadError};
@@ -7,36 +7,36 @@ use wellspring_log::{Cursor, ReadError};
 ///
 /// A request is one turn; its id is `turn-N`, counted from 0.
 pub trait RuntimeUi {
-    /// A turn began.
+    /// A turn started.
     fn start_streaming(&mut self, request_id: &str);
 
-    /// More of its text came.
+    /// More text of the turn arrived.
     fn append_streaming(&mut self, request_id: &str, delta: &str);
 
-    /// The turn has ended, and this is all it said. After an attempt that had to be made
-    /// again it differs from what was appended, and is right.
+    /// The turn has ended; this is its whole text. After a retried attempt it differs from the
+    /// appended text, and is right.
     fn end_streaming(&mut self, request_id: &str, full_text: &str);
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerResult {
-    /// Whether it did what it was asked.
+    /// Whether it succeeded.
     pub success: bool,
     /// The answer.
     pub response: String,
-    /// Tokens read.
+    /// Input tokens.
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output_tokens: u64,
-    /// Turns taken.
+    /// Number of turns.
     pub turns: u32,
     /// Why it stopped.
     pub outcome: Outcome,
 }
 
 impl WorkerResult {
-    /// Reads the result off a finished run; `None` while it goes on.
+    /// The result of a finished run; `None` while it is running.
     #[must_use]
     pub fn of(transcript: &Transcript) -> Option<Self> {
         let outcome = transcript.outcome.clone()?;
@@ -52,7 +52,7 @@ impl WorkerResult {
     }
 }
 
-/// Whether an agent came to an end of its own, and not to one that cut it off.
+/// Whether an agent ended by itself, and was not cut off by a limit.
 pub(crate) fn is_success(outcome: &Outcome) -> bool {
     match outcome {
         Outcome::Completed { stop } => match stop {
@@ -68,11 +68,11 @@ pub(crate) fn is_success(outcome: &Outcome) -> bool {
     }
 }
 
-/// Shows a run on a screen until it ends, and says what came of it.
+/// Shows a run on a screen until it ends, and returns its result.
 ///
 /// # Errors
 ///
-/// When the log cannot be read.
+/// If the log cannot be read.
 pub async fn show(
     mut cursor: Cursor,
     ui: &mut dyn RuntimeUi,

@@ -1,7 +1,7 @@
 //! The order in which calls run.
 //!
 //! Parallel calls start together, as many at once as the limit allows, in the order in which
-//! they came. A sequential call runs with nothing beside it: once no parallel call waits or
+//! they came. A sequential call runs alone: once no parallel call waits or
 //! runs, by priority, then arrival. Results keep call order whatever the queue does.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Lets a call wait; says how many wait before it.
+    /// Adds a call; returns how many calls are ahead of it.
     pub(crate) fn push(&mut self, mode: ToolMode, priority: i32, call: T) -> usize {
         match mode {
             ToolMode::Parallel => {
@@ -45,7 +45,7 @@ impl<T> Queue<T> {
         }
     }
 
-    /// A call that runs without having waited here.
+    /// Counts a call that runs without having been queued.
     pub(crate) fn note_running(&mut self) {
         self.running += 1;
     }
@@ -67,13 +67,13 @@ impl<T> Queue<T> {
         next
     }
 
-    /// A call that had started has ended.
+    /// Counts a started call as ended.
     pub(crate) fn finish(&mut self) {
         self.running = self.running.saturating_sub(1);
         self.alone = false;
     }
 
-    /// Forgets everything that waits.
+    /// Drops all waiting calls.
     pub(crate) fn clear(&mut self) {
         self.parallel.clear();
         self.sequential.clear();

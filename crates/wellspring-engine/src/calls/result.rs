@@ -5,19 +5,19 @@ use wellspring_core::{RETURN_RESULT, ToolKind, ToolSpec};
 
 use crate::schema::Schema;
 
-/// What a typed result must look like, and how the agent hands it over.
+/// The schema of a typed result, and the tool by which the agent returns it.
 #[derive(Debug)]
 pub(crate) struct ResultTool {
     pub(crate) spec: ToolSpec,
     schema: Schema,
-    /// The schema is not an object's: tools take objects, so the result is a member of one.
+    /// Set if the schema is not an object's: tools take objects, so the result is a member of one.
     wrapped: bool,
 }
 
 impl ResultTool {
     /// # Errors
     ///
-    /// When the schema is not a JSON schema.
+    /// If the schema is not a valid JSON schema.
     pub(crate) fn new(schema: &Value) -> Result<Self, crate::schema::SchemaError> {
         let wrapped = schema.get("type").and_then(Value::as_str) != Some("object");
         let parameters = if wrapped { wrap(schema) } else { schema.clone() };
@@ -35,7 +35,7 @@ impl ResultTool {
     ///
     /// # Errors
     ///
-    /// What does not fit, in words the agent can act on.
+    /// What does not match, in words that the agent can act on.
     pub(crate) fn accept(&self, arguments: Value) -> Result<Value, String> {
         self.schema.validate(&arguments).map_err(|problems| {
             format!(
@@ -51,7 +51,7 @@ impl ResultTool {
     }
 }
 
-/// `{"value": <schema>}`, with the definitions where their references look for them.
+/// `{"value": <schema>}`, with the definitions at the top, where references look for them.
 fn wrap(schema: &Value) -> Value {
     let mut inner = schema.clone();
     let mut outer = Map::new();
@@ -71,8 +71,8 @@ fn wrap(schema: &Value) -> Value {
     Value::Object(outer)
 }
 
-/// Makes references to the schema itself follow it into `value`: a type that contains itself
-/// has those. Definitions stay at the top.
+/// Rewrites references to the schema itself so that they point into `value`: recursive types
+/// have such references. Definitions stay at the top.
 fn point_inside(schema: &mut Value) {
     match schema {
         Value::Object(members) => {

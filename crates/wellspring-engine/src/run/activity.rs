@@ -1,4 +1,4 @@
-//! Whether a run does anything, or only waits for people.
+//! Whether a run makes progress, or only waits for people.
 //!
 //! Everything that makes progress holds a [`Busy`] guard. When none is held, nothing but an
 //! answer from outside can move the run on: it pauses and gives up its owner.
@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Counts what makes progress.
+/// Counts the tasks that make progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Activity(Arc<Counted>);
 
@@ -17,37 +17,37 @@ struct Counted {
 }
 
 impl Activity {
-    /// Something makes progress until the guard is dropped.
+    /// Counts one more until the guard is dropped.
     pub(crate) fn busy(&self) -> Busy {
         self.0.busy.fetch_add(1, Ordering::Relaxed);
         Busy(self.clone())
     }
 
-    /// Whether nothing does. Everything that could change this is polled by one task, so a
-    /// look after that task's work has been polled sees a settled number.
+    /// Whether nothing makes progress. Everything that could change this is polled by one task,
+    /// so a check after that task was polled sees the final count.
     pub(crate) fn is_idle(&self) -> bool {
         self.0.busy.load(Ordering::Relaxed) == 0
     }
 
-    /// Something came in for those who wait: they have to be polled before anybody looks
+    /// Notes that something arrived for waiting code, which must be polled before anyone checks
     /// whether the run is idle.
     pub(crate) fn stir(&self) {
         self.0.stirred.store(true, Ordering::Relaxed);
     }
 
-    /// Whether something came in since the last look.
+    /// Whether something arrived since the last check.
     pub(crate) fn was_stirred(&self) -> bool {
         self.0.stirred.swap(false, Ordering::Relaxed)
     }
 
-    /// Steps aside while something that already counted as busy waits for people.
+    /// Does not count as busy until the guard is dropped: the task waits for people.
     pub(crate) fn step_aside(&self) -> Aside {
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
         Aside(self.clone())
     }
 }
 
-/// Held while something makes progress.
+/// Held while a task makes progress.
 #[derive(Debug)]
 pub(crate) struct Busy(Activity);
 
@@ -57,7 +57,7 @@ impl Drop for Busy {
     }
 }
 
-/// Held by what is busy in principle but waits for people.
+/// Held by a busy task while it waits for people.
 #[derive(Debug)]
 pub(crate) struct Aside(Activity);
 

@@ -1,4 +1,4 @@
-//! `call-agent`: lets another agent work on something.
+//! `call-agent`: calls another agent.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -6,12 +6,12 @@ use wellspring_core::{Content, ToolResult, ToolSpec};
 
 use super::function::{FunctionTool, from_function, typed};
 
-/// The name of the tool. The engine knows it: a call that was cut short goes on with its sub-agent.
+/// The tool's name. The engine knows it: after a crash, such a call continues with its sub-agent.
 pub const CALL_AGENT: &str = "call-agent";
 
-/// A tool by which the model calls one of these agents, each with a sentence on what it is
-/// good for. The agent's joined text is the result; its depth and its end are the engine's
-/// to watch.
+/// A tool by which the model calls one of these agents, each with a sentence about what it is
+/// good for. The agent's whole text is the result. The engine limits the depth and waits for
+/// the end.
 ///
 /// ```
 /// use serde_json::json;

@@ -8,12 +8,12 @@ use wellspring_core::{Answer, Ask, Choice, Context, Form, ToolError, ToolKind};
 use super::function::{FunctionTool, function};
 use crate::schema::Schema;
 
-/// Choices of a question: what still fits on a screen of any kind.
+/// Choices of one question: more do not fit on every screen.
 pub const CHOICES_MAX: usize = 50;
 
 /// A tool by which the model asks the user something and waits for the answer.
 ///
-/// Asking twice is asking once: after a crash the same question stands.
+/// Idempotent: after a crash the same question is still open.
 ///
 /// ```
 /// use wellspring_core::Tool as _;
@@ -84,7 +84,7 @@ impl Arguments {
                     let message = format!("the choice {:?} is there twice", choices[twice]);
                     return Err(ToolError::new(message));
                 }
-                // The words are the id, so that the answer is in the words of the question.
+                // The label is the id, so that the answer repeats the words of the question.
                 let choice = |label: Box<str>| Choice { id: label.clone(), label };
                 let choices = choices.iter().cloned().map(choice).collect();
                 Ok(Form::Choose { choices, multiple: self.multiple })

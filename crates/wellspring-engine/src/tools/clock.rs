@@ -1,4 +1,4 @@
-//! `clock`: what time it is.
+//! `clock`: the current time.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use wellspring_core::{Context, ToolError, ToolKind};
 
 use super::function::{FunctionTool, function};
 
-/// A tool that tells the time, in UTC unless the model names another zone.
+/// A tool that tells the time, in UTC or in the zone that the model names.
 ///
 /// ```
 /// use wellspring_core::Tool as _;
@@ -22,7 +22,7 @@ pub fn clock() -> FunctionTool {
     clock_with(SystemTime::now)
 }
 
-/// [`clock`], by another clock than the system's.
+/// [`clock`] with another source of time.
 #[must_use]
 pub fn clock_with(now: impl Fn() -> SystemTime + Send + Sync + 'static) -> FunctionTool {
     let description = "Tells the current date and time, with the offset from UTC.";

@@ -1,9 +1,9 @@
-//! The egress guard: the one way out for everything that fetches a URL on someone's behalf.
+//! The egress guard: everything that fetches a URL on someone's behalf goes through it.
 //!
-//! An address is looked up once, checked, and connected to: what was checked is what is
-//! reached, also when the name's owner answers differently a moment later. Redirects are
-//! followed by hand and checked like the first address. Proxies of the environment are not
-//! used, since a proxy would look the name up again.
+//! A host name is resolved once, its address is checked, and that address is connected to, even
+//! if a second lookup would give another one. Redirects are
+//! followed by hand and checked like the first URL. Proxies from the environment are not
+//! used, since a proxy would resolve the name again.
 //!
 //! # What is deliberately absent
 //!
@@ -28,10 +28,10 @@ pub use range::{ParseRangeError, Range};
 /// Redirects followed for one request: a login page or a mirror needs two or three.
 pub const REDIRECTS_MAX: usize = 5;
 
-/// How long a connection may take to be made.
+/// How long connecting may take.
 pub const CONNECT_TIME: Duration = Duration::from_secs(10);
 
-/// How long a peer may say nothing.
+/// How long a peer may send nothing.
 pub const READ_TIME: Duration = Duration::from_secs(30);
 
 /// The egress guard. Cheap to clone.
@@ -48,7 +48,7 @@ pub const READ_TIME: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct Egress {
     policy: Arc<Policy>,
-    /// Made when it is first needed: that reads the system's certificates.
+    /// Created on first use: that reads the system's certificates.
     client: Arc<OnceLock<Client>>,
 }
 
@@ -57,17 +57,17 @@ struct Policy {
     resolver: Arc<dyn Resolver>,
 }
 
-/// Looks names up.
+/// Resolves host names.
 pub trait Resolver: Send + Sync {
     /// All addresses of a host.
     fn resolve(&self, host: &str) -> BoxFuture<'static, io::Result<Vec<IpAddr>>>;
 }
 
-/// Why nothing was fetched.
+/// Why a URL was not fetched.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EgressError {
-    /// Not an address that can be fetched.
+    /// The URL is not valid for fetching.
     #[error("{url:?} cannot be fetched: {why}")]
     Url {
         /// The address.
@@ -75,34 +75,34 @@ pub enum EgressError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// An address that must not be reached.
+    /// The address is not allowed.
     #[error("{host} is at {address}, which is refused: {what}")]
     Refused {
         /// The name.
         host: Box<str>,
-        /// Its address.
+        /// The resolved address.
         address: IpAddr,
-        /// The range that it is in.
+        /// The kind of range it is in.
         what: &'static str,
     },
     /// Too many redirects.
     #[error("{url} was redirected more than {REDIRECTS_MAX} times")]
     Redirects {
-        /// Where it began.
+        /// The first URL.
         url: Box<str>,
     },
-    /// The peer wants what was sent to be sent elsewhere.
+    /// The peer redirected an upload.
     #[error("the peer wants this to be sent to {to:?} instead")]
     SendElsewhere {
-        /// Where.
+        /// The redirect's target.
         to: Box<str>,
     },
-    /// The peer said no.
+    /// The peer answered with an error status.
     #[error("{url} answered {status}")]
     Status {
         /// The address.
         url: Box<str>,
-        /// What it answered.
+        /// The HTTP status.
         status: u16,
     },
     /// The connection failed.
@@ -110,7 +110,7 @@ pub enum EgressError {
     Failed {
         /// The host.
         host: Box<str>,
-        /// Why.
+        /// The underlying error.
         #[source]
         cause: Box<dyn Error + Send + Sync>,
     },
@@ -129,13 +129,13 @@ impl std::fmt::Debug for Egress {
 }
 
 impl Egress {
-    /// A guard that lets only public addresses be reached, looked up by the system.
+    /// A guard that allows only public addresses, with the system's resolver.
     #[must_use]
     pub fn new() -> Self {
         Self::of(Policy { allowed: Vec::new(), resolver: Arc::new(System) })
     }
 
-    /// Lets these addresses be reached too, whatever they are.
+    /// Allows these addresses too.
     #[must_use]
     pub fn allow(self, range: Range) -> Self {
         let mut allowed = self.policy.allowed.clone();
@@ -143,7 +143,7 @@ impl Egress {
         Self::of(Policy { allowed, resolver: Arc::clone(&self.policy.resolver) })
     }
 
-    /// Looks names up in another way than the system's.
+    /// Uses another resolver than the system's.
     #[must_use]
     pub fn resolver(self, resolver: impl Resolver + 'static) -> Self {
         let allowed = self.policy.allowed.clone();
@@ -154,7 +154,7 @@ impl Egress {
         Self { policy: Arc::new(policy), client: Arc::default() }
     }
 
-    /// Why an address must not be reached, if it must not.
+    /// Why an address is refused; `None` if it is allowed.
     #[must_use]
     pub fn refusal(&self, address: IpAddr) -> Option<&'static str> {
         self.policy.refusal(address)
@@ -164,7 +164,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// When it must not be reached, cannot be reached, or answers with anything but success.
+    /// If the address is refused or unreachable, or the answer is not a success.
     pub async fn get(&self, url: &str) -> Result<Fetched, EgressError> {
         let client = self.client(url)?;
         let mut next = parse(url)?;
@@ -184,7 +184,7 @@ impl Egress {
     ///
     /// # Errors
     ///
-    /// As [`get`](Self::get); a redirect is one too, since the bytes are gone by then.
+    /// As [`get`](Self::get). A redirect is an error too, since the bytes are already sent.
     pub async fn put(
         &self,
         url: &str,
@@ -215,7 +215,7 @@ impl Egress {
             .referer(false)
             .connect_timeout(CONNECT_TIME)
             .read_timeout(READ_TIME)
-            // No connection outlives what it was checked for.
+            // No connection is reused for another check.
             .pool_max_idle_per_host(0)
             .user_agent(concat!("wellspring/", env!("CARGO_PKG_VERSION")))
             .dns_resolver(Guarded(Arc::clone(&self.policy)))
@@ -226,7 +226,7 @@ impl Egress {
 }
 
 impl Policy {
-    /// Checks all that can be checked before a name is looked up.
+    /// Checks everything that can be checked before the name is resolved.
     fn check(&self, url: &Url) -> Result<(), EgressError> {
         let refused = |why| Err(EgressError::Url { url: shown(url), why });
         if !matches!(url.scheme(), "http" | "https") {
@@ -236,7 +236,7 @@ impl Policy {
             return refused("it has a name or a password in it");
         }
         let Some(host) = url.host_str() else { return refused("it has no host") };
-        // A literal address is never looked up, so it is checked here.
+        // A literal address is never resolved, so it is checked here.
         match host.trim_matches(['[', ']']).parse() {
             Ok(address) => self.check_address(host, address),
             Err(_) => Ok(()),
@@ -258,7 +258,7 @@ impl Policy {
     }
 }
 
-/// The resolver that the client is given: what it answers has been checked.
+/// The resolver that the HTTP client uses: its answers have been checked.
 struct Guarded(Arc<Policy>);
 
 impl reqwest::dns::Resolve for Guarded {
@@ -266,7 +266,7 @@ impl reqwest::dns::Resolve for Guarded {
         let policy = Arc::clone(&self.0);
         async move {
             let addresses = policy.resolver.resolve(name.as_str()).await?;
-            // One bad answer among good ones is no accident: refuse them all.
+            // One refused address among allowed ones suggests an attack: refuse them all.
             for &address in &addresses {
                 policy.check_address(name.as_str(), address)?;
             }
@@ -291,7 +291,7 @@ impl Resolver for System {
     }
 }
 
-/// What an address gave.
+/// An HTTP response.
 #[derive(Debug)]
 pub struct Fetched {
     response: Response,
@@ -307,29 +307,29 @@ impl Fetched {
         }
     }
 
-    /// What it answered.
+    /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> u16 {
         self.response.status().as_u16()
     }
 
-    /// How many bytes there are, if it said so.
+    /// The content length, if the peer sent one.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.response.content_length()
     }
 
-    /// What it says the bytes are.
+    /// The content type, if the peer sent one.
     #[must_use]
     pub fn media_type(&self) -> Option<&str> {
         self.response.headers().get(CONTENT_TYPE)?.to_str().ok()
     }
 
-    /// The next bytes, or none at the end.
+    /// The next bytes; `None` at the end.
     ///
     /// # Errors
     ///
-    /// When the connection ends before the bytes do, or the peer says nothing for too long.
+    /// If the connection ends early, or the peer sends nothing for too long.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, EgressError> {
         let chunk = self.response.chunk().await;
         chunk.map_err(|error| failed(self.response.url(), error))
@@ -341,7 +341,7 @@ fn parse(url: &str) -> Result<Url, EgressError> {
     Url::parse(url).map_err(|_| EgressError::Url { url: shown(), why: "it is no absolute URL" })
 }
 
-/// Where a response points, if it is a redirect.
+/// The target of a redirect, if the response is one.
 fn redirection(response: &Response) -> Option<String> {
     let moved = [
         StatusCode::MOVED_PERMANENTLY,
@@ -364,18 +364,18 @@ fn follow(from: &Url, to: &str) -> Result<Url, EgressError> {
     Ok(next)
 }
 
-/// An address without the query, which may hold what nobody else should read.
+/// A URL without its query and credentials, which may be secret.
 fn shown(url: &Url) -> Box<str> {
     let mut url = url.clone();
     url.set_query(None);
     url.set_fragment(None);
-    // They fail for addresses that can hold no name, and then there is none.
+    // Setting these fails only for URLs that cannot hold them.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.as_str().into()
 }
 
-/// What the client says, or what our resolver told it.
+/// The client's error, or the one that our resolver gave it.
 fn failed(url: &Url, error: reqwest::Error) -> EgressError {
     let mut cause: Option<&(dyn Error + 'static)> = Some(&error);
     while let Some(inner) = cause {

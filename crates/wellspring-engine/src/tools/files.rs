@@ -1,7 +1,7 @@
-//! `read_file`, `list_files` and `search_files`: looking at files below a directory.
+//! `read_file`, `list_files` and `search_files`: read-only access to files below a directory.
 //!
 //! Every path is resolved by `cap-std`, component by component from the directory's own
-//! handle: neither `..` nor a link leads out, also when somebody swaps a directory for a
+//! handle: neither `..` nor a symbolic link leads out of it, even if a directory is swapped for a
 //! link in between.
 
 mod glob;
@@ -26,7 +26,7 @@ pub use search::{
 };
 pub use walk::{DIRECTORY_ENTRIES_MAX, WALK_DEPTH_MAX};
 
-/// Bytes at a file's beginning that are looked at to tell text from the rest; what Git does.
+/// Bytes at the start of a file that are inspected to tell text from binary, as Git does.
 const SNIFF_BYTES: usize = 8000;
 
 /// A directory, and the tools that look at what is below it.
@@ -52,11 +52,11 @@ pub struct Files {
 }
 
 impl Files {
-    /// Looks at files below this directory.
+    /// Gives access to files below this directory.
     ///
     /// # Errors
     ///
-    /// When there is no such directory.
+    /// If the directory does not exist.
     pub fn below(root: impl AsRef<Path>) -> Result<Self, ToolError> {
         Ok(Self { root: Arc::new(Root::open(root.as_ref())?) })
     }
@@ -88,7 +88,7 @@ impl Files {
         .idempotent()
     }
 
-    /// A tool that looks for a regular expression in files.
+    /// A tool that searches files for a regular expression.
     #[must_use]
     pub fn search_files(&self) -> FunctionTool {
         let description = "Looks for a regular expression in the text files below a directory, \
@@ -103,11 +103,11 @@ impl Files {
     }
 }
 
-/// The directory that nothing leads out of.
+/// The root directory.
 #[derive(Debug)]
 pub(crate) struct Root {
     dir: Dir,
-    /// Its own path, to understand a model that says it in full.
+    /// Its own path, to accept absolute paths from a model.
     path: PathBuf,
 }
 
@@ -122,7 +122,7 @@ impl Root {
         &self.dir
     }
 
-    /// A path as the model said it, relative to the root.
+    /// Makes a model's path relative to the root.
     pub(crate) fn relative<'a>(&self, path: &'a str) -> &'a Path {
         let path = Path::new(path);
         let path = path.strip_prefix(&self.path).unwrap_or(path);
@@ -130,7 +130,7 @@ impl Root {
     }
 }
 
-/// Does work that blocks on another thread; it is told to end when the call is cancelled or
+/// Runs blocking work on another thread. It is told to stop when the call is cancelled or
 /// dropped.
 async fn blocking<T: Send + 'static>(
     context: &Context,
@@ -154,14 +154,14 @@ pub(crate) fn about(path: &Path, error: std::io::Error) -> ToolError {
     if kind == std::io::ErrorKind::NotFound {
         ToolError::new(format!("there is no {path}"))
     } else if kind == std::io::ErrorKind::PermissionDenied && error.raw_os_error().is_none() {
-        // The system would have given a number; this is `cap-std` that does not go there.
+        // The system would have set an error number; without one, `cap-std` refused to leave the root.
         ToolError::new(format!("{path} leads out of the directory; use a path below it"))
     } else {
         ToolError::because(format!("cannot use {path}"), error)
     }
 }
 
-/// Whether these are the bytes of something else than text.
+/// Whether these bytes are binary.
 fn is_binary(bytes: &[u8]) -> bool {
     bytes[..bytes.len().min(SNIFF_BYTES)].contains(&0)
 }

@@ -18,8 +18,8 @@ use wellspring_core::{
 
 /// A tool from an async function over typed arguments; the schema is the type's.
 ///
-/// `T` should be a struct, since models call tools with an object; [`NoArguments`] when
-/// there is nothing to say. Its doc comments are what the model reads about each field.
+/// `T` should be a struct, since models call tools with an object; use [`NoArguments`] for a tool
+/// without arguments. Doc comments on its fields become descriptions for the model.
 ///
 /// ```
 /// use schemars::JsonSchema;
@@ -68,7 +68,7 @@ where
     })
 }
 
-/// A tool from an async function over JSON, with a spec of its own making.
+/// A tool from an async function over JSON, with a hand-written spec.
 pub fn from_function<F, Fut>(spec: ToolSpec, run: F) -> FunctionTool
 where
     F: Fn(Value, Context) -> Fut + Send + Sync + 'static,
@@ -77,8 +77,8 @@ where
     FunctionTool::new(spec, move |arguments, context| run(arguments, context).boxed())
 }
 
-/// A tool from a stream: progress as often as it likes, then one result. What comes after
-/// the result is not asked for; an end without one is an error.
+/// A tool from a stream: any number of progress items, then one result. The stream is not
+/// polled after the result; an end without one is an error.
 ///
 /// ```
 /// use futures::stream;
@@ -123,24 +123,24 @@ where
     })
 }
 
-/// What a [`from_stream`] tool says.
+/// An item of a [`from_stream`] tool.
 #[derive(Debug)]
 pub enum ToolYield {
     /// Progress in the tool's own shape.
     Progress(Value),
-    /// Progress that surfaces understand.
+    /// Progress that every surface can show.
     Update(ToolUpdate),
     /// The one result.
     Result(ToolResult),
-    /// Why there is none.
+    /// The tool failed.
     Failed(ToolError),
 }
 
-/// The arguments of a tool that takes none.
+/// The arguments of a tool without arguments.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, JsonSchema, PartialEq, Serialize)]
 pub struct NoArguments {}
 
-/// A function as a tool, with what the engine needs to know about it.
+/// A function as a tool, with its spec.
 pub struct FunctionTool {
     spec: ToolSpec,
     run: Box<Run>,
@@ -163,64 +163,64 @@ impl FunctionTool {
         Self { spec, run: Box::new(run), rank: None }
     }
 
-    /// What a person would call it.
+    /// Sets the title for people.
     #[must_use]
     pub fn title(mut self, title: impl Into<Box<str>>) -> Self {
         self.spec.title = Some(title.into());
         self
     }
 
-    /// What sort of thing it does. Unless [`approval`](Self::approval) says otherwise, this
-    /// also decides whether it asks first.
+    /// Sets the kind. Unless [`approval`](Self::approval) is set, the kind
+    /// also decides whether the tool asks first.
     #[must_use]
     pub fn kind(mut self, kind: ToolKind) -> Self {
         self.spec.kind = kind;
         self
     }
 
-    /// Runs with no other call beside it.
+    /// Makes the tool sequential: it runs alone.
     #[must_use]
     pub fn sequential(mut self) -> Self {
         self.spec.mode = ToolMode::Sequential;
         self
     }
 
-    /// Among waiting sequential calls, the higher goes first.
+    /// Sets the priority: among waiting sequential calls, the highest goes first.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.spec.priority = priority;
         self
     }
 
-    /// As [`priority`](Self::priority), but by the arguments of each call.
+    /// As [`priority`](Self::priority), from the arguments of each call.
     #[must_use]
     pub fn priority_by(mut self, rank: impl Fn(&Value) -> i32 + Send + Sync + 'static) -> Self {
         self.rank = Some(Box::new(rank));
         self
     }
 
-    /// Whether it may run without asking.
+    /// Sets whether the tool may run without asking.
     #[must_use]
     pub fn approval(mut self, approval: Approval) -> Self {
         self.spec.approval = Some(approval);
         self
     }
 
-    /// How long it may take without any progress.
+    /// Sets how long it may run without progress.
     #[must_use]
     pub fn idle_timeout(mut self, time: Duration) -> Self {
         self.spec.timeouts.idle = Some(time);
         self
     }
 
-    /// How long it may take in all.
+    /// Sets how long it may run in total.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.spec.timeouts.total = Some(time);
         self
     }
 
-    /// Promises that running twice is the same as running once. Such a call may start before
+    /// Promises that running twice has the same effect as running once. Such a call may start before
     /// the model has stopped, and runs again after a crash.
     #[must_use]
     pub fn idempotent(mut self) -> Self {
@@ -249,13 +249,13 @@ impl Tool for FunctionTool {
         arguments: Value,
         context: Context,
     ) -> BoxFuture<'_, Result<ToolResult, ToolError>> {
-        // The function itself may act before its future is polled; this one does not.
+        // The function itself may act when it is called; this future does nothing until it is polled.
         async move { (self.run)(arguments, context).await }.boxed()
     }
 }
 
-/// A type's schema in the form that providers take best: no references where they can be
-/// avoided, and without the type's own name and description: the tool has its own.
+/// A type's schema in the form that most providers accept: references inlined where possible,
+/// and without the type's own name and description, since the tool has its own.
 pub(crate) fn parameters<T: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;

@@ -1,4 +1,4 @@
-//! `llm_call`: asks a model something, aside from the conversation.
+//! `llm_call`: asks a model something outside of the conversation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use wellspring_core::{
 
 use super::function::{FunctionTool, function};
 
-/// Bytes of an answer: far beyond what a model writes in one turn, so that only a broken
+/// Bytes of an answer: far more than a model writes in one turn, so only a broken
 /// one reaches it.
 pub const LLM_CALL_BYTES_MAX: usize = 1024 * 1024;
 
@@ -40,7 +40,7 @@ pub fn llm_call(model: Arc<dyn Model>) -> FunctionTool {
     function("llm_call", description, move |arguments: Arguments, context: Context| {
         let model = Arc::clone(&model);
         async move {
-            // Dropping the attempt is what cancels it.
+            // Dropping the attempt cancels it.
             match context.signal().run_until_cancelled(answer(&*model, arguments, &context)).await {
                 Some(answer) => answer,
                 None => Err(ToolError::new("cancelled before the model had answered")),
@@ -53,9 +53,9 @@ pub fn llm_call(model: Arc<dyn Model>) -> FunctionTool {
 
 #[derive(Deserialize, JsonSchema)]
 struct Arguments {
-    /// What the model is asked.
+    /// The prompt.
     prompt: Box<str>,
-    /// What the model should be.
+    /// The system prompt.
     system: Option<Box<str>>,
 }
 
@@ -93,7 +93,7 @@ async fn answer(
     Err(ToolError::new("the model broke off in the middle of its answer"))
 }
 
-/// The words for the reader in an event; `texts` are the parts that hold such words.
+/// The text for the reader in an event; `texts` are the text parts.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only words are wanted here")]
 fn said<'a>(event: &'a Event, texts: &mut BTreeSet<PartId>) -> Option<&'a str> {
     match event {

@@ -1,4 +1,4 @@
-//! `update_plan`: shows what the agent means to do.
+//! `update_plan`: shows the agent's plan.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -6,10 +6,10 @@ use wellspring_core::{Context, PlanEntry, PlanStatus, Priority, ToolError, ToolK
 
 use super::function::{FunctionTool, function};
 
-/// Entries of a plan: more than anyone reads, few enough to show at every change.
+/// Entries of a plan: more than anyone reads, few enough to send with every change.
 pub const PLAN_ENTRIES_MAX: usize = 100;
 
-/// A tool by which the model shows its plan, and how far it is.
+/// A tool by which the model shows its plan and its progress.
 ///
 /// ```
 /// use wellspring_core::Tool as _;
@@ -32,7 +32,7 @@ struct Arguments {
 
 #[derive(Deserialize, JsonSchema)]
 struct Entry {
-    /// What is to be done.
+    /// What has to be done.
     content: Box<str>,
     #[serde(default)]
     status: Status,

@@ -22,16 +22,16 @@ use super::egress::{Egress, EgressError};
 use super::files::{Root, about};
 use super::function::{FunctionTool, function};
 
-/// Bytes of a file unless told otherwise: a long video, a small model.
+/// Bytes of a file by default: a long video, a small model.
 pub const TRANSFER_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// How long a transfer may take.
 pub const TRANSFER_TIME_MAX: Duration = Duration::from_secs(30 * 60);
 
-/// What the progress says that it is.
+/// The type of the progress reports.
 const SUBTYPE: &str = "transfer_progress";
 
-/// Bytes between two words of progress when nobody knows how many there will be.
+/// Bytes between two progress reports if the total is unknown.
 const UNKNOWN_STEP_BYTES: u64 = 1024 * 1024;
 
 /// Bytes read from a file at once.
@@ -56,7 +56,7 @@ pub fn file_transfer(root: impl AsRef<Path>, egress: Egress) -> Result<FunctionT
     file_transfer_up_to(TRANSFER_BYTES_MAX, root, egress)
 }
 
-/// [`file_transfer`] for files of at most so many bytes.
+/// [`file_transfer`] with a maximum file size in bytes.
 ///
 /// # Errors
 ///
@@ -165,7 +165,7 @@ impl Transfer {
         context: &Context,
     ) -> Result<Transferred, ToolError> {
         let about = |error| about(path, error);
-        // Looked at before it is opened: opening a FIFO waits for somebody to write.
+        // Checked before opening: opening a FIFO blocks until someone writes.
         if !self.root.dir().metadata(path).map_err(about)?.is_file() {
             return Err(ToolError::new(format!("{} is not a file", path.display())));
         }
@@ -197,14 +197,14 @@ impl Transfer {
     }
 }
 
-/// The bytes of a file, and how many of them were taken. The connection's own task reads
-/// this, so it must not wait for anyone: the call itself shows the progress.
+/// The bytes of a file, and how many were sent. The connection's own task reads
+/// this, so it must not block: the call itself reports the progress.
 fn reading(
     file: File,
     length: u64,
     sent: watch::Sender<u64>,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    // A file that grows meanwhile does not: its length has been announced.
+    // If the file grows meanwhile, the rest is ignored: its length has been announced.
     stream::try_unfold((file.take(length), sent), async |(mut file, sent)| {
         let mut buffer = Vec::with_capacity(READ_BYTES);
         let count = file.read_buf(&mut buffer).await?;
@@ -213,11 +213,11 @@ fn reading(
     })
 }
 
-/// Says how far a transfer is, when there is something new to say.
+/// Reports the progress of a transfer when it has changed.
 #[derive(Debug)]
 struct Progress {
     total: Option<u64>,
-    /// The percentage that was said last; for want of a total, the number of bytes.
+    /// The last reported percentage; without a total, the number of bytes.
     said: Option<u64>,
 }
 
@@ -228,7 +228,7 @@ impl Progress {
 
     async fn reach(&mut self, bytes: u64, context: &Context) {
         let Some(total) = self.total else {
-            // Of an unknown length no part is known to be done; that it moves is worth saying.
+            // Without a total there is no percentage, but bytes still show progress.
             if bytes >= self.said.unwrap_or(0) + UNKNOWN_STEP_BYTES {
                 self.said = Some(bytes);
                 context.progress(json!({ "subtype": SUBTYPE, "percent": 0 })).await;
@@ -251,7 +251,7 @@ fn percent(bytes: u64, total: u64) -> u64 {
     bytes.saturating_mul(100).checked_div(total).unwrap_or(100).min(100)
 }
 
-/// A file on its way, under a name of its own. Dropped, it is removed.
+/// A file that is being written under a temporary name. It is removed when dropped.
 #[derive(Debug)]
 struct Partial<'a> {
     root: &'a Root,
@@ -261,7 +261,7 @@ struct Partial<'a> {
 
 impl<'a> Partial<'a> {
     fn create(root: &'a Root, path: &'a Path) -> Result<(Self, std::fs::File), ToolError> {
-        /// Tells apart the downloads of this process; the process id tells it from others.
+        /// Distinguishes downloads of this process; the process id distinguishes processes.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let Some(name) = path.file_name() else {
             return Err(ToolError::new(format!("{} does not name a file", path.display())));
@@ -300,7 +300,7 @@ impl Drop for Partial<'_> {
     }
 }
 
-/// An error and what lies behind it in one line, since a model reads only that.
+/// An error with its causes on one line, for the model.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", chain(.0))]
 struct Told(#[source] EgressError);

@@ -1,4 +1,4 @@
-//! Ranges of addresses, and those that are not for everyone.
+//! Address ranges, and those that are not public.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ pub struct Range {
     bits: u8,
 }
 
-/// A text that is no range of addresses.
+/// A string that is not an address range.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{text:?} is not a range of addresses; expected one such as 10.0.0.0/8")]
 pub struct ParseRangeError {
@@ -29,7 +29,7 @@ impl Range {
         Self { first: IpAddr::V6(Ipv6Addr::new(a, b, c, d, e, f, g, h)), bits }
     }
 
-    /// Whether an address is in it. A version 6 address is never in a version 4 range.
+    /// Whether an address is in the range. An IPv6 address is never in an IPv4 range.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.first, address) {
@@ -71,9 +71,9 @@ impl fmt::Display for Range {
     }
 }
 
-/// What is special about an address, if anything is: nobody out there is meant by it.
+/// Why an address is not public; `None` if it is.
 pub(super) fn special(address: IpAddr) -> Option<&'static str> {
-    // An address of the translator means the one inside it.
+    // A NAT64 address stands for the IPv4 address inside it.
     if let (IpAddr::V6(v6), true) = (address, NAT64.contains(address)) {
         let [.., a, b, c, d] = v6.octets();
         return special(IpAddr::V4(Ipv4Addr::new(a, b, c, d)));

@@ -5,7 +5,7 @@ use std::path::Path;
 use regex::Regex;
 use wellspring_core::ToolError;
 
-/// A pattern. Without a slash it is about the last name of a path, otherwise about all of it.
+/// A pattern. Without a slash it matches a file's name, otherwise its whole path.
 pub(super) struct Glob {
     pattern: Regex,
     names_only: bool,

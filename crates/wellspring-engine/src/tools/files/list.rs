@@ -10,7 +10,7 @@ use super::glob::Glob;
 use super::walk::{Entry, walk};
 use super::{Root, blocking};
 
-/// Entries given back at once.
+/// Entries returned at once.
 pub const LIST_ENTRIES_MAX: usize = 1000;
 
 /// Levels of directories listed at once.
@@ -35,7 +35,7 @@ fn one() -> usize {
 #[derive(Debug, Serialize)]
 pub(super) struct Listing {
     entries: Vec<Listed>,
-    /// Whether this is all there is.
+    /// Whether the list is complete.
     complete: bool,
 }
 

@@ -10,10 +10,10 @@ use wellspring_core::{Context, Location, ToolError, ToolUpdate};
 
 use super::{Root, about, blocking, is_binary};
 
-/// Bytes of text given back at once: a long source file, and not a whole context window.
+/// Bytes of text returned at once: a long source file, but not a whole context window.
 pub const READ_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a file that is read at all; a longer one is data, not something to read.
+/// Bytes of a file that can be read at all; longer ones are data, not text to read.
 pub const READ_FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -37,7 +37,7 @@ fn one() -> usize {
 pub(super) struct Excerpt {
     content: String,
     total_lines: usize,
-    /// Where to go on, when there is more.
+    /// Where to continue, if there is more.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
     /// Bytes of the last line that did not fit.
@@ -62,14 +62,14 @@ pub(super) async fn run(
 
 fn text(root: &Root, path: &Path) -> Result<String, ToolError> {
     let about = |error| about(path, error);
-    // Looked at before it is opened: opening a FIFO waits for somebody to write.
+    // Checked before opening: opening a FIFO blocks until someone writes.
     if !root.dir().metadata(path).map_err(about)?.is_file() {
         let message = format!("{} is not a file; list_files lists directories", path.display());
         return Err(ToolError::new(message));
     }
     let mut bytes = Vec::new();
     let file = root.dir().open(path).map_err(about)?;
-    // The length is a claim; what is read is the fact.
+    // The reported length may be wrong; only what was read counts.
     file.take(READ_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(about)?;
     if bytes.len() as u64 > READ_FILE_BYTES_MAX {
         let message =

@@ -12,19 +12,19 @@ use super::glob::Glob;
 use super::walk::{Entry, walk};
 use super::{Root, about, blocking, is_binary};
 
-/// Lines given back at once; who gets this many should ask more precisely.
+/// Matching lines returned at once; a query with more should be narrowed.
 pub const SEARCH_MATCHES_MAX: usize = 200;
 
-/// Characters of a line given back: enough to recognise it, and no minified file whole.
+/// Characters of a line that are returned: enough to recognise it, even in a minified file.
 pub const SEARCH_LINE_CHARS_MAX: usize = 400;
 
-/// Bytes of a file that is searched; longer ones are passed over.
+/// Bytes of a file that is searched; longer ones are skipped.
 pub const SEARCH_FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// Bytes searched by one call: some seconds' work.
+/// Bytes searched by one call: a few seconds of work.
 pub const SEARCH_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
-/// Bytes a compiled pattern may take, so that a model cannot take all.
+/// Bytes of a compiled pattern, so that a model cannot exhaust memory.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
@@ -42,7 +42,7 @@ pub(super) struct Arguments {
 pub(super) struct Findings {
     matches: Vec<Match>,
     files_searched: usize,
-    /// Files that are too long, or no text.
+    /// Files that were skipped: too long, or binary.
     files_passed_over: usize,
     /// Whether everything was searched.
     complete: bool,
@@ -92,7 +92,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches one file, and says whether to go on.
+    /// Searches one file; returns whether to continue.
     fn file(&mut self, entry: &Entry) -> bool {
         let Some(bytes) = self.text(entry) else {
             self.findings.files_passed_over += 1;

@@ -1,4 +1,4 @@
-//! Going through a directory and what is below it, in the order of names.
+//! Walking a directory tree in the order of names.
 
 use std::path::{Path, PathBuf};
 
@@ -7,18 +7,18 @@ use wellspring_core::{CancellationToken, ToolError};
 
 use super::{Root, about, cancelled};
 
-/// Entries of one directory that are looked at; one with more is a heap, not an order.
+/// Entries of one directory that are visited.
 pub const DIRECTORY_ENTRIES_MAX: usize = 10_000;
 
-/// Directories within each other that are gone through.
+/// Nested directories that are visited.
 pub const WALK_DEPTH_MAX: usize = 32;
 
-/// Something below the root.
+/// An entry below the root.
 pub(super) struct Entry {
     /// Relative to the root.
     pub(super) path: PathBuf,
     pub(super) kind: FileType,
-    /// 1 right in the directory that the walk began in.
+    /// 1 for entries of the directory in which the walk began.
     pub(super) depth: usize,
 }
 
@@ -28,8 +28,8 @@ impl Entry {
     }
 }
 
-/// Goes through what is below `start`; links are seen, and not followed. `visit` says
-/// whether to go on. The answer is whether all there is was seen.
+/// Walks the tree below `start`; symbolic links are listed but not followed. `visit` returns
+/// whether to continue. Returns whether everything was seen.
 pub(super) fn walk(
     root: &Root,
     start: &Path,
@@ -46,7 +46,7 @@ pub(super) fn walk(
             return Ok(false);
         }
         if entry.kind.is_dir() && entry.depth < depth_max.min(WALK_DEPTH_MAX) {
-            // A directory that cannot be read hides what is in it and nothing else.
+            // A directory that cannot be read hides only its own entries.
             match entries(root, &entry.path, entry.depth + 1) {
                 Ok((inner, whole)) => {
                     waiting.extend(inner);
@@ -61,7 +61,7 @@ pub(super) fn walk(
     Ok(all)
 }
 
-/// What is right in a directory, last name first, and whether that is all.
+/// The entries of a directory, last name first, and whether they are complete.
 fn entries(root: &Root, path: &Path, depth: usize) -> Result<(Vec<Entry>, bool), ToolError> {
     let about = |error| about(path, error);
     let mut found = Vec::new();
@@ -70,7 +70,7 @@ fn entries(root: &Root, path: &Path, depth: usize) -> Result<(Vec<Entry>, bool),
         let entry = entry.map_err(about)?;
         let name = entry.file_name();
         let path = if path == Path::new(".") { name.into() } else { path.join(name) };
-        // What vanished in between is not there.
+        // The entry vanished in between.
         if let Ok(kind) = entry.file_type() {
             found.push(Entry { path, kind, depth });
         }
