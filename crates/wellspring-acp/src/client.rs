@@ -1,8 +1,8 @@
-//! Driving an agent that speaks ACP: a process on this machine, or a server elsewhere.
+//! The ACP client: drives an agent that speaks ACP, in a local process or on a server.
 //!
 //! [`AcpAgent`] is a [`RemoteAgent`](wellspring_core::RemoteAgent): the engine runs it like any
-//! other. Each run is one prompt of a session; the runs of a thread share a session, while the
-//! agent keeps it. Our tools reach the agent by a loopback MCP server, and its typed result
+//! other. Each run is one prompt of a session. The runs of a thread share a session as long as the
+//! agent keeps it. Our tools reach the agent through a loopback MCP server, and its typed result
 //! comes back the same way.
 //!
 //! ```
@@ -15,10 +15,10 @@
 //! # What is promised
 //!
 //! - Every `session/update` is in the run, in its order: mapped, or kept whole.
-//! - A permission is decided by what an option means, never by its place, and by nobody when
-//!   nobody answers.
+//! - A permission is decided by what an option means, never by its position. A question that
+//!   nobody answers counts as a refusal.
 //! - A cancelled prompt has until the run's deadline to end; then the agent's process group is
-//!   killed, as soon as it serves nobody else.
+//!   killed, as soon as it serves no other run.
 //! - An agent that dies, hangs, floods or prints garbage ends the run with a reason and its last
 //!   words, and holds no more memory than the maxima here.
 //!

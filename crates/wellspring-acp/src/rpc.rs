@@ -1,14 +1,14 @@
-//! JSON-RPC 2.0, both ways, with nothing in it that grows.
+//! JSON-RPC 2.0 in both directions, with bounded queues.
 //!
 //! [`Peer`] is the other side of a connection: a client that we serve, or an agent that we drive.
-//! It is told things and asked things, and what it says is taken apart by [`Peer::take`]. How
-//! messages travel is a transport's affair, and what is done about a request is that of whoever
-//! reads.
+//! We notify it and send it requests; [`Peer::take`] parses what it sends. How
+//! messages travel is up to the transport, and how a request is handled is up to the
+//! reader.
 //!
-//! Whoever has something to say waits until the transport has room for it. So a peer that reads
-//! slowly slows down whoever talks to it, which for a reader of a run means that its cursor lags.
-//! Requests without an answer are counted ([`PENDING_MAX`]). Messages are untyped JSON, because a
-//! typed one drops what it does not know.
+//! Sending waits until the transport has room. So a peer that reads
+//! slowly slows down its sender; if that reads a run, its cursor lags.
+//! Requests without an answer are counted ([`PENDING_MAX`]). Messages are untyped JSON, because
+//! typed ones would drop unknown members.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -24,19 +24,19 @@ use wellspring_core::CancellationToken;
 
 use crate::lock;
 
-/// Requests of ours to one peer that wait for an answer: one per prompt, and one per question or
-/// tool of a run. A peer that owes so many is not going to answer the next.
+/// Requests to one peer that wait for an answer: one per prompt, and one per question or
+/// tool of a run. A peer that owes so many is not going to answer the next one.
 pub const PENDING_MAX: usize = 1024;
 
-/// An error as JSON-RPC knows it.
+/// A JSON-RPC error.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message} ({code})")]
 pub(crate) struct RpcError {
-    /// What a program goes by.
+    /// The error code.
     pub(crate) code: i64,
-    /// What a person reads.
+    /// The message for people.
     pub(crate) message: String,
-    /// What else there is to say.
+    /// Further data.
     pub(crate) data: Option<Value>,
 }
 
@@ -54,33 +54,33 @@ impl RpcError {
         Self { code, message: message.into(), data: None }
     }
 
-    /// The request cannot be understood.
+    /// The request is invalid.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Self::INVALID_PARAMS, message)
     }
 
-    /// What the request is about is not there.
+    /// The thing that the request names does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(Self::NOT_FOUND, message)
     }
 
-    /// The request was understood, and could not be fulfilled.
+    /// The request is valid but failed.
     pub(crate) fn failed(message: impl Into<String>) -> Self {
         Self::new(Self::INTERNAL, message)
     }
 
-    /// Whoever asked does not need the answer any more.
+    /// The request was cancelled.
     pub(crate) fn cancelled() -> Self {
         Self::new(Self::CANCELLED, "cancelled as you asked")
     }
 
-    /// Nobody here does what the request asks for.
+    /// The method is not supported.
     pub(crate) fn no_method(method: &str) -> Self {
         let method: String = method.chars().take(64).collect();
         Self::new(Self::NO_METHOD, format!("there is no method {method:?} here"))
     }
 
-    /// An error of ours, with all of its causes.
+    /// An internal error, with all its causes.
     pub(crate) fn internal(error: &dyn std::error::Error) -> Self {
         let mut message = error.to_string();
         let mut cause = error.source();
@@ -108,10 +108,10 @@ impl RpcError {
     }
 }
 
-/// A request could not be made.
+/// A request could not be sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub(crate) enum Unasked {
-    /// Nobody is there.
+    /// The peer is gone.
     #[error("the other side is gone")]
     Gone,
     /// The peer owes too many answers.
@@ -125,12 +125,12 @@ impl From<Unasked> for RpcError {
     }
 }
 
-/// What the other side wants.
+/// A message from the peer.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    /// Something that it waits for.
+    /// A request.
     Request(Request),
-    /// Something that has no answer.
+    /// A notification.
     Notification(Box<str>, Value),
 }
 
@@ -139,13 +139,13 @@ pub(crate) enum Wish {
 pub(crate) struct Reply {
     /// The result.
     pub(crate) result: Value,
-    /// Notifications that go right after it: method and parameters.
+    /// Notifications to send right after it: method and parameters.
     pub(crate) after: Vec<(&'static str, Value)>,
-    /// What is done once the other side can have heard it.
+    /// Runs once the peer may have read the answer.
     pub(crate) then: Option<Next>,
 }
 
-/// Something to do.
+/// A deferred action.
 pub(crate) struct Next(pub(crate) Box<dyn FnOnce() + Send>);
 
 impl fmt::Debug for Next {
@@ -160,20 +160,20 @@ impl From<Value> for Reply {
     }
 }
 
-/// A request of the other side. One that is dropped is answered with an error.
+/// A request of the peer. A request that is dropped is answered with an error.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) method: Box<str>,
     pub(crate) params: Value,
-    /// Cancelled when the other side does not need the answer any more.
+    /// Cancelled when the peer no longer needs the answer.
     pub(crate) cancelled: CancellationToken,
-    /// Gone once it is answered.
+    /// `None` once it is answered.
     id: Option<Value>,
     peer: Peer,
 }
 
 impl Request {
-    /// Answers it. A peer that is gone needs no answer.
+    /// Answers it. Does nothing if the peer is gone.
     pub(crate) async fn answer(mut self, answer: Result<Reply, RpcError>) {
         let Some(id) = self.close() else { return };
         let mut next = None;
@@ -194,12 +194,12 @@ impl Request {
         }
     }
 
-    /// Answers it with a result and nothing after it, or with an error.
+    /// Answers it with a result or an error, without notifications.
     pub(crate) async fn give(self, answer: Result<Value, RpcError>) {
         self.answer(answer.map(Reply::from)).await;
     }
 
-    /// Answers it with what this comes to, or with an error once nobody needs it.
+    /// Answers it with the future's output, or with an error once it is cancelled.
     pub(crate) async fn give_unless_cancelled(
         self,
         work: impl Future<Output = Result<Value, RpcError>>,
@@ -211,7 +211,7 @@ impl Request {
         self.give(done).await;
     }
 
-    /// From here on it cannot be cancelled. Gives its id, once.
+    /// Takes its id: from now on it cannot be cancelled.
     fn close(&mut self) -> Option<Value> {
         let id = self.id.take()?;
         self.peer.state().asked.remove(&id.to_string());
@@ -228,35 +228,35 @@ impl Drop for Request {
     }
 }
 
-/// The other side. Cheap to clone.
+/// The other side of a connection. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct Peer {
     state: Arc<Mutex<State>>,
 }
 
 struct State {
-    /// Where messages go, each ended by a newline. Nothing once the peer is gone.
+    /// Where messages go, each ending with a newline. `None` once the peer is gone.
     out: Option<mpsc::Sender<Vec<u8>>>,
     next: u64,
     waiting: BTreeMap<u64, Then>,
-    /// What cancels a request of the peer's, by its id, for as long as the request is worked on.
+    /// Cancels requests of the peer by id, while they are being handled.
     asked: BTreeMap<String, CancellationToken>,
 }
 
-/// What is done with an answer before anything that the peer said after it is looked at.
+/// Runs with an answer before the peer's next message is read.
 type Then = Box<dyn FnOnce(Result<Value, RpcError>) -> BoxFuture<'static, ()> + Send>;
 
 impl Peer {
-    /// A peer that a transport takes messages for.
+    /// A peer whose messages go to a transport.
     pub(crate) fn new(out: mpsc::Sender<Vec<u8>>) -> Self {
-        // From one, because there are programs that take zero for none.
+        // Ids start at one, because some programs treat zero as missing.
         let (waiting, asked) = (BTreeMap::new(), BTreeMap::new());
         let state = State { out: Some(out), next: 1, waiting, asked };
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// Says whole lines, and returns once the transport has taken them. Dropped before, it has
-    /// said nothing.
+    /// Sends whole lines, and returns once the transport has taken them. Sends nothing if dropped
+    /// before that.
     pub(crate) async fn say(&self, lines: Vec<u8>) -> Result<(), Unasked> {
         let out = self.state().out.clone().ok_or(Unasked::Gone)?;
         out.send(lines).await.map_err(|_| {
@@ -265,7 +265,7 @@ impl Peer {
         })
     }
 
-    /// Says something at once, or not at all.
+    /// Sends a line at once, or drops it.
     fn say_now(&self, lines: Vec<u8>) {
         if let Some(out) = &self.state().out {
             let _ = out.try_send(lines);
@@ -276,16 +276,16 @@ impl Peer {
         self.say(line(&notification(method, params))).await
     }
 
-    /// Notifies at once, or not at all.
+    /// Sends a notification at once, or drops it.
     pub(crate) fn notify_now(&self, method: &str, params: &Value) {
         self.say_now(line(&notification(method, params)));
     }
 
-    /// Sends a request. When it returns, the request is on its way; the answer is awaited.
+    /// Sends a request. It is on its way when this returns; the answer is awaited separately.
     pub(crate) async fn request(&self, method: &str, params: &Value) -> Result<Answer, Unasked> {
         let (give, answer) = oneshot::channel();
         let then = move |answered| {
-            // Whoever asked may have gone on.
+            // The caller may be gone.
             let _ = give.send(answered);
             ready(()).boxed()
         };
@@ -293,8 +293,8 @@ impl Peer {
         Ok(Answer { waits, answer })
     }
 
-    /// Sends a request, and says what to do with its answer: that is done before the next message
-    /// is read. Nothing is done if the peer goes away, or if what this gives is dropped.
+    /// Sends a request with a handler for its answer, which runs before the next message
+    /// is read. The handler does not run if the peer goes away, or if the returned guard is dropped.
     pub(crate) async fn request_then(
         &self,
         method: &str,
@@ -325,7 +325,7 @@ impl Peer {
         self.request(method, params).await?.await
     }
 
-    /// The same, until nobody needs the answer: then the peer is told.
+    /// Sends a request and waits for its answer or for `cancelled`; then the peer is told.
     pub(crate) async fn ask_until(
         &self,
         method: &str,
@@ -341,12 +341,12 @@ impl Peer {
         Err(RpcError::cancelled())
     }
 
-    /// Takes a line that the peer said. An answer goes to whoever waits for it, and a word that a
-    /// request is not wanted any more to whoever works on it; anything else is given back.
+    /// Parses a line from the peer. Answers go to their waiting callers, and cancellations to the
+    /// requests that they name; anything else is returned.
     ///
     /// # Errors
     ///
-    /// When it is no message.
+    /// If it is not a message.
     pub(crate) async fn take(&self, line: &[u8]) -> Result<Option<Wish>, RpcError> {
         if line.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
@@ -379,12 +379,12 @@ impl Peer {
         Ok(Some(Wish::Request(Request { method, params, cancelled, id: Some(id), peer })))
     }
 
-    /// Says that something was no message.
+    /// Reports an invalid message to the peer.
     pub(crate) async fn complain(&self, error: &RpcError) {
         let _ = self.say(refusal(&Value::Null, error)).await;
     }
 
-    /// Hands an answer to whoever waits for it.
+    /// Delivers an answer to its waiting caller.
     async fn settle(&self, id: &Value, mut message: Value) {
         let then = id.as_u64().and_then(|id| self.state().waiting.remove(&id));
         let Some(then) = then else {
@@ -398,19 +398,19 @@ impl Peer {
         then(answer).await;
     }
 
-    /// Whether nobody is there any more.
+    /// Whether the peer is gone.
     pub(crate) fn is_gone(&self) -> bool {
         self.state().out.is_none()
     }
 
-    /// Nobody is there any more: whoever waits is told. What was said before still goes out.
+    /// Marks the peer as gone: waiting callers get an error. Messages already queued still go out.
     pub(crate) fn lose(&self) {
         let waiting = {
             let mut state = self.state();
             state.out = None;
             std::mem::take(&mut state.waiting)
         };
-        // Outside of the lock, for what is dropped may look at it.
+        // Outside of the lock, because dropped values may take it.
         drop(waiting);
     }
 
@@ -425,16 +425,16 @@ impl fmt::Debug for Peer {
     }
 }
 
-/// A place among those who wait for an answer; dropped, it is free.
+/// A pending request; dropping it frees its slot.
 #[derive(Debug)]
 pub(crate) struct Waits {
-    /// Nobody, if the place is kept whatever becomes of this.
+    /// `None` if the slot outlives this guard.
     peer: Option<Peer>,
     id: u64,
 }
 
 impl Waits {
-    /// Keeps the place until the answer comes or the peer goes away.
+    /// Keeps the slot until the answer arrives or the peer goes away.
     pub(crate) fn detach(mut self) {
         self.peer = None;
     }
@@ -443,12 +443,12 @@ impl Waits {
 impl Drop for Waits {
     fn drop(&mut self) {
         let then = self.peer.as_ref().and_then(|peer| peer.state().waiting.remove(&self.id));
-        // Outside of the lock, for what is dropped may look at it.
+        // Outside of the lock, because dropped values may take it.
         drop(then);
     }
 }
 
-/// The answer to a request of ours; dropped, nobody waits for it any more.
+/// The answer to a request of ours; dropping it abandons the request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     waits: Waits,
@@ -456,7 +456,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Tells the peer that nobody needs the answer.
+    /// Tells the peer that the answer is no longer needed.
     pub(crate) async fn cancel(self) {
         let params = json!({"requestId": self.waits.id});
         if let Some(peer) = &self.waits.peer {
@@ -474,7 +474,7 @@ impl Future for Answer {
     }
 }
 
-/// Writes what a peer is told, until there is no more of it or nobody reads it.
+/// Writes outgoing messages until there are no more, or the transport fails.
 pub(crate) async fn write(mut to: impl AsyncWrite + Unpin, mut lines: mpsc::Receiver<Vec<u8>>) {
     while let Some(some) = lines.recv().await {
         let written = async {

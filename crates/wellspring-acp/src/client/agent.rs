@@ -1,4 +1,4 @@
-//! An agent that is driven by ACP.
+//! An agent that is driven over ACP.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,14 +25,14 @@ use super::session::{Handle, Link, Opened, Session, Wanted};
 use crate::lock;
 use crate::rpc::RpcError;
 
-/// Sessions that are kept for a next run of their thread; beyond, the one that rested longest
-/// is closed, and continued by the agent's own means if it is wanted again.
+/// Idle sessions that are kept for the next run of their thread. Beyond that, the one that was idle
+/// longest is closed; the agent may still be able to load it again.
 pub const SESSIONS_KEPT_MAX: usize = 64;
 
-/// How long closing a session may take: nobody waits for it.
+/// How long closing a session may take. Nothing waits for it.
 pub(super) const CLOSE_TIME: Duration = Duration::from_secs(10);
 
-/// An agent that speaks ACP. Its processes are started when they are needed, serve many runs,
+/// An agent that speaks ACP. Its processes are started on demand, serve many runs,
 /// and end when it is dropped. Cheap to clone.
 ///
 /// ```
@@ -56,19 +56,19 @@ pub(super) struct Shared {
     pub(super) name: Box<str>,
     pub(super) config: AcpConfig,
     peers: Mutex<Vec<Arc<Peer>>>,
-    /// Held while one is started: whoever comes meanwhile can use it too.
+    /// Held while a process is starting, so that concurrent runs share it.
     starting: tokio::sync::Mutex<()>,
     resting: Mutex<VecDeque<Session>>,
-    /// Sessions that nobody prompted yet, by their threads; as many as may rest.
+    /// Sessions that were opened but not prompted yet, by thread; bounded like idle ones.
     prepared: Mutex<VecDeque<(ThreadId, Opened)>>,
-    /// How the client introduced itself that we serve, if there is one.
+    /// The `initialize` parameters of the client that we serve, if there is one.
     client: Mutex<Value>,
-    /// Those who hear what it says about no session.
+    /// Listeners for messages that belong to no session.
     attending: Attending,
 }
 
 impl AcpAgent {
-    /// An agent of this name, to be started as configured.
+    /// An agent of this name, started as configured.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, config: AcpConfig) -> Self {
         let shared = Shared {
@@ -84,13 +84,14 @@ impl AcpAgent {
         Self { shared: Arc::new(shared), host: None }
     }
 
-    /// The same agent, with the same processes and sessions, for a client that lends what it has.
+    /// The same agent, with the same processes and sessions, working through a client's
+    /// files and terminals.
     pub(crate) fn hosted(&self, host: Arc<dyn Host>) -> Self {
         Self { shared: Arc::clone(&self.shared), host: Some(host) }
     }
 
-    /// Opens the session of a thread before anybody prompts it. `session` is the handle of an
-    /// earlier one. Gives the session, and what the agent said of what it offers there.
+    /// Opens the session of a thread before its first prompt. `session` is the handle of an
+    /// earlier one. Returns the session and what the agent offers in it.
     pub(crate) async fn prepare(
         &self,
         thread: ThreadId,
@@ -102,13 +103,13 @@ impl AcpAgent {
         self.shared.prepare(thread, wanted, session.and_then(Handle::read)).await
     }
 
-    /// Lets processes that are started from now on know of a client that we serve: `params` are
-    /// those of its `initialize`.
+    /// Passes the `initialize` parameters of a client that we serve to processes that are started
+    /// from now on.
     pub(crate) fn introduce(&self, params: &Value) {
         *lock(&self.shared.client) = params.clone();
     }
 
-    /// Passes a request on that names no session and is not ours to understand.
+    /// Forwards a request that names no session and that we do not understand.
     pub(crate) async fn pass_on(
         &self,
         method: &str,
@@ -123,7 +124,7 @@ impl AcpAgent {
         peer.connection.pass_on(method, params, cancelled).await
     }
 
-    /// The same for what has no answer: every process that runs hears it.
+    /// Forwards a notification of that kind to every running process.
     pub(crate) async fn tell(&self, method: &str, params: &Value) {
         let peers = self.shared.peers().clone();
         for peer in peers.iter().filter(|peer| peer.is_well()) {
@@ -131,35 +132,35 @@ impl AcpAgent {
         }
     }
 
-    /// Hears what it says that is about no session.
+    /// Listens to messages that belong to no session.
     pub(crate) fn attend(&self) -> Ear {
         self.shared.attending.join()
     }
 
-    /// Closes a session that was opened and never prompted.
+    /// Closes a session that was opened but never prompted.
     pub(crate) fn forget(&self, thread: ThreadId) {
         if let Some(opened) = self.shared.take_prepared(thread) {
             opened.session.close();
         }
     }
 
-    /// Starts it now, rather than with the first run, and says what is wrong if it cannot be.
+    /// Starts it now rather than with the first run, to report problems early.
     ///
     /// # Errors
     ///
-    /// When it is not installed, does not start, or speaks another version.
+    /// If it is not installed, does not start, or speaks another protocol version.
     pub async fn start(&self) -> Result<(), AcpError> {
         self.shared.peer().await.map(drop)
     }
 
-    /// What it said of itself and of what it can do, as the protocol has it; nothing before it
+    /// The agent's `initialize` result; `None` before it has started.
     /// was started.
     #[must_use]
     pub fn info(&self) -> Option<Value> {
         self.shared.peers().first().map(|peer| peer.info.clone())
     }
 
-    /// How many of its processes run.
+    /// How many of its processes are running.
     #[must_use]
     pub fn processes(&self) -> usize {
         self.shared.peers().iter().filter(|peer| peer.is_well()).count()
@@ -203,7 +204,7 @@ impl fmt::Debug for AcpAgent {
 }
 
 impl Shared {
-    /// A process with room for a prompt: one that runs, or another one.
+    /// A process with room for a prompt: a running one, or a new one.
     async fn peer(&self) -> Result<(Arc<Peer>, Serving), AcpError> {
         if let Some(found) = self.with_room() {
             return Ok(found);
@@ -228,8 +229,8 @@ impl Shared {
         Some((Arc::clone(peer), peer.serve()))
     }
 
-    /// The session for a run: the one its thread had or was prepared for it, as it is or
-    /// continued, or a new one.
+    /// The session of a run: the one that its thread used or prepared, loaded again if
+    /// necessary, or a new one.
     pub(super) async fn session(
         &self,
         request: &RemoteRequest,
@@ -251,8 +252,8 @@ impl Shared {
                 let (before, said) = (super::prompt::Before::Continued, Value::Null);
                 return Ok(begun(Opened { session, before, note: None, said }, request.run));
             }
-            // Other tools, another place, or a process that died: the agent may continue it.
-            // Another branch: it may not, for the session knows of this one.
+            // If the tools or the directory changed, or the process died, the agent may load it again.
+            // On another branch of the thread it may not: the session has seen this branch.
             let is_other_branch = handle.run != session.last_run;
             session.close();
             if is_other_branch {
@@ -265,8 +266,8 @@ impl Shared {
         Ok((opened, serving))
     }
 
-    /// Opens the session of a thread before anybody prompts it, so that what the agent offers is
-    /// known. Gives what it said of that.
+    /// Opens the session of a thread before its first prompt, to learn what the agent
+    /// offers.
     async fn prepare(
         &self,
         thread: ThreadId,
@@ -296,7 +297,7 @@ impl Shared {
         Ok((link, said))
     }
 
-    /// What a session is to have.
+    /// The properties of a session.
     fn wanted<'a>(
         &self,
         cwd: Option<&str>,
@@ -361,7 +362,7 @@ impl Shared {
     }
 }
 
-/// A session that a run goes on with.
+/// The session that a run uses.
 fn begun(mut opened: Opened, run: RunId) -> (Opened, Serving) {
     opened.session.last_run = Some(run);
     opened.session.queue.begin();

@@ -1,4 +1,4 @@
-//! Clients that we serve hear what an agent says that is about no session.
+//! Forwards messages that belong to no session to the clients that we serve.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,18 +6,18 @@ use super::connection::{Incoming, Queue, Route};
 use crate::lock;
 use crate::rpc::{RpcError, Wish};
 
-/// Those who hear what the processes of an agent say about no session.
+/// The listeners for messages that belong to no session.
 #[derive(Clone, Default)]
 pub(super) struct Attending(Arc<Mutex<Vec<Route>>>);
 
-/// Hears it; dropped, it does not any more. What nobody takes for long is dropped, for an agent
-/// that many use must not wait for one of them: up to
+/// A listener; it is removed when dropped. Messages that it does not take are dropped, so that one
+/// slow listener cannot block an agent that many use: up to
 /// [`QUEUE_MAX`](super::QUEUE_MAX) messages and [`QUEUE_BYTES_MAX`](super::QUEUE_BYTES_MAX) wait.
 #[derive(Debug)]
 pub(crate) struct Ear(Queue);
 
 impl Ear {
-    /// What the agent wishes next; nothing once the agent is gone for good.
+    /// The next message; `None` once the agent is gone.
     pub(crate) async fn next(&mut self) -> Option<Wish> {
         loop {
             match self.0.next().await? {
@@ -25,7 +25,7 @@ impl Ear {
                     return Some(Wish::Notification(method, params));
                 }
                 Incoming::Request(request) => return Some(Wish::Request(request)),
-                // These are about a session.
+                // These belong to a session.
                 Incoming::Update(_) | Incoming::Prompted(_) => {}
             }
         }
@@ -33,20 +33,20 @@ impl Ear {
 }
 
 impl Attending {
-    /// One more who hears it.
+    /// Adds a listener.
     pub(super) fn join(&self) -> Ear {
         let (route, queue) = Queue::new(None);
         lock(&self.0).push(route);
         Ear(queue)
     }
 
-    /// Hands on what is about no session. All hear a notification. A request has one answer, so
-    /// it is for somebody only if nobody else is there.
+    /// Forwards a message that belongs to no session. Every listener gets a notification. A request
+    /// can have only one answer, so it is forwarded only if there is exactly one listener.
     pub(super) async fn deliver(&self, incoming: Incoming, bytes: usize) {
         let mut routes = self.present();
         match incoming {
-            // What is not of the protocol, client and agent may know of. All else names a session,
-            // or makes no sense.
+            // Extensions may be known to client and agent. All other methods name a session,
+            // or are invalid here.
             Incoming::Notification(method, params) if method.starts_with('_') => {
                 for route in &routes {
                     let said = Incoming::Notification(method.clone(), params.clone());
@@ -66,7 +66,7 @@ impl Attending {
         }
     }
 
-    /// Those who are still there.
+    /// The listeners that still exist.
     fn present(&self) -> Vec<Route> {
         let mut routes = lock(&self.0);
         routes.retain(Route::is_open);

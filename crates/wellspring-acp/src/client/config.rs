@@ -1,4 +1,4 @@
-//! Which agent, and how it is started and treated.
+//! Configuration of an ACP agent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::error::AcpError;
 use super::names::KnownAgent;
 
-/// Prompts at a time in one process of an agent, unless told otherwise; beyond, another process
-/// is started. Agents share what they have loaded among sessions, and one that hangs takes its
-/// neighbours' process with it only when these are done.
+/// Concurrent prompts in one process of an agent by default; beyond that, another process
+/// is started. Sessions share what the agent has loaded, and a process with a hanging session is
+/// killed only when its other sessions are done.
 pub const SESSIONS_PER_PROCESS_DEFAULT: usize = 32;
 
-/// Which agent, and how it is treated.
+/// How to reach an agent, and how to treat it.
 ///
 /// A name, a command line, or a URL is enough:
 ///
@@ -34,11 +34,11 @@ pub struct AcpConfig {
     pub env: BTreeMap<Box<str>, Box<str>>,
     /// Taken out of its environment.
     pub env_remove: Vec<Box<str>>,
-    /// Sent with every request, where it is reached at a URL: a token, for example.
+    /// Headers of every request to an agent at a URL, for example a token.
     pub headers: BTreeMap<Box<str>, Box<str>>,
-    /// Where it works when a request does not say; where we are when this is absent.
+    /// The working directory for requests without one; the current directory by default.
     pub cwd: Option<PathBuf>,
-    /// The mode its sessions are put into.
+    /// The mode that its sessions are set to.
     pub mode: Option<Box<str>>,
     /// What it may do with files through us.
     pub files: FileAccess,
@@ -47,16 +47,16 @@ pub struct AcpConfig {
     /// The command that carries our tools to agents that take MCP servers over stdio only: one
     /// that calls [`wellspring_mcp::bridge`] with `WELLSPRING_MCP_URL` and `WELLSPRING_MCP_TOKEN`.
     pub bridge: Option<Vec<Box<str>>>,
-    /// A file that all messages are written to, both ways, a line each: to see what an agent
-    /// really says. There may be secrets in it.
+    /// A file to which all messages are written, both ways, one per line, for debugging.
+    /// It may contain secrets.
     pub record: Option<PathBuf>,
-    /// Prompts at a time in one process.
+    /// Concurrent prompts in one process.
     pub sessions_per_process: usize,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: AcpTimeouts,
 }
 
-/// Shows no values of variables and headers: there are keys among them.
+/// Shows no values of variables and headers, since some are keys.
 impl fmt::Debug for AcpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AcpConfig")
@@ -74,34 +74,34 @@ impl fmt::Debug for AcpConfig {
 pub enum AcpTransport {
     /// By its name: see [`known_agents`](super::known_agents).
     Name(Box<str>),
-    /// By a command, its program first, which speaks on its standard input and output.
+    /// By a command, program first, that speaks on its standard input and output.
     Command(Vec<Box<str>>),
     /// At a URL: `http` and `https` for streamable HTTP, `ws` and `wss` for WebSocket.
     Url(Box<str>),
 }
 
-/// What an agent may do with files through us, below its working directory.
+/// File access of an agent through us, below its working directory.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum FileAccess {
     /// Read and write.
     #[default]
     Write,
-    /// Read.
+    /// Read only.
     Read,
-    /// Nothing.
+    /// No access.
     None,
 }
 
-/// How long an agent may take.
+/// Time limits of an agent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct AcpTimeouts {
-    /// To start and to agree on a version. The first `npx` fetches a package.
+    /// To start and to negotiate a version. The first `npx` downloads a package.
     pub start: Duration,
     /// To open, load or resume a session.
     pub session: Duration,
-    /// To look at our tools before it is prompted. One that looks later still gets them.
+    /// To list our tools before it is prompted. An agent that lists them later still gets them.
     pub tools: Duration,
-    /// Without any message during a prompt, while nobody is asked and nothing of ours runs.
+    /// Silence during a prompt, while no question is open and none of our tools is running.
     pub silence: Duration,
 }
 
@@ -117,7 +117,7 @@ impl Default for AcpTimeouts {
 }
 
 impl AcpConfig {
-    /// An agent that is reached this way, with everything else as it is by default.
+    /// An agent that is reached this way, with defaults for everything else.
     #[must_use]
     pub fn new(transport: AcpTransport) -> Self {
         Self {
@@ -141,21 +141,21 @@ impl AcpConfig {
         Self::new(AcpTransport::Command(command.into_iter().map(Into::into).collect()))
     }
 
-    /// With a variable in its environment.
+    /// Adds a variable to its environment.
     #[must_use]
     pub fn env(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         self.env.insert(name.into(), value.into());
         self
     }
 
-    /// Working there, when a request does not say.
+    /// Sets the working directory for requests without one.
     #[must_use]
     pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
         self.cwd = Some(cwd.into());
         self
     }
 
-    /// What to call it: its name, or its program's.
+    /// A name for it: its own, or that of its program.
     #[must_use]
     pub fn name(&self) -> Box<str> {
         match &self.transport {
@@ -171,7 +171,7 @@ impl AcpConfig {
 impl FromStr for AcpConfig {
     type Err = AcpError;
 
-    /// Reads a known name, a URL, or a command line, whose words may be in quotes.
+    /// Parses a known name, a URL, or a command line with quoted words.
     fn from_str(text: &str) -> Result<Self, AcpError> {
         text.parse().map(Self::new)
     }
@@ -193,7 +193,7 @@ impl FromStr for AcpTransport {
     }
 }
 
-/// The words of a command line, as a shell would split them; nothing is expanded.
+/// Splits a command line into words as a shell would; nothing is expanded.
 fn words(line: &str) -> Result<Vec<Box<str>>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;

@@ -1,7 +1,7 @@
-//! A connection to an agent: what belongs to which session.
+//! A connection to an agent: routes messages to sessions.
 //!
-//! What an agent says about a session, the answer to its prompt included, goes into that
-//! session's queue in the order it came. A queue that is full makes the agent wait.
+//! Messages about a session, including the answer to its prompt, go into that
+//! session's queue in the order in which they arrived. A full queue makes the agent wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -20,52 +20,52 @@ use super::record::Recorder;
 use crate::lock;
 use crate::rpc::{Peer, Request, RpcError, Unasked, Wish};
 
-/// Messages that wait in one session's queue: enough to read many at once, few enough to make
-/// an agent that floods wait for the log.
+/// Messages that wait in one session's queue: enough to read many at once, few enough to
+/// throttle an agent that floods us.
 pub const QUEUE_MAX: usize = 256;
 
-/// Bytes of messages that wait in one session's queue: enough for the largest one and some more.
+/// Bytes of messages that wait in one session's queue: more than the largest message.
 pub const QUEUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// What the bytes of a queue are counted in.
+/// The unit in which bytes of a queue are counted.
 const BYTES_UNIT: usize = 1024;
 
 /// Lines that wait between a connection's tasks. They may be large, so they are few.
 pub(super) const LINES_WAITING_MAX: usize = 16;
 
-/// Messages about sessions whose opening was not answered yet that are kept for them; as many
-/// bytes as a queue has.
+/// Messages that are kept for sessions whose `session/new` was not answered yet; bounded in
+/// bytes like a queue.
 pub const EARLY_MAX: usize = 256;
 
-/// Lines that are no messages before an agent is given up: some print a banner or a warning
-/// where only messages belong.
+/// Invalid lines before an agent is given up: some print a banner or a warning
+/// to standard output.
 pub const GARBAGE_LINES_MAX: usize = 100;
 
-/// Sessions that are remembered as over, so that what is still said of them is not kept.
+/// Closed sessions that are remembered, so that late messages about them are dropped.
 const GONE_MAX: usize = 1024;
 
-/// Bytes of such a line that an error shows.
+/// Bytes of an invalid line that an error shows.
 const GARBAGE_SHOWN_MAX: usize = 200;
 
-/// A connection as its transport gives it.
+/// A connection as its transport provides it.
 pub(super) struct Wire {
-    /// Takes messages, each ended by a newline.
+    /// Takes messages, each ending with a newline.
     pub(super) out: mpsc::Sender<Vec<u8>>,
-    /// Gives messages, and the reason of the end.
+    /// Yields messages, and finally why the connection ended.
     pub(super) incoming: mpsc::Receiver<Heard>,
-    /// What carries them; dropped, the connection is cut and a process killed.
+    /// Keeps the transport alive: dropping it cuts the connection and kills the process.
     pub(super) tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-/// What comes from an agent.
+/// An item from the transport.
 pub(super) enum Heard {
-    /// A message, or garbage.
+    /// A line: a message, or garbage.
     Line(Vec<u8>),
-    /// Nothing more.
+    /// The connection has ended.
     End(AcpError),
 }
 
-/// What comes for a session.
+/// A message for a session.
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// The `update` of a `session/update`.
@@ -78,7 +78,7 @@ pub(super) enum Incoming {
     Prompted(Result<Value, AcpError>),
 }
 
-/// A connection to an agent. Dropped, it is cut.
+/// A connection to an agent. Dropping it cuts the connection.
 pub(super) struct Connection {
     shared: Arc<Shared>,
     peer: Peer,
@@ -94,10 +94,10 @@ struct Shared {
 #[derive(Default)]
 struct State {
     sessions: BTreeMap<Box<str>, Route>,
-    /// Of sessions that are not known yet, with their sizes.
+    /// Messages of sessions that are not known yet, with their sizes.
     early: VecDeque<(Box<str>, Incoming, usize)>,
     early_bytes: usize,
-    /// Sessions that nobody reads any more.
+    /// Sessions that are no longer read.
     gone: BTreeSet<Box<str>>,
     garbage: usize,
     ended: Option<AcpError>,
@@ -108,13 +108,13 @@ struct State {
 pub(super) struct Route {
     queue: mpsc::Sender<Queued>,
     room: Arc<Semaphore>,
-    /// Whether somebody reads the queue; if not, what does not fit is dropped.
+    /// Whether the queue is being read. If not, messages that do not fit are dropped.
     read: Arc<AtomicBool>,
-    /// Hears at once what is said while nobody reads.
+    /// Receives messages at once while the queue is not being read.
     listener: Option<Listener>,
 }
 
-/// Hears the updates of a session that rests.
+/// Receives the updates of an idle session.
 pub(crate) type Listener = Arc<dyn Fn(&Value) + Send + Sync>;
 
 /// A session's messages, in order.
@@ -122,17 +122,17 @@ pub(super) struct Queue {
     messages: mpsc::Receiver<Queued>,
     read: Arc<AtomicBool>,
     listener: Option<Listener>,
-    /// What came too late for whoever read it last, with the room that it took; no more than the
-    /// queue itself may hold.
+    /// Messages that arrived after the last reader left, with the space they took; bounded like the
+    /// queue itself.
     late: VecDeque<(Incoming, usize)>,
     late_units: usize,
 }
 
-/// A message, and the room that it takes until it is read.
+/// A message, and the space it takes until it is read.
 type Queued = (Incoming, Option<OwnedSemaphorePermit>);
 
 impl Queue {
-    /// A queue that nobody reads yet.
+    /// A queue that is not being read yet.
     pub(super) fn new(listener: Option<Listener>) -> (Route, Self) {
         let (queue, messages) = mpsc::channel(QUEUE_MAX);
         let room = Arc::new(Semaphore::new(QUEUE_BYTES_MAX / BYTES_UNIT));
@@ -141,7 +141,7 @@ impl Queue {
         (route, Self { messages, read, listener, late: VecDeque::new(), late_units: 0 })
     }
 
-    /// The next message; none after the end of the connection.
+    /// The next message; `None` after the connection has ended.
     pub(super) async fn next(&mut self) -> Option<Incoming> {
         match self.next_late() {
             Some(late) => Some(late),
@@ -149,7 +149,7 @@ impl Queue {
         }
     }
 
-    /// The next message, if it is there.
+    /// The next message, if there is one already.
     pub(super) fn next_now(&mut self) -> Option<Incoming> {
         self.next_late().or_else(|| self.messages.try_recv().ok().map(|(incoming, _)| incoming))
     }
@@ -160,14 +160,14 @@ impl Queue {
         Some(incoming)
     }
 
-    /// Somebody reads it: what does not fit makes the agent wait.
+    /// Starts reading: from now on a full queue makes the agent wait.
     pub(super) fn begin(&self) {
         self.read.store(true, Ordering::Relaxed);
     }
 
-    /// Nobody reads it for a while: what does not fit is dropped. What an agent was made to wait
-    /// with is let in first, or it would wait for good. What it said meanwhile is kept for
-    /// whoever reads next; nobody is left to answer what it asked.
+    /// Stops reading for a while: from now on messages that do not fit are dropped. Messages that
+    /// were already waiting for room are taken first, or the agent would wait for ever. They are kept
+    /// for the next reader; requests among them are answered with an error.
     pub(super) fn rest(&mut self) {
         self.read.store(false, Ordering::Relaxed);
         while let Ok((incoming, room)) = self.messages.try_recv() {
@@ -191,7 +191,7 @@ impl Queue {
         }
     }
 
-    /// The same, and what was said so far is nobody's concern.
+    /// Stops reading, and drops what has arrived so far.
     pub(super) fn rest_and_forget(&mut self) {
         self.read.store(false, Ordering::Relaxed);
         while self.next_now().is_some() {}
@@ -219,19 +219,19 @@ impl Connection {
         Self { shared, peer, tasks: Mutex::new(tasks) }
     }
 
-    /// Why it is over, if it is.
+    /// Why the connection has ended, if it has.
     pub(super) fn ended(&self) -> Option<AcpError> {
         self.shared.state().ended.clone()
     }
 
-    /// Cuts it: a process is killed, with its group, and whoever waits is told.
+    /// Cuts the connection: a process is killed with its group, and waiting callers get an error.
     pub(super) fn cut(&self) {
         lock(&self.tasks).clear();
         let why = AcpError::Ended { status: Some("it was given up".into()), last_words: "".into() };
         self.shared.end(why, &self.peer);
     }
 
-    /// Asks, and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(super) async fn request(
         &self,
         method: &'static str,
@@ -242,7 +242,7 @@ impl Connection {
         answer.await.map_err(|error| self.failed(method, error))
     }
 
-    /// Asks for a session to be opened; its messages go this way from its first one on.
+    /// Sends a request that opens a session; the session's messages go to this queue from the first one.
     pub(super) async fn open(
         &self,
         method: &'static str,
@@ -266,7 +266,7 @@ impl Connection {
         answer.map_err(|error| self.failed(method, error))
     }
 
-    /// Passes a request on that is not ours to understand.
+    /// Forwards a request that we do not understand.
     pub(super) async fn pass_on(
         &self,
         method: &str,
@@ -276,7 +276,7 @@ impl Connection {
         self.peer.ask_until(method, params, cancelled).await
     }
 
-    /// Prompts a session; the answer comes by its queue.
+    /// Sends a prompt; the answer arrives in the session's queue.
     pub(super) async fn prompt(&self, session: &str, params: Value) -> Result<(), AcpError> {
         const METHOD: &str = "session/prompt";
         let (shared, session) = (Arc::clone(&self.shared), Box::<str>::from(session));
@@ -295,24 +295,24 @@ impl Connection {
         Ok(())
     }
 
-    /// Has a session's messages go this way.
+    /// Routes a session's messages to this queue.
     pub(super) fn route(&self, session: &str, route: Route) {
         self.shared.state().route(session, route);
     }
 
-    /// Has a session's messages go nowhere.
+    /// Drops a session's messages from now on.
     pub(super) fn forget(&self, session: &str) {
         self.shared.state().forget(session);
     }
 
-    /// Tells the agent something that has no answer; at once, or not at all.
+    /// Sends a notification at once, or drops it.
     pub(super) fn notify_now(&self, method: &str, params: &Value) {
         self.peer.notify_now(method, params);
     }
 
-    /// Tells the agent something that has no answer, once there is room for it.
+    /// Sends a notification once there is room for it.
     pub(super) async fn notify(&self, method: &str, params: &Value) {
-        // One that is gone is told nothing, and the queues say so.
+        // If the agent is gone, the queues report it.
         let _ = self.peer.notify(method, params).await;
     }
 
@@ -369,7 +369,7 @@ impl Shared {
         self.end(ended, &peer);
     }
 
-    /// Everyone who waits is told: whoever reads a queue, by its end.
+    /// Wakes everything that waits; queues end.
     fn end(&self, error: AcpError, peer: &Peer) {
         let (sessions, early) = {
             let mut state = self.state();
@@ -409,8 +409,8 @@ impl Shared {
                 if state.gone.contains(&session) {
                     return;
                 }
-                // The answer that opens it may be on its way. A request that nobody takes is
-                // answered when it is dropped.
+                // The answer that opens the session may be on its way. A request that is dropped is
+                // answered with an error.
                 state.early_bytes += bytes;
                 state.early.push_back((session, incoming, bytes));
                 while state.early.len() > EARLY_MAX || state.early_bytes > QUEUE_BYTES_MAX {
@@ -433,7 +433,7 @@ impl State {
         for (about, incoming, bytes) in std::mem::take(&mut self.early) {
             if *about == *session {
                 self.early_bytes -= bytes;
-                // The queue is new, and holds as many.
+                // The queue is new and holds as many.
                 route.send_now(incoming, bytes);
             } else {
                 early.push_back((about, incoming, bytes));
@@ -462,7 +462,7 @@ impl Route {
         let _ = self.queue.send((incoming, room.ok())).await;
     }
 
-    /// Whether somebody may still read it.
+    /// Whether the queue still has a reader.
     pub(super) fn is_open(&self) -> bool {
         !self.queue.is_closed()
     }
@@ -478,12 +478,12 @@ impl Route {
     }
 }
 
-/// The room that a message takes. No message takes all of it.
+/// The space that a message takes. No message takes all of it.
 fn units(bytes: usize) -> u32 {
     u32::try_from(bytes.min(QUEUE_BYTES_MAX) / BYTES_UNIT).unwrap_or(u32::MAX)
 }
 
-/// Has an update say what its notification says about it. What it says itself counts more.
+/// Copies the notification's members into the update. The update's own members win.
 fn about(update: &mut Value, meta: Value) {
     let (Value::Object(update), Value::Object(meta)) = (update, meta) else { return };
     let own = update.entry("_meta").or_insert_with(|| Value::Object(Map::new()));

@@ -1,7 +1,7 @@
-//! A run: a session is found, prompted, listened to and answered, until the prompt's answer.
+//! Drives one run: opens or finds the session, prompts it, and handles messages until the answer.
 //!
-//! All of it happens while the run's stream is polled, so that dropping the stream leaves
-//! nothing behind. A question is asked only once the call that it is about has been yielded.
+//! All of it happens while the run's stream is polled, so dropping the stream leaves
+//! nothing behind. A question is asked only after the call that it is about has been yielded.
 
 use std::sync::Arc;
 
@@ -31,20 +31,20 @@ use crate::rpc::{Request, RpcError};
 /// How often an agent that stopped without its typed result is asked for it.
 pub const REMINDERS_MAX: u32 = 3;
 
-/// Requests of an agent that are worked on at a time; further ones are refused.
+/// Requests of an agent that are handled at the same time; further ones are refused.
 pub const SERVED_MAX: usize = 64;
 
-/// What the log calls that which an agent said when it opened a session.
+/// The log's name for an agent's answer to `session/new`.
 pub(crate) const SESSION_OPENED: &str = "session/new";
 
-/// What the log calls that which an agent answers to a prompt, where there is more to it than we
-/// have words for.
+/// The log's name for an agent's answer to a prompt, if it holds more than we
+/// understand.
 pub(crate) const PROMPTED: &str = "session/prompt";
 
-/// Bytes of text that are read before they are handed on.
+/// Bytes of text that are read before they are yielded.
 const BATCH_BYTES_MAX: usize = 64 * 1024;
 
-/// A run on its way.
+/// A run in progress.
 pub(super) struct Drive {
     shared: Arc<Shared>,
     host: Option<Arc<dyn Host>>,
@@ -59,7 +59,7 @@ enum Phase {
     /// The session is in the log; now it can be prompted.
     Ready(Box<Prompting>, Before),
     Prompting(Box<Prompting>),
-    /// What was read before is handed on first.
+    /// What was read before is yielded first.
     Failed(AcpError),
     Done,
 }
@@ -75,7 +75,7 @@ impl Drive {
         Self { shared, host, request, context, batch: Batch::default(), phase: Phase::Start }
     }
 
-    /// The next piece of the run.
+    /// The next batch of the run.
     pub(super) async fn next(&mut self) -> Option<Result<Batch, ModelError>> {
         loop {
             if !self.batch.is_empty() {
@@ -100,7 +100,7 @@ impl Drive {
                 },
             };
             self.phase = went.unwrap_or_else(|error| {
-                // An outcome has no place for all that an agent says.
+                // An outcome cannot hold everything that an agent says.
                 if let Some(said) = error.said() {
                     self.batch.extended(ORIGIN, PROMPTED, json!({"error": said}));
                 }
@@ -172,9 +172,9 @@ enum Step {
     Over,
 }
 
-/// A prompt that is being answered.
+/// A prompt in progress.
 struct Prompting {
-    /// Gone when the prompt is over and the session rests.
+    /// `None` when the prompt is over and the session is idle.
     session: Option<Session>,
     serving: Option<Serving>,
     shared: Arc<Shared>,
@@ -182,31 +182,31 @@ struct Prompting {
     context: Context,
     reader: Reader,
     terminals: Terminals,
-    /// The client that lends its files and terminals, where there is one.
+    /// The client whose files and terminals the agent uses, if there is one.
     host: Option<Hosted>,
-    /// Questions about what is still in the batch.
+    /// Questions about calls that are still in the batch.
     to_ask: Vec<(Request, Wanted)>,
     asking: FuturesUnordered<BoxFuture<'static, Asked>>,
     served: FuturesUnordered<BoxFuture<'static, Option<Written>>>,
-    /// Whether the log is to have what the agent offers.
+    /// Whether to log what the agent offers.
     offers: bool,
-    /// The prompt has no answer yet.
+    /// Whether the prompt is still without an answer.
     pending: bool,
     cancelling: bool,
     reminders: u32,
     heard_at: Instant,
     signs_of_life: usize,
-    /// The calls of our tools that were heard of when the agent last spoke.
+    /// The calls of our tools that were known when the agent last spoke.
     calls_heard: usize,
 }
 
-/// What an agent wants to know of the user.
+/// A question of an agent to the user.
 enum Wanted {
     Permission(Permission),
     Form(Elicitation),
 }
 
-/// An answer, and the question if somebody was asked rather than a rule.
+/// An answer, and the question if a person was asked.
 struct Asked {
     request: Request,
     wanted: Wanted,
@@ -244,8 +244,8 @@ impl Prompting {
         self.session.as_ref().ok_or(AcpError::Lost("the prompt is over"))
     }
 
-    /// Waits until the agent has seen our tools. One that has not by then is prompted all the
-    /// same, since some look only when they need to.
+    /// Waits until the agent has listed our tools. If it does not in time, it is prompted
+    /// anyway, since some agents list tools only when they need them.
     async fn show_tools(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
         let Some(Session { queue, tools: Some(tools), link, .. }) = &mut self.session else {
             return Ok(());
@@ -270,7 +270,7 @@ impl Prompting {
         }
     }
 
-    /// Reads what the agent said before anybody prompted it, and says what it offers by now.
+    /// Reads what the agent said before the first prompt, and reports what it offers.
     async fn catch_up(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
         while let Some(message) = self.session.as_mut().and_then(|it| it.queue.next_now()) {
             self.take(message, batch).await?;
@@ -281,7 +281,7 @@ impl Prompting {
         Ok(())
     }
 
-    /// Has the agent do as the user chose among its modes and options.
+    /// Applies the user's choices among the agent's modes and options.
     async fn apply_choices(&mut self, batch: &mut Batch) -> Result<(), AcpError> {
         let choices = self.host.as_ref().map(Hosted::choices).unwrap_or_default();
         let Some(session) = &self.session else { return Ok(()) };
@@ -307,7 +307,7 @@ impl Prompting {
         connection.prompt(id, params).await
     }
 
-    /// Waits for something to happen, and does what is to be done about it.
+    /// Waits for the next thing to happen, and handles it.
     async fn step(&mut self, batch: &mut Batch) -> Result<Step, AcpError> {
         for (request, wanted) in std::mem::take(&mut self.to_ask) {
             self.asking.push(ask(self.context.clone(), request, wanted).boxed());
@@ -357,7 +357,7 @@ impl Prompting {
             if let Step::Over = self.take(message, batch).await? {
                 return Ok(Step::Over);
             }
-            // What comes after a question is said after it is asked.
+            // Whatever follows a question is yielded after it is asked.
             let more = self.to_ask.is_empty() && batch.text_bytes() < BATCH_BYTES_MAX;
             let Some(session) = self.session.as_mut().filter(|_| more) else { break };
             incoming = session.queue.next_now();
@@ -365,7 +365,7 @@ impl Prompting {
         Ok(Step::On)
     }
 
-    /// Whether nothing was heard because tools of ours were at work.
+    /// Whether the agent was silent because our tools were running.
     fn still_there(&mut self) -> Result<(), AcpError> {
         let tools = self.session.as_ref().and_then(|session| session.tools.as_ref());
         let signs = tools.map_or(0, |tools| tools.signs_of_life());
@@ -453,7 +453,7 @@ impl Prompting {
         Ok(())
     }
 
-    /// Whether a request goes to the client that we serve, rather than to us.
+    /// Whether a request goes to the client that we serve.
     fn is_the_hosts(&self, method: &str) -> bool {
         let config = &self.shared.config;
         let is_allowed = match method {
@@ -465,7 +465,7 @@ impl Prompting {
         is_allowed && self.host.as_ref().is_some_and(|host| host.offers(method))
     }
 
-    /// Notes a question; it is asked once what was said before it is in the log.
+    /// Queues a question; it is asked once everything before it is in the log.
     async fn want(&mut self, request: Request, wanted: Wanted) {
         if self.to_ask.len() + self.asking.len() >= SERVED_MAX {
             request.give(Err(RpcError::failed("too many questions at once"))).await;
@@ -480,7 +480,7 @@ impl Prompting {
         let host = self.host.as_ref();
         let said = question.and_then(|question| host?.answered(question, &answer));
         let told = match wanted {
-            // The agent does not want to know any more.
+            // The agent has withdrawn the request.
             _ if request.cancelled.is_cancelled() => Err(RpcError::cancelled()),
             Wanted::Permission(permission) => {
                 let decided = permission::decide(&permission, &answer);
@@ -496,7 +496,7 @@ impl Prompting {
         request.give(told).await;
     }
 
-    /// The prompt has its answer.
+    /// Handles the answer to the prompt.
     async fn prompted(
         &mut self,
         answer: Result<Value, AcpError>,
@@ -504,13 +504,13 @@ impl Prompting {
     ) -> Result<Step, AcpError> {
         let response = match answer {
             Ok(response) => response,
-            // Some agents call it an error to be cancelled.
+            // Some agents report a cancel as an error.
             Err(AcpError::Answer { .. }) if self.cancelling => json!({"stopReason": "cancelled"}),
             Err(error) => return Err(error),
         };
         let tools = self.session.as_ref().and_then(|session| session.tools.as_ref());
         if let Some(tools) = tools.filter(|_| !self.cancelling) {
-            // Seen by now, or never.
+            // The tools have been listed by now, or never will be.
             tools.seen(std::time::Duration::ZERO).await?;
             let wanted = self.request.tools.iter().any(|it| &*it.spec().name == RETURN_RESULT);
             let forgotten = wanted && !tools.has_result() && response["stopReason"] == "end_turn";
@@ -525,7 +525,7 @@ impl Prompting {
         Ok(Step::Over)
     }
 
-    /// Lets the session rest until the thread's next run.
+    /// Keeps the session for the thread's next run.
     fn finish(mut self: Box<Self>, shared: &Shared) {
         if let Some(session) = self.session.take() {
             shared.keep(session);
@@ -534,7 +534,7 @@ impl Prompting {
 }
 
 impl Drop for Prompting {
-    /// Whoever still works on the prompt is stopped, or given up with its process.
+    /// Stops a prompt that is still going on, or gives up its process.
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
         if let Some(tools) = &session.tools {

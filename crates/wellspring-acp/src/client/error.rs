@@ -1,4 +1,4 @@
-//! What can go wrong with an agent.
+//! Errors of ACP agents.
 
 use std::io;
 use std::time::Duration;
@@ -8,22 +8,22 @@ use wellspring_core::{FailureKind, ModelError};
 
 use crate::rpc::RpcError;
 
-/// An agent could not be started, spoken to, or kept.
+/// An agent could not be started or reached, or it failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcpError {
-    /// The command line cannot be read.
+    /// The command line is invalid.
     #[error("{line:?} is not a command: {why}")]
     Command {
-        /// What was given.
+        /// The command line.
         line: Box<str>,
         /// What is wrong with it.
         why: &'static str,
     },
-    /// There is neither the agent's program nor a way to fetch it.
+    /// Neither the agent's program nor a way to download it was found.
     #[error("{program} is not installed: {hint}")]
     NotInstalled {
-        /// What was looked for.
+        /// The program.
         program: Box<str>,
         /// What to do.
         hint: Box<str>,
@@ -33,77 +33,77 @@ pub enum AcpError {
     Start {
         /// The program.
         program: Box<str>,
-        /// What the system said.
+        /// The system's error.
         why: Box<str>,
     },
     /// The agent could not be reached.
     #[error("{url} could not be reached: {why}")]
     Unreachable {
-        /// Where.
+        /// The URL.
         url: Box<str>,
-        /// What happened.
+        /// The underlying error.
         why: Box<str>,
     },
-    /// The agent is gone.
+    /// The agent's process or connection has ended.
     #[error("the agent ended{}{}", exit(.status), words(.last_words))]
     Ended {
-        /// How its process ended, if it did so by itself.
+        /// The exit status, if the process ended by itself.
         status: Option<Box<str>>,
-        /// The end of what it wrote to its standard error.
+        /// The end of its standard error.
         last_words: Box<str>,
     },
     /// The agent broke the protocol.
     #[error("the agent broke the protocol: {what}{}", words(.last_words))]
     Protocol {
-        /// How.
+        /// What it did.
         what: Box<str>,
-        /// The end of what it wrote to its standard error.
+        /// The end of its standard error.
         last_words: Box<str>,
     },
-    /// The agent speaks another version.
+    /// The agent speaks another protocol version.
     #[error("the agent speaks version {theirs} of ACP, and this is version 1")]
     Version {
-        /// Theirs.
+        /// The agent's version.
         theirs: Box<str>,
     },
-    /// The agent wants somebody to log in first.
+    /// The agent requires a login.
     #[error("the agent wants a login first{}", login(.methods))]
     Login {
-        /// How that can be done, in the agent's words.
+        /// The agent's login methods.
         methods: Vec<Box<str>>,
     },
     /// The agent answered with an error.
     #[error("{method} failed: {message} ({code}){}", details(.data))]
     Answer {
-        /// What was asked.
+        /// The method that was called.
         method: &'static str,
-        /// The error's number.
+        /// The error code.
         code: i64,
-        /// What it says.
+        /// The error message.
         message: Box<str>,
-        /// More about it.
+        /// The error data.
         data: Value,
     },
     /// The agent took too long.
     #[error("the agent took longer than {} s for {what}", .limit.as_secs())]
     TimedOut {
-        /// For what.
+        /// What it was doing.
         what: &'static str,
-        /// How long it had.
+        /// The time limit.
         limit: Duration,
     },
-    /// The agent never looked at our tools.
+    /// The agent never listed our tools.
     #[error("the agent cannot use our tools: {0}")]
     ToolsNeverSeen(#[source] wellspring_mcp::NeverSeen),
-    /// Our tools cannot be given to the agent.
+    /// The agent cannot take our tools.
     #[error("our tools cannot be given to the agent: {0}")]
     Tools(Box<str>),
-    /// The directory cannot be worked in.
+    /// The working directory is unusable.
     #[error("{path} cannot be worked in: {why}")]
     Directory {
-        /// Which.
+        /// The directory.
         path: Box<str>,
-        /// Why.
+        /// The reason.
         why: Box<str>,
     },
     /// The run cannot be found again.
@@ -131,7 +131,7 @@ impl AcpError {
         }
     }
 
-    /// The error that the agent answered with, as the protocol has it.
+    /// The error that the agent answered with, in the protocol's form.
     pub(crate) fn said(&self) -> Option<Value> {
         if let Self::Answer { code, message, data, .. } = self {
             let mut said = json!({"code": code, "message": message});

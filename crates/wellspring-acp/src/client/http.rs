@@ -1,5 +1,5 @@
-//! An agent elsewhere, over ACP's streamable HTTP: what we say is posted, and what the agent
-//! says comes by server-sent events, in one stream for the connection and one per session.
+//! ACP over streamable HTTP: our messages are posted, and the agent's
+//! arrive as server-sent events, in one stream for the connection and one per session.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -23,17 +23,17 @@ use super::error::AcpError;
 use super::stdio::LINE_BYTES_MAX;
 use crate::lock;
 
-/// Requests of an agent of which we remember by which stream they came; the answers to further
-/// ones go by the connection.
+/// Requests of an agent for which we remember the stream they came by; answers to further
+/// ones go to the connection.
 const ASKED_BY_MAX: usize = 1024;
 
-/// Cookies that an agent can have us send back: they tell servers behind one address apart.
+/// Cookies that we send back: load balancers use them to find the right server.
 const COOKIES_MAX: usize = 32;
 
-/// Bytes of one of them; browsers keep as much.
+/// Bytes of one cookie, as in browsers.
 const COOKIE_BYTES_MAX: usize = 4 * 1024;
 
-/// How long a server has to hear that we are done with it.
+/// How long the closing request may take.
 const GOODBYE_TIME: Duration = Duration::from_secs(2);
 
 const CONNECTION: HeaderName = HeaderName::from_static("acp-connection-id");
@@ -64,7 +64,7 @@ pub(super) fn open(url: &str, config: &AcpConfig) -> Result<Wire, AcpError> {
         cookies: Mutex::new(cookies),
         over: CancellationToken::new(),
     });
-    // What writes is not cut off, for it has to say goodbye; it is told that it is over.
+    // The writing task is not aborted, since it sends the closing request; it is told to end.
     let over = shared.over.clone().drop_guard();
     tokio::spawn(shared.write(lines));
     let held = tokio::spawn(async move {
@@ -113,12 +113,12 @@ impl AskedBy {
     }
 }
 
-/// What a server set, by name. There is one address, so they need no more than that.
+/// Cookies by name. There is only one host, so nothing else is needed.
 #[derive(Debug, Default)]
 struct Cookies(BTreeMap<String, String>);
 
 impl Cookies {
-    /// Takes a `name=value`, whatever follows it.
+    /// Takes a `name=value`; attributes are ignored.
     fn set(&mut self, cookie: &str) {
         let pair = cookie.split(';').next().unwrap_or_default();
         let Some((name, value)) = pair.split_once('=') else { return };
@@ -147,7 +147,7 @@ impl Shared {
             }
         };
         self.over.run_until_cancelled(sending).await;
-        // Whatever listens ends with this.
+        // This ends all reading tasks.
         self.over.cancel();
         if let Some(connection) = self.connection.get() {
             let goodbye = self.client.delete(&*self.url).header(CONNECTION, connection);
@@ -199,10 +199,10 @@ impl Shared {
         }
     }
 
-    /// Opens the stream of the connection, or of a session, unless it is open.
+    /// Opens the stream of the connection or of a session, unless it is open.
     fn listen(self: &Arc<Self>, session: Option<&str>) -> BoxFuture<'_, Result<(), AcpError>> {
         let session: Option<Box<str>> = session.map(Into::into);
-        // Boxed, for what reads a stream may open another one.
+        // Boxed, because the task that reads a stream may open another one.
         async move {
             let Some(connection) = self.connection.get() else { return Ok(()) };
             let mut get = self.client.get(&*self.url).header(ACCEPT, "text/event-stream");
@@ -256,7 +256,7 @@ impl Shared {
         if let Some(session) = &session {
             lock(&self.sessions).remove(session);
         }
-        // A session's stream may end with the session; the connection's ends the connection.
+        // A session's stream may end with the session; the connection's stream ends the connection.
         let why = why.or_else(|| session.is_none().then(|| self.broken("it closed the stream")));
         if let Some(error) = why {
             let _ = self.heard.send(Heard::End(error)).await;
@@ -266,7 +266,7 @@ impl Shared {
     async fn take(self: &Arc<Self>, line: Vec<u8>, session: Option<&str>) -> Result<(), AcpError> {
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         if let Some(opened) = message["result"]["sessionId"].as_str() {
-            // What is said in it must not be missed.
+            // The stream must be open before anything is sent to the session.
             self.listen(Some(opened)).await?;
         }
         if let (Some(session), true, Some(id)) =
@@ -299,7 +299,7 @@ mod tests {
             asked.note(number.to_string(), "s");
         }
         assert_eq!(asked.0.len(), ASKED_BY_MAX);
-        // One that was answered makes room.
+        // An answered request makes room.
         assert_eq!(asked.0.remove("0").as_deref(), Some("s"));
         asked.note("new".into(), "s");
         assert_eq!(asked.0.remove("new").as_deref(), Some("s"));

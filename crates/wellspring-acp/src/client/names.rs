@@ -1,22 +1,22 @@
-//! Agents that are known by name.
+//! Agents known by name.
 
 use std::path::{Path, PathBuf};
 
 use super::error::AcpError;
 
-/// An agent that can be opened by its name.
+/// An agent that can be opened by name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct KnownAgent {
     /// Its name.
     pub name: &'static str,
-    /// Its program, where it is installed.
+    /// Its program, if it is installed.
     pub program: &'static str,
-    /// What makes the program speak ACP.
+    /// The arguments that make the program speak ACP.
     pub args: &'static [&'static str],
-    /// The npm package that has the program, where one does; run by `npx` when the program is
+    /// The npm package with the program, if there is one; run with `npx` if the program is
     /// not installed.
     pub package: Option<&'static str>,
-    /// What someone without it should do.
+    /// What to do if it is not installed.
     pub install: &'static str,
 }
 
@@ -87,13 +87,13 @@ impl KnownAgent {
         find(self.program, &path)
     }
 
-    /// The agent of a name, if that is a known one.
+    /// The known agent of this name, if there is one.
     #[must_use]
     pub fn of_name(name: &str) -> Option<&'static Self> {
         KNOWN.iter().find(|known| known.name == name)
     }
 
-    /// The command to start it with, given where programs are looked for.
+    /// The command that starts it; `path` is where programs are searched.
     pub(super) fn command(&self, path: &[PathBuf]) -> Result<Vec<Box<str>>, AcpError> {
         let args = self.args.iter().copied().map(Box::from);
         if find(self.program, path) {

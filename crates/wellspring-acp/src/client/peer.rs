@@ -1,4 +1,4 @@
-//! One connection to an agent, and how many it serves.
+//! A connection to an agent, and how many prompts it serves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,22 +14,22 @@ use super::error::AcpError;
 use super::record::Recorder;
 use super::{http, stdio, ws};
 
-/// The version of the protocol that is spoken here.
+/// The protocol version that we speak.
 const VERSION: u64 = 1;
 
 /// A running agent.
 pub(super) struct Peer {
     pub(super) connection: Arc<Connection>,
-    /// What it said of itself.
+    /// Its `initialize` result.
     pub(super) info: Value,
     prompts: AtomicUsize,
-    /// Somebody gave up on it: it gets no more prompts, and ends with the last it has.
+    /// Set when a prompt was given up: the agent gets no more prompts, and ends with its last one.
     given_up: AtomicBool,
 }
 
 impl Peer {
-    /// Starts or reaches an agent and agrees on a version. `client` is how the client introduced
-    /// itself that it works for.
+    /// Starts or connects to an agent and negotiates a version. `client` holds the `initialize`
+    /// parameters of the client that we serve.
     pub(super) async fn start(
         config: &AcpConfig,
         client: &Value,
@@ -59,7 +59,7 @@ impl Peer {
         .await
     }
 
-    /// Whether it takes further prompts.
+    /// Whether it accepts further prompts.
     pub(super) fn is_well(&self) -> bool {
         !self.given_up.load(Ordering::Relaxed) && self.connection.ended().is_none()
     }
@@ -70,11 +70,11 @@ impl Peer {
 
     pub(super) fn capability(&self, path: &str) -> bool {
         let capability = self.info["agentCapabilities"].pointer(path);
-        // Some are flags, and some are objects that say no more than that they are there.
+        // Some capabilities are flags, others are objects whose presence counts.
         capability.is_some_and(|it| it.as_bool().unwrap_or(!it.is_null()))
     }
 
-    /// How one can log in, in the agent's words.
+    /// The agent's login methods, as text.
     pub(super) fn logins(&self) -> Vec<Box<str>> {
         let methods = self.info["authMethods"].as_array().into_iter().flatten();
         let said = methods.filter_map(|method| {
@@ -93,7 +93,7 @@ impl Peer {
         Serving(Arc::clone(self))
     }
 
-    /// Ends it as soon as it serves nobody.
+    /// Ends it as soon as it serves no prompt.
     fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
         self.end_if_idle();
@@ -106,11 +106,11 @@ impl Peer {
     }
 }
 
-/// A prompt that an agent works on.
+/// A prompt that counts towards a process.
 pub(super) struct Serving(Arc<Peer>);
 
 impl Serving {
-    /// The agent does not end the prompt: it is given up.
+    /// Gives the prompt up: the agent did not end it.
     pub(super) fn give_up(self) {
         let peer = Arc::clone(&self.0);
         drop(self);
@@ -125,7 +125,7 @@ impl Drop for Serving {
     }
 }
 
-/// What we can do is ours to say, whoever we do it for; what the client says in `_meta`, it says to
+/// Our own capabilities, whichever client we serve; the client's `_meta` goes to
 /// the agent.
 fn hello(config: &AcpConfig, client: &Value) -> Value {
     let (read, write) = match config.files {
@@ -139,7 +139,7 @@ fn hello(config: &AcpConfig, client: &Value) -> Value {
             "fs": {"readTextFile": read, "writeTextFile": write},
             "terminal": config.terminals,
             "elicitation": {"form": {}},
-            // They are in the log, and whoever watches gets them.
+            // They are in the log, so every viewer gets them.
             "session": {"notices": {}, "compaction": {}},
         },
         "clientInfo": {"name": "wellspring", "version": env!("CARGO_PKG_VERSION")},
@@ -159,7 +159,7 @@ fn hello(config: &AcpConfig, client: &Value) -> Value {
     hello
 }
 
-/// Gives up on what takes too long.
+/// Fails what takes too long.
 pub(super) async fn within<T>(
     limit: Duration,
     what: &'static str,

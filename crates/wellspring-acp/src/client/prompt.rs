@@ -1,4 +1,4 @@
-//! What an agent is told.
+//! Prompts for an agent.
 
 use serde_json::{Value, json};
 use wellspring_core::{
@@ -8,7 +8,7 @@ use wellspring_core::{
 use super::peer::Peer;
 use super::tools::SERVER_NAME;
 
-/// What asks for the result that an agent forgot.
+/// Asks for the result that an agent forgot.
 pub(super) fn reminder() -> Vec<Value> {
     vec![text(&format!(
         "You have not handed over the result yet. Now call the tool {RETURN_RESULT} of the MCP \
@@ -16,7 +16,7 @@ pub(super) fn reminder() -> Vec<Value> {
     ))]
 }
 
-/// What asks an agent to go on after the connection to it was lost.
+/// Asks an agent to continue after its connection was lost.
 pub(super) fn go_on() -> Vec<Value> {
     vec![text(
         "The connection was lost while you worked on the last request. Look how far you got, and \
@@ -24,18 +24,18 @@ pub(super) fn go_on() -> Vec<Value> {
     )]
 }
 
-/// How a session stands before it is prompted.
+/// What a session knows before it is prompted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Before {
-    /// It knows nothing yet.
+    /// Nothing.
     New,
-    /// It knows what was said in the thread.
+    /// The thread's earlier conversation.
     Continued,
 }
 
-/// The prompt of a run: what the agent is told to be, what was said before where it does not
-/// know that, what the client adds, and what the user says, in the client's own words where there
-/// are some.
+/// The prompt of a run: instructions, the earlier conversation if the session does not
+/// know it, the client's facts, and the user's input, in the client's original blocks if there
+/// are any.
 pub(super) fn prompt(
     request: &RemoteRequest,
     before: Before,
@@ -66,18 +66,18 @@ pub(super) fn prompt(
         )));
     }
     blocks.extend(request.request.input.iter().enumerate().map(|(index, content)| {
-        // What the agent takes as it is may say more than we understand.
+        // Blocks that the agent accepts are passed on unchanged, since they may hold more than we understand.
         let own = own_words.get(index).filter(|own| is_taken(own, peer));
         own.cloned().unwrap_or_else(|| block(content, peer))
     }));
     blocks
 }
 
-/// Bytes of an earlier conversation that a session is told which does not know it: the end of
+/// Bytes of the earlier conversation that a new session is told: the end of
 /// it, about as much as a person would remember.
 const RECALLED_BYTES_MAX: usize = 64 * 1024;
 
-/// What was said before, in words.
+/// The earlier conversation, as text.
 fn recall(history: &[Message]) -> String {
     let mut lines = Vec::new();
     let mut bytes = 0;
@@ -111,12 +111,12 @@ fn recall(history: &[Message]) -> String {
     lines.join("\n\n")
 }
 
-/// Whether a prompt of the agent may hold this.
+/// Whether the agent accepts this content in a prompt.
 fn takes(peer: &Peer, what: &str) -> bool {
     peer.capability(&format!("/promptCapabilities/{what}"))
 }
 
-/// Whether the agent takes a block of this type.
+/// Whether the agent accepts blocks of this type.
 fn is_taken(block: &Value, peer: &Peer) -> bool {
     match block["type"].as_str() {
         Some("text" | "resource_link") => true,
@@ -126,7 +126,7 @@ fn is_taken(block: &Value, peer: &Peer) -> bool {
     }
 }
 
-/// A block of content, in what the agent takes.
+/// A content block in a form that the agent accepts.
 fn block(content: &Content, peer: &Peer) -> Value {
     let takes = |what: &str| takes(peer, what);
     match content {

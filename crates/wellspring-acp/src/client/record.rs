@@ -1,4 +1,4 @@
-//! What an agent and we really say, in a file.
+//! Recording of all messages, for debugging.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use super::connection::LINES_WAITING_MAX;
 use super::error::AcpError;
 use crate::lock;
 
-/// Writes messages to a file: `<` what the agent says, `>` what we say.
+/// Writes messages to a file: `<` marks the agent's, `>` ours.
 #[derive(Clone)]
 pub(super) struct Recorder(Arc<Mutex<File>>);
 
@@ -27,7 +27,7 @@ impl Recorder {
         self.write(b"< ", line);
     }
 
-    /// A way out that is recorded.
+    /// A writer that is recorded.
     pub(super) fn tap(
         &self,
         out: mpsc::Sender<Vec<u8>>,
@@ -45,7 +45,7 @@ impl Recorder {
         (tapped, AbortOnDropHandle::new(tap))
     }
 
-    /// A disk that is full stops no agent.
+    /// A full disk must not stop the agent.
     fn write(&self, mark: &[u8], line: &[u8]) {
         let whole = [mark, line.trim_ascii_end(), b"\n"].concat();
         let mut file = lock(&self.0);

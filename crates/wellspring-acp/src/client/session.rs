@@ -1,4 +1,4 @@
-//! A session with an agent: opened, loaded or resumed, and kept for the thread's next run.
+//! Sessions of an agent: opened, loaded or resumed, and kept for the thread's next run.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -28,30 +28,30 @@ pub(super) struct Session {
     pub(super) files: Files,
     /// Directories besides the working directory.
     directories: Vec<Box<str>>,
-    /// The last run that prompted it. Another branch of the thread must not go on with it.
+    /// The last run that prompted it. Another branch of the thread must not continue it.
     pub(super) last_run: Option<RunId>,
 }
 
-/// How a session is reached, whoever has it.
+/// A shared handle to a session.
 pub(crate) struct Link {
     pub(super) id: Box<str>,
     pub(super) peer: Arc<Peer>,
     pub(super) connection: Arc<Connection>,
     limit: Duration,
-    /// What the agent said when it opened it: its modes and options, as they are now.
+    /// The agent's modes and options, as they are now.
     said: Arc<Mutex<Value>>,
-    /// What was chosen among its options, by their ids.
+    /// The user's choices among its options, by id.
     chosen: Mutex<BTreeMap<Box<str>, Value>>,
-    /// What a client behind us says with its cancelling.
+    /// The `_meta` of the client's cancel.
     cancelled_with: Mutex<Option<Value>>,
 }
 
-/// What an agent says when the user chose.
+/// The agent's answer to a choice.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
-    /// All of its options, if it says what they are now.
+    /// All of its options, if it reports them.
     pub(crate) options: Option<Value>,
-    /// Whatever else it says.
+    /// Everything else in the answer.
     pub(crate) more: Value,
 }
 
@@ -61,11 +61,11 @@ pub(super) struct Opened {
     pub(super) before: Before,
     /// What became of an earlier session, for the log.
     pub(super) note: Option<&'static str>,
-    /// What the agent said when it opened it: its modes and options.
+    /// The agent's answer to `session/new`: its modes and options.
     pub(super) said: Value,
 }
 
-/// What a session is to have.
+/// The properties of a session.
 pub(super) struct Wanted<'a> {
     pub(super) tools: &'a [Arc<dyn Tool>],
     pub(super) files: Files,
@@ -74,12 +74,12 @@ pub(super) struct Wanted<'a> {
     pub(super) run: Option<RunId>,
     /// Whether its queue is read from the start.
     pub(super) is_read: bool,
-    /// What else the client that we serve said when it opened its own.
+    /// Further members of the client's own `session/new`.
     pub(super) more: Value,
     pub(super) listener: Option<Listener>,
 }
 
-/// How a session is found again.
+/// The handle of a session.
 pub(super) struct Handle {
     pub(super) session: Box<str>,
     pub(super) run: Option<RunId>,
@@ -97,14 +97,14 @@ impl Handle {
 }
 
 impl Session {
-    /// Its handle in the log.
+    /// Its handle for the log.
     pub(super) fn handle(&self) -> Value {
         let cwd = self.files.root().display().to_string();
         let run = self.last_run.map(|run| run.to_string());
         json!({"session": self.link.id, "run": run, "cwd": cwd})
     }
 
-    /// Whether somebody can go on with it as it is, after what the thread did with it before.
+    /// Whether it can be continued as it is, given the thread's latest run.
     pub(super) fn fits(&self, wanted: &Wanted<'_>, earlier: Option<&Handle>) -> bool {
         let tools = match &self.tools {
             Some(tools) => tools.has(wanted.tools),
@@ -117,7 +117,7 @@ impl Session {
             && self.directories == wanted.directories
     }
 
-    /// Opens one: an earlier one again, where the agent can, or else a new one.
+    /// Opens a session: an earlier one again if the agent can, or else a new one.
     pub(super) async fn open(
         peer: Arc<Peer>,
         config: &AcpConfig,
@@ -163,10 +163,10 @@ impl Session {
             let asked = connection.request(method, params.clone());
             let continued = tokio::select! {
                 continued = within(limit, "continuing its session", asked) => continued,
-                // What it replays is in the log already.
+                // What it replays is already in the log.
                 () = drain(&mut queue) => Err(AcpError::Lost("the connection ended")),
             };
-            // Its answer came after the last of it.
+            // Its answer arrived after the replay.
             queue.rest_and_forget();
             match continued {
                 Ok(said) => {
@@ -175,7 +175,7 @@ impl Session {
                     }
                     let link = Link::new(handle.session.clone(), peer, config, &said, now);
                     let session = Self { link, queue, tools, files, directories, last_run: run };
-                    // Another process of the agent may not know it.
+                    // Another process of the agent may not know the session.
                     session.link.set_own_mode(config).await?;
                     let before = Before::Continued;
                     return Ok(Opened { session, before, note: Some(how), said });
@@ -208,12 +208,12 @@ impl Session {
         Ok(Opened { session, before: Before::New, note, said })
     }
 
-    /// Ends it for good.
+    /// Closes the session.
     pub(super) fn close(self) {
         let Link { id, peer, connection, .. } = &*self.link;
         connection.forget(id);
         if peer.capability("/sessionCapabilities/close") {
-            // Asked for as a courtesy; nobody waits for the answer.
+            // A courtesy; nothing waits for the answer.
             let connection = Arc::clone(connection);
             let params = json!({"sessionId": id});
             tokio::spawn(async move {
@@ -224,16 +224,16 @@ impl Session {
     }
 }
 
-/// Whether an agent takes more than one directory.
+/// Whether an agent accepts more than one directory.
 const DIRECTORIES: &str = "/sessionCapabilities/additionalDirectories";
 
 impl Link {
-    /// Keeps what a client says with its cancelling, for when the agent is told to stop.
+    /// Keeps the `_meta` of the client's cancel for `session/cancel`.
     pub(crate) fn cancel_with(&self, more: Value) {
         *lock(&self.cancelled_with) = Some(more);
     }
 
-    /// What the agent is told when it is to stop.
+    /// The parameters of `session/cancel`.
     pub(super) fn cancel(&self) -> Value {
         let mut params = json!({"sessionId": self.id});
         if let Some(more) = lock(&self.cancelled_with).take() {
@@ -249,7 +249,7 @@ impl Link {
         said: &Value,
         now: Arc<Mutex<Value>>,
     ) -> Arc<Self> {
-        // What it said later counts more.
+        // Later values win.
         let mut whole = if said.is_object() { said.clone() } else { json!({}) };
         let mut later = lock(&now);
         if let Some(mode) = later["modes"].get_mut("currentModeId") {
@@ -271,22 +271,22 @@ impl Link {
         })
     }
 
-    /// Its modes and options, as they are now.
+    /// The modes and options as they are now.
     pub(crate) fn said(&self) -> Value {
         lock(&self.said).clone()
     }
 
-    /// Takes note of what the agent says of them.
+    /// Updates the modes and options from an agent's message.
     pub(super) fn track(&self, update: &Value) {
         track(&self.said, update);
     }
 
-    /// Whether the agent was told of the directories that it works in besides its own.
+    /// Whether the agent knows its additional directories.
     pub(crate) fn knows_directories(&self) -> bool {
         self.peer.capability(DIRECTORIES)
     }
 
-    /// Puts it into the mode that is configured.
+    /// Sets the configured mode.
     async fn set_own_mode(&self, config: &AcpConfig) -> Result<(), AcpError> {
         match &config.mode {
             Some(mode) => self.set_mode(&json!(mode), &json!({})).await.map(drop),
@@ -306,7 +306,7 @@ impl Link {
         Ok(besides(&answer, &[]))
     }
 
-    /// Has the agent do as the user chose, where it was not told that yet.
+    /// Applies the user's choices that the agent does not know yet.
     pub(super) async fn remind(
         &self,
         option: &str,
@@ -318,7 +318,7 @@ impl Link {
         Ok(self.choose(option, value, &json!({})).await?.options)
     }
 
-    /// Has the agent do as the user chooses; `more` is what else the client says.
+    /// Applies a choice; `more` holds further members of the client's request.
     pub(crate) async fn choose(
         &self,
         option: &str,
@@ -346,7 +346,7 @@ impl Link {
         Ok(chosen)
     }
 
-    /// Passes a request of the client on that is not ours to understand.
+    /// Forwards a request of the client that we do not understand.
     pub(crate) async fn pass_on(
         &self,
         method: &str,
@@ -357,14 +357,14 @@ impl Link {
         self.connection.pass_on(method, &params, cancelled).await
     }
 
-    /// The same for what has no answer.
+    /// Forwards a notification of that kind.
     pub(crate) async fn tell(&self, method: &str, mut params: Value) {
         params["sessionId"] = (&*self.id).into();
         self.connection.notify(method, &params).await;
     }
 }
 
-/// Takes note of what an agent says of its modes and options.
+/// Updates modes and options from an agent's message.
 fn track(said: &Mutex<Value>, update: &Value) {
     match update["sessionUpdate"].as_str() {
         Some("config_option_update") => {
@@ -379,7 +379,7 @@ fn track(said: &Mutex<Value>, update: &Value) {
     }
 }
 
-/// Takes note of the mode that an agent is in, if that is one and it has modes.
+/// Updates the current mode, if the agent has modes and this is one.
 fn enter_mode(said: &mut Value, mode: Value) {
     let modes = &mut said["modes"];
     if mode.is_string() && (modes.is_object() || modes.is_null()) {
@@ -393,12 +393,12 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Reads and forgets, for ever.
+/// Reads and drops everything, for ever.
 async fn drain(queue: &mut Queue) {
     while queue.next().await.is_some() {}
 }
 
-/// Says how to log in, if that is what is missing.
+/// Adds how to log in, if a login is missing.
 fn logged_in(error: AcpError, peer: &Peer) -> AcpError {
     if let AcpError::Login { .. } = error {
         return AcpError::Login { methods: peer.logins() };

@@ -1,4 +1,4 @@
-//! An agent on this machine: a process that speaks on its standard input and output, one
+//! A local agent: a process that speaks on its standard input and output, one
 //! message per line.
 
 use std::path::{Path, PathBuf};
@@ -16,8 +16,8 @@ use super::error::AcpError;
 use super::names::KnownAgent;
 use crate::rpc;
 
-/// Bytes of one message. A file with a picture in it is a few; a peer that sends more is not
-/// talking sense, and the log would keep it for ever.
+/// Bytes of one message. Files with images take a few megabytes; anything larger is a broken
+/// peer, and the log would keep it for ever.
 pub const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Starts an agent's process.
@@ -54,7 +54,7 @@ pub(super) fn start(config: &AcpConfig) -> Result<Wire, AcpError> {
     Ok(wire(process, pipes))
 }
 
-/// Where programs are looked for.
+/// Where programs are searched.
 fn path(config: &AcpConfig) -> Vec<PathBuf> {
     let own = config.env.get("PATH").map(|path| path.as_ref().into());
     let path = own.or_else(|| std::env::var_os("PATH")).unwrap_or_default();
@@ -64,13 +64,13 @@ fn path(config: &AcpConfig) -> Vec<PathBuf> {
 fn wire(process: Process, Pipes { stdin, stdout }: Pipes) -> Wire {
     let (out, lines_out) = mpsc::channel(LINES_WAITING_MAX);
     let (heard, incoming) = mpsc::channel(LINES_WAITING_MAX);
-    // An agent that does not read is gone, and the other pipe says so.
+    // An agent that does not read is gone, and the other pipe reports it.
     let writing = AbortOnDropHandle::new(tokio::spawn(rpc::write(stdin, lines_out)));
     let reading = AbortOnDropHandle::new(tokio::spawn(read(process, stdout, heard)));
     Wire { out, incoming, tasks: vec![writing, reading] }
 }
 
-/// Owns the process: when this is dropped, its group is killed.
+/// Owns the process: dropping it kills the process group.
 async fn read(mut process: Process, stdout: ChildStdout, heard: mpsc::Sender<Heard>) {
     let mut stdout = BufReader::new(stdout);
     let mut line = Vec::new();

@@ -1,4 +1,4 @@
-//! The commands that an agent runs through us. Each leads a process group of its own, and none
+//! Commands that an agent runs through us. Each leads a process group of its own, and none
 //! outlives the run.
 
 use std::collections::BTreeMap;
@@ -18,17 +18,17 @@ use super::files::Files;
 use crate::lock;
 use crate::rpc::RpcError;
 
-/// Terminals of one run at a time.
+/// Terminals of one run at the same time.
 pub const TERMINALS_MAX: usize = 32;
 
-/// Bytes of a terminal's output that an agent can ask for; older ones are gone. What it wrote is
+/// Bytes of a terminal's output that an agent can ask for; older output is dropped. All of it is
 /// in the log.
 pub const TERMINAL_BYTES_MAX: usize = 1024 * 1024;
 
-/// Pieces of output that wait for the log; beyond, the command waits.
+/// Pieces of output that wait for the log; when full, the command blocks.
 const PIECES_WAITING_MAX: usize = 64;
 
-/// The terminals of a run. Dropped, their process groups are killed.
+/// The terminals of a run. Dropping them kills their process groups.
 pub(super) struct Terminals {
     running: BTreeMap<Box<str>, Terminal>,
     started: u64,
@@ -36,12 +36,12 @@ pub(super) struct Terminals {
     told: mpsc::Receiver<Wrote>,
 }
 
-/// What a terminal did.
+/// An event of a terminal.
 #[derive(Debug)]
 pub(super) enum Wrote {
-    /// It wrote this.
+    /// Output.
     Text(Box<str>, String),
-    /// It will write no more.
+    /// The output has ended.
     Over(Box<str>),
 }
 
@@ -52,7 +52,7 @@ struct Terminal {
     _work: AbortOnDropHandle<()>,
 }
 
-/// The end of what a terminal wrote.
+/// The end of a terminal's output.
 #[derive(Debug)]
 struct Kept {
     text: String,
@@ -60,13 +60,13 @@ struct Kept {
     truncated: bool,
 }
 
-/// A process group that is killed when this is dropped.
+/// A process group that is killed when dropped.
 struct Group(Option<Pid>);
 
 impl Group {
     fn kill(&self) {
         if let Some(group) = self.0 {
-            // An error means that the group is empty: what was wanted.
+            // An error means that the group is already empty.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
@@ -84,7 +84,7 @@ impl Terminals {
         Self { running: BTreeMap::new(), started: 0, tell, told }
     }
 
-    /// What they write, as they write it.
+    /// The output of all terminals.
     pub(super) async fn wrote(&mut self) -> Wrote {
         match self.told.recv().await {
             Some(wrote) => wrote,
@@ -92,7 +92,7 @@ impl Terminals {
         }
     }
 
-    /// Whether a command is running.
+    /// Whether any command is running.
     pub(super) fn is_busy(&self) -> bool {
         self.running.values().any(|terminal| terminal.exit.borrow().is_none())
     }
@@ -218,7 +218,7 @@ impl Writer {
     async fn copy(&self, from: Option<impl AsyncRead + Unpin>) {
         let Some(mut from) = from else { return };
         let mut buffer = [0; 8 * 1024];
-        // A letter may be cut in two between reads.
+        // A character may be split between reads.
         let mut cut = Vec::new();
         while let Ok(count @ 1..) = from.read(&mut buffer).await {
             cut.extend_from_slice(&buffer[..count]);
@@ -269,7 +269,7 @@ mod tests {
         assert_eq!(kept.text, "f", "half a letter is none");
     }
 
-    /// A command whose output nobody takes waits, and nothing of it is lost.
+    /// A command whose output is not read blocks, and loses nothing.
     #[tokio::test]
     async fn a_command_waits_for_the_log() {
         let folder = tempfile::tempdir().unwrap();

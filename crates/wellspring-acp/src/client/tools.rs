@@ -1,4 +1,4 @@
-//! Our tools inside somebody else's agent.
+//! Our tools, offered to an ACP agent.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::error::AcpError;
 use super::peer::Peer;
 use crate::lock;
 
-/// What the server is called that lends our tools; agents put it before the tools' names.
+/// The name of the MCP server with our tools; agents put it before the tools' names.
 pub const SERVER_NAME: &str = "wellspring";
 
 /// The tools of a session.
@@ -24,13 +24,13 @@ pub(super) struct Toolbox {
     offered: Vec<ToolSpec>,
 }
 
-/// Runs calls within the run that is going on.
+/// Runs calls within the current run.
 #[derive(Default)]
 struct Desk {
     context: Mutex<Option<Context>>,
     result_taken: AtomicBool,
     running: AtomicUsize,
-    /// Counts calls as they begin and end.
+    /// Counts calls as they start and end.
     signs_of_life: AtomicUsize,
 }
 
@@ -66,7 +66,7 @@ impl Drop for Counted<'_> {
 }
 
 impl Toolbox {
-    /// Opens one, if there is anything to put into it.
+    /// Offers the tools, if there are any.
     pub(super) async fn open(tools: &[Arc<dyn Tool>]) -> Result<Option<Self>, AcpError> {
         if tools.is_empty() {
             return Ok(None);
@@ -83,39 +83,39 @@ impl Toolbox {
         self.offered == specs(tools)
     }
 
-    /// Has calls run within this run from now on.
+    /// Routes calls to this run from now on.
     pub(super) fn begin(&self, tools: &[Arc<dyn Tool>], context: Context) {
         self.loopback.offer(tools.to_vec());
         self.desk.result_taken.store(false, Ordering::Relaxed);
         *lock(&self.desk.context) = Some(context);
     }
 
-    /// Has calls run nowhere from now on.
+    /// Refuses calls from now on.
     pub(super) fn rest(&self) {
         lock(&self.desk.context).take();
     }
 
-    /// Whether the typed result of this run was handed over.
+    /// Whether the typed result of this run was returned.
     pub(super) fn has_result(&self) -> bool {
         self.desk.result_taken.load(Ordering::Relaxed)
     }
 
-    /// Whether a call is going on.
+    /// Whether a call is running.
     pub(super) fn is_busy(&self) -> bool {
         self.desk.running.load(Ordering::Relaxed) > 0
     }
 
-    /// Changes whenever a call begins or ends.
+    /// Changes whenever a call starts or ends.
     pub(super) fn signs_of_life(&self) -> usize {
         self.desk.signs_of_life.load(Ordering::Relaxed)
     }
 
-    /// Waits until the agent has seen the tools.
+    /// Waits until the agent has listed the tools.
     pub(super) async fn seen(&self, within: std::time::Duration) -> Result<(), AcpError> {
         self.loopback.seen(within).await.map_err(AcpError::ToolsNeverSeen)
     }
 
-    /// The server as `session/new` takes it.
+    /// The server in the form of `session/new`.
     pub(super) fn server(&self, peer: &Peer, config: &AcpConfig) -> Result<Value, AcpError> {
         if peer.capability("/mcpCapabilities/http") {
             let (name, value) = self.loopback.header();
@@ -134,7 +134,7 @@ impl Toolbox {
             return Err(AcpError::Tools("`bridge` is empty".into()));
         };
         let variable = |name: &str, value: &str| json!({"name": name, "value": value});
-        // In the environment, for other users can read a command line.
+        // In the environment, because other users can read a command line.
         let env = [
             variable("WELLSPRING_MCP_URL", self.loopback.url()),
             variable("WELLSPRING_MCP_TOKEN", self.loopback.token()),
@@ -147,7 +147,7 @@ fn specs(tools: &[Arc<dyn Tool>]) -> Vec<ToolSpec> {
     tools.iter().map(|tool| tool.spec().clone()).collect()
 }
 
-/// The bridge of the program `wellspring`, where it is installed.
+/// The bridge command of the program `wellspring`, if it is installed.
 fn own_bridge() -> Option<Vec<Box<str>>> {
     let path = std::env::var_os("PATH")?;
     let mut folders = std::env::split_paths(&path);

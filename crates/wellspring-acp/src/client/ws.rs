@@ -1,4 +1,4 @@
-//! An agent elsewhere, over a WebSocket: one message per text frame, both ways.
+//! ACP over a WebSocket: one message per text frame, both ways.
 
 use futures::stream::StreamExt as _;
 use futures::{SinkExt as _, Stream};
@@ -31,7 +31,7 @@ pub(super) async fn open(url: &str, config: &AcpConfig) -> Result<Wire, AcpError
     let writing = tokio::spawn(async move {
         while let Some(line) = lines.recv().await {
             let line = String::from_utf8_lossy(line.trim_ascii_end());
-            // A peer that does not read is gone, and the other half says so.
+            // A peer that does not read is gone, and the other half reports it.
             if sink.send(Message::text(&*line)).await.is_err() {
                 return;
             }
@@ -56,7 +56,7 @@ async fn read(
                 }
             }
             Some(Ok(Message::Close(_))) | None => break "it closed the connection".into(),
-            // Pings are answered beneath; nothing else is the protocol's.
+            // The library answers pings; no other frame belongs to the protocol.
             Some(Ok(
                 Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_),
             )) => {}
