@@ -84,7 +84,7 @@ mod through;
 mod write;
 
 pub use read::{
-    ARGUMENTS_BYTES_MAX, CALLS_MAX, LentTools, Permission, PermissionKind, PermissionOption, Reader,
+    ARGUMENTS_BYTES_MAX, CALLS_MAX, OurTools, Permission, PermissionKind, PermissionOption, Reader,
 };
 pub use rest::{besides, carry, merge};
 pub use sound::part_offers;

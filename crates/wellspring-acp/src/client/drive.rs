@@ -13,7 +13,7 @@ use wellspring_core::{
     Answer, Ask, Batch, Context, Event, ModelError, QuestionId, RETURN_RESULT, RemoteRequest, Stop,
 };
 use wellspring_mcp::{ElicitReply, Elicitation};
-use wellspring_wire::acp::{LentTools, ORIGIN, Permission, Reader, elicitation_response, merge};
+use wellspring_wire::acp::{ORIGIN, OurTools, Permission, Reader, elicitation_response, merge};
 
 use super::agent::Shared;
 use super::config::FileAccess;
@@ -224,7 +224,7 @@ impl Prompting {
             shared: Arc::clone(shared),
             request: Arc::clone(request),
             context: context.clone(),
-            reader: Reader::new(LentTools::new(SERVER_NAME, names)),
+            reader: Reader::new(OurTools::new(SERVER_NAME, names)),
             terminals: Terminals::new(),
             host: host.clone().map(Hosted::new),
             to_ask: Vec::new(),
@@ -409,7 +409,7 @@ impl Prompting {
                 let permission = self.reader.permission(&request.params, batch);
                 if self.cancelling {
                     request.give(Ok(permission::cancelled().response(None))).await;
-                } else if permission.lent {
+                } else if permission.our_tool {
                     request.give(Ok(permission::wave_through(&permission).response(None))).await;
                 } else {
                     self.want(request, Wanted::Permission(permission)).await;

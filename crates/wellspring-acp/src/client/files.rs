@@ -1,4 +1,4 @@
-//! The files that an agent reads and writes through us, below its working directory only.
+//! Files that an agent reads and writes through us, below its working directory only.
 
 use std::io::{Read as _, Write as _};
 use std::path::{Component, Path, PathBuf};
@@ -12,14 +12,14 @@ use super::config::FileAccess;
 use super::error::AcpError;
 use crate::rpc::RpcError;
 
-/// Bytes of a file that is read or written: what fits in a message, and in a context.
+/// Bytes of a file that is read or written: what fits in a message and in a context window.
 pub const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
-/// A working directory, and what may be done there.
+/// A working directory, and the access to it.
 #[derive(Clone, Debug)]
 pub(super) struct Files {
     root: PathBuf,
-    /// Holds on to the directory: no path and no link leads out of it.
+    /// An open handle of the directory: no path and no link leads out of it.
     dir: Arc<Dir>,
     access: FileAccess,
 }
@@ -104,7 +104,7 @@ impl Files {
         Ok(self.root.join(real))
     }
 
-    /// A path relative to the root. What leads out of it by a link is refused when it is used.
+    /// A path relative to the root. A link that leads out of it is refused when it is used.
     fn below(&self, path: &Value) -> Result<PathBuf, RpcError> {
         let Some(path) = path.as_str().map(Path::new) else {
             return Err(RpcError::invalid("there is no path"));

@@ -68,11 +68,11 @@ pub(crate) const THEIR_MODE: &str = "their-mode";
 /// A host during one run. Dropped, the terminals that the agent left are given back.
 pub(super) struct Hosted {
     host: Arc<dyn Host>,
-    terminals: Arc<Mutex<Lent>>,
+    terminals: Arc<Mutex<HostTerminals>>,
 }
 
 #[derive(Default)]
-struct Lent {
+struct HostTerminals {
     /// Those that were not given back, and whether what they wrote is known.
     open: BTreeMap<Box<str>, bool>,
     /// Those that are being made.
@@ -151,16 +151,16 @@ impl Hosted {
 /// In a task of its own: a terminal that comes after the run is over is given back.
 async fn create(
     host: Arc<dyn Host>,
-    terminals: Arc<Mutex<Lent>>,
+    terminals: Arc<Mutex<HostTerminals>>,
     mut params: Value,
 ) -> Result<Value, RpcError> {
     {
-        let mut lent = lock(&terminals);
-        if lent.open.len() + lent.coming >= TERMINALS_MAX {
+        let mut open_terminals = lock(&terminals);
+        if open_terminals.open.len() + open_terminals.coming >= TERMINALS_MAX {
             let why = format!("there are {TERMINALS_MAX} terminals already; release some");
             return Err(RpcError::failed(why));
         }
-        lent.coming += 1;
+        open_terminals.coming += 1;
     }
     let limit = params["outputByteLimit"].as_u64().unwrap_or(u64::MAX);
     params["outputByteLimit"] = limit.min(TERMINAL_BYTES_MAX as u64).into();
@@ -168,12 +168,12 @@ async fn create(
         let answer = host.ask("terminal/create", params, CancellationToken::new()).await;
         let id = answer.as_ref().ok().and_then(|it| it["terminalId"].as_str());
         let is_over = {
-            let mut lent = lock(&terminals);
-            lent.coming -= 1;
-            if let (Some(id), false) = (id, lent.over) {
-                lent.open.insert(id.into(), false);
+            let mut open_terminals = lock(&terminals);
+            open_terminals.coming -= 1;
+            if let (Some(id), false) = (id, open_terminals.over) {
+                open_terminals.open.insert(id.into(), false);
             }
-            lent.over
+            open_terminals.over
         };
         if let (Some(id), true) = (id, is_over) {
             release(&*host, id).await;
@@ -184,8 +184,13 @@ async fn create(
 }
 
 /// What a terminal wrote, for the log; once.
-async fn output(host: &dyn Host, lent: &Mutex<Lent>, terminal: Box<str>) -> Option<Written> {
-    let is_known = lock(lent).open.get_mut(&terminal).map(|known| std::mem::replace(known, true));
+async fn output(
+    host: &dyn Host,
+    open_terminals: &Mutex<HostTerminals>,
+    terminal: Box<str>,
+) -> Option<Written> {
+    let is_known =
+        lock(open_terminals).open.get_mut(&terminal).map(|known| std::mem::replace(known, true));
     if is_known != Some(false) {
         return None;
     }
@@ -207,9 +212,9 @@ async fn release(host: &dyn Host, terminal: &str) {
 impl Drop for Hosted {
     fn drop(&mut self) {
         let left = {
-            let mut lent = lock(&self.terminals);
-            lent.over = true;
-            std::mem::take(&mut lent.open)
+            let mut open_terminals = lock(&self.terminals);
+            open_terminals.over = true;
+            std::mem::take(&mut open_terminals.open)
         };
         if let (false, Ok(runtime)) = (left.is_empty(), tokio::runtime::Handle::try_current()) {
             let host = Arc::clone(&self.host);

@@ -89,7 +89,7 @@ mod tests {
         Permission {
             call: "c".into(),
             part: None,
-            lent: false,
+            our_tool: false,
             title: "rm -rf".into(),
             options: options.collect(),
         }

@@ -1,8 +1,8 @@
-//! What an agent reports of a prompt, in our words.
+//! Reads an agent's reports about a prompt into events.
 
 mod call;
 mod content;
-mod lent;
+mod our_tools;
 mod permission;
 
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use wellspring_core::{
 };
 
 pub use call::ARGUMENTS_BYTES_MAX;
-pub use lent::LentTools;
+pub use our_tools::OurTools;
 pub use permission::{Permission, PermissionKind, PermissionOption};
 
 use super::rest::{REST, besides, left};
@@ -22,16 +22,16 @@ use super::{ELICITATION, ORIGIN, PERMISSION};
 use call::Call;
 pub(super) use content::{has_sound_meta, is_block};
 
-/// What the log calls an agent's own report of a call of one of our tools.
-const LENT: &str = "lent_tool_call";
+/// The log's name for an agent's own report about a call of one of our tools.
+const OUR_TOOL_CALL: &str = "lent_tool_call";
 
-/// Calls of one prompt that we keep names for. Long prompts make a few hundred; what a peer
-/// says of further ones is kept whole and not followed.
+/// Calls of one prompt that we track. Long prompts make a few hundred; reports about
+/// further calls are kept whole but not tracked.
 pub const CALLS_MAX: usize = 4096;
 
-/// Reads what an agent reports of one prompt.
+/// Reads an agent's reports about one prompt.
 ///
-/// It never fails: what cannot be understood is kept whole.
+/// It never fails: what it does not understand is kept whole.
 ///
 /// ```
 /// use serde_json::json;
@@ -47,15 +47,15 @@ pub const CALLS_MAX: usize = 4096;
 /// ```
 #[derive(Debug, Default)]
 pub struct Reader {
-    lent: LentTools,
-    /// The message or thought that grows.
+    our_tools: OurTools,
+    /// The open message or thought.
     open: Option<Open>,
-    /// The calls of this prompt, finished ones too: what is said of those later must not open
+    /// The calls of this prompt, including finished ones: later reports must not open
     /// them again.
     calls: BTreeMap<Box<str>, Call>,
-    /// What terminals have written so far is shown with the call that shows the terminal.
+    /// Terminal output so far, for the call that shows the terminal.
     terminals: BTreeMap<Box<str>, Terminal>,
-    /// What all prompts took together.
+    /// The usage of all prompts together.
     spent: Option<Usage>,
 }
 
@@ -63,7 +63,7 @@ pub struct Reader {
 struct Open {
     kind: PartKind,
     message: Option<Box<str>>,
-    /// What was said with its last words besides them.
+    /// Further members of its latest chunk.
     rest: Map<String, Value>,
     part: LocalPart,
 }
@@ -73,7 +73,7 @@ struct Open {
 struct Terminal {
     call: Option<LocalPart>,
     output: Option<LocalPart>,
-    /// What it wrote before a call showed it.
+    /// Output before a call showed the terminal.
     waiting: String,
     over: bool,
 }
@@ -81,8 +81,8 @@ struct Terminal {
 impl Reader {
     /// A reader for a prompt during which the agent has these tools of ours.
     #[must_use]
-    pub fn new(lent: LentTools) -> Self {
-        Self { lent, ..Self::default() }
+    pub fn new(our_tools: OurTools) -> Self {
+        Self { our_tools, ..Self::default() }
     }
 
     /// Reads the `update` of a `session/update`.
@@ -95,7 +95,7 @@ impl Reader {
             "tool_call" | "tool_call_update" => match self.tool_call(&update, batch) {
                 Told::Whole => true,
                 Told::Partly => false,
-                Told::Lent => return batch.extended(ORIGIN, LENT, update),
+                Told::OurTool => return batch.extended(ORIGIN, OUR_TOOL_CALL, update),
             },
             "plan" => plan(&update, batch),
             "usage_update" => usage_update(&update, batch),
@@ -108,15 +108,15 @@ impl Reader {
         }
     }
 
-    /// Reads the parameters of a `session/request_permission`. The call it is about is in the
+    /// Reads the parameters of a `session/request_permission`. The call that it is about is in the
     /// batch, or came before.
     pub fn permission(&mut self, params: &Value, batch: &mut Batch) -> Permission {
         let call = &params["toolCall"];
         let told = self.tool_call(call, batch);
-        // A question has no place for all that an option says. What was understood of the call is
+        // A question cannot hold everything in an option. What was understood of the call is
         // in the call.
         match (told, params) {
-            (Told::Lent, _) => {}
+            (Told::OurTool, _) => {}
             (Told::Whole, Value::Object(params)) => {
                 let mut kept = params.clone();
                 kept.remove("sessionId");
@@ -131,17 +131,17 @@ impl Reader {
         let known = self.calls.get_mut(&id);
         let title: Box<str> = known.as_ref().map(|call| call.title().into()).unwrap_or_default();
         let part = known.and_then(|call| call.await_permission(batch));
-        let lent = matches!(told, Told::Lent);
-        let mut permission = Permission::read(params, id, part, lent);
-        // What the call was called before, it need not be called again.
+        let our_tool = matches!(told, Told::OurTool);
+        let mut permission = Permission::read(params, id, part, our_tool);
+        // An unchanged title is not repeated.
         if permission.title.is_empty() {
             permission.title = title;
         }
         permission
     }
 
-    /// Reads how an `elicitation/create` asks, and what it says besides: a question has no place
-    /// for that.
+    /// Reads how an `elicitation/create` asks, and its further members, which a question cannot
+    /// hold.
     pub fn elicitation(&mut self, params: &Value, batch: &mut Batch) {
         let more = besides(params, &["sessionId", "mode", "message"]);
         if more != json!({}) {
@@ -156,8 +156,8 @@ impl Reader {
         }
     }
 
-    /// Something came between two words of the agent that it does not report, such as a call of
-    /// a tool of ours: what it says from here on is another message.
+    /// Ends the current message: something happened that the agent does not report, such as a call of
+    /// one of our tools. Further text is a new message.
     pub fn pause(&mut self, batch: &mut Batch) {
         self.close_message(batch);
     }
@@ -168,13 +168,13 @@ impl Reader {
         self.terminals.get(terminal).is_some_and(|known| known.call.is_some() || known.over)
     }
 
-    /// A terminal that we run for the agent wrote something.
+    /// Adds output of a terminal that we run for the agent.
     pub fn terminal_output(&mut self, terminal: &str, text: &str, batch: &mut Batch) {
         let known = self.terminals.entry(terminal.into()).or_insert_with(Terminal::new);
         known.write(text, batch);
     }
 
-    /// A terminal that we run for the agent will write no more.
+    /// Ends the output of a terminal that we run for the agent.
     pub fn terminal_over(&mut self, terminal: &str, batch: &mut Batch) {
         if let Some(known) = self.terminals.get_mut(terminal) {
             known.over = true;
@@ -215,7 +215,7 @@ impl Reader {
         batch.stop(stop(response["stopReason"].as_str()), None);
     }
 
-    /// Closes what is open, honestly: calls that the agent said no more about are interrupted.
+    /// Closes everything: calls without a final report are interrupted.
     pub fn close(&mut self, batch: &mut Batch) {
         self.close_message(batch);
         for terminal in self.terminals.values_mut() {
@@ -226,7 +226,7 @@ impl Reader {
         }
     }
 
-    /// More of a message. Says whether that was all there was to say.
+    /// Extends a message. Returns whether everything in the chunk was understood.
     fn chunk(&mut self, kind: PartKind, update: &Value, batch: &mut Batch) -> bool {
         let content = &update["content"];
         let mut rest = left(update, &["sessionUpdate", "messageId", "content"]);
@@ -240,7 +240,7 @@ impl Reader {
         if text.is_empty() {
             return rest.is_empty();
         }
-        // What has another shape than the protocol's cannot be said again beside the words.
+        // A chunk in an invalid shape cannot be passed on with the text.
         let is_sound = is_sound_chunk(update);
         if !is_sound {
             rest.clear();
@@ -276,15 +276,15 @@ impl Reader {
     /// A call, new or known.
     fn tool_call(&mut self, update: &Value, batch: &mut Batch) -> Told {
         let Some(id) = update["toolCallId"].as_str() else { return Told::Partly };
-        if self.lent.is_lent(id, update) {
+        if self.our_tools.is_ours(id, update) {
             self.pause(batch);
-            return Told::Lent;
+            return Told::OurTool;
         }
         if !self.calls.contains_key(id) {
             if self.calls.len() >= CALLS_MAX {
                 return Told::Partly;
             }
-            // Words after a call are another message.
+            // Text after a call is a new message.
             self.close_message(batch);
             self.calls.insert(id.into(), Call::open(id, update, batch));
         }
@@ -306,15 +306,15 @@ impl Reader {
     }
 }
 
-/// What became of a report of a call.
+/// The outcome of reading a report about a call.
 #[derive(Clone, Copy, Debug)]
 enum Told {
-    /// It is in the batch, all of it.
+    /// All of it is in the batch.
     Whole,
-    /// Something of it is not.
+    /// Some of it was not understood.
     Partly,
-    /// The call is one of a tool of ours.
-    Lent,
+    /// It is about a call of one of our tools.
+    OurTool,
 }
 
 /// Bytes of a terminal's output that are kept until a call shows it.
@@ -352,7 +352,7 @@ impl Terminal {
         batch.delta(part, text);
     }
 
-    /// Ends what is shown of it. What it writes later is not shown any more.
+    /// Stops showing a terminal. Later output is dropped.
     fn close(&mut self, batch: &mut Batch) {
         if let Some(part) = self.output.take() {
             batch.finish(part);
@@ -365,13 +365,13 @@ impl Terminal {
     }
 }
 
-/// What was said with a part besides it.
+/// Further members that came with a part.
 fn rest_annotation(rest: Map<String, Value>) -> Annotation {
     let extended = Extended { origin: ORIGIN.into(), name: REST.into(), value: rest.into() };
     Annotation::Other(Box::new(extended))
 }
 
-/// What an update says besides what the next event of the batch says of it.
+/// Keeps further members of an update for the next event of the batch.
 fn rest_of_next(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) {
     if !rest.is_empty() {
         rest.insert("sessionUpdate".into(), update["sessionUpdate"].clone());
@@ -379,13 +379,13 @@ fn rest_of_next(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch)
     }
 }
 
-/// Whether a chunk has the protocol's shape.
+/// Whether a chunk has a valid shape.
 fn is_sound_chunk(update: &Value) -> bool {
     let id = &update["messageId"];
     is_block(&update["content"]) && has_sound_meta(update) && (id.is_null() || id.is_string())
 }
 
-/// A picture or a sound that the agent made.
+/// An image or a sound from the agent.
 fn file(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) -> bool {
     let block = &update["content"];
     let (Some("image" | "audio"), Some(data), Some(media_type)) =

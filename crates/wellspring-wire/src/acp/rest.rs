@@ -1,19 +1,19 @@
-//! What an update says besides what we have words for. It is kept beside what was understood, and
-//! said again with it, so that an agent behind us reaches a client whole.
+//! Members of an update that we do not understand. They are kept with what was understood, and
+//! written again with it, so that a client gets everything that a proxied agent said.
 
 use serde_json::{Map, Value, json};
 
 use super::read::{has_sound_meta, is_block};
 use super::sound::{is_command, is_option};
 
-/// What the log calls the rest of an update: as an annotation, of the part's next words; as an
-/// extended fact, of the next record that becomes an update of its kind.
+/// The log's name for such members: as an annotation, they belong to the part's next delta; as an
+/// extended event, to the next record that becomes an update of the same kind.
 pub(super) const REST: &str = "rest";
 
-/// Our own name among the members of `_meta`.
+/// Our own key in `_meta`.
 pub(super) const OURS: &str = "wellspring";
 
-/// What an object says besides these members. A null says nothing.
+/// The members of an object besides these. Null counts as absent.
 pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
     let members = of.as_object().into_iter().flatten();
     let others =
@@ -21,7 +21,7 @@ pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
     others.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The same, where it can be said: a `_meta` that is none is left out.
+/// The same, without an invalid `_meta`.
 #[must_use]
 pub fn besides(of: &Value, understood: &[&str]) -> Value {
     let mut others = left(of, understood);
@@ -31,8 +31,8 @@ pub fn besides(of: &Value, understood: &[&str]) -> Value {
     others.into()
 }
 
-/// Says the rest with what was understood: members of objects are joined, and of two that are
-/// no objects the rest's counts.
+/// Merges the members into an update: objects are merged, and for other values the kept ones
+/// win.
 pub fn merge(into: &mut Value, rest: &Value) {
     match (into, rest) {
         (Value::Object(into), Value::Object(rest)) => {
@@ -44,20 +44,20 @@ pub fn merge(into: &mut Value, rest: &Value) {
     }
 }
 
-/// Has a message say something in its `_meta` that it cannot say in the protocol's words.
+/// Adds something to a message's `_meta`.
 pub fn carry(into: &mut Value, odd: &Value) {
     if odd.as_object().is_some_and(|odd| !odd.is_empty()) {
         merge(into, &json!({"_meta": {OURS: odd}}));
     }
 }
 
-/// An update that the protocol has no word for, in an update that it has: clients may be strict,
-/// and `_meta` is where anything may be.
+/// Wraps an update that the protocol does not know in one that it knows: clients may be strict,
+/// and `_meta` may hold anything.
 pub(super) fn carried(update: &Value) -> Value {
     json!({"sessionUpdate": "session_info_update", "_meta": {OURS: {"update": update}}})
 }
 
-/// Whether a client can be told an update as it is: one that the protocol knows, in its shape.
+/// Whether an update can be sent as it is: its kind is known and its shape is valid.
 pub(super) fn is_sayable(update: &Value) -> bool {
     let all = |name: &str, fits: &dyn Fn(&Value) -> bool| {
         update[name].as_array().is_some_and(|it| it.iter().all(|it| fits(it) && has_sound_meta(it)))

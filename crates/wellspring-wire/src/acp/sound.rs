@@ -1,12 +1,12 @@
-//! What an agent offers in a session, held to the protocol's shape: its modes, its options and its
-//! commands. Clients may be strict, so what has another shape is parted from the rest.
+//! Validates what an agent offers in a session: its modes, options and
+//! commands. Clients may be strict, so invalid entries are separated from valid ones.
 
 use serde_json::{Map, Value};
 
 use super::read::has_sound_meta;
 
-/// What an agent offers, in two objects of the same members: `modes`, `configOptions` and
-/// `availableCommands` as a client can be told of them, and what is left of each.
+/// What an agent offers, as two objects with the same members: `modes`, `configOptions` and
+/// `availableCommands` with the valid entries, and with the others.
 ///
 /// ```
 /// use serde_json::json;
@@ -51,7 +51,7 @@ pub fn part_offers(said: &Value) -> (Value, Value) {
     (sound.into(), odd.into())
 }
 
-/// Whether a thing has its shape.
+/// Whether an entry is valid.
 type Fits = fn(&Value) -> bool;
 
 fn part(listed: &[Value], fits: Fits) -> (Vec<Value>, Vec<Value>) {
@@ -76,7 +76,7 @@ pub(super) fn is_command(command: &Value) -> bool {
     is_text(command, "name") && is_text(command, "description") && input
 }
 
-/// Whether an option has the shape of its type.
+/// Whether an option is valid for its type.
 pub(super) fn is_option(option: &Value) -> bool {
     let is_value = |it: &Value| {
         is_text(it, "value")

@@ -1,4 +1,4 @@
-//! What an agent behind us says, as a client of ours hears it: read, and written again.
+//! A proxied agent's updates as a client gets them: read into records and written again.
 
 use serde_json::Value;
 use wellspring_core::{AgentNo, Batch, Event, Millis, Record, RunRequest, RunStarted, Seq};
@@ -7,7 +7,7 @@ use super::Reader;
 use crate::DialectName;
 use crate::testing::encode;
 
-/// The updates that become of an agent's.
+/// The updates that a proxied agent's update becomes.
 fn through(lines: &str) -> String {
     let (mut reader, mut batch) = (Reader::default(), Batch::default());
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {

@@ -1,5 +1,5 @@
-//! A call that the agent makes itself: it says what it likes about it, in any order, and we
-//! write down one call that begins, goes on and ends.
+//! A call that the agent makes itself. Agents report about it in any order; we
+//! write one call that starts, continues and ends.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
@@ -11,7 +11,7 @@ use super::content;
 use crate::acp::rest::{REST, left, merge};
 use crate::acp::{RAW_INPUT, RAW_OUTPUT};
 
-/// What a report of a call says that has a place of its own in the log.
+/// The members of a report that have a place of their own in the log.
 const UNDERSTOOD: [&str; 10] = [
     "sessionUpdate",
     "toolCallId",
@@ -25,8 +25,8 @@ const UNDERSTOOD: [&str; 10] = [
     "rawOutput",
 ];
 
-/// Bytes of a call's raw input that become its arguments; larger ones are kept whole beside it.
-/// Outlines hold the arguments of open calls.
+/// Bytes of a call's raw input that become its arguments; larger ones are kept whole in an
+/// extended event, since outlines hold the arguments of open calls.
 pub const ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug)]
@@ -34,12 +34,12 @@ pub(super) struct Call {
     part: LocalPart,
     state: State,
     title: Box<str>,
-    /// As it was said last.
+    /// The latest report.
     kind: Value,
     name: Value,
-    /// The latest input, until the call begins: agents send an empty one first.
+    /// The latest input, until the call starts: agents send an empty one first.
     input: Value,
-    /// What was said of it before it began, to be said once it has.
+    /// Progress from before the start, to be reported once it has started.
     held: ToolUpdate,
     denied: bool,
 }
@@ -48,7 +48,7 @@ pub(super) struct Call {
 enum State {
     /// Its arguments may still change.
     Asked,
-    /// They are written down; it has not begun.
+    /// Its arguments are written; it has not started.
     Complete,
     Running,
     Finished,
@@ -81,7 +81,7 @@ impl Call {
         self.part
     }
 
-    /// What a person reads.
+    /// The title for people.
     pub(super) fn title(&self) -> &str {
         &self.title
     }
@@ -99,7 +99,7 @@ impl Call {
         self.denied = true;
     }
 
-    /// Reads a report. Says whether all of it is written down.
+    /// Reads a report. Returns whether everything in it was understood.
     pub(super) fn update(&mut self, update: &Value, batch: &mut Batch) -> bool {
         if self.state == State::Finished {
             return false;
@@ -130,7 +130,7 @@ impl Call {
                 data.insert(RAW_INPUT.into(), input.clone());
             }
         }
-        // What it shows is shown at once, for it is often what a person is asked to allow.
+        // Content is shown at once, since it is often what a person is asked to approve.
         let begins =
             matches!(status, Some(Status::InProgress | Status::Completed | Status::Failed))
                 || shown.as_ref().is_some_and(|shown| !shown.is_empty());
@@ -152,7 +152,7 @@ impl Call {
         }
         let mut rest = left(update, &UNDERSTOOD);
         for (name, known) in [("kind", &mut self.kind), ("name", &mut self.name)] {
-            // What a call is was said when it began; what it is called from here on is news.
+            // The kind was reported at the start; a new title is progress.
             let said = &update[name];
             if !said.is_null() && said != known {
                 rest.insert(name.into(), said.clone());
@@ -188,7 +188,7 @@ impl Call {
         whole
     }
 
-    /// The agent asks before it goes on: the arguments are what they are now.
+    /// The agent asks for permission: the arguments are final now.
     pub(super) fn await_permission(&mut self, batch: &mut Batch) -> Option<LocalPart> {
         if self.state == State::Finished {
             return None;
@@ -197,7 +197,7 @@ impl Call {
         Some(self.part)
     }
 
-    /// The agent said no more about it.
+    /// The agent never reported an end.
     pub(super) fn give_up(&mut self, batch: &mut Batch) {
         if self.state == State::Finished {
             return;
@@ -211,7 +211,7 @@ impl Call {
         self.finish(outcome, Some(why.into()), Vec::new(), batch);
     }
 
-    /// Writes the arguments down.
+    /// Writes the arguments.
     fn complete(&mut self, batch: &mut Batch) {
         if self.state == State::Asked {
             self.state = State::Complete;
@@ -234,7 +234,7 @@ impl Call {
         }
     }
 
-    /// Reports progress. The grammar has it only of what runs, so until then it is held.
+    /// Reports progress. The grammar allows it only for running calls, so it is held until then.
     fn report(&mut self, update: ToolUpdate, batch: &mut Batch) {
         if update == ToolUpdate::default() {
             return;

@@ -5,7 +5,7 @@ use wellspring_core::{Content, Location, MediaSource, ToolContent};
 
 use crate::acp::rest::left;
 
-/// A content block; nothing when it is of no known type.
+/// A content block; `None` if its type is unknown.
 pub(super) fn block(block: &Value) -> Option<Content> {
     let text = |name: &str| block[name].as_str().map(Box::<str>::from);
     match block["type"].as_str()? {
@@ -38,7 +38,7 @@ pub(super) fn block(block: &Value) -> Option<Content> {
     }
 }
 
-/// Whether it is a block of a known type, in its shape.
+/// Whether it is a valid block of a known type.
 pub(in crate::acp) fn is_block(value: &Value) -> bool {
     let optional = |of: &Value, name: &str| of[name].is_null() || of[name].is_string();
     let shape = match value["type"].as_str() {
@@ -66,12 +66,12 @@ pub(in crate::acp) fn is_block(value: &Value) -> bool {
     block(value).is_some() && shape && notes && has_sound_meta(value)
 }
 
-/// Whether `_meta` is what the protocol says it is, so that it can be passed on.
+/// Whether `_meta` is valid, so that it can be passed on.
 pub(in crate::acp) fn has_sound_meta(of: &Value) -> bool {
     of["_meta"].is_null() || of["_meta"].is_object()
 }
 
-/// Whether a block says no more than what was understood of it.
+/// Whether everything in a block was understood.
 fn is_whole(block: &Value) -> bool {
     let says_more = |of: &Value, understood: &[&str]| !left(of, understood).is_empty();
     is_block(block)
@@ -88,7 +88,7 @@ fn is_whole(block: &Value) -> bool {
         }
 }
 
-/// What a call shows, and whether that is all of it.
+/// The content of a call, and whether all of it was understood.
 pub(super) fn shown(listed: &[Value]) -> (Vec<ToolContent>, bool) {
     let known: Vec<ToolContent> = listed.iter().filter_map(tool_content).collect();
     let is_whole = |content: &Value| match content["type"].as_str() {
@@ -120,7 +120,7 @@ fn tool_content(content: &Value) -> Option<ToolContent> {
     }
 }
 
-/// The terminals that a call shows.
+/// The terminals in the content of a call.
 pub(super) fn terminals(update: &Value) -> impl Iterator<Item = &str> {
     let listed = update["content"].as_array().into_iter().flatten();
     listed
@@ -128,7 +128,7 @@ pub(super) fn terminals(update: &Value) -> impl Iterator<Item = &str> {
         .filter_map(|it| it["terminalId"].as_str())
 }
 
-/// The words in what a call shows.
+/// The text in the content of a call.
 pub(super) fn words(content: &[ToolContent]) -> Option<String> {
     let texts: Vec<&str> = content
         .iter()
@@ -140,7 +140,7 @@ pub(super) fn words(content: &[ToolContent]) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// The places that a call touches, and whether these are all of them.
+/// The locations of a call, and whether all of them were understood.
 pub(super) fn locations(listed: &Value) -> (Vec<Location>, bool) {
     let is_list = listed.is_null() || listed.is_array();
     let listed = listed.as_array().map(Vec::as_slice).unwrap_or_default();

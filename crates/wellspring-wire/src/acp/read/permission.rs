@@ -1,4 +1,4 @@
-//! What an agent asks before it does something.
+//! Permission requests of an agent.
 
 use serde_json::Value;
 use wellspring_core::LocalPart;
@@ -8,28 +8,28 @@ use wellspring_core::LocalPart;
 pub struct Permission {
     /// The agent's id of the call.
     pub call: Box<str>,
-    /// The call, unless it is over or unknown.
+    /// The call; `None` if it has finished or is unknown.
     pub part: Option<LocalPart>,
-    /// Whether the call is one of a tool of ours: whoever runs it asks by rules of our own.
-    pub lent: bool,
-    /// What a person reads.
+    /// Whether it is a call of one of our tools: the engine asks for those by our own policy.
+    pub our_tool: bool,
+    /// The text that a person reads.
     pub title: Box<str>,
-    /// What can be answered.
+    /// The possible answers.
     pub options: Vec<PermissionOption>,
 }
 
 /// One possible answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PermissionOption {
-    /// What the answer names.
+    /// The id that the answer names.
     pub id: Box<str>,
-    /// What a person reads.
+    /// The text that a person reads.
     pub name: Box<str>,
-    /// What it means. Only this counts, never the place in the list.
+    /// What it means. Only this counts, never the position in the list.
     pub kind: PermissionKind,
 }
 
-/// What an answer means.
+/// The meaning of an answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PermissionKind {
     /// Yes, this time.
@@ -40,12 +40,12 @@ pub enum PermissionKind {
     RejectOnce,
     /// No, from now on.
     RejectAlways,
-    /// Something that there was no word for when this was written.
+    /// A kind that is newer than this code.
     Unknown,
 }
 
 impl PermissionKind {
-    /// Whether it lets something happen. What is unknown might.
+    /// Whether it permits something. An unknown kind might.
     #[must_use]
     pub fn allows(self) -> bool {
         match self {
@@ -60,7 +60,7 @@ impl Permission {
         params: &Value,
         call: Box<str>,
         part: Option<LocalPart>,
-        lent: bool,
+        our_tool: bool,
     ) -> Self {
         let title = params["toolCall"]["title"].as_str().unwrap_or_default().into();
         let options = params["options"].as_array().into_iter().flatten();
@@ -77,17 +77,17 @@ impl Permission {
                 },
             })
         });
-        Self { call, part, lent, title, options: options.collect() }
+        Self { call, part, our_tool, title, options: options.collect() }
     }
 
-    /// The first option of this kind: there is no better reason to prefer one of two that mean
+    /// The first option of this kind: of two with the same meaning, either will do.
     /// the same.
     #[must_use]
     pub fn option(&self, kind: PermissionKind) -> Option<&PermissionOption> {
         self.options.iter().find(|option| option.kind == kind)
     }
 
-    /// Whether yes and no say all that can be answered: each kind is there at most once, and
+    /// Whether the options are a plain yes and no: each kind occurs at most once, and
     /// all are known.
     #[must_use]
     pub fn is_yes_or_no(&self) -> bool {

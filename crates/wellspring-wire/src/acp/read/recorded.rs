@@ -1,4 +1,4 @@
-//! What real agents said, recorded.
+//! Recordings of real agents.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 use wellspring_core::{Batch, Event};
 
 use super::tests::check;
-use super::{LentTools, Reader};
+use super::{OurTools, Reader};
 
 /// Reads a recording: the events of each session.
 fn read(recording: &str) -> BTreeMap<String, Vec<Event>> {
@@ -15,8 +15,8 @@ fn read(recording: &str) -> BTreeMap<String, Vec<Event>> {
         let mut message: Value = serde_json::from_str(line).unwrap();
         let id = message["sessionId"].as_str().or(message["params"]["sessionId"].as_str());
         let (reader, batch) = sessions.entry(id.unwrap().to_owned()).or_insert_with(|| {
-            let lent = LentTools::new("wellspring", ["clock", "return_result"]);
-            (Reader::new(lent), Batch::default())
+            let tools = OurTools::new("wellspring", ["clock", "return_result"]);
+            (Reader::new(tools), Batch::default())
         });
         match message["method"].as_str() {
             Some("session/update") => reader.update(message["params"]["update"].take(), batch),
@@ -31,7 +31,7 @@ fn read(recording: &str) -> BTreeMap<String, Vec<Event>> {
     events.collect()
 }
 
-/// What the agent shows of a session, without what is kept whole.
+/// What the agent shows of a session, without extended events.
 fn shown(recording: &str) -> String {
     let mut lines = String::new();
     for (session, events) in read(recording) {

@@ -7,8 +7,8 @@ use wellspring_core::{AgentNo, Checker, Event, Millis, Record, RunRequest, RunSt
 use super::*;
 
 /// Reads lines as a client gets them: updates, permission requests, the answer to the prompt.
-fn read(lines: &str, lent: LentTools) -> Vec<Event> {
-    let mut reader = Reader::new(lent);
+fn read(lines: &str, our_tools: OurTools) -> Vec<Event> {
+    let mut reader = Reader::new(our_tools);
     let mut batch = Batch::default();
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let message: Value = serde_json::from_str(line).unwrap();
@@ -27,7 +27,7 @@ fn read(lines: &str, lent: LentTools) -> Vec<Event> {
 }
 
 fn shown(lines: &str) -> String {
-    let events = read(lines, LentTools::default());
+    let events = read(lines, OurTools::default());
     check(&events);
     events.iter().map(|event| format!("{event}\n")).collect()
 }
@@ -260,15 +260,15 @@ fn calls_of_our_own_tools_are_left_to_those_who_run_them() {
         {"sessionUpdate":"tool_call","toolCallId":"x","title":"mcp__wellspring__clock","status":"pending"}
         {"sessionUpdate":"tool_call_update","toolCallId":"x","status":"completed"}
     "#;
-    let events = read(lines, LentTools::new("wellspring", ["clock"]));
+    let events = read(lines, OurTools::new("wellspring", ["clock"]));
     let names: Vec<_> = events.iter().map(ToString::to_string).collect();
     assert_eq!(names.len(), 2, "{names:?}");
     assert!(events.iter().all(|event| matches!(event, Event::Extended(_))), "{names:?}");
     let params = json!({"toolCall": {"toolCallId": "x"}, "options": []});
-    let mut reader = Reader::new(LentTools::new("wellspring", ["clock"]));
+    let mut reader = Reader::new(OurTools::new("wellspring", ["clock"]));
     let mut batch = Batch::default();
     reader.update(serde_json::from_str(lines.lines().nth(1).unwrap()).unwrap(), &mut batch);
-    assert!(reader.permission(&params, &mut batch).lent);
+    assert!(reader.permission(&params, &mut batch).our_tool);
 }
 
 #[test]
@@ -290,7 +290,7 @@ fn arguments_beyond_their_maximum_are_kept_beside_the_call() {
     let input = json!({"x": "y".repeat(ARGUMENTS_BYTES_MAX)});
     let call =
         json!({"sessionUpdate": "tool_call", "toolCallId": "a", "title": "t", "rawInput": input});
-    let events = read(&call.to_string(), LentTools::default());
+    let events = read(&call.to_string(), OurTools::default());
     check(&events);
     assert!(events.iter().any(|event| matches!(event, Event::Extended(_))));
     let arguments = events.iter().find_map(|event| {
@@ -322,7 +322,7 @@ proptest! {
     fn any_reports_make_a_legal_run(
         lines in prop::collection::vec((0..9usize, 0..3usize, 0..6usize), 0..40),
     ) {
-        let mut reader = Reader::new(LentTools::new("wellspring", ["clock"]));
+        let mut reader = Reader::new(OurTools::new("wellspring", ["clock"]));
         let mut batch = Batch::default();
         for (what, id, more) in lines {
             let id = ["a", "b", "c"][id];

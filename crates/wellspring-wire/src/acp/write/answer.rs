@@ -1,12 +1,12 @@
-//! What an agent behind us is told that asked something: what was decided, and what the client
-//! that was asked said besides it.
+//! Answers to requests of a proxied agent: the decision, and what else the client
+//! said with it.
 
 use serde_json::{Value, json};
 
 use super::super::rest::{OURS, besides, merge};
 
-/// The answer to a `session/request_permission`: the option that was decided on, or none, and
-/// what the client said that decided so. What is not one of the agent's options is in `_meta`.
+/// The answer to a `session/request_permission`: the chosen option, if any, and
+/// further members of the client's answer. A choice that is not among the agent's options is in `_meta`.
 ///
 /// ```
 /// use serde_json::json;
@@ -24,7 +24,7 @@ pub fn permission_response(option: Option<&str>, theirs: Option<&Value>) -> Valu
     );
     let Some(theirs) = theirs else { return decided };
     let said = &theirs["outcome"];
-    // To dismiss a question is to say no; an agent that can tell the two apart may do so.
+    // Dismissing a question means no; agents that distinguish the two may.
     let mut response = if said["outcome"] == "cancelled" { cancelled } else { decided };
     merge(&mut response, &besides(theirs, &["outcome"]));
     let names = ["outcome", "optionId"];
@@ -36,7 +36,7 @@ pub fn permission_response(option: Option<&str>, theirs: Option<&Value>) -> Valu
     response
 }
 
-/// The answer to an `elicitation/create`: what was decided, with what else the client said.
+/// The answer to an `elicitation/create`: the decision, and further members of the client's answer.
 #[must_use]
 pub fn elicitation_response(mut decided: Value, theirs: Option<&Value>) -> Value {
     let Some(theirs) = theirs else { return decided };

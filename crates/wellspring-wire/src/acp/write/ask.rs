@@ -12,7 +12,7 @@ use super::super::{ELICITATION, ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;
 
-/// The field of a form that asks for one thing.
+/// The only field of a form that asks for one value.
 const FIELD: &str = "answer";
 
 const ALLOW_ONCE: &str = "allow_once";
@@ -20,12 +20,12 @@ const ALLOW_SESSION: &str = "allow_session";
 const ALLOW_ALWAYS: &str = "allow_always";
 const REJECT: &str = "reject_once";
 
-/// How a question is put to a client.
+/// How to put a question to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
-    /// As a request, whose answer [`Asking::answer`] understands.
+    /// As a request; [`Asking::answer`] reads its answer.
     Request(Asking),
-    /// Not at all: the client has no way to ask it. This is the answer then.
+    /// Not at all, since the client has no way to ask it. This is the answer instead.
     Unaskable(Answer),
 }
 
@@ -39,44 +39,44 @@ pub struct Asking {
     reading: Reading,
 }
 
-/// How an answer is to be understood.
+/// How to read an answer.
 #[derive(Clone, Debug, PartialEq)]
 enum Reading {
-    /// By the option that was selected.
+    /// By the selected option.
     Options(Vec<(Box<str>, Answer)>),
-    /// This field of the form names these.
+    /// By this field of the form, which names these choices.
     Chosen(Box<str>),
-    /// That the form was sent at all is this choice.
+    /// Submitting the form is this choice.
     Sent(Box<str>),
     /// The form's content is the answer.
     Whole,
-    /// The form's field is the answer.
+    /// The form's only field is the answer.
     Field,
-    /// The form's field is JSON.
+    /// The form's only field holds JSON.
     Json,
 }
 
-/// A permission that an agent behind us asks for, as it asked.
+/// A permission request of a proxied agent.
 #[derive(Clone, Debug)]
 struct Offer {
     options: Vec<Value>,
-    /// What else it says, `_meta` above all.
+    /// Further members, such as `_meta`.
     more: Value,
 }
 
-/// What agents behind us offer to those who are asked for permissions, as the log has it.
+/// Open permission requests and forms of proxied agents, from the log.
 #[derive(Clone, Debug, Default)]
 pub struct Offers {
-    /// The open calls, by the ids that their agents gave them.
+    /// The open calls, by the agents' own ids.
     calls: BTreeMap<Box<str>, PartId>,
-    /// By the call that the permission is about, where it is still open.
+    /// By the call that the request is about, while it is open.
     offers: BTreeMap<Option<PartId>, Offer>,
-    /// What is said with the form that is asked for next.
+    /// Further members of the form that is asked next.
     form: Option<Value>,
 }
 
 impl Offers {
-    /// Takes note of an event, in the order of the log.
+    /// Applies an event of the log.
     pub fn read(&mut self, event: &Event) {
         if let Event::PartAnnotated { part, annotation } = event
             && let Annotation::ProviderId(id) = &**annotation
@@ -104,7 +104,7 @@ impl Offers {
         }
     }
 
-    /// The offer that a question is about.
+    /// The request that a question stands for.
     fn take(&mut self, question: &Question) -> Option<Offer> {
         let is_it = |offer: &Offer| match &question.form {
             Form::Approve => true,
@@ -119,8 +119,8 @@ impl Offers {
     }
 }
 
-/// An option as it is offered again: of a kind that the protocol knows. What its own kind was is
-/// in `_meta`.
+/// An option with a kind that the protocol knows. An unknown kind goes to
+/// `_meta`.
 fn option(offered: &Value) -> Value {
     let mut option = Value::Object(left(offered, &[]));
     let known = ["allow_once", "allow_always", "reject_once", "reject_always"];
@@ -134,8 +134,8 @@ fn option(offered: &Value) -> Value {
 }
 
 impl Asked {
-    /// Passes a permission on that an agent behind us asks for, with the options of that agent.
-    /// None if the question is none of those.
+    /// Forwards a permission request of a proxied agent with its own options.
+    /// `None` if the question does not stand for one.
     #[must_use]
     pub fn passed_on(
         question: &Question,
@@ -144,7 +144,7 @@ impl Asked {
         offers: &mut Offers,
     ) -> Option<Self> {
         let Offer { options, more } = offers.take(question)?;
-        // To a yes or a no, an option says what its kind says.
+        // A plain yes or no selects the option of that kind.
         let meaning = |option: &Value| {
             let id = option["optionId"].as_str().unwrap_or_default();
             match (&question.form, option["kind"].as_str()) {
@@ -165,7 +165,7 @@ impl Asked {
         Some(Self::Request(asking))
     }
 
-    /// Puts a form as an agent behind us did: with its fields, and all that it said besides.
+    /// Forwards a form of a proxied agent, with its fields and further members.
     #[must_use]
     pub fn with_more(mut self, question: &Question, before: &Outline, offers: &mut Offers) -> Self {
         let is_form = question.blocking && !matches!(question.form, Form::Approve);
@@ -189,7 +189,7 @@ impl Asked {
         self
     }
 
-    /// Puts a question. `before` is what is open, `session` what the client calls the thread.
+    /// Puts a question. `before` is the outline, `session` the client's id of the thread.
     #[must_use]
     pub fn new(question: &Question, before: &Outline, session: &str, has_forms: bool) -> Self {
         let scene = Scene { question, before, session };
@@ -204,7 +204,7 @@ impl Asked {
                 };
                 Self::Request(scene.form(one_field(field), Reading::Chosen(FIELD.into())))
             }
-            // Without forms, one of several is all that can be chosen.
+            // Without forms, only one option can be chosen.
             Form::Choose { choices, .. } => {
                 let chosen = |it: &Choice| Answer::Choose(vec![it.id.clone()]);
                 if scene.call().is_some_and(|call| call.tool.runs_on == RunsOn::Agent) {
@@ -231,7 +231,7 @@ impl Asked {
 }
 
 impl Asking {
-    /// What the client's answer means. What is not clearly a yes is a no.
+    /// Reads the client's answer. Whatever is not clearly a yes is a no.
     #[must_use]
     pub fn answer(&self, result: &Value) -> Answer {
         let content = &result["content"];
@@ -268,7 +268,7 @@ struct Scene<'a> {
     session: &'a str,
 }
 
-/// What can be said: its name, its kind, and what it means.
+/// An option: its name, its kind, and the answer it stands for.
 type Saying<'a> = (&'a str, &'static str, Answer);
 
 impl Scene<'_> {
@@ -301,7 +301,7 @@ impl Scene<'_> {
         }))
     }
 
-    /// A request with these options, each with what it means.
+    /// A request with these options and their answers.
     fn request(&self, offered: impl Iterator<Item = (Value, Answer)>) -> Asking {
         let (mut options, mut meanings) = (Vec::new(), Vec::new());
         for (option, answer) in offered {
@@ -341,7 +341,7 @@ impl Scene<'_> {
     }
 }
 
-/// What one can say to a call. There is no way to refuse for good, so none is offered.
+/// The options for a call. There is no standing denial, so none is offered.
 fn approval() -> impl Iterator<Item = Saying<'static>> {
     let yes = |scope| Answer::Approve { scope, arguments: None };
     [
@@ -360,9 +360,9 @@ fn selection<'a>(
     options.chain([("None of these", "reject_once", Answer::NO)])
 }
 
-/// What a choice means that an agent behind us offered for its own call, where it did not say so
-/// itself. Programs go by the kind, so a no must not pass for a yes; the words are all there is
-/// to tell them by.
+/// The kind of a choice that a proxied agent offered without one. Clients act
+/// on the kind, so a no must not look like a yes; the label is all there is
+/// to tell them apart.
 fn kind_of(choice: &Choice) -> &'static str {
     const NO: [&str; 8] =
         ["reject", "deny", "decline", "cancel", "abort", "never", "don't", "disallow"];
@@ -382,7 +382,7 @@ fn one_field(field: Value) -> Value {
     json!({"type": "object", "properties": {FIELD: field}, "required": [FIELD]})
 }
 
-/// A form for a schema. Forms are flat; what is not is asked for as JSON.
+/// A form for a schema. Forms are flat; other schemas are asked for as JSON.
 fn form_schema(schema: &Value) -> (Value, Reading) {
     if is_flat(schema) {
         let members = ["type", "title", "description", "properties", "required"];
@@ -397,8 +397,8 @@ fn form_schema(schema: &Value) -> (Value, Reading) {
     (one_field(json!({"type": "string", "description": description})), Reading::Json)
 }
 
-/// How the answer to an agent's own form is to be understood; none if clients need not know such
-/// a form.
+/// How to read the answer to an agent's own form; `None` if clients may not understand
+/// the form.
 fn as_it_came(schema: &Value, form: &Form) -> Option<Reading> {
     let fields = schema["properties"].as_object()?;
     let is_form = schema["type"] == "object" && fields.values().all(is_field);
@@ -420,7 +420,7 @@ fn is_flat(schema: &Value) -> bool {
 }
 
 fn is_field(schema: &Value) -> bool {
-    // A reference leads elsewhere, and a form is all there is.
+    // References cannot be resolved inside a form.
     schema.get("$ref").is_none()
         && match schema["type"].as_str() {
             Some("string" | "number" | "integer" | "boolean") => {
@@ -431,7 +431,7 @@ fn is_field(schema: &Value) -> bool {
         }
 }
 
-/// A form with what clients take of it. An answer is held to the question's schema all the same.
+/// A form reduced to what clients must understand. The answer is still validated against the whole schema.
 fn sound_form(schema: &Value) -> Map<String, Value> {
     let mut form = taken(schema, |name, value| match name {
         "title" | "description" => value.is_string(),
@@ -445,7 +445,7 @@ fn sound_form(schema: &Value) -> Map<String, Value> {
     form
 }
 
-/// A field with what clients take of it.
+/// A field reduced to what clients must understand.
 fn sound_field(field: &Value) -> Map<String, Value> {
     let kind = field["type"].as_str().unwrap_or_default();
     taken(field, |name, value| match name {
@@ -471,14 +471,14 @@ fn sound_field(field: &Value) -> Map<String, Value> {
     })
 }
 
-/// The members that are taken; one that is null says that there is none.
+/// The members to keep; null counts as absent.
 fn taken(of: &Value, takes: impl Fn(&str, &Value) -> bool) -> Map<String, Value> {
     let members = of.as_object().into_iter().flatten();
     let taken = members.filter(|(name, value)| value.is_null() || takes(name, value));
     taken.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// Whether these are the items of a field that takes several of some words.
+/// Whether these are the items of a field that takes several strings.
 fn is_some_of(items: &Value) -> bool {
     (items["type"] == "string" && is_words(&items["enum"])) || is_titled(&items["anyOf"])
 }
@@ -497,7 +497,7 @@ fn is_words(values: &Value) -> bool {
     values.as_array().is_some_and(|values| values.iter().all(Value::is_string))
 }
 
-/// The values that fit a schema, where there are few.
+/// The values that match a schema, if there are few.
 fn few_values(schema: &Value) -> Option<Vec<(String, Value)>> {
     if schema["type"] == "boolean" {
         return Some(vec![("Yes".into(), true.into()), ("No".into(), false.into())]);

@@ -1,4 +1,4 @@
-//! Content, both ways.
+//! Content blocks, in both directions.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 use wellspring_core::{Content, MediaSource};
 
-/// What a block without a type of its own is.
+/// The media type of a block without one.
 const UNKNOWN_MEDIA: &str = "application/octet-stream";
 
-/// A prompt has a block that cannot be read.
+/// A prompt has an invalid block.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("block {index} of the prompt {what}")]
 pub struct PromptError {
@@ -17,7 +17,7 @@ pub struct PromptError {
     what: String,
 }
 
-/// What a prompt says: the blocks of `session/prompt`.
+/// Reads the blocks of `session/prompt`.
 ///
 /// ```
 /// use serde_json::json;
@@ -30,7 +30,7 @@ pub struct PromptError {
 ///
 /// # Errors
 ///
-/// When a block is of no known type, or lacks what its type needs.
+/// If a block's type is unknown, or a required member is missing.
 pub fn prompt(blocks: &[Value]) -> Result<Vec<Content>, PromptError> {
     let read = |(index, block)| read(block).map_err(|what| PromptError { index, what });
     blocks.iter().enumerate().map(read).collect()
@@ -125,7 +125,7 @@ fn put(object: &mut Value, name: &str, value: Option<&str>) {
     }
 }
 
-/// A path as the protocol wants it: absolute, where we know of what.
+/// An absolute path, as the protocol requires, if the base directory is known.
 pub(super) fn absolute<'a>(path: &'a str, cwd: Option<&str>) -> Cow<'a, str> {
     match cwd {
         Some(cwd) if Path::new(path).is_relative() => {

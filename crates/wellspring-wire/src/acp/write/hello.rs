@@ -1,17 +1,17 @@
-//! The answer to `initialize`, where an agent behind us has a say in it.
+//! The answer to `initialize` with a proxied agent.
 
 use serde_json::{Value, json};
 
 use super::super::read::has_sound_meta;
 use super::super::rest::{OURS, besides, merge};
 
-/// What we say of ourselves, with what an agent behind us says of itself: `theirs` is its own
-/// answer to `initialize`.
+/// Our `initialize` result, combined with a proxied agent's: `theirs` is its own
+/// result.
 ///
-/// What a prompt may hold is the agent's to say, since all of it goes there, and so is how one
-/// logs in. Sessions and MCP servers are ours: the log has the sessions, and the servers are
-/// lent to the agent by one of our own. What we know nothing of is the agent's, and so is
-/// `_meta`; what it calls itself is there, too.
+/// The agent says what a prompt may hold, since prompts go to it, and how to
+/// log in. Sessions and MCP servers are ours: the log has the sessions, and one of our own servers
+/// offers the MCP servers to the agent. Unknown members come from the agent, and so does
+/// `_meta`, which also holds its name.
 ///
 /// ```
 /// use serde_json::json;
@@ -50,15 +50,15 @@ pub fn initialize_response(mut ours: Value, theirs: &Value) -> Value {
     ours
 }
 
-/// What the agent can do about logins.
+/// The agent's login capabilities.
 fn auth(said: &Value) -> Option<Value> {
     let logout = &said["logout"];
     let is_sound = (logout.is_null() || logout.is_object()) && has_sound_meta(logout);
     said.is_object().then(|| besides(said, if is_sound { &[] } else { &["logout"] }))
 }
 
-/// Whether it is a way to log in that works through us. Of those that work in a terminal a client
-/// starts the agent's own program, which it does not know.
+/// Whether a login method works through us. Terminal logins do not: the client would have to start
+/// the agent's own program, which it does not know.
 fn is_login(login: &Value) -> bool {
     let is_text = |name: &str| login[name].is_string();
     let description = login["description"].is_null() || is_text("description");

@@ -1,30 +1,30 @@
-//! What a call shows: an update replaces all of it, so all of it is kept while the call is open.
+//! The content of open calls: an update replaces all of it, so it is kept while the call is open.
 
 use serde_json::{Value, json};
 use wellspring_core::{ContentChange, ToolContent};
 
 use super::content::{absolute, content_block, text_block};
 
-/// Bytes of blocks kept of what a call shows; the oldest go first. Larger than any picture of a
-/// diff that somebody reads, and far below what would be slow to send again.
+/// Bytes of content blocks kept per call; the oldest go first. Larger than any
+/// diff that people read, and small enough to send again.
 pub const SHOWN_BYTES_MAX: usize = 512 * 1024;
 
-/// Bytes kept of the text that a call says piece by piece: its last few screens.
+/// Bytes kept of a call's streamed text: its last few screens.
 pub const RUNNING_BYTES_MAX: usize = 16 * 1024;
 
-/// Text is shown again once it has grown by this fraction.
+/// Text is sent again once it has grown by this fraction.
 const GROWN: u64 = 8;
 
-/// How text is to be shown.
+/// How to show text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Voice {
-    /// As somebody's words.
+    /// As prose.
     Words,
-    /// As a command wrote it: line by line.
+    /// As command output, line by line.
     Console,
 }
 
-/// Where a call happens.
+/// The environment of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room<'a> {
     /// The directory that relative paths start from.
@@ -35,7 +35,7 @@ pub(super) struct Room<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shown {
-    /// Blocks that do not change any more.
+    /// Blocks that no longer change.
     blocks: Vec<Value>,
     blocks_bytes: usize,
     running: Option<Running>,
@@ -45,11 +45,11 @@ pub(super) struct Shown {
 #[derive(Clone, Debug)]
 struct Running {
     voice: Voice,
-    /// Its end.
+    /// The end of the text.
     text: String,
-    /// How much there was in all.
+    /// Its total length.
     said: u64,
-    /// How much of that was there when it was last shown.
+    /// Its length when it was last shown.
     shown: u64,
 }
 
@@ -58,12 +58,12 @@ impl Shown {
         self.blocks.is_empty() && self.running.is_none()
     }
 
-    /// Whether there is something that was not shown.
+    /// Whether something has not been shown yet.
     pub(super) fn has_news(&self) -> bool {
         self.news
     }
 
-    /// Whether it is time to show what was said.
+    /// Whether the text has grown enough to show it again.
     pub(super) fn is_due(&self) -> bool {
         let grown = |running: &Running| running.said - running.shown > running.shown / GROWN;
         self.running.as_ref().is_some_and(grown)
@@ -117,7 +117,7 @@ impl Shown {
         blocks
     }
 
-    /// What was said so far will not grow.
+    /// Ends the streamed text.
     fn settle(&mut self) {
         if let Some(running) = self.running.take() {
             self.push(running.block());
@@ -172,7 +172,7 @@ fn block(content: &ToolContent, room: Room<'_>) -> Option<Value> {
     })
 }
 
-/// About how many bytes it takes: its texts.
+/// Roughly how many bytes it takes: its texts.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

@@ -1,25 +1,25 @@
-//! Which of an agent's calls are calls of our own tools.
+//! Recognises an agent's calls of our own tools.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// The tools of ours that an agent has, by the name of the server that lends them.
+/// Our tools that an agent has, by the name of the MCP server that offers them.
 ///
 /// Each agent titles such a call in its own way (`mcp__wellspring__clock`,
 /// `mcp.wellspring.clock`, `clock (wellspring MCP Server)`, `wellspring_clock`); all of them
-/// are the server's name, the tool's name, and words without meaning.
+/// contain the server's name, the tool's name, and filler words.
 #[derive(Clone, Debug, Default)]
-pub struct LentTools {
+pub struct OurTools {
     server: Box<str>,
     tools: BTreeSet<Box<str>>,
-    /// Calls that turned out to be of a tool of ours: what is said of them later often has no
-    /// title any more.
+    /// Calls that were recognised as calls of our tools: later reports about them often have no
+    /// title.
     known: BTreeSet<Box<str>>,
 }
 
-impl LentTools {
-    /// Tools lent by a server of this name.
+impl OurTools {
+    /// Tools offered by the server of this name.
     #[must_use]
     pub fn new(
         server: impl Into<Box<str>>,
@@ -29,8 +29,8 @@ impl LentTools {
         Self { server: server.into(), tools, known: BTreeSet::new() }
     }
 
-    /// Whether a report of a call is about one of them.
-    pub(super) fn is_lent(&mut self, id: &str, update: &Value) -> bool {
+    /// Whether a report is about a call of one of our tools.
+    pub(super) fn is_ours(&mut self, id: &str, update: &Value) -> bool {
         if self.tools.is_empty() {
             return false;
         }
@@ -39,14 +39,14 @@ impl LentTools {
         }
         let members =
             [&update["name"], &update["_meta"]["claudeCode"]["toolName"], &update["title"]];
-        let lent = members.iter().filter_map(|name| name.as_str()).any(|name| self.names(name));
-        if lent && self.known.len() < super::CALLS_MAX {
+        let our_tool = members.iter().filter_map(|name| name.as_str()).any(|name| self.names(name));
+        if our_tool && self.known.len() < super::CALLS_MAX {
             self.known.insert(id.into());
         }
-        lent
+        our_tool
     }
 
-    /// Whether a name is one of our tools', as somebody's agent writes it.
+    /// Whether a name, as an agent writes it, is that of one of our tools.
     fn names(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let Some(rest) = without(&name, &self.server.to_lowercase()) else { return false };
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn titles_of_our_tools_are_recognised_however_they_are_written() {
-        let lent = LentTools::new("wellspring", ["return_result", "read"]);
+        let tools = OurTools::new("wellspring", ["return_result", "read"]);
         for (title, ours) in [
             ("mcp__wellspring__return_result", true),
             ("mcp.wellspring.return_result", true),
@@ -84,7 +84,7 @@ mod tests {
             ("mcp__wellspring__write", false),
             ("", false),
         ] {
-            assert_eq!(lent.names(title), ours, "{title}");
+            assert_eq!(tools.names(title), ours, "{title}");
         }
     }
 }
