@@ -166,7 +166,7 @@ pub(crate) enum TokenCommand {
         tenant: String,
         /// What it allows: read, run, approve, admin.
         #[arg(long = "scope", value_name = "SCOPE", default_values = ["read", "run", "approve"])]
-        scopes: Vec<wellspring_server::TokenScope>,
+        scopes: Vec<wellspring_engine::Permission>,
     },
     /// List the tokens.
     List,

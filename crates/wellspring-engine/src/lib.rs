@@ -24,6 +24,7 @@ mod hooks;
 mod host;
 mod inbox;
 mod limits;
+mod principal;
 mod remote;
 mod run;
 mod runtime;
@@ -41,6 +42,7 @@ pub use limits::{
     PARTS_PER_TURN_MAX, REMOTE_CALLS_WAITING_MAX, REPAIRS_DEFAULT, REPETITIONS_MAX,
     RETRIES_DEFAULT, TOOL_BYTES_MAX, TOOLS_AT_ONCE_DEFAULT, TURNS_DEFAULT, Timeouts,
 };
-pub use runtime::{AgentRef, DEFAULT_TENANT, LOCAL, Runtime, SendError, StartError, StartRun};
+pub use principal::{DEFAULT_TENANT, LOCAL, Permission, Permissions, Principal, UnknownPermission};
+pub use runtime::{AgentRef, Runtime, SendError, StartError, StartRun};
 pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnState};
 pub use ui::{RuntimeUi, WorkerResult, show};

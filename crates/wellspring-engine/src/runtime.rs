@@ -25,13 +25,6 @@ use crate::agent::AgentDef;
 use crate::calls::answers::{self, may_answer};
 use crate::hooks::Hooks;
 
-/// Whose runs are when nobody says otherwise.
-pub const DEFAULT_TENANT: &str = "default";
-
-/// Who acts where nobody has to say who they are: the person at this machine, by whatever
-/// means they act.
-pub const LOCAL: &str = "local";
-
 /// Runs agents over a log. Cheap to clone.
 ///
 /// ```

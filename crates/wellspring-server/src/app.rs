@@ -16,10 +16,10 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wellspring_core::{RunId, ThreadId};
-use wellspring_engine::{DEFAULT_TENANT, LOCAL, Runtime};
+use wellspring_engine::{DEFAULT_TENANT, LOCAL, Permission, Principal, Runtime};
 use wellspring_log::{ExternalId, RunInfo};
 
-use crate::auth::{Principal, Signer, TokenError, TokenScope, Tokens};
+use crate::auth::{Signer, TokenError, Tokens};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::guard::Caller;
@@ -190,7 +190,7 @@ impl From<TokenError> for ApiError {
     }
 }
 
-pub(crate) fn allow(who: &Principal, scope: TokenScope) -> Result<(), ApiError> {
+pub(crate) fn allow(who: &Principal, scope: Permission) -> Result<(), ApiError> {
     if who.may(scope) {
         return Ok(());
     }
@@ -224,7 +224,7 @@ macro_rules! may {
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
                 let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_default();
                 let who = app.authenticate(&parts.headers, &caller).await?;
-                allow(&who, TokenScope::$scope)?;
+                allow(&who, Permission::$scope)?;
                 Ok(Self(who))
             }
         }

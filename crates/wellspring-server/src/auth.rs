@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq as _;
 use tokio::sync::RwLock;
 use tokio::time::Instant;
 use wellspring_core::{Millis, RunId};
-use wellspring_engine::{DEFAULT_TENANT, LOCAL};
+use wellspring_engine::{LOCAL, Permission, Principal};
 use wellspring_log::{Store, StoreError};
 
 /// How old what is known of the tokens may be: a token that is made or revoked by another
@@ -42,45 +42,6 @@ const TOKENS_SETTING: &str = "server.tokens";
 const KEY_SETTING: &str = "server.signing-key";
 const SECRET_BYTES: usize = 32;
 
-/// What a token allows. `admin` allows everything.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, Ord, PartialEq, PartialOrd, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TokenScope {
-    /// Look at runs.
-    Read,
-    /// Start, steer and cancel runs.
-    Run,
-    /// Answer questions.
-    Approve,
-    /// Everything, including what operators see.
-    Admin,
-}
-
-impl TokenScope {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Run, Self::Approve, Self::Admin];
-
-    /// Its name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Run => "run",
-            Self::Approve => "approve",
-            Self::Admin => "admin",
-        }
-    }
-}
-
-impl std::str::FromStr for TokenScope {
-    type Err = TokenError;
-
-    fn from_str(name: &str) -> Result<Self, TokenError> {
-        let known = Self::ALL.into_iter().find(|scope| scope.as_str() == name);
-        known.ok_or_else(|| TokenError::UnknownScope(name.chars().take(32).collect()))
-    }
-}
-
 /// What is known of a token; not the token.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TokenInfo {
@@ -89,7 +50,7 @@ pub struct TokenInfo {
     /// Whose runs it sees.
     pub tenant: Box<str>,
     /// What it allows.
-    pub scopes: Vec<TokenScope>,
+    pub scopes: Vec<Permission>,
     /// When it was made.
     pub created_at: Millis,
     /// SHA-256 of the secret, in base64.
@@ -116,9 +77,6 @@ pub enum TokenError {
     /// The name cannot be part of a token.
     #[error("{0:?} is no name for a token: letters, digits and dashes, at most 64")]
     BadName(Box<str>),
-    /// No such scope.
-    #[error("{0:?} is not a scope: known are read, run, approve, admin")]
-    UnknownScope(String),
     /// There are too many.
     #[error("there are {TOKENS_MAX} tokens already; revoke some")]
     Full,
@@ -140,12 +98,13 @@ impl From<StoreError> for TokenError {
 ///
 /// ```
 /// # use wellspring_log::Log;
-/// use wellspring_server::{TokenScope, Tokens};
+/// use wellspring_engine::Permission;
+/// use wellspring_server::Tokens;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let tokens = Tokens::new(Log::in_memory().store().clone());
-/// let secret = tokens.create("ci", "acme", &[TokenScope::Run]).await?;
+/// let secret = tokens.create("ci", "acme", &[Permission::Run]).await?;
 /// assert!(secret.starts_with("ws_ci_"));
 /// assert_eq!(tokens.list().await?.len(), 1);
 /// # Ok(())
@@ -184,7 +143,7 @@ impl Tokens {
         &self,
         id: &str,
         tenant: &str,
-        scopes: &[TokenScope],
+        scopes: &[Permission],
     ) -> Result<String, TokenError> {
         let fits = |c: char| c.is_ascii_alphanumeric() || c == '-';
         if id.is_empty() || id.len() > 64 || !id.chars().all(fits) {
@@ -242,7 +201,7 @@ impl Tokens {
             .iter()
             .filter(named)
             .find(|token| bool::from(token.hash.as_bytes().ct_eq(given.as_bytes())));
-        Ok(found.map(Principal::of))
+        Ok(found.map(principal))
     }
 
     /// The holder of a token, by its name.
@@ -250,7 +209,7 @@ impl Tokens {
         if id == LOCAL {
             return Ok(self.is_empty().await?.then(Principal::local));
         }
-        Ok(self.fresh().await?.iter().find(|token| &*token.id == id).map(Principal::of))
+        Ok(self.fresh().await?.iter().find(|token| &*token.id == id).map(principal))
     }
 
     pub(crate) async fn is_empty(&self) -> Result<bool, TokenError> {
@@ -291,38 +250,8 @@ impl Tokens {
     }
 }
 
-/// Who calls.
-#[derive(Clone, Debug)]
-pub(crate) struct Principal {
-    pub(crate) id: Arc<str>,
-    pub(crate) tenant: Arc<str>,
-    scopes: u8,
-    /// Nobody had to show a token.
-    pub(crate) is_local: bool,
-}
-
-impl Principal {
-    pub(crate) fn local() -> Self {
-        Self { id: LOCAL.into(), tenant: DEFAULT_TENANT.into(), scopes: u8::MAX, is_local: true }
-    }
-
-    fn of(token: &TokenInfo) -> Self {
-        let scopes = token.scopes.iter().fold(0, |all, scope| all | bit(*scope));
-        Self { id: (*token.id).into(), tenant: (*token.tenant).into(), scopes, is_local: false }
-    }
-
-    pub(crate) fn may(&self, scope: TokenScope) -> bool {
-        self.scopes & (bit(scope) | bit(TokenScope::Admin)) != 0
-    }
-}
-
-fn bit(scope: TokenScope) -> u8 {
-    match scope {
-        TokenScope::Read => 1,
-        TokenScope::Run => 2,
-        TokenScope::Approve => 4,
-        TokenScope::Admin => 8,
-    }
+fn principal(token: &TokenInfo) -> Principal {
+    Principal::new(&*token.tenant, &*token.id, token.scopes.iter().copied())
 }
 
 /// Signs the addresses of streams.
@@ -391,12 +320,12 @@ mod tests {
         let store = Arc::clone(Log::in_memory().store());
         let tokens = Tokens::new(Arc::clone(&store));
         assert!(tokens.is_empty().await.unwrap());
-        let secret = tokens.create("ci", "acme", &[TokenScope::Read]).await.unwrap();
-        let other = tokens.create("ci-2", "acme", &[TokenScope::Admin]).await.unwrap();
+        let secret = tokens.create("ci", "acme", &[Permission::Read]).await.unwrap();
+        let other = tokens.create("ci-2", "acme", &[Permission::Admin]).await.unwrap();
         let who = tokens.verify(&secret).await.unwrap().unwrap();
         assert_eq!((&*who.id, &*who.tenant), ("ci", "acme"));
-        assert!(who.may(TokenScope::Read) && !who.may(TokenScope::Run));
-        assert!(tokens.verify(&other).await.unwrap().unwrap().may(TokenScope::Run));
+        assert!(who.may(Permission::Read) && !who.may(Permission::Run));
+        assert!(tokens.verify(&other).await.unwrap().unwrap().may(Permission::Run));
         for wrong in ["", "ws_", "ws_ci_", "ws_ci_x", &other.replace("ci-2", "ci")] {
             assert!(tokens.verify(wrong).await.unwrap().is_none(), "{wrong}");
         }

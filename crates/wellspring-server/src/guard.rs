@@ -12,8 +12,8 @@ use axum::response::{IntoResponse as _, Response};
 use uuid::Uuid;
 
 use crate::app::{App, Trace};
-use crate::auth::Principal;
 use crate::error::{ApiError, Refused};
+use wellspring_engine::Principal;
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]

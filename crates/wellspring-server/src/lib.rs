@@ -32,8 +32,7 @@ mod surfaces;
 mod threads;
 
 pub use auth::{
-    SIGNED_FOR, SIGNED_FOR_MAX, TOKENS_MAX, TOKENS_REFRESH, TokenError, TokenInfo, TokenScope,
-    Tokens,
+    SIGNED_FOR, SIGNED_FOR_MAX, TOKENS_MAX, TOKENS_REFRESH, TokenError, TokenInfo, Tokens,
 };
 pub use config::{DEFAULT_LISTEN, ServerConfig, ServerLimits};
 pub use metrics::Metrics;

@@ -13,10 +13,10 @@ use tokio::time::Instant;
 use wellspring_core::RunId;
 use wellspring_engine::Runtime;
 
-use crate::auth::Principal;
 use crate::config::ServerLimits;
 use crate::error::ApiError;
 use crate::lock;
+use wellspring_engine::Principal;
 
 /// The most callers whose rate is remembered; beyond it those that have been quiet longest
 /// enough to be forgiven are forgotten, and then all.
@@ -72,7 +72,7 @@ impl Gates {
 
     /// Takes note of a request by a token's holder.
     pub(crate) fn token(&self, who: &Principal) -> Result<(), ApiError> {
-        if who.is_local {
+        if who.is_local() {
             return Ok(());
         }
         self.tokens.take(Arc::clone(&who.id)).map_err(|wait| too_often("token", wait))
@@ -88,7 +88,7 @@ impl Gates {
             let status = StatusCode::SERVICE_UNAVAILABLE;
             return Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5));
         }
-        if !who.is_local {
+        if !who.is_local() {
             let Runs { starting, per_token } = &mut *runs;
             let theirs = per_token.entry(Arc::clone(&who.id)).or_default();
             theirs.retain(|run| starting.contains(run) || self.runtime.is_live(*run));
@@ -134,7 +134,7 @@ impl Gates {
             return Err(ApiError::new(status, "too_many_streams", message, remedy).retry_after(5));
         }
         let theirs = open.per_token.get(&who.id).copied().unwrap_or(0);
-        if !who.is_local && theirs >= self.limits.streams_per_token {
+        if !who.is_local() && theirs >= self.limits.streams_per_token {
             let message = format!("this token has {theirs} streams open already");
             let remedy = "close some, or read pages with Accept: application/json";
             let status = StatusCode::TOO_MANY_REQUESTS;

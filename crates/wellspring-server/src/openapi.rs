@@ -7,10 +7,10 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::auth::TokenScope;
 use crate::surfaces::{Route, routes};
 use operations::{COMMON_ERRORS, describe};
 use schemas::{schema, schemas};
+use wellspring_engine::Permission;
 
 /// The description as it is served.
 pub(crate) fn text() -> &'static str {
@@ -81,7 +81,7 @@ fn operation(route: &Route) -> Value {
     if let Some(scope) = route.scope {
         operation["security"] = json!([{ "token": [] }]);
         operation["x-scope"] = json!(scope.as_str());
-        if scope != TokenScope::Read {
+        if scope != Permission::Read {
             operation["description"] = json!(format!("Needs the scope `{}`.", scope.as_str()));
         }
     }

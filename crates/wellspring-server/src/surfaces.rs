@@ -8,10 +8,10 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
 use crate::app::App;
-use crate::auth::TokenScope;
 use crate::error::ApiError;
 use crate::guard::guard;
 use crate::stream::AG_UI_PROTO;
+use wellspring_engine::Permission;
 
 mod ag_ui;
 mod native;
@@ -23,7 +23,7 @@ pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
     /// What a token must allow; absent where none is needed.
-    pub(crate) scope: Option<TokenScope>,
+    pub(crate) scope: Option<Permission>,
     pub(crate) handler: MethodRouter<App>,
 }
 

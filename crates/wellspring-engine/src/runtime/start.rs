@@ -10,9 +10,10 @@ use wellspring_core::{
 };
 use wellspring_log::{Beginning, CreateError, ExternalId, RunFilter, RunState};
 
-use super::{DEFAULT_TENANT, Runtime, SendError, StartError};
+use super::{Runtime, SendError, StartError};
 use crate::agent::{AgentDef, Backend, WhenBusy};
 use crate::limits::HISTORY_RUNS_MAX;
+use crate::principal::DEFAULT_TENANT;
 use crate::run::Announced;
 
 /// A run to be started.

@@ -10,9 +10,9 @@ use wellspring_engine::Runtime;
 use wellspring_log::Owner;
 
 use super::*;
-use crate::auth::Principal;
 use crate::config::ServerLimits;
 use crate::limits::Gates;
+use wellspring_engine::Principal;
 
 thread_local! {
     /// How often frames were encoded on this thread.

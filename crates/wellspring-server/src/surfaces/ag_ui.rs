@@ -35,9 +35,9 @@ use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
 use super::Route;
 use super::native::{Deed, runs_of, wants};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
-use crate::auth::{Principal, TokenScope};
 use crate::error::ApiError;
 use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, ag_ui_bytes, called, recall};
+use wellspring_engine::{Permission, Principal};
 
 /// Under which name the clients' run ids are kept.
 const RUNS: &str = "ag-ui";
@@ -56,9 +56,9 @@ const ANSWERS_TAKEN_TIME: Duration = Duration::from_secs(10);
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path, scope, handler| Route { method, path, scope: Some(scope), handler };
     vec![
-        route(Method::POST, "/ag-ui/{agent}", TokenScope::Run, post(run)),
-        route(Method::GET, "/ag-ui/{agent}/runs/{run}", TokenScope::Read, get(attach)),
-        route(Method::POST, "/ag-ui/{agent}/runs/{run}/cancel", TokenScope::Run, post(cancel)),
+        route(Method::POST, "/ag-ui/{agent}", Permission::Run, post(run)),
+        route(Method::GET, "/ag-ui/{agent}/runs/{run}", Permission::Read, get(attach)),
+        route(Method::POST, "/ag-ui/{agent}/runs/{run}/cancel", Permission::Run, post(cancel)),
     ]
 }
 
@@ -225,7 +225,7 @@ impl Request<'_> {
         let who = self.who;
         let answers: Vec<_> = commands.iter().filter_map(answer_of).collect();
         if !answers.is_empty() {
-            allow(who, TokenScope::Approve)?;
+            allow(who, Permission::Approve)?;
         }
         let checked =
             app.runtime.check_answers(info.run, answers.iter().copied(), Some(&who.id)).await?;

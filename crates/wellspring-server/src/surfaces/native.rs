@@ -14,8 +14,8 @@ use wellspring_log::RunInfo;
 
 use super::Route;
 use crate::app::{App, MayRead};
-use crate::auth::TokenScope;
 use crate::error::ApiError;
+use wellspring_engine::Permission;
 
 mod audit;
 mod events;
@@ -28,7 +28,7 @@ pub(super) use runs::wants;
 pub(super) use threads::runs as runs_of;
 
 pub(super) fn routes() -> Vec<Route> {
-    use TokenScope::{Admin, Approve, Read, Run};
+    use Permission::{Admin, Approve, Read, Run};
     let route = |method, path, scope, handler: MethodRouter<App>| Route {
         method,
         path,

@@ -7,9 +7,9 @@ use axum::routing::get;
 
 use super::Route;
 use crate::app::{App, Operator};
-use crate::auth::TokenScope;
 use crate::error::ApiError;
 use crate::openapi;
+use wellspring_engine::Permission;
 
 pub(super) fn routes() -> Vec<Route> {
     let open = |path, handler| Route { method: Method::GET, path, scope: None, handler };
@@ -20,7 +20,7 @@ pub(super) fn routes() -> Vec<Route> {
         Route {
             method: Method::GET,
             path: "/metrics",
-            scope: Some(TokenScope::Admin),
+            scope: Some(Permission::Admin),
             handler: get(metrics),
         },
     ]

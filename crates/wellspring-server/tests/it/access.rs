@@ -7,11 +7,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use wellspring_core::{Approval, Millis, ToolSpec};
+use wellspring_engine::Permission;
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::{Clock, Log, LogOptions, MemoryStore};
 use wellspring_models::Say;
-use wellspring_server::{ServeError, Server, ServerConfig, TokenScope, Tokens};
+use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
 use crate::kit::{Kit, agent, config, parts};
 
@@ -19,8 +20,8 @@ use crate::kit::{Kit, agent, config, parts};
 pub(crate) async fn two_tenants(config: ServerConfig) -> (Kit, [String; 2]) {
     let runtime = Runtime::new(Log::in_memory());
     let tokens = Tokens::new(runtime.log().store().clone());
-    let mine = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
-    let other = tokens.create("other", "two", &[TokenScope::Admin]).await.unwrap();
+    let mine = tokens.create("mine", "one", &[Permission::Admin]).await.unwrap();
+    let other = tokens.create("other", "two", &[Permission::Admin]).await.unwrap();
     let tool =
         from_function(ToolSpec::new("echo", "says it back"), |arguments: Value, _| async move {
             Ok(wellspring_core::ToolResult::new(arguments["say"].clone()))
@@ -155,7 +156,7 @@ async fn every_route_holds_to_its_scope() {
     let (mut kit, _) = two_tenants(config()).await;
     let tokens = kit.server.tokens();
     let mut secrets = BTreeMap::new();
-    for scope in TokenScope::ALL {
+    for scope in Permission::ALL {
         let secret = tokens.create(scope.as_str(), "one", &[scope]).await.unwrap();
         secrets.insert(scope.as_str(), secret);
     }
@@ -182,8 +183,8 @@ async fn every_route_holds_to_its_scope() {
 async fn the_servers_figures_are_its_operators_alone() {
     let (mut kit, [mine, _]) = two_tenants(config()).await;
     let tokens = kit.server.tokens();
-    let reader = tokens.create("reader", "default", &[TokenScope::Read]).await.unwrap();
-    let operator = tokens.create("operator", "default", &[TokenScope::Admin]).await.unwrap();
+    let reader = tokens.create("reader", "default", &[Permission::Read]).await.unwrap();
+    let operator = tokens.create("operator", "default", &[Permission::Admin]).await.unwrap();
     let mut said = Vec::new();
     for secret in [mine, reader, operator] {
         kit.token = Some(secret);
@@ -257,7 +258,7 @@ async fn refuses_to_listen_elsewhere_without_a_token() {
     let error = start().await.unwrap_err();
     assert!(matches!(error, ServeError::NoToken { .. }), "{error}");
     Tokens::new(runtime.log().store().clone())
-        .create("one", "default", &[TokenScope::Read])
+        .create("one", "default", &[Permission::Read])
         .await
         .unwrap();
     start().await.unwrap().stop().await;
@@ -311,7 +312,7 @@ async fn elsewhere_names_have_to_be_known_too() {
         let config = ServerConfig { listen: listen.parse().unwrap(), hosts, ..config() };
         let runtime = Runtime::new(Log::in_memory());
         let tokens = Tokens::new(runtime.log().store().clone());
-        let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+        let secret = tokens.create("mine", "one", &[Permission::Admin]).await.unwrap();
         let mut kit = Kit::with(config, runtime, agent([], [])).await;
         kit.token = Some(secret);
         let port = kit.server.address().port();

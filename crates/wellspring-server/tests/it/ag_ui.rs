@@ -3,11 +3,11 @@
 use reqwest::Response;
 use serde_json::{Value, json};
 use wellspring_core::{Approval, InboxNo, ToolSpec};
+use wellspring_engine::Permission;
 use wellspring_engine::tools::{ask_user, from_function};
 use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::{AuditFilter, Log, RunFilter};
 use wellspring_models::{Gate, Say};
-use wellspring_server::TokenScope;
 use wellspring_wire::ag_ui::proto;
 
 use crate::kit::{Kit, agent, config, echo, models, parts, verify_ag_ui};
@@ -164,7 +164,7 @@ async fn an_interrupt_is_not_anybodys_to_resume() {
     def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
     def.approvers = vec!["boss".into()];
     let mut kit = Kit::with(config(), Runtime::new(Log::in_memory()), def).await;
-    use TokenScope::{Approve, Run};
+    use Permission::{Approve, Run};
     let mut secrets = Vec::new();
     for (name, scopes) in
         [("asker", &[Run][..]), ("other", &[Run, Approve]), ("boss", &[Run, Approve])]
@@ -281,7 +281,7 @@ async fn names_are_the_tenants_own() {
     let mut kit = Kit::with(config(), runtime, def).await;
     let mut runs = Vec::new();
     for tenant in ["one", "two"] {
-        let scopes = [TokenScope::Run, TokenScope::Read];
+        let scopes = [Permission::Run, Permission::Read];
         kit.token = Some(kit.server.tokens().create(tenant, tenant, &scopes).await.unwrap());
         let body = input("t", "r", json!([user("m", "Hi")]));
         let events = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;

@@ -10,13 +10,14 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use wellspring_core::{Approval, Command, FailureKind, Outcome, RunId};
+use wellspring_engine::Permission;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::{
     Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewFrame, NewRun, Put, RunFilter,
     Store, StoreFuture,
 };
 use wellspring_models::{Gate, Say};
-use wellspring_server::{ServerConfig, ServerLimits, TokenScope, Tokens};
+use wellspring_server::{ServerConfig, ServerLimits, Tokens};
 
 use crate::access::two_tenants;
 use crate::kit::{Kit, agent, config, echo, parts};
@@ -34,7 +35,7 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     let gate = Gate::new();
     let runtime = Runtime::new(Log::in_memory());
     let tokens = Tokens::new(runtime.log().store().clone());
-    let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+    let secret = tokens.create("mine", "one", &[Permission::Admin]).await.unwrap();
     let def = agent([Say::new().gate(&gate).text("Hello.")], [echo()]);
     let mut kit = Kit::with(ServerConfig { limits, ..config() }, runtime, def).await;
     kit.token = Some(secret);
@@ -141,7 +142,7 @@ async fn a_limit_cannot_be_overrun() {
     let log = Log::new(Arc::clone(&store) as Arc<dyn Store>, LogOptions::default());
     let runtime = Runtime::new(log);
     let tokens = Tokens::new(runtime.log().store().clone());
-    let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+    let secret = tokens.create("mine", "one", &[Permission::Admin]).await.unwrap();
     let turns = [Say::new().call("echo", json!({ "say": "x" })), Say::new().gate(&gate)];
     let mut def = agent(turns, [echo()]);
     def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
@@ -220,7 +221,7 @@ async fn a_run_that_was_taken_over_counts() {
     let store = MemoryStore::default();
     let log = |store: MemoryStore| Log::new(Arc::new(store), LogOptions::default());
     let tokens = Tokens::new(Arc::new(store.beside()));
-    let secret = tokens.create("mine", "one", &[TokenScope::Admin]).await.unwrap();
+    let secret = tokens.create("mine", "one", &[Permission::Admin]).await.unwrap();
     let config = ServerConfig { limits, ..config() };
     let mut first = Kit::with(config.clone(), Runtime::new(log(store.beside())), def.clone()).await;
     first.token = Some(secret.clone());

@@ -12,10 +12,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use wellspring_core::Approval;
+use wellspring_engine::Permission;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::Log;
 use wellspring_models::Say;
-use wellspring_server::{ServerConfig, ServerLimits, TokenScope};
+use wellspring_server::{ServerConfig, ServerLimits};
 use wellspring_testkit::{SOAK, soak};
 
 use crate::kit::{Kit, agent, config, parts};
@@ -37,7 +38,7 @@ async fn schemathesis() {
     let mut kit = Kit::with(config, Runtime::new(Log::in_memory()), def).await;
     // What is about all tenants is among the routes.
     let tokens = kit.server.tokens();
-    kit.token = Some(tokens.create("st", "default", &[TokenScope::Admin]).await.unwrap());
+    kit.token = Some(tokens.create("st", "default", &[Permission::Admin]).await.unwrap());
     let echo = Say::new().call("echo", json!({ "say": "x" }));
     let mut asks = agent([echo, Say::new().text("Done.")], [crate::kit::echo()]);
     asks.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
@@ -164,7 +165,7 @@ async fn chromium_event_source() {
     }
     let words = "These are a few words that come in pieces, each one on its own.";
     let mut kit = Kit::new(agent([Say::new().text(words)], [])).await;
-    kit.token = Some(kit.server.tokens().create("t", "one", &[TokenScope::Admin]).await.unwrap());
+    kit.token = Some(kit.server.tokens().create("t", "one", &[Permission::Admin]).await.unwrap());
     let run = kit.start().await;
     kit.runtime.wait(run).await.unwrap();
     let sign = kit.post(&format!("/v1/runs/{run}/stream-url"), &json!({}));

@@ -10,8 +10,8 @@ use wellspring_log::{Act, AuditEntry, AuditFilter, NewAudit, RunInfo};
 
 use super::runs::page_size;
 use crate::app::{App, MayAdminister, Params};
-use crate::auth::Principal;
 use crate::error::ApiError;
+use wellspring_engine::Principal;
 
 /// Bytes of a prompt, of arguments or of an answer that an entry keeps: a command that someone
 /// allowed, not the file that it writes.

@@ -18,11 +18,12 @@ use wellspring_wire::{DialectName, WirePosition};
 use super::Whole;
 use super::runs::{DIALECT_DEFAULT, wants};
 use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
-use crate::auth::{Principal, SIGNED_FOR, SIGNED_FOR_MAX, TokenScope};
+use crate::auth::{SIGNED_FOR, SIGNED_FOR_MAX};
 use crate::error::ApiError;
 use crate::guard::Caller;
 use crate::kind::KINDS;
 use crate::stream::{Form, Until, Wanted, page};
+use wellspring_engine::{Permission, Principal};
 
 /// The longest that a page waits for something to be on it: less than proxies do.
 const WAIT_MAX: Duration = Duration::from_secs(60);
@@ -97,7 +98,7 @@ async fn reader(
         (&query.holder, query.expires, &query.signature)
     else {
         let who = app.authenticate(headers, caller).await?;
-        allow(&who, TokenScope::Read)?;
+        allow(&who, Permission::Read)?;
         return Ok(who);
     };
     let until = Millis(expires);
@@ -112,7 +113,7 @@ async fn reader(
     let who = app.tokens.holder(holder).await?;
     let who = who.ok_or_else(|| unauthorized("bad_token", "the token is not known any more"))?;
     caller.is(&who);
-    allow(&who, TokenScope::Read)?;
+    allow(&who, Permission::Read)?;
     app.gates.token(&who)?;
     Ok(who)
 }

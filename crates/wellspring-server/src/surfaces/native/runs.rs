@@ -23,9 +23,9 @@ use wellspring_wire::{DialectName, WirePosition};
 use super::audit::Deed;
 use super::{events, idempotency_key, run_json, waits};
 use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Trace};
-use crate::auth::Principal;
 use crate::error::ApiError;
 use crate::stream::{Form, Until, Wanted};
+use wellspring_engine::Principal;
 
 /// Under which name idempotency keys are kept.
 const SURFACE: &str = "idempotency";

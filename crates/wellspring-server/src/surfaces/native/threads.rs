@@ -10,8 +10,8 @@ use wellspring_log::{RunFilter, RunInfo};
 use super::run_json;
 use super::runs::page_size;
 use crate::app::{App, MayRead, Params};
-use crate::auth::Principal;
 use crate::error::ApiError;
+use wellspring_engine::Principal;
 
 /// The most runs that are looked at for one page of threads: beyond it the page is shorter
 /// and says where to go on.
