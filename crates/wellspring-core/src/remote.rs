@@ -24,7 +24,7 @@ use crate::tool::Tool;
 /// 2. Yield [`Event::Attached`](crate::Event::Attached) as soon as the remote run can be found again.
 /// 3. Given a handle in [`RemoteRequest::attached`], go on with that run; do not prompt again.
 /// 4. After [`Context::signal`] is cancelled, stop the remote run and end the stream; it is
-/// polled until its end or the deadline. Dropping it kills the remote run.
+///    polled until its end or the deadline. Dropping it kills the remote run.
 ///
 /// It is [`Any`], so that a surface that speaks the agent's own protocol can recognise it and
 /// give it more than a request carries.

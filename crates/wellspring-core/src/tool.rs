@@ -21,8 +21,8 @@ pub const RETURN_RESULT: &str = "return_result";
 ///
 /// 1. Do nothing before the returned future is polled: the call is committed to the log first.
 /// 2. Report progress through the [`Context`], and return exactly one result.
-/// End soon after [`Context::signal`] is cancelled, and at once when
-/// dropped: leave no process and no task behind.
+/// 3. End soon after [`Context::signal`] is cancelled, and at once when dropped: leave no
+///    process and no task behind.
 /// 4. Say in [`ToolSpec::idempotent`] whether running twice with the same arguments is the
 ///    same as running once; after a crash only such a call is run again.
 pub trait Tool: Send + Sync {
