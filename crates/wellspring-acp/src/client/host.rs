@@ -1,5 +1,5 @@
-//! What a client that we serve ourselves lends to an agent that we drive for it: its files, its
-//! terminals, and what its user chose among the agent's options.
+//! The client that we serve, as the host of an agent that we drive for it: its files, its
+//! terminals, and its user's choices among the agent's options.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -15,13 +15,13 @@ use super::terminal::{TERMINAL_BYTES_MAX, TERMINALS_MAX};
 use crate::lock;
 use crate::rpc::{Request, RpcError};
 
-/// A client that lends what it has.
+/// A client whose files and terminals an agent may use.
 pub(crate) trait Host: Send + Sync {
-    /// Whether it does what a method asks for.
+    /// Whether it supports a method.
     fn offers(&self, method: &str) -> bool;
 
-    /// Has it done. The parameters are the agent's; whose session it is, the host knows.
-    /// It is told when nobody needs that any more.
+    /// Calls a method. The parameters are the agent's; the host fills in its own session.
+    /// The token is cancelled when the answer is no longer needed.
     fn ask(
         &self,
         method: &str,
@@ -32,25 +32,25 @@ pub(crate) trait Host: Send + Sync {
     /// Waits until a terminal was shown to the user, or for a while.
     fn shown(&self, terminal: &str) -> BoxFuture<'static, ()>;
 
-    /// What the user chose for the agent, by the ids of its options.
+    /// The user's choices for the agent, by option id.
     fn choices(&self) -> Vec<(Box<str>, Value)>;
 
-    /// What the client's prompt says, in its own words.
+    /// The client's prompt in its own blocks.
     fn prompted(&self) -> Option<Arc<Prompted>>;
 
-    /// What the client said, in its own words, if that is what answered a question; once.
+    /// The client's original answer to a question, if it answered it; once.
     fn answered(&self, question: QuestionId, answer: &Answer) -> Option<Value>;
 
     /// The directories that the client has open besides the working directory.
     fn directories(&self) -> Vec<Box<str>>;
 
-    /// What else the client said when it opened its session.
+    /// Further members of the client's `session/new`.
     fn opening(&self) -> Value;
 
-    /// Hears what the agent says while nobody prompts it.
+    /// Receives the agent's messages between prompts.
     fn listener(&self) -> Listener;
 
-    /// Learns how the agent's session is reached.
+    /// Receives the handle of the agent's session.
     fn opened(&self, link: Arc<Link>);
 }
 
@@ -58,14 +58,14 @@ pub(crate) trait Host: Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Prompted {
     pub(crate) blocks: Vec<Value>,
-    /// What else it says.
+    /// Further members.
     pub(crate) more: Value,
 }
 
 /// The id of the option that stands for an agent's modes.
 pub(crate) const THEIR_MODE: &str = "their-mode";
 
-/// A host during one run. Dropped, the terminals that the agent left are given back.
+/// A host during one run. When dropped, terminals that the agent left open are released.
 pub(super) struct Hosted {
     host: Arc<dyn Host>,
     terminals: Arc<Mutex<HostTerminals>>,
@@ -73,14 +73,14 @@ pub(super) struct Hosted {
 
 #[derive(Default)]
 struct HostTerminals {
-    /// Those that were not given back, and whether what they wrote is known.
+    /// Open terminals, and whether their output has been logged.
     open: BTreeMap<Box<str>, bool>,
-    /// Those that are being made.
+    /// Terminals that are being created.
     coming: usize,
     over: bool,
 }
 
-/// What a terminal of the host wrote, once its command is over.
+/// The output of a host's terminal, once its command has ended.
 pub(super) struct Written {
     pub(super) terminal: Box<str>,
     pub(super) text: String,
@@ -99,7 +99,7 @@ impl Hosted {
         self.host.choices()
     }
 
-    /// What the client's prompt says in its own words, if this is what it says in ours.
+    /// The client's prompt in its own blocks, if it matches our reading of it.
     pub(super) fn prompted(&self, input: &[Content]) -> Option<Arc<Prompted>> {
         let is_it = |it: &Arc<Prompted>| acp::prompt(&it.blocks).is_ok_and(|said| said == input);
         self.host.prompted().filter(is_it)
@@ -109,7 +109,7 @@ impl Hosted {
         self.host.answered(question, answer)
     }
 
-    /// Passes a request on. `is_shown` is whether the agent has shown the terminal that it is
+    /// Forwards a request. `is_shown` is whether the agent has shown the terminal that it is
     /// about.
     pub(super) fn serve(
         &self,
@@ -133,7 +133,7 @@ impl Hosted {
                 "terminal/release" => {
                     written = output(&*host, &terminals, terminal.clone()).await;
                     if is_shown {
-                        // A terminal can be shown only before it is given back.
+                        // A terminal can be shown only before it is released.
                         host.shown(&terminal).await;
                     }
                     lock(&terminals).open.remove(&terminal);
@@ -148,7 +148,7 @@ impl Hosted {
     }
 }
 
-/// In a task of its own: a terminal that comes after the run is over is given back.
+/// In a task of its own: a terminal that is created after the run has ended is released.
 async fn create(
     host: Arc<dyn Host>,
     terminals: Arc<Mutex<HostTerminals>>,
