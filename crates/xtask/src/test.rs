@@ -22,7 +22,7 @@ pub const README_LIMIT: Duration = Duration::from_secs(30 * 60);
 /// What `cargo xtask test` can be told.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Options {
-    /// Leave out the slow steps: documentation, benches, examples, the README's commands.
+    /// Leave out the slow steps: documentation, packages, benches, examples, the README's commands.
     #[arg(long)]
     pub quick: bool,
 }
@@ -98,6 +98,11 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
         Step::cargo("documentation", "doc --workspace --no-deps --all-features")
             .env("RUSTDOCFLAGS", "-D warnings"),
     );
+    // Packing shows what publishing would refuse; building the packages is left to a release.
+    steps.push(Step::cargo(
+        "packages",
+        "package --workspace --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet",
+    ));
     if workspace.targets("bench").next().is_some() {
         // Under `cargo test` a bench gets no `--bench`, and then runs everything once. It
         // also shares the tests' build, where `cargo bench` would make an optimised one.
@@ -181,6 +186,7 @@ mod tests {
         lint: cargo clippy --workspace --all-targets --all-features -- -D warnings
         test: cargo test --workspace --all-features
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
+        packages: cargo package --workspace --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         benches once: cargo test --workspace --all-features --bench '*'
         examples: cargo build --workspace --all-features --examples
         example some_example: XDG_DATA_HOME=/here/target/xtask/data /here/target/debug/examples/some_example
@@ -200,6 +206,7 @@ mod tests {
         lint: cargo clippy --workspace --all-targets --all-features -- -D warnings
         test: cargo test --workspace --all-features
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
+        packages: cargo package --workspace --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         ");
     }
 

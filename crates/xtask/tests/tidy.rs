@@ -89,8 +89,19 @@ const INHERITED: &[&str] = &[
     "rust-version.workspace = true",
     "license.workspace = true",
     "repository.workspace = true",
-    "publish.workspace = true",
     "[lints]\nworkspace = true",
+];
+
+/// The crates that only this repository uses.
+const UNPUBLISHED: &[&str] = &["wellspring-testkit", "xtask"];
+
+/// What the manifest of a published crate needs besides.
+const PUBLISHED: &[&str] = &[
+    "publish.workspace = true",
+    "readme = \"README.md\"",
+    "keywords = [",
+    "categories = [",
+    "[package.metadata.docs.rs]",
 ];
 
 #[test]
@@ -143,6 +154,14 @@ fn manifests_inherit_what_all_share() {
             if !format!("\n{manifest}\n").contains(&format!("\n{line}\n")) {
                 wrong.push(format!("{name} does not say {line:?}"));
             }
+        }
+        if UNPUBLISHED.contains(&name.as_str()) {
+            if !manifest.contains("\npublish = false\n") {
+                wrong.push(format!("{name} is for this repository only and must not be published"));
+            }
+        } else {
+            let missing = PUBLISHED.iter().filter(|it| !manifest.contains(&format!("\n{it}")));
+            wrong.extend(missing.map(|line| format!("{name} does not say {line:?}")));
         }
         if manifest_path.parent().and_then(Path::file_name).is_none_or(|it| *it != *name) {
             wrong.push(format!("{name} does not lie in a folder of its name"));
