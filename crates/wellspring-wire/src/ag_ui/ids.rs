@@ -1,4 +1,4 @@
-//! What things of a run are called on this wire, and how such a name is read again.
+//! Ids of messages, calls and interrupts on this wire, and how to read them back.
 
 use std::fmt::Display;
 
@@ -42,7 +42,7 @@ pub(super) fn question(run: RunId, question: QuestionId) -> Box<str> {
     boxed(format_args!("{run}-question-{question}"))
 }
 
-/// The request's own words, where the client has no name for them.
+/// The id of the request's input, if the client did not give it one.
 pub(super) fn input(run: RunId) -> Box<str> {
     boxed(format_args!("{run}-input"))
 }
@@ -55,7 +55,7 @@ pub(super) fn step(turn: u32) -> Box<str> {
     boxed(format_args!("step-{turn}"))
 }
 
-/// Whether this is what we call somebody's input: such a message is no news to us.
+/// Whether this is an id that we gave to user input: such a message is not new to us.
 pub(super) fn is_input(name: &str) -> bool {
     let run = name.split_once("-input").map(|(run, rest)| (run.parse::<RunId>(), rest));
     matches!(run, Some((Ok(_), rest)) if rest.is_empty() || rest.starts_with('-'))

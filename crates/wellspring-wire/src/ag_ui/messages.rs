@@ -1,4 +1,4 @@
-//! A run as the protocol's conversation.
+//! A run as AG-UI messages.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use super::types::{
 use super::write::{progress_start, result_metadata, tool_metadata, words};
 use crate::dialect::Conversation;
 
-/// A run as AG-UI messages, in the order in which they began: what was asked, said, thought,
-/// called and returned, and the activities that show plan and progress. What is still open
-/// has its text so far.
+/// A run as AG-UI messages, in the order in which they started: input, text, thoughts,
+/// calls and results, and the activities that show plan and progress. Open messages
+/// hold their text so far.
 ///
 /// The history of a thread is the messages of its runs, one after the other.
 #[must_use]
@@ -26,13 +26,13 @@ pub fn messages(transcript: &Transcript) -> Vec<Message> {
     build(transcript, Texts::Whole)
 }
 
-/// What becomes of messages that are still open.
+/// How open messages are written.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Texts {
-    /// They have their text so far.
+    /// With their text so far.
     Whole,
-    /// They are left out, because they are about to be opened again with their text; or are
-    /// empty, to hold their place, where something complete comes after them.
+    /// They are left out, because they are about to be opened again with their text; or
+    /// empty, to hold their place if a complete message follows.
     Complete,
 }
 
@@ -43,12 +43,12 @@ pub(super) fn conversation_messages(conversation: &Conversation, texts: Texts) -
     all
 }
 
-/// A message on its way, with what goes right after it.
+/// A message being built, with what follows it.
 struct Slot {
     message: Message,
-    /// Whether its text is still coming.
+    /// Whether its text is still growing.
     open: bool,
-    /// The calls in it whose arguments are still coming, by their index.
+    /// The calls in it whose arguments are still growing, by index.
     open_calls: Vec<usize>,
     results: Vec<Message>,
     activities: Vec<ActivityMessage>,
@@ -231,7 +231,7 @@ fn shows_progress(call: &CallProgress) -> bool {
         || call.data.is_some()
 }
 
-/// The activity that shows what a call does, made when it is not there.
+/// The activity that shows a call, created if necessary.
 fn progress(run: RunId, call: PartId, agent: AgentNo, slot: &mut Slot) -> &mut ActivityMessage {
     let id = ids::progress(run, call);
     let place = slot.activities.iter().position(|activity| activity.id == id);
@@ -248,7 +248,7 @@ fn progress(run: RunId, call: PartId, agent: AgentNo, slot: &mut Slot) -> &mut A
     &mut slot.activities[place]
 }
 
-/// Empties what is open, and leaves it out where nothing complete comes after it.
+/// Empties open messages, and leaves them out if nothing complete follows.
 fn hollow(slots: &mut [Slot]) {
     let mut followed = false;
     for slot in slots.iter_mut().rev() {
@@ -289,12 +289,12 @@ fn hollow(slots: &mut [Slot]) {
     }
 }
 
-/// What only the provider can read of a part: the latest, as there is room for one.
+/// Encrypted data of a part: the latest, since the wire holds only one.
 fn encrypted(part: &Part) -> Option<Box<str>> {
     part.annotations.iter().rev().find_map(encrypted_value).map(Into::into)
 }
 
-/// The value of an annotation that only the provider can read.
+/// The value of an annotation with encrypted data.
 pub(super) fn encrypted_value(annotation: &Annotation) -> Option<&str> {
     match annotation {
         Annotation::Signature(value) | Annotation::Encrypted(value) => Some(value),
@@ -309,7 +309,7 @@ fn tag(run: RunId, agent: AgentNo) -> Option<Box<str>> {
     (!agent.is_root()).then(|| ids::agent(run, agent))
 }
 
-/// What somebody said.
+/// The content of a user message.
 fn user(id: Box<str>, content: &[Content]) -> Message {
     let content = match content {
         [Content::Text(text)] => MessageContent::Text(text.to_string()),

@@ -1,10 +1,10 @@
 //! The binary encoding of events, `application/vnd.ag-ui.event+proto`.
 //!
-//! Each event is a protobuf message with its length before it, as four bytes, the highest
-//! first. The field numbers are those of the `.proto` files that `@ag-ui/proto` 1.0 publishes;
-//! they are few and never change, so they stand here in the open, and no compiler is needed.
+//! Each event is a protobuf message with its length in front, as four bytes, big-endian.
+//! The field numbers are those of the `.proto` files that `@ag-ui/proto` 1.0 publishes;
+//! they are few and never change, so they are written by hand, without a code generator.
 //!
-//! Only writing: requests are JSON in either encoding, and agents elsewhere are read as JSON.
+//! Writing only: requests are JSON in either encoding, and remote agents are read as JSON.
 
 mod fields;
 
@@ -17,11 +17,11 @@ use super::types::{
 };
 use fields::Fields;
 
-/// The media type of the encoding. A parameter after it, such as a charset, makes the official
-/// client read nothing.
+/// The media type of the encoding. With a parameter such as a charset, the official
+/// client reads nothing.
 pub const MEDIA_TYPE: &str = "application/vnd.ag-ui.event+proto";
 
-/// Appends an event with its length before it.
+/// Appends an event with its length in front.
 ///
 /// ```
 /// use wellspring_wire::ag_ui::{proto, types::TextMessageEnd};
@@ -35,7 +35,7 @@ pub fn frame(event: &Event, bytes: &mut Vec<u8>) {
     let start = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
     encode(event, bytes);
-    // Longer than four bytes can say is longer than any record of ours.
+    // No record of ours is longer than four bytes can express.
     let length = u32::try_from(bytes.len() - start - 4).unwrap_or(u32::MAX);
     bytes[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
@@ -275,7 +275,7 @@ fn run_outcome(outcome: Option<&RunOutcome>) -> (&'static str, &[Interrupt], &[B
     }
 }
 
-/// Words have a field of their own.
+/// Text has a field of its own.
 fn words(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     match content {
         MessageContent::Text(text) => f.present(field, text),
@@ -283,7 +283,7 @@ fn words(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     }
 }
 
-/// So have parts.
+/// Parts have one too.
 fn parts(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     match content {
         MessageContent::Text(_) => {}
@@ -306,7 +306,7 @@ fn part(f: &mut Fields<'_>, part: &MessagePart) {
         MessagePart::Audio(of) => f.message(3, |f| media(f, of)),
         MessagePart::Video(of) => f.message(4, |f| media(f, of)),
         MessagePart::Document(of) => f.message(5, |f| media(f, of)),
-        // Retired: the official encoder writes it as a document, too.
+        // Deprecated: the official encoder writes it as a document, too.
         MessagePart::Binary { mime_type, data, url, .. } => {
             let source = match (data, url) {
                 (Some(value), _) => {
@@ -508,7 +508,7 @@ impl Fields<'_> {
         }
     }
 
-    /// An object where the protocol has room for any value.
+    /// An object in a field that takes any value.
     fn optional_object_value(&mut self, field: u32, object: Option<&Map<String, Value>>) {
         if let Some(object) = object {
             self.message(field, |f| f.object(5, object));

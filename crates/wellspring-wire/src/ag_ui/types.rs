@@ -30,7 +30,7 @@ macro_rules! event_struct {
         #[serde(rename_all = "camelCase")]
         pub struct $name {
             $($fields)*
-            /// Extra information.
+            /// Arbitrary metadata.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub metadata: Option<Metadata>,
             /// When the event was made, in milliseconds.
@@ -45,7 +45,7 @@ macro_rules! event_struct {
         event_struct! {
             $(#[$doc])* $name run {
                 $($fields)*
-                /// The sub-agent whose it is; absent for the agent itself.
+                /// The sub-agent that it belongs to; `None` for the agent itself.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 pub subagent_run_id: Option<Box<str>>,
             }
@@ -78,9 +78,9 @@ macro_rules! events {
 events! {
     /// Opens a text message.
     TextMessageStart part {
-        /// Which.
+        /// The message's id.
         pub message_id: Box<str>,
-        /// Who speaks; the assistant when absent.
+        /// The role of the speaker [default: assistant].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub role: Option<TextRole>,
         /// The speaker's name.
@@ -89,25 +89,25 @@ events! {
     }
     /// More of a text message.
     TextMessageContent part {
-        /// Which.
+        /// The message's id.
         pub message_id: Box<str>,
-        /// To be appended.
+        /// The text to append.
         pub delta: Box<str>,
     }
     /// Closes a text message.
     TextMessageEnd part {
-        /// Which.
+        /// The message's id.
         pub message_id: Box<str>,
     }
-    /// Start, content and end in one, for those who do not know where a message begins.
+    /// Start, content and end in one, for producers that do not track messages.
     TextMessageChunk part {
-        /// Which; the open one when absent.
+        /// The message's id; the open one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub message_id: Option<Box<str>>,
-        /// Who speaks.
+        /// The role of the speaker.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub role: Option<TextRole>,
-        /// To be appended.
+        /// The text to append.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub delta: Option<Box<str>>,
         /// The speaker's name.
@@ -116,7 +116,7 @@ events! {
     }
     /// Opens a tool call.
     ToolCallStart part {
-        /// Which.
+        /// The call's id.
         pub tool_call_id: Box<str>,
         /// The tool.
         pub tool_call_name: Box<str>,
@@ -126,19 +126,19 @@ events! {
     }
     /// More of a call's arguments.
     ToolCallArgs part {
-        /// Which.
+        /// The call's id.
         pub tool_call_id: Box<str>,
-        /// To be appended.
+        /// The text to append.
         pub delta: Box<str>,
     }
     /// A call's arguments are complete.
     ToolCallEnd part {
-        /// Which.
+        /// The call's id.
         pub tool_call_id: Box<str>,
     }
     /// Start, arguments and end in one.
     ToolCallChunk part {
-        /// Which; the open one when absent.
+        /// The call's id; the open one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub tool_call_id: Option<Box<str>>,
         /// The tool.
@@ -147,29 +147,29 @@ events! {
         /// The assistant message that holds it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parent_message_id: Option<Box<str>>,
-        /// To be appended.
+        /// The text to append.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub delta: Option<Box<str>>,
     }
-    /// What a tool returned.
+    /// The result of a tool.
     ToolCallResult part {
         /// The tool message that this becomes.
         pub message_id: Box<str>,
         /// The call that it answers.
         pub tool_call_id: Box<str>,
-        /// What was returned.
+        /// The output.
         pub content: MessageContent,
         /// Always the tool's.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub role: Option<ToolRole>,
     }
-    /// The shared state, all of it.
+    /// The whole shared state.
     StateSnapshot part {
         /// The state; any JSON.
         #[serde(default)]
         pub snapshot: Value,
     }
-    /// A change of the shared state.
+    /// A patch of the shared state.
     StateDelta part {
         /// An RFC 6902 patch.
         pub delta: Vec<Value>,
@@ -179,95 +179,95 @@ events! {
         /// In order.
         pub messages: Vec<Message>,
     }
-    /// Progress that is no conversation.
+    /// Progress that is not part of the conversation.
     ActivitySnapshot part {
         /// The activity message.
         pub message_id: Box<str>,
-        /// What kind of activity.
+        /// The type of activity.
         pub activity_type: Box<str>,
-        /// All of it.
+        /// The whole content.
         pub content: Map<String, Value>,
         /// Whether it takes the place of one that is there; it does when absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub replace: Option<bool>,
     }
-    /// A change of an activity.
+    /// A patch of an activity.
     ActivityDelta part {
         /// The activity message.
         pub message_id: Box<str>,
-        /// What kind of activity.
+        /// The type of activity.
         pub activity_type: Box<str>,
         /// An RFC 6902 patch of its content.
         pub patch: Vec<Value>,
     }
-    /// What another protocol said.
+    /// An event of another protocol.
     Raw part {
-        /// As it said it.
+        /// The event, unchanged.
         #[serde(default)]
         pub event: Value,
-        /// Who said it.
+        /// Its source.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub source: Option<Box<str>>,
     }
-    /// What the protocol has no word for.
+    /// An application-specific event.
     Custom part {
-        /// What it is.
+        /// Its type.
         pub name: Box<str>,
-        /// What it says.
+        /// Its value.
         #[serde(default)]
         pub value: Value,
     }
     /// A run began.
     RunStarted run {
-        /// The conversation.
+        /// The thread.
         pub thread_id: Box<str>,
         /// The run.
         pub run_id: Box<str>,
-        /// What the producer speaks.
+        /// The protocol version of the producer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub protocol_version: Option<Box<str>>,
         /// The run that it branches off.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parent_run_id: Option<Box<str>>,
-        /// What was asked.
+        /// The request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub input: Option<RunAgentInput>,
     }
     /// A run ended properly.
     RunFinished run {
-        /// The conversation.
+        /// The thread.
         pub thread_id: Box<str>,
         /// The run.
         pub run_id: Box<str>,
-        /// What came of it.
+        /// The result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub result: Option<Value>,
-        /// How it ended; as a success when absent.
+        /// The outcome [default: success].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub outcome: Option<RunOutcome>,
-        /// What it cost, per model.
+        /// The usage per model.
         #[serde(default, deserialize_with = "input::list", skip_serializing_if = "Vec::is_empty")]
         pub usage: Vec<TokenUsage>,
     }
-    /// A run could not go on.
+    /// A run failed.
     RunError run {
-        /// Why.
+        /// The error message.
         pub message: Box<str>,
-        /// What kind of failure.
+        /// The error code.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub code: Option<Box<str>>,
-        /// What it cost, per model.
+        /// The usage per model.
         #[serde(default, deserialize_with = "input::list", skip_serializing_if = "Vec::is_empty")]
         pub usage: Vec<TokenUsage>,
     }
     /// A step began.
     StepStarted part {
-        /// Which.
+        /// The step's name.
         pub step_name: Box<str>,
     }
     /// A step ended.
     StepFinished part {
-        /// Which.
+        /// The step's name.
         pub step_name: Box<str>,
     }
     /// Opens a span of reasoning.
@@ -277,7 +277,7 @@ events! {
     }
     /// Opens a message of reasoning.
     ReasoningMessageStart part {
-        /// Which.
+        /// The message's id.
         pub message_id: Box<str>,
         /// Always reasoning.
         #[serde(default)]
@@ -285,22 +285,22 @@ events! {
     }
     /// More reasoning.
     ReasoningMessageContent part {
-        /// Which.
+        /// The message's id.
         pub message_id: Box<str>,
-        /// To be appended.
+        /// The text to append.
         pub delta: Box<str>,
     }
     /// Closes a message of reasoning.
     ReasoningMessageEnd part {
-        /// Which.
+        /// The message's id.
         pub message_id: Box<str>,
     }
     /// Start, content and end in one.
     ReasoningMessageChunk part {
-        /// Which; the open one when absent.
+        /// The message's id; the open one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub message_id: Option<Box<str>>,
-        /// To be appended.
+        /// The text to append.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub delta: Option<Box<str>>,
     }
@@ -309,11 +309,11 @@ events! {
         /// The span.
         pub message_id: Box<str>,
     }
-    /// What only the provider can read of a message or a call.
+    /// Encrypted data of a message or a call that only the provider can read.
     ReasoningEncryptedValue part {
-        /// What it belongs to.
+        /// The kind of thing it belongs to.
         pub subtype: EncryptedSubtype,
-        /// Which of them.
+        /// Its id.
         pub entity_id: Box<str>,
         /// The value.
         pub encrypted_value: Box<str>,
@@ -322,7 +322,7 @@ events! {
     SubagentStarted run {
         /// Which; an id names one invocation.
         pub subagent_run_id: Box<str>,
-        /// What it is called.
+        /// Its name.
         pub name: Box<str>,
         /// What it does.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -339,28 +339,28 @@ events! {
     }
     /// A sub-agent ended.
     SubagentFinished run {
-        /// Which.
+        /// Its id.
         pub subagent_run_id: Box<str>,
-        /// What came of it.
+        /// The result.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub result: Option<Value>,
-        /// How it ended; as a success when absent.
+        /// The outcome [default: success].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub outcome: Option<SubagentOutcome>,
     }
-    /// A sub-agent could not go on.
+    /// A sub-agent failed.
     SubagentError run {
-        /// Which.
+        /// Its id.
         pub subagent_run_id: Box<str>,
-        /// Why.
+        /// The error message.
         pub message: Box<str>,
-        /// What kind of failure.
+        /// The error code.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub code: Option<Box<str>>,
     }
 }
 
-/// Who speaks in a streamed text message.
+/// The role of a streamed text message.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each name says all there is to say")]
@@ -405,18 +405,18 @@ pub enum EncryptedSubtype {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum RunOutcome {
-    /// It came to its end, or waits for the client's tools.
+    /// It completed, or waits for the client's tools.
     Success {
         /// The calls that the client has to answer.
         #[serde(default, deserialize_with = "input::list", skip_serializing_if = "Vec::is_empty")]
         pending_tool_call_ids: Vec<Box<str>>,
     },
-    /// It waits for somebody.
+    /// It waits for answers.
     Interrupt {
-        /// What for; at least one.
+        /// The interrupts; at least one.
         interrupts: Vec<Interrupt>,
     },
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled {},
 }
 
@@ -424,9 +424,9 @@ pub enum RunOutcome {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum SubagentOutcome {
-    /// It came to its end.
+    /// It completed.
     Success {},
-    /// It goes on when the run does.
+    /// It continues with the run.
     Suspended {
         /// What it waits for.
         #[serde(default, deserialize_with = "input::list", skip_serializing_if = "Vec::is_empty")]
@@ -434,15 +434,15 @@ pub enum SubagentOutcome {
     },
 }
 
-/// What a run waits for.
+/// An interrupt: something that a run waits for.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interrupt {
-    /// What an answer names.
+    /// The id that an answer names.
     pub id: Box<str>,
     /// `tool_call`, `input_required`, `confirmation`, or the producer's own.
     pub reason: Box<str>,
-    /// What a person reads.
+    /// The text that a person reads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
     /// The call that waits.
@@ -451,10 +451,10 @@ pub struct Interrupt {
     /// The JSON schema of an answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Map<String, Value>>,
-    /// Until when, in ISO 8601.
+    /// When it expires, in ISO 8601.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_at: Option<Box<str>>,
-    /// Extra information.
+    /// Arbitrary metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
     /// The sub-agent that asks.
@@ -462,32 +462,32 @@ pub struct Interrupt {
     pub subagent_run_id: Option<Box<str>>,
 }
 
-/// What one model cost.
+/// The usage of one model.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUsage {
-    /// Who was paid.
+    /// The provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<Box<str>>,
-    /// For which model.
+    /// The model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<str>>,
-    /// Tokens read.
+    /// Input tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
-    /// Tokens written.
+    /// Output tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
-    /// Both.
+    /// Total tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<u64>,
-    /// Of those written, the reasoning.
+    /// Output tokens that were reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
-    /// Of those read, the ones from a cache.
+    /// Input tokens read from a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cached_input_tokens: Option<u64>,
-    /// Of those read, the ones put into a cache.
+    /// Input tokens written to a cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_input_tokens: Option<u64>,
 }

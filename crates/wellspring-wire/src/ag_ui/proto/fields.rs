@@ -1,8 +1,8 @@
-//! The little of protobuf that is needed to write it.
+//! The part of protobuf that is needed for writing.
 
 use serde_json::{Map, Value};
 
-/// Values nested in one event deeper than this are written as `null`: our own never are, and
+/// Values nested deeper than this are written as `null`: ours never are, and
 /// a peer must not exhaust the stack.
 const DEPTH_MAX: u32 = 64;
 
@@ -17,7 +17,7 @@ impl<'a> Fields<'a> {
         Self { bytes, depth: 0 }
     }
 
-    /// A message. An empty one is there, too.
+    /// A message. An empty one is written, too.
     pub(super) fn message(&mut self, field: u32, write: impl FnOnce(&mut Fields<'_>)) {
         self.key(field, 2);
         let start = self.bytes.len();
@@ -39,7 +39,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A string that is there, even when it is empty.
+    /// An optional string that is present, even if it is empty.
     pub(super) fn present(&mut self, field: u32, text: &str) {
         self.key(field, 2);
         varint(self.bytes, text.len() as u64);

@@ -1,7 +1,7 @@
-//! What a client's request asks of us.
+//! Reads a client's request.
 //!
-//! A client sends the whole conversation each time, and anybody can write one. The log is the
-//! history, so of all that only two things count: what the user says anew, and answers to what
+//! A client sends the whole conversation each time, and can forge it. The log is the
+//! history, so only two things count: new user input, and answers to what
 //! a paused run of ours waits for.
 
 use serde_json::Value;
@@ -17,63 +17,63 @@ use super::super::types::{
     RunAgentInput, ToolMessage, UserMessage,
 };
 
-/// What a client's request asks of us.
+/// What a client's request asks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
-    /// A run of its own. A paused run of the thread is superseded by it.
+    /// A new run. It supersedes a paused run of the thread.
     Start(Box<RunRequest>),
     /// Answers to what the paused run waits for.
     Answer {
-        /// For the run's inbox, in the request's order.
+        /// Commands for the run's inbox, in the request's order.
         commands: Vec<Command>,
     },
 }
 
-/// Which of a client's own words about the agent count.
+/// Which client-sent messages count besides user input.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Trust {
-    /// Only what a user says.
+    /// None.
     #[default]
     User,
-    /// System and developer messages as well: the agent is told them as context.
+    /// System and developer messages: the agent gets them as context.
     Instructions,
 }
 
-/// A request that makes no sense.
+/// An invalid request.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// An interrupt that the thread's run does not wait for.
+    /// The thread's run does not wait for this interrupt.
     #[error("resume: interrupt {id:?} is not open")]
     NotOpen {
-        /// What was named.
+        /// The interrupt's id.
         id: Box<str>,
     },
-    /// An answer that is none.
+    /// The answer is invalid.
     #[error("resume: the payload for interrupt {id:?} {problem}")]
     Payload {
-        /// The interrupt.
+        /// The interrupt's id.
         id: Box<str>,
         /// What is wrong.
         problem: &'static str,
     },
-    /// Some interrupts were answered and some not; the protocol wants all at once.
+    /// Only some interrupts were answered; the protocol requires all at once.
     #[error("resume: interrupt {id:?} is open and has no entry")]
     Missing {
-        /// The interrupt.
+        /// An unanswered interrupt's id.
         id: Box<str>,
     },
     /// A file that only some provider has.
     #[error("message {message:?}: a part's source is a provider's file, send data or a url")]
     ProviderFile {
-        /// The message.
+        /// The message's id.
         message: Box<str>,
     },
 }
 
 impl Asked {
-    /// Reads a request. `paused` is the thread's run that waits, if there is one; `known` says
-    /// of a message's id whether an earlier run of the thread had it as its input.
+    /// Reads a request. `paused` is the thread's paused run, if there is one; `known` tells
+    /// whether an earlier run of the thread had a message as its input.
     ///
     /// ```
     /// use wellspring_wire::ag_ui::types::RunAgentInput;
@@ -91,7 +91,7 @@ impl Asked {
     ///
     /// # Errors
     ///
-    /// When an answer fits no question, or a part cannot be had.
+    /// If an answer does not match its question, or a part is unavailable.
     pub fn read(
         input: &RunAgentInput,
         paused: Option<&Outline>,
@@ -122,7 +122,7 @@ fn start(
     new: &[&UserMessage],
     trust: Trust,
 ) -> Result<RunRequest, InputError> {
-    // Nothing new after a user's message: that one is meant once more.
+    // Nothing new after a user's message: the client asks it again.
     let again = match input.messages.last() {
         Some(Message::User(message)) if new.is_empty() => Some(message),
         _ => None,
@@ -144,7 +144,7 @@ fn start(
         context,
         state: input.state.clone(),
         wire: Some(Box::new(WireNames {
-            // An empty name is none: ours is used then.
+            // An empty name counts as absent: ours is used.
             thread: Some(input.thread_id.clone()).filter(|name| !name.is_empty()),
             run: Some(input.run_id.clone()).filter(|name| !name.is_empty()),
             input: new.last().map(|message| message.id.clone()),
@@ -154,9 +154,9 @@ fn start(
     })
 }
 
-/// What an answer brings besides: it goes first, as it says how the run goes on. Nearly every
-/// client repeats its tools and context with each request; one that leaves them out has none to
-/// add, which does not take away those of before.
+/// Changes that come with answers. They go first, since they say how the run continues. Nearly every
+/// client repeats its tools and context with each request; leaving them out does not
+/// remove the earlier ones.
 fn anew(input: &RunAgentInput) -> Option<Command> {
     let tools: Vec<_> = input.tools.iter().map(tool).collect();
     let context = notes(input);
@@ -181,14 +181,14 @@ fn notes(input: &RunAgentInput) -> Vec<ContextNote> {
     input.context.iter().map(note).collect()
 }
 
-/// What the user says anew: what stands after the last word of anybody else, without what we
-/// had already.
+/// New user input: everything after the last message of another role, without messages that we
+/// already have.
 fn new_messages(messages: &[Message], known: impl Fn(&str) -> bool) -> Vec<&UserMessage> {
     let mut last = Vec::new();
     for message in messages.iter().rev() {
         match message {
             Message::User(message) => last.push(message),
-            // These say nothing of who spoke last.
+            // These do not tell who spoke last.
             Message::Activity(_) | Message::System(_) | Message::Developer(_) => {}
             Message::Assistant(_) | Message::Tool(_) | Message::Reasoning(_) => break,
         }
@@ -220,8 +220,8 @@ fn tool(tool: &super::super::types::Tool) -> ToolSpec {
     spec
 }
 
-/// The answers that the request's resume entries give. Either all that is open is answered, or
-/// nothing is.
+/// The answers in the request's resume entries: to all open interrupts, or
+/// to none.
 fn resume(input: &RunAgentInput, outline: &Outline) -> Result<Vec<Command>, InputError> {
     let (Some(head), false) = (&outline.run, input.resume.is_empty()) else {
         return Ok(Vec::new());
@@ -274,7 +274,7 @@ fn finish(call: PartId, entry: &ResumeEntry, wire_run: Option<Box<str>>) -> Comm
     Command::FinishCall { call, outcome, result: ToolResult::new(output), wire_run }
 }
 
-/// What the model is told about a question that the user walked away from.
+/// What the model is told if the user declined to answer.
 const CANCELLED: &str = "the user gave no answer";
 
 fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputError> {
@@ -324,8 +324,8 @@ fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputError> {
     }
 }
 
-/// The results that the request's tool messages bring, for calls that wait for one. Any other
-/// tool message is history, or made up.
+/// The results in the request's tool messages, for calls that wait for one. Other
+/// tool messages are history, or forged.
 fn results(input: &RunAgentInput, outline: &Outline) -> Result<Vec<Command>, InputError> {
     let mut commands: Vec<Command> = Vec::new();
     let mut taken = Vec::new();

@@ -14,11 +14,11 @@ use super::message::Message;
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RunAgentInput {
-    /// The conversation.
+    /// The thread.
     pub thread_id: Box<str>,
     /// The run.
     pub run_id: Box<str>,
-    /// What the client speaks.
+    /// The protocol version of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protocol_version: Option<Box<str>>,
     /// The run that it branches off.
@@ -30,13 +30,13 @@ pub struct RunAgentInput {
     /// The conversation, as the client has it.
     #[serde(deserialize_with = "messages")]
     pub messages: Vec<Message>,
-    /// What the client can do for the agent.
+    /// Tools that run in the client.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
-    /// What the agent should know.
+    /// Facts for the agent.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<Context>,
-    /// Anything for the agent itself.
+    /// Properties for the agent, passed through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded_props: Option<Value>,
     /// Answers to the interrupts of the run before.
@@ -44,11 +44,11 @@ pub struct RunAgentInput {
     pub resume: Vec<ResumeEntry>,
 }
 
-/// What a client can do for an agent.
+/// A tool that runs in the client.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Tool {
-    /// How the agent calls it.
+    /// Its name.
     pub name: Box<str>,
     /// What it does.
     #[serde(default)]
@@ -56,17 +56,17 @@ pub struct Tool {
     /// The JSON schema of its arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// Extra information.
+    /// Arbitrary metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
 
-/// Something that an agent should know.
+/// A fact for the agent.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Context {
-    /// What it is.
+    /// Its type.
     pub description: Box<str>,
-    /// What it says.
+    /// Its value.
     pub value: Box<str>,
 }
 
@@ -74,14 +74,14 @@ pub struct Context {
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResumeEntry {
-    /// Which.
+    /// The interrupt's id.
     pub interrupt_id: Box<str>,
-    /// Whether there is one.
+    /// Whether it was answered.
     pub status: ResumeStatus,
-    /// What was answered.
+    /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// Extra information.
+    /// Arbitrary metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
@@ -90,9 +90,9 @@ pub struct ResumeEntry {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ResumeStatus {
-    /// Somebody answered.
+    /// It was answered.
     Resolved,
-    /// Nobody wanted to.
+    /// It was declined.
     Cancelled,
 }
 

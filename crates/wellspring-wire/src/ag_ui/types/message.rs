@@ -13,19 +13,19 @@ use super::Metadata;
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "role", rename_all = "lowercase")]
 pub enum Message {
-    /// What the application told the model.
+    /// A developer message.
     Developer(TextMessage),
-    /// What the system told the model.
+    /// A system message.
     System(TextMessage),
-    /// What the agent said and which tools it wanted.
+    /// An assistant message, with its tool calls.
     Assistant(AssistantMessage),
-    /// What a person said.
+    /// A user message.
     User(UserMessage),
-    /// What came of a call.
+    /// The result of a call.
     Tool(ToolMessage),
-    /// Progress that is no conversation.
+    /// Progress that is not part of the conversation.
     Activity(ActivityMessage),
-    /// What the agent thought.
+    /// A reasoning message.
     Reasoning(ReasoningMessage),
 }
 
@@ -54,10 +54,10 @@ macro_rules! message_struct {
             /// Its id.
             pub id: Box<str>,
             $($fields)*
-            /// Extra information.
+            /// Arbitrary metadata.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub metadata: Option<Metadata>,
-            /// The sub-agent whose it is.
+            /// The sub-agent that it belongs to.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub subagent_run_id: Option<Box<str>>,
         }
@@ -65,22 +65,22 @@ macro_rules! message_struct {
 }
 
 message_struct! {
-    /// A message that is just words.
+    /// A message of plain text.
     TextMessage {
-        /// The words.
+        /// The text.
         pub content: String,
         /// The speaker's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<Box<str>>,
-        /// What only the provider can read of it.
+        /// Data that only the provider can read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub encrypted_value: Option<Box<str>>,
     }
 }
 message_struct! {
-    /// What the agent said and which tools it wanted.
+    /// An assistant message, with its tool calls.
     AssistantMessage {
-        /// The words.
+        /// The text.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub content: Option<String>,
         /// The calls.
@@ -89,54 +89,54 @@ message_struct! {
         /// The speaker's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<Box<str>>,
-        /// What only the provider can read of it.
+        /// Data that only the provider can read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub encrypted_value: Option<Box<str>>,
     }
 }
 message_struct! {
-    /// What a person said.
+    /// A user message.
     UserMessage {
-        /// The words, or words and media.
+        /// The text, or text and media.
         pub content: MessageContent,
         /// The speaker's name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub name: Option<Box<str>>,
-        /// What only the provider can read of it.
+        /// Data that only the provider can read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub encrypted_value: Option<Box<str>>,
     }
 }
 message_struct! {
-    /// What came of a call.
+    /// The result of a call.
     ToolMessage {
-        /// What the tool returned.
+        /// The output.
         pub content: MessageContent,
         /// The call.
         pub tool_call_id: Box<str>,
         /// Why it failed, if it did.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub error: Option<Box<str>>,
-        /// What only the provider can read of it.
+        /// Data that only the provider can read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub encrypted_value: Option<Box<str>>,
     }
 }
 message_struct! {
-    /// Progress that is no conversation.
+    /// Progress that is not part of the conversation.
     ActivityMessage {
-        /// What kind of activity.
+        /// The type of activity.
         pub activity_type: Box<str>,
-        /// All of it.
+        /// The whole content.
         pub content: Map<String, Value>,
     }
 }
 message_struct! {
-    /// What the agent thought.
+    /// A reasoning message.
     ReasoningMessage {
-        /// The words.
+        /// The text.
         pub content: String,
-        /// What only the provider can read of it.
+        /// Data that only the provider can read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub encrypted_value: Option<Box<str>>,
     }
@@ -151,12 +151,12 @@ pub struct ToolCall {
     /// Always `function`.
     #[serde(default = "function", rename = "type")]
     pub kind: Box<str>,
-    /// What is called.
+    /// The called function.
     pub function: FunctionCall,
-    /// What only the provider can read of it.
+    /// Data that only the provider can read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub encrypted_value: Option<Box<str>>,
-    /// Extra information.
+    /// Arbitrary metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
 }
@@ -165,7 +165,7 @@ fn function() -> Box<str> {
     "function".into()
 }
 
-/// What a call calls.
+/// The called function.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct FunctionCall {
     /// The tool.
@@ -175,10 +175,10 @@ pub struct FunctionCall {
     pub arguments: String,
 }
 
-/// Words, or words and media.
+/// Text, or text and media.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MessageContent {
-    /// Words.
+    /// Text.
     Text(String),
     /// Parts, in order.
     Parts(Vec<MessagePart>),
@@ -232,41 +232,41 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 }
 
-/// A part of what somebody said.
+/// A part of a user message.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum MessagePart {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
         /// Its id.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<Box<str>>,
-        /// Extra information.
+        /// Arbitrary metadata.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Value>,
     },
-    /// A picture.
+    /// An image.
     Image(PartMedia),
     /// A sound.
     Audio(PartMedia),
-    /// A film.
+    /// A video.
     Video(PartMedia),
     /// A document.
     Document(PartMedia),
     /// What 1.0 no longer has and older clients still send. We never write it.
     Binary {
-        /// What it is.
+        /// Its type.
         #[serde(default)]
         mime_type: Box<str>,
         /// Its bytes, in base64.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         data: Option<Box<str>>,
-        /// Where it is.
+        /// The URL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         url: Option<Box<str>>,
-        /// What it is called.
+        /// Its name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filename: Option<Box<str>>,
     },
@@ -275,12 +275,12 @@ pub enum MessagePart {
 /// A medium.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PartMedia {
-    /// Where its bytes are.
+    /// The data, or where to find it.
     pub source: PartSource,
     /// Its id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<Box<str>>,
-    /// Extra information.
+    /// Arbitrary metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
 }
@@ -289,18 +289,18 @@ pub struct PartMedia {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum PartSource {
-    /// Here, in base64.
+    /// Inline, in base64.
     Data {
         /// The bytes.
         value: Box<str>,
-        /// What they are.
+        /// The media type.
         mime_type: Box<str>,
     },
-    /// There.
+    /// At a URL.
     Url {
-        /// Where.
+        /// The URL.
         value: Box<str>,
-        /// What is there.
+        /// The media type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<Box<str>>,
     },
@@ -308,10 +308,10 @@ pub enum PartSource {
     File {
         /// The provider's id of it.
         value: Box<str>,
-        /// Which provider.
+        /// The provider.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         provider: Option<Box<str>>,
-        /// What it is.
+        /// Its type.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mime_type: Option<Box<str>>,
     },

@@ -1,4 +1,4 @@
-//! How a remote run ends, and what it must not say.
+//! How a remote run ends, and which events are errors.
 
 use serde_json::Value;
 
@@ -7,34 +7,34 @@ use super::super::super::types::Interrupt;
 /// How a remote run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// It came to its end; the batch has its stop.
+    /// It completed; the batch has its stop.
     Finished {
-        /// What it handed over.
+        /// Its result.
         result: Option<Value>,
     },
-    /// It waits for these calls of ours, which the next run on its thread has to answer.
+    /// It waits for these calls of ours, which the next run on its thread must answer.
     Pending(Vec<PendingCall>),
     /// It waits for answers.
     Interrupted(Vec<Interrupt>),
-    /// It was stopped.
+    /// It was cancelled.
     Cancelled,
-    /// It could not go on.
+    /// It failed.
     Failed {
-        /// Why.
+        /// The error message.
         message: Box<str>,
-        /// What kind of failure.
+        /// The error code.
         code: Option<Box<str>>,
     },
 }
 
-/// A call that a remote agent leaves to us.
+/// A call that a remote agent wants us to run.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PendingCall {
     /// Its id.
     pub id: Box<str>,
     /// The tool.
     pub name: Box<str>,
-    /// Its arguments' JSON.
+    /// Its arguments as JSON text.
     pub arguments: String,
 }
 
@@ -42,43 +42,43 @@ pub struct PendingCall {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// Something before the run started, or after it ended.
+    /// An event before the run started, or after it ended.
     #[error("{event} outside a run")]
     NoRun {
-        /// What came.
+        /// The event's type.
         event: &'static str,
     },
-    /// A run inside a run.
+    /// A run started inside a run.
     #[error("RUN_STARTED while a run is going on")]
     RunInRun,
-    /// Content or an end of what is not open.
+    /// Content or an end of something that is not open.
     #[error("{event} names {id:?}, which is not open")]
     NotOpen {
-        /// What came.
+        /// The event's type.
         event: &'static str,
-        /// What it named.
+        /// The id that it named.
         id: Box<str>,
     },
-    /// What is open was opened again.
+    /// Something was opened twice.
     #[error("{event} opens {id:?}, which is open already")]
     StillOpen {
-        /// What came.
+        /// The event's type.
         event: &'static str,
-        /// What it named.
+        /// The id that it named.
         id: Box<str>,
     },
-    /// A chunk that names nothing while nothing is open.
+    /// A chunk without an id while nothing is open.
     #[error("{event} has no id and continues nothing")]
     Chunk {
-        /// What came.
+        /// The event's type.
         event: &'static str,
     },
-    /// More than we hold for one run.
+    /// More than we track for one run.
     #[error("the run has more than {max} {what}")]
     TooMany {
-        /// Of what.
+        /// What there is too much of.
         what: &'static str,
-        /// How many we hold.
+        /// The maximum.
         max: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! Single words of AG-UI, in ours.
+//! Translates single values of AG-UI.
 
 use serde_json::Value;
 use wellspring_core::{
@@ -10,7 +10,7 @@ use super::super::super::types::{
     Event, MessageContent, MessagePart, Metadata, TextRole, TokenUsage,
 };
 
-/// Who says what we have no word for.
+/// The origin of extended events.
 pub(super) const ORIGIN: &str = "ag-ui";
 
 pub(super) fn whole(kind: PartKind, agent: AgentNo, text: &str, batch: &mut Batch) -> LocalPart {
@@ -20,7 +20,7 @@ pub(super) fn whole(kind: PartKind, agent: AgentNo, text: &str, batch: &mut Batc
     part
 }
 
-/// What a streamed message is to us: instructions to a model are nothing that was said.
+/// The part kind of a streamed message; `None` for instructions to a model, which are not shown.
 pub(super) fn text_kind(role: TextRole) -> Option<PartKind> {
     match role {
         TextRole::Assistant => Some(PartKind::TEXT),
@@ -43,13 +43,13 @@ pub(super) fn custom(name: Box<str>, value: Value) -> Fact {
 /// Keeps an event whole.
 pub(super) fn keep(batch: &mut Batch, agent: AgentNo, event: &Event) {
     let name = name_of(event).into();
-    // Our own types have a JSON form.
+    // Our own types can always be serialised.
     let value = serde_json::to_value(event).unwrap_or_default();
     let extended = Extended { origin: ORIGIN.into(), name, value };
     batch.event_of(agent, Fact::Extended(Box::new(extended)));
 }
 
-/// Whether what a chunk opened ends before this event.
+/// Whether this event ends what a chunk opened.
 pub(super) fn ends_chunk(event: &Event) -> bool {
     !matches!(
         event,
@@ -103,7 +103,7 @@ pub(super) fn stop(reason: Option<&str>) -> Stop {
     }
 }
 
-/// All models together, as one run has one stop.
+/// The usage of all models together, since a run has one stop.
 pub(super) fn usage(entries: &[TokenUsage]) -> Option<Usage> {
     let first = entries.first()?;
     let mut total = Usage {
