@@ -227,8 +227,9 @@ impl AgentWork {
     /// everything that others want of a run, so that it is there after a crash too.
     async fn remind(&self, turn: u32) {
         let command = Command::AddInput { content: reminder() };
-        let key = format!("result-reminder-{turn}");
-        if let Err(error) = self.run.runtime.log().send(self.run.id(), key, command).await {
+        let key = format!("result-reminder-{turn}").into();
+        let reminder = vec![wellspring_log::NewCommand { key, command }];
+        if let Err(error) = self.run.runtime.log().send(self.run.id(), reminder).await {
             tracing::warn!(run = %self.run.id(), %error, "the reminder could not be sent");
             self.run.cancel_now(Outcome::Failed {
                 kind: FailureKind::Internal,

@@ -17,7 +17,7 @@ use wellspring_core::{
     Answer, CancelWhen, CancellationToken, Command, Content, PartId, QuestionId, RunId, RunRequest,
     Seq, ToolOutcome, ToolResult, Transcript,
 };
-use wellspring_log::{Cursor, Log, Put, ReadError, RunInfo};
+use wellspring_log::{Cursor, Log, NewCommand, Put, PutAll, ReadError, RunInfo};
 
 pub use self::errors::{SendError, StartError};
 pub use self::start::{AgentRef, StartRun};
@@ -339,9 +339,13 @@ impl Runtime {
     /// When there is no such run, or it is over.
     pub async fn send(&self, run: RunId, key: &str, command: Command) -> Result<Put, SendError> {
         self.unfinished(run).await?;
-        let put = self.inner.log.send(run, key, command).await?;
+        let commands = vec![NewCommand { key: key.into(), command }];
+        let put = match self.inner.log.send(run, commands).await? {
+            PutAll::Done(puts) => puts.into_iter().next(),
+            PutAll::KeyTaken { number, .. } => Some(Put { number, existed: true }),
+        };
         self.wake(run).await;
-        Ok(put)
+        put.ok_or(SendError::NoRun(run))
     }
 
     async fn unfinished(&self, run: RunId) -> Result<RunInfo, SendError> {

@@ -24,6 +24,7 @@ mod error;
 mod fold;
 mod frame;
 mod hot;
+mod inbox;
 mod lease;
 mod log;
 mod memory;
@@ -41,6 +42,9 @@ pub use clock::{Clock, SystemClock, TokioClock};
 pub use cursor::Cursor;
 pub use error::{AdoptError, CreateError, ReadError};
 pub use frame::{ENCODED_SLOTS, Frame, FrameSlice};
+pub use inbox::{
+    INBOX_ANSWERS_MAX, INBOX_CANCELS_MAX, INBOX_MAX, InboxEntry, InboxRoom, NewCommand, Put, PutAll,
+};
 pub use log::{Beginning, Log};
 pub use memory::{MEMORY_BYTES_MAX, MemoryStore};
 pub use options::{
@@ -51,9 +55,9 @@ pub use owner::Owner;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, OpenError, SqliteOptions, SqliteStore};
 pub use store::{
-    Adopt, Append, AppendDone, AppendError, Created, ExternalId, FRAME_BYTES_MAX, INBOX_MAX,
-    InboxEntry, LIST_MAX, Lease, NewFrame, NewRun, Page, Put, RunFilter, RunInfo, RunState,
-    SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
+    Adopt, Append, AppendDone, AppendError, Created, ExternalId, FRAME_BYTES_MAX, LIST_MAX, Lease,
+    NewFrame, NewRun, Page, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError,
+    StoreFuture, StoredFrame,
 };
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -4,19 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use wellspring_core::{Command, Event, Millis, Outline, RunId, RunStarted, Seq, Transcript};
+use wellspring_core::{Event, Millis, Outline, RunId, RunStarted, Seq, Transcript};
 
 use crate::clock::Clock;
 use crate::cursor::Cursor;
 use crate::error::{AdoptError, CreateError, ReadError};
 use crate::fold::fold;
 use crate::hot::{Hot, Shared};
+use crate::inbox::{NewCommand, PutAll};
 use crate::memory::MemoryStore;
 use crate::options::LogOptions;
 use crate::owner::{InboxSeen, Owner};
 use crate::store::{
-    Adopt, Append, AppendError, Created, ExternalId, Lease, NewFrame, NewRun, Put, RunFilter,
-    RunState, Store, StoreError,
+    Adopt, Append, AppendError, Created, ExternalId, Lease, NewFrame, NewRun, RunFilter, RunState,
+    Store, StoreError,
 };
 use crate::writer::{self, RETRIES_MAX, RETRY_PAUSE, Writer};
 
@@ -238,19 +239,14 @@ impl Log {
         Ok(outline)
     }
 
-    /// Puts a command into a run's inbox, once per key, and wakes the run's owner. Durable
-    /// when it resolves.
+    /// Puts commands into a run's inbox in one step, each once per key, and wakes the run's
+    /// owner. Durable when it resolves.
     ///
     /// # Errors
     ///
     /// When there is no such run, its inbox is full, or the store fails.
-    pub async fn send(
-        &self,
-        run: RunId,
-        key: impl Into<Box<str>>,
-        command: Command,
-    ) -> Result<Put, StoreError> {
-        let put = self.shared.store.put_inbox(run, key.into(), command).await?;
+    pub async fn send(&self, run: RunId, commands: Vec<NewCommand>) -> Result<PutAll, StoreError> {
+        let put = self.shared.store.put_inbox(run, commands).await?;
         if let Some(hot) = self.shared.find(run) {
             hot.wake_inbox();
         }

@@ -8,14 +8,14 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::watch;
-use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
+use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
 use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::lock;
 use crate::store::{
-    Append, AppendDone, AppendError, Created, ExternalId, INBOX_MAX, InboxEntry, LIST_MAX, Lease,
-    NewFrame, NewRun, Page, Put, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError,
-    StoreFuture, StoredFrame,
+    Append, AppendDone, AppendError, Created, ExternalId, LIST_MAX, Lease, NewFrame, NewRun, Page,
+    RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
 };
 
 /// Bytes a memory store keeps unless told otherwise: a long day of one person's runs, and
@@ -60,7 +60,8 @@ struct Memory {
 struct Kept {
     info: RunInfo,
     frames: Vec<StoredFrame>,
-    inbox: Vec<InboxEntry>,
+    /// Each with whether its effect is in a frame.
+    inbox: Vec<(InboxEntry, bool)>,
     snapshots: BTreeMap<(SnapshotKind, Seq), Bytes>,
     bytes: usize,
 }
@@ -256,6 +257,13 @@ impl Memory {
         let stored = StoredFrame { first: info.head.next(), count: frame.count, body: frame.body };
         info.head = Seq(info.head.0 + u64::from(frame.count));
         kept.frames.push(stored);
+        for number in frame.taken {
+            // Entries are numbered from 1, without gaps.
+            let entry = (number.0 as usize).checked_sub(1).and_then(|at| kept.inbox.get_mut(at));
+            if let Some((_, taken)) = entry {
+                *taken = true;
+            }
+        }
         if let Some(state) = frame.state {
             if state != info.state {
                 info.updated_at = frame.at;
@@ -326,28 +334,42 @@ impl Store for MemoryStore {
         })
     }
 
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
         self.write(|memory| {
             let inbox = &memory.kept(run)?.inbox;
-            if let Some(entry) = inbox.iter().find(|entry| entry.key == key) {
-                return Ok(Put { number: entry.number, existed: true });
+            let find = |key: &str| {
+                let found = inbox.iter().find(|(entry, _)| *entry.key == *key);
+                Ok::<_, StoreError>(found.map(|(entry, _)| (entry.number, entry.command.clone())))
+            };
+            let waiting = |room| {
+                let waiting = inbox
+                    .iter()
+                    .filter(|(entry, taken)| !taken && InboxRoom::of(&entry.command) == room);
+                Ok(waiting.count())
+            };
+            let (puts, new) = match plan(commands, InboxNo(inbox.len() as u64), find, waiting)? {
+                Plan::KeyTaken { index, number } => return Ok(PutAll::KeyTaken { index, number }),
+                Plan::Put { puts, new } => (puts, new),
+            };
+            let mut bytes = 0;
+            for (_, new) in &new {
+                let json = serde_json::to_string(&new.command)
+                    .map_err(|error| StoreError::failed("writing a command", error))?;
+                bytes += ENTRY_BYTES + new.key.len() + json.len();
             }
-            if inbox.len() >= INBOX_MAX {
-                return Err(StoreError::inbox_full());
-            }
-            let number = InboxNo(inbox.len() as u64 + 1);
-            let json = serde_json::to_string(&command)
-                .map_err(|error| StoreError::failed("writing a command", error))?;
-            let kept = memory.grow(run, ENTRY_BYTES + key.len() + json.len())?;
-            kept.inbox.push(InboxEntry { number, key, command });
-            Ok(Put { number, existed: false })
+            let kept = memory.grow(run, bytes)?;
+            kept.inbox.extend(new.into_iter().map(|(number, NewCommand { key, command })| {
+                (InboxEntry { number, key, command }, false)
+            }));
+            Ok(PutAll::Done(puts))
         })
     }
 
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {
         self.read_with(|memory| {
-            let inbox = &memory.kept(run)?.inbox;
-            Ok(inbox.iter().filter(|entry| entry.number > after).cloned().collect())
+            let waiting = memory.kept(run)?.inbox.iter().filter(|(_, taken)| !taken);
+            let waiting = waiting.map(|(entry, _)| entry);
+            Ok(waiting.filter(|entry| entry.number > after).cloned().collect())
         })
     }
 

@@ -8,8 +8,9 @@ use tokio::sync::watch;
 use wellspring_core::{AgentNo, Event, InboxNo, RunId, Seq, Transcript};
 
 use crate::hot::Hot;
+use crate::inbox::InboxEntry;
 use crate::lock;
-use crate::store::{AppendError, InboxEntry, StoreError};
+use crate::store::{AppendError, StoreError};
 use crate::writer::Writer;
 
 /// The one that appends to a run.

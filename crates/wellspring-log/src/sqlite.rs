@@ -36,16 +36,17 @@ use bytes::Bytes;
 use futures::FutureExt;
 use rusqlite::Connection;
 use tokio::sync::{oneshot, watch};
-use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
+use wellspring_core::{InboxNo, Millis, RunId, Seq};
 
 use self::alive::Alive;
 use self::checkpoint::{Checkpointer, WalSize};
 use self::writer::{AppendJob, Call, Db, Job, Message};
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
+use crate::inbox::{InboxEntry, NewCommand, PutAll};
 use crate::lock;
 use crate::store::{
-    Append, AppendDone, Created, ExternalId, InboxEntry, NewFrame, NewRun, Page, Put, RunFilter,
-    RunInfo, SnapshotKind, Store, StoreError, StoreFuture,
+    Append, AppendDone, Created, ExternalId, NewFrame, NewRun, Page, RunFilter, RunInfo,
+    SnapshotKind, Store, StoreError, StoreFuture,
 };
 
 /// How often the writer asks whether another process has written: soon enough that nobody
@@ -280,8 +281,8 @@ impl Store for SqliteStore {
         self.query("listing runs", move |connection| read::list(connection, &filter).map(Ok))
     }
 
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
-        self.write("putting a command", move |db| write::put_inbox(db, run, &key, &command))
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
+        self.write("putting commands", move |db| write::put_inbox(db, run, commands.clone()))
     }
 
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {

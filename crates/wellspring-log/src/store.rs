@@ -11,9 +11,10 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
-use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
+use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
+use crate::inbox::{InboxEntry, NewCommand, PutAll};
 
 /// What a store's slower operations give.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -51,10 +52,12 @@ pub trait Store: Send + Sync + 'static {
     /// Finds runs, newest first.
     fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>>;
 
-    /// Puts a command into a run's inbox, once per key; durable when it resolves.
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put>;
+    /// Puts commands into a run's inbox in one step: all of them, or none if a key holds a
+    /// different command. A command that is there already, under its key, is not put again,
+    /// also when it has taken effect. Durable when it resolves.
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll>;
 
-    /// The commands after an entry, oldest first.
+    /// The commands after an entry that have not taken effect, oldest first.
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>>;
 
     /// Keeps the leases of `node` on these runs until then.
@@ -207,6 +210,9 @@ pub struct NewFrame {
     /// What it makes of the run, where it changes that. A final state closes the run, and
     /// `Paused` or a final state gives up the lease, in the same step.
     pub state: Option<RunState>,
+    /// The inbox entries whose effects it holds. From then on they are not read and take no
+    /// room; their keys stay.
+    pub taken: Vec<InboxNo>,
 }
 
 impl NewFrame {
@@ -391,30 +397,6 @@ impl RunFilter {
 /// The most runs a list gives at once: a page people can read, an answer that stays small.
 pub const LIST_MAX: usize = 1000;
 
-/// The most commands a run's inbox holds: far more than people send, and little enough to
-/// read whole at a take-over.
-pub const INBOX_MAX: usize = 4096;
-
-/// A command that is durable.
-#[derive(Clone, Debug, PartialEq)]
-pub struct InboxEntry {
-    /// Its place.
-    pub number: InboxNo,
-    /// What makes it unique.
-    pub key: Box<str>,
-    /// What is wanted.
-    pub command: Command,
-}
-
-/// What became of putting a command.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Put {
-    /// The entry of that key.
-    pub number: InboxNo,
-    /// Whether it was there before.
-    pub existed: bool,
-}
-
 /// Which fold a snapshot is of.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum SnapshotKind {
@@ -482,16 +464,6 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// A run's inbox holds [`INBOX_MAX`] commands.
-    #[must_use]
-    pub fn inbox_full() -> Self {
-        Self::Full {
-            what: "the run's inbox",
-            max: INBOX_MAX,
-            remedy: "wait until the run has finished",
-        }
-    }
-
     /// The disk, the file or the network failed.
     pub fn failed(
         while_doing: &'static str,

@@ -20,12 +20,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use uuid::Uuid;
-use wellspring_core::{Command, Content, InboxNo, Millis, RunId, Seq, ThreadId};
+use wellspring_core::{
+    Answer, CancelWhen, Command, Content, InboxNo, Millis, QuestionId, RunId, Seq, ThreadId,
+};
 
+use crate::inbox::{
+    INBOX_ANSWERS_MAX, INBOX_CANCELS_MAX, INBOX_MAX, InboxEntry, NewCommand, Put, PutAll,
+};
 use crate::store::{
-    Adopt, Append, AppendError, Created, ExternalId, FRAME_BYTES_MAX, INBOX_MAX, InboxEntry,
-    LIST_MAX, Lease, NewFrame, NewRun, Put, RunFilter, RunInfo, RunState, SnapshotKind, Store,
-    StoreError, StoredFrame,
+    Adopt, Append, AppendError, Created, ExternalId, FRAME_BYTES_MAX, LIST_MAX, Lease, NewFrame,
+    NewRun, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError, StoredFrame,
 };
 
 pub use self::audit::{an_audit_is_bounded, an_audit_outlives_its_runs};
@@ -73,6 +77,7 @@ macro_rules! store_suite {
             ids_and_threads_are_taken_once
             leases_follow_owners_and_states
             an_inbox_takes_each_key_once
+            commands_are_put_together_or_not_at_all
             an_inbox_is_bounded
             snapshots_are_found_by_place
             external_ids_belong_to_a_tenant
@@ -227,7 +232,7 @@ pub async fn every_failure_is_an_error_and_changes_nothing(subject: &impl Subjec
     }
     no_run(store.read(none, Seq(0), 1).await.map(drop));
     no_run(store.inbox(none, InboxNo(0)).await.map(drop));
-    no_run(store.put_inbox(none, "key".into(), command("x")).await.map(drop));
+    no_run(put(&*store, none, &[("key", "x")]).await.map(drop));
     no_run(store.put_snapshot(none, SnapshotKind::Outline, Seq(1), Bytes::new()).await);
     no_run(store.snapshot(none, SnapshotKind::Outline, Seq(1)).await.map(drop));
     no_run(store.bind(external("t", "s", "id"), none).await.map(drop));
@@ -310,35 +315,88 @@ pub async fn leases_follow_owners_and_states(subject: &impl Subject) {
 pub async fn an_inbox_takes_each_key_once(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let run = create(&*store, 1).await;
-    let put = |number, existed| Put { number: InboxNo(number), existed };
-    assert_eq!(store.put_inbox(run, "a".into(), command("1")).await.unwrap(), put(1, false));
-    assert_eq!(other.put_inbox(run, "b".into(), command("2")).await.unwrap(), put(2, false));
-    assert_eq!(other.put_inbox(run, "a".into(), command("3")).await.unwrap(), put(1, true));
-    assert_eq!(store.put_inbox(run, "c".into(), command("4")).await.unwrap(), put(3, false));
-    let entry = |number, key: &str, text| InboxEntry {
-        number: InboxNo(number),
-        key: key.into(),
-        command: command(text),
-    };
+    let done = |number, existed| PutAll::Done(vec![Put { number: InboxNo(number), existed }]);
+    let taken = PutAll::KeyTaken { index: 0, number: InboxNo(1) };
+    assert_eq!(put(&*store, run, &[("a", "1")]).await.unwrap(), done(1, false));
+    assert_eq!(put(&*other, run, &[("b", "2")]).await.unwrap(), done(2, false));
+    assert_eq!(put(&*other, run, &[("a", "1")]).await.unwrap(), done(1, true));
+    assert_eq!(put(&*other, run, &[("a", "3")]).await.unwrap(), taken);
+    assert_eq!(put(&*store, run, &[("c", "4")]).await.unwrap(), done(3, false));
     let all = [entry(1, "a", "1"), entry(2, "b", "2"), entry(3, "c", "4")];
     assert_eq!(other.inbox(run, InboxNo(0)).await.unwrap(), all);
     assert_eq!(store.inbox(run, InboxNo(1)).await.unwrap(), all[1..]);
     assert_eq!(store.inbox(run, InboxNo(3)).await.unwrap(), []);
 }
 
-/// An inbox holds at most [`INBOX_MAX`] commands; those that are there stay answerable.
+/// Commands that are put together are all there, or none is.
+pub async fn commands_are_put_together_or_not_at_all(subject: &impl Subject) {
+    let (store, other) = (subject.open(), subject.open());
+    let run = create(&*store, 1).await;
+    put(&*store, run, &[("a", "1")]).await.unwrap();
+    let refused = put(&*other, run, &[("b", "2"), ("a", "other"), ("c", "3")]).await.unwrap();
+    assert_eq!(refused, PutAll::KeyTaken { index: 1, number: InboxNo(1) });
+    assert_eq!(store.inbox(run, InboxNo(0)).await.unwrap(), [entry(1, "a", "1")]);
+    let done = put(&*other, run, &[("b", "2"), ("a", "1"), ("c", "3"), ("c", "3")]).await.unwrap();
+    let done_as = |number, existed| Put { number: InboxNo(number), existed };
+    let want = [done_as(2, false), done_as(1, true), done_as(3, false), done_as(3, true)];
+    assert_eq!(done, PutAll::Done(want.into()));
+    let all = [entry(1, "a", "1"), entry(2, "b", "2"), entry(3, "c", "3")];
+    assert_eq!(store.inbox(run, InboxNo(0)).await.unwrap(), all);
+}
+
+/// An inbox holds at most [`INBOX_MAX`] inputs that wait, and has room for answers and
+/// cancellations then. What has taken effect takes no room and is not read; its key stays.
 pub async fn an_inbox_is_bounded(subject: &impl Subject) {
     let store = subject.open();
     let run = create(&*store, 1).await;
-    let puts = (0..INBOX_MAX).map(|key| store.put_inbox(run, key.to_string().into(), command("")));
-    for put in puts.collect::<Vec<_>>() {
-        assert!(!put.await.unwrap().existed);
+    let keys: Vec<String> = (0..INBOX_MAX).map(|key| key.to_string()).collect();
+    for keys in keys.chunks(512) {
+        let inputs: Vec<_> = keys.iter().map(|key| (&**key, "")).collect();
+        put(&*store, run, &inputs).await.unwrap();
     }
-    let refused = store.put_inbox(run, "more".into(), command("")).await;
-    assert!(matches!(refused, Err(StoreError::Full { max: INBOX_MAX, .. })), "{refused:?}");
-    let again = store.put_inbox(run, "7".into(), command("")).await.unwrap();
-    assert_eq!(again, Put { number: InboxNo(8), existed: true });
-    assert_eq!(store.inbox(run, InboxNo(0)).await.unwrap().len(), INBOX_MAX);
+    let is_full = |put: Result<PutAll, StoreError>, max: usize| match put {
+        Err(StoreError::Full { max: full, .. }) => full == max,
+        _ => false,
+    };
+    assert!(is_full(put(&*store, run, &[("more", "")]).await, INBOX_MAX));
+    assert!(is_full(put(&*store, run, &[("7", ""), ("more", "")]).await, INBOX_MAX));
+    let again = put(&*store, run, &[("7", "")]).await.unwrap();
+    assert_eq!(again, PutAll::Done(vec![Put { number: InboxNo(8), existed: true }]));
+
+    let answer = |question| Command::Answer {
+        question: QuestionId(question),
+        answer: Answer::yes(),
+        by: None,
+        wire_run: None,
+    };
+    let cancel = |why: usize| Command::Cancel {
+        when: CancelWhen::Now,
+        by: None,
+        why: Some(why.to_string().into()),
+    };
+    let many = |commands: Vec<Command>| {
+        let keyed = |command: Command| NewCommand { key: format!("{command:?}").into(), command };
+        store.put_inbox(run, commands.into_iter().map(keyed).collect())
+    };
+    let answers = (0..INBOX_ANSWERS_MAX).map(|it| answer(u32::try_from(it).unwrap()));
+    many(answers.collect()).await.unwrap();
+    assert!(is_full(many(vec![answer(u32::MAX)]).await, INBOX_ANSWERS_MAX));
+    many((0..INBOX_CANCELS_MAX).map(cancel).collect()).await.unwrap();
+    assert!(is_full(many(vec![cancel(usize::MAX)]).await, INBOX_CANCELS_MAX));
+
+    let mut taking = frame(run, 1, &["x"]);
+    taking.frame.taken = (1..=10).map(InboxNo).collect();
+    append(&*store, taking).await.unwrap();
+    let all = INBOX_MAX + INBOX_ANSWERS_MAX + INBOX_CANCELS_MAX;
+    let waiting = subject.open().inbox(run, InboxNo(0)).await.unwrap();
+    assert_eq!((waiting.len(), waiting[0].number), (all - 10, InboxNo(11)));
+    let again = put(&*store, run, &[("7", "")]).await.unwrap();
+    assert_eq!(again, PutAll::Done(vec![Put { number: InboxNo(8), existed: true }]));
+    let other = put(&*store, run, &[("7", "other")]).await.unwrap();
+    assert_eq!(other, PutAll::KeyTaken { index: 0, number: InboxNo(8) });
+    let more = put(&*store, run, &[("more", "")]).await.unwrap();
+    let number = InboxNo(all as u64 + 1);
+    assert_eq!(more, PutAll::Done(vec![Put { number, existed: false }]));
 }
 
 /// A snapshot is found from its place on, until there is a later one.
@@ -479,7 +537,7 @@ pub async fn deletion_leaves_nothing(subject: &impl Subject) {
     append(&*store, with_state(frame(run, 600, &["end"]), RunState::Completed)).await.unwrap();
     let id = external("tenant", "ag-ui", "run");
     for run in [run, neighbour] {
-        store.put_inbox(run, "key".into(), command("x")).await.unwrap();
+        put(&*store, run, &[("key", "x")]).await.unwrap();
         store.put_snapshot(run, SnapshotKind::Outline, Seq(1), "x".into()).await.unwrap();
     }
     store.bind(id.clone(), run).await.unwrap();
@@ -509,7 +567,7 @@ pub async fn other_processes_are_noticed(subject: &impl Subject) {
     append(&*store, frame(run, 1, &["b"])).await.unwrap();
     changes.changed().await.unwrap();
     changes.borrow_and_update();
-    store.put_inbox(run, "key".into(), command("x")).await.unwrap();
+    put(&*store, run, &[("key", "x")]).await.unwrap();
     changes.changed().await.unwrap();
     assert_eq!(other.inbox(run, InboxNo(0)).await.unwrap().len(), 1);
 }
@@ -545,7 +603,13 @@ fn new_run(run: RunId, thread: u128) -> NewRun {
 }
 
 fn first_frame(body: &'static str) -> NewFrame {
-    NewFrame { count: 1, body: body.into(), at: Millis(1001), state: Some(RunState::Running) }
+    NewFrame {
+        count: 1,
+        body: body.into(),
+        at: Millis(1001),
+        state: Some(RunState::Running),
+        taken: Vec::new(),
+    }
 }
 
 /// What is known of a run made by [`create`].
@@ -573,6 +637,7 @@ fn frame(run: RunId, expected: u64, records: &[&str]) -> Append {
         body: records.concat().into(),
         at: Millis(1001 + expected),
         state: None,
+        taken: Vec::new(),
     };
     Append { run, expected: Seq(expected), frame, adopt: None }
 }
@@ -585,6 +650,20 @@ fn with_state(mut append: Append, state: RunState) -> Append {
 fn stored(first: u64, records: &[&str]) -> StoredFrame {
     let count = u32::try_from(records.len()).unwrap();
     StoredFrame { first: Seq(first), count, body: records.concat().into() }
+}
+
+async fn put(
+    store: &dyn Store,
+    run: RunId,
+    commands: &[(&str, &str)],
+) -> Result<PutAll, StoreError> {
+    let new =
+        |(key, text): &(&str, &str)| NewCommand { key: (*key).into(), command: command(text) };
+    store.put_inbox(run, commands.iter().map(new).collect()).await
+}
+
+fn entry(number: u64, key: &str, text: &str) -> InboxEntry {
+    InboxEntry { number: InboxNo(number), key: key.into(), command: command(text) }
 }
 
 async fn append(store: &dyn Store, append: Append) -> Result<(), AppendError> {

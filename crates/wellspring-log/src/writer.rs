@@ -16,6 +16,7 @@ use crate::codec;
 use crate::fold;
 use crate::frame::Frame;
 use crate::hot::{Closes, Hot};
+use crate::inbox::taken_by;
 use crate::lock;
 use crate::store::{
     Adopt, Append, AppendError, NewFrame, RunState, SnapshotKind, Store, StoreError,
@@ -384,7 +385,8 @@ impl Writer {
         let snapshots = queue.snapshots(body.len(), state, options.outline_bytes);
         queue.in_flight = Some(InFlight { bytes, pushes });
         let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
-        let frame = NewFrame { count, body, at: queue.at, state };
+        let taken = records.iter().filter_map(|record| taken_by(&record.event)).collect();
+        let frame = NewFrame { count, body, at: queue.at, state, taken };
         let append = Append { run: self.hot.run, expected, frame, adopt };
         let frame = Arc::new(Frame::new(expected.next(), records));
         Some(Ok(Cut { append, frame, snapshots }))
@@ -617,5 +619,5 @@ pub(crate) fn first_frame(
         .map_err(|error| StoreError::failed("encoding a frame", error))?
         .into();
     let frame = Arc::new(Frame::new(expected.next(), records));
-    Ok((frame, NewFrame { count, body, at, state }))
+    Ok((frame, NewFrame { count, body, at, state, taken: Vec::new() }))
 }

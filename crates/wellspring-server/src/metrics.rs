@@ -9,9 +9,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use wellspring_core::{Command, Outcome, RunId};
+use wellspring_core::{Outcome, RunId};
 use wellspring_engine::{Hooks, TurnReport};
-use wellspring_log::{Append, AppendDone, Created, NewFrame, NewRun, Put, Store, StoreFuture};
+use wellspring_log::{
+    Append, AppendDone, Created, NewCommand, NewFrame, NewRun, PutAll, Store, StoreFuture,
+};
 
 use crate::lock;
 
@@ -271,8 +273,8 @@ impl Store for MeteredStore {
         self.store.create(new, first)
     }
 
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
-        self.store.put_inbox(run, key, command)
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
+        self.store.put_inbox(run, commands)
     }
 
     wellspring_log::forward_store!(store);

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use rusqlite::types::{ToSql, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
+use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
 
 use super::batch::{self, Entry};
+use super::write::TAKEN;
 use super::{int, uint};
+use crate::inbox::InboxEntry;
 use crate::store::{
-    ExternalId, InboxEntry, LIST_MAX, Lease, Page, RunFilter, RunInfo, RunState, SnapshotKind,
-    StoreError, StoredFrame,
+    ExternalId, LIST_MAX, Lease, Page, RunFilter, RunInfo, RunState, SnapshotKind, StoreError,
+    StoredFrame,
 };
 
 type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
@@ -137,16 +139,21 @@ pub(super) fn inbox(
         return Ok(Err(StoreError::NoRun(run)));
     };
     let mut statement = connection.prepare_cached(
-        "SELECT number, key, command FROM inbox WHERE run = ?1 AND number > ?2 ORDER BY number",
+        "SELECT number, key, command FROM inbox
+            WHERE run = ?1 AND number > ?2 AND substr(command, 1, 1) <> ?3 ORDER BY number",
     )?;
-    let rows = statement.query_map(params![key, int(after.0)], |row| {
+    let rows = statement.query_map(params![key, int(after.0), TAKEN], |row| {
         let json: String = row.get(2)?;
-        let command = serde_json::from_str(&json).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(2, Type::Text, error.into())
-        })?;
+        let command = command(&json, 2)?;
         Ok(InboxEntry { number: InboxNo(uint(row.get(0)?)), key: row.get(1)?, command })
     })?;
     rows.collect::<rusqlite::Result<_>>().map(Ok)
+}
+
+pub(super) fn command(json: &str, column: usize) -> rusqlite::Result<Command> {
+    serde_json::from_str(json).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, error.into())
+    })
 }
 
 pub(super) fn expired(

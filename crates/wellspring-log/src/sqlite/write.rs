@@ -3,16 +3,16 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, params};
-use wellspring_core::{Command, InboxNo, Millis, RunId, Seq};
+use wellspring_core::{InboxNo, Millis, RunId, Seq};
 
 use super::alive::is_gone;
 use super::batch;
 use super::read::{self, state_code};
 use super::writer::{Db, Head};
 use super::{int, uint};
+use crate::inbox::{InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::store::{
-    Append, AppendError, Created, ExternalId, INBOX_MAX, NewFrame, NewRun, Put, RunState,
-    SnapshotKind, StoreError,
+    Append, AppendError, Created, ExternalId, NewFrame, NewRun, RunState, SnapshotKind, StoreError,
 };
 
 /// Rows deleted in one transaction: a few milliseconds, so that appends never wait long.
@@ -122,6 +122,7 @@ pub(super) fn append(db: &mut Db, append: &Append) -> rusqlite::Result<Result<()
             ])?;
     }
     change_state(&db.connection, head.key, frame)?;
+    take_from_inbox(&db.connection, head.key, &frame.taken)?;
     if frame.state.is_some_and(RunState::is_final) {
         db.forget(run);
     } else {
@@ -147,32 +148,90 @@ fn change_state(connection: &Connection, key: i64, frame: &NewFrame) -> rusqlite
     connection.prepare_cached(sql)?.execute(changed).map(drop)
 }
 
-pub(super) fn put_inbox(db: &mut Db, run: RunId, key: &str, command: &Command) -> Outcome<Put> {
+/// What stands before a command whose effect is in a frame. No JSON begins with it.
+pub(super) const TAKEN: &str = "#";
+
+pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> Outcome<PutAll> {
     let connection = &db.connection;
     let Some((run, _)) = read::key_and_state(connection, run)? else {
         return Ok(Err(StoreError::NoRun(run)));
     };
-    let existing = connection
-        .prepare_cached("SELECT number FROM inbox WHERE run = ?1 AND key = ?2")?
-        .query_row(params![run, key], |row| row.get(0))
-        .optional()?;
-    if let Some(number) = existing {
-        return Ok(Ok(Put { number: InboxNo(uint(number)), existed: true }));
-    }
     let last: i64 = connection
         .prepare_cached("SELECT coalesce(max(number), 0) FROM inbox WHERE run = ?1")?
         .query_row([run], |row| row.get(0))?;
-    if uint(last) >= INBOX_MAX as u64 {
-        return Ok(Err(StoreError::inbox_full()));
-    }
-    let command = match serde_json::to_string(command) {
-        Ok(command) => command,
-        Err(error) => return Ok(Err(StoreError::failed("writing a command", error))),
+    let find = |key: &str| {
+        let found = connection
+            .prepare_cached("SELECT number, command FROM inbox WHERE run = ?1 AND key = ?2")?
+            .query_row(params![run, key], |row| {
+                let json: String = row.get(1)?;
+                let json = json.strip_prefix(TAKEN).unwrap_or(&json);
+                Ok((InboxNo(uint(row.get(0)?)), read::command(json, 1)?))
+            })
+            .optional()?;
+        Ok(found)
     };
-    connection
-        .prepare_cached("INSERT INTO inbox (run, number, key, command) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![run, last + 1, key, command])?;
-    Ok(Ok(Put { number: InboxNo(uint(last + 1)), existed: false }))
+    let waiting = |room| {
+        let kinds = match room {
+            InboxRoom::Inputs => ["add_input", "resume"],
+            InboxRoom::Answers => ["answer", "finish_call"],
+            InboxRoom::Cancels => ["cancel", "cancel"],
+        };
+        let count: i64 = connection
+            .prepare_cached(
+                "SELECT count(*) FROM inbox WHERE run = ?1
+                    AND (command LIKE '{\"' || ?2 || '\"%' OR command LIKE '{\"' || ?3 || '\"%')",
+            )?
+            .query_row(params![run, kinds[0], kinds[1]], |row| row.get(0))?;
+        Ok(uint(count) as usize)
+    };
+    let (puts, new) = match plan(commands, InboxNo(uint(last)), find, waiting) {
+        Ok(Plan::Put { puts, new }) => (puts, new),
+        Ok(Plan::KeyTaken { index, number }) => return Ok(Ok(PutAll::KeyTaken { index, number })),
+        Err(Refused::Store(error)) => return Ok(Err(error)),
+        Err(Refused::Sqlite(error)) => return Err(error),
+    };
+    for (number, NewCommand { key, command }) in new {
+        let command = match serde_json::to_string(&command) {
+            Ok(command) => command,
+            Err(error) => return Ok(Err(StoreError::failed("writing a command", error))),
+        };
+        connection
+            .prepare_cached(
+                "INSERT INTO inbox (run, number, key, command) VALUES (?1, ?2, ?3, ?4)",
+            )?
+            .execute(params![run, int(number.0), &*key, command])?;
+    }
+    Ok(Ok(PutAll::Done(puts)))
+}
+
+/// Why commands were not put.
+enum Refused {
+    Store(StoreError),
+    Sqlite(rusqlite::Error),
+}
+
+impl From<StoreError> for Refused {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<rusqlite::Error> for Refused {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+fn take_from_inbox(connection: &Connection, key: i64, taken: &[InboxNo]) -> rusqlite::Result<()> {
+    for number in taken {
+        connection
+            .prepare_cached(
+                "UPDATE inbox SET command = ?3 || command
+                    WHERE run = ?1 AND number = ?2 AND substr(command, 1, 1) <> ?3",
+            )?
+            .execute(params![key, int(number.0), TAKEN])?;
+    }
+    Ok(())
 }
 
 pub(super) fn renew(

@@ -2,7 +2,7 @@
 
 use wellspring_core::{InboxNo, Millis};
 
-use super::{Subject, append, bodies, command, create, frame, info, with_state};
+use super::{Subject, append, bodies, create, frame, info, put, with_state};
 use crate::log::Log;
 use crate::options::LogOptions;
 use crate::store::{RunState, StoreError};
@@ -38,7 +38,7 @@ pub async fn a_backup_is_whole_or_refused(subject: &impl Subject) {
     let store = subject.open();
     let run = create(&*store, 1).await;
     append(&*store, frame(run, 1, &["b", "c"])).await.unwrap();
-    store.put_inbox(run, "key".into(), command("x")).await.unwrap();
+    put(&*store, run, &[("key", "x")]).await.unwrap();
     let made = store.backup(to.clone()).await;
     let Some(copy) = subject.open_backup(&to) else {
         assert!(matches!(made, Err(StoreError::Unsupported(_))), "{made:?}");

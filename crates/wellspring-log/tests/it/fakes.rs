@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use bytes::Bytes;
 use futures::FutureExt;
 use tokio::sync::watch;
-use wellspring_core::{AgentNo, Command, InboxNo, Millis, Record, RunId, Seq};
+use wellspring_core::{AgentNo, InboxNo, Millis, Record, RunId, Seq};
 use wellspring_log::{
     Append, AppendDone, AuditEntry, AuditFilter, Created, ExternalId, InboxEntry, MemoryStore,
-    NewAudit, NewFrame, NewRun, Page, Put, RunFilter, RunInfo, SnapshotKind, Store, StoreError,
-    StoreFuture, codec,
+    NewAudit, NewCommand, NewFrame, NewRun, Page, PutAll, RunFilter, RunInfo, SnapshotKind, Store,
+    StoreError, StoreFuture, codec,
 };
 
 /// What happens to an append.
@@ -105,7 +105,8 @@ impl Store for Faulty {
             let event = crate::runs::part_started(u32::try_from(seq.0).unwrap());
             let record = Record { seq, agent: AgentNo::ROOT, at: append.frame.at, event };
             let body = codec::encode(&[record]).unwrap().into();
-            let frame = NewFrame { count: 1, body, at: append.frame.at, state: None };
+            let frame =
+                NewFrame { count: 1, body, at: append.frame.at, state: None, taken: Vec::new() };
             let first = Append { frame, adopt: None, ..append.clone() };
             self.inner.append(first, Box::new(drop));
         }
@@ -167,8 +168,8 @@ impl Store for Faulty {
         self.inner.list(filter)
     }
 
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
-        self.inner.put_inbox(run, key, command)
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
+        self.inner.put_inbox(run, commands)
     }
 
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {

@@ -10,7 +10,8 @@ use wellspring_core::{
     CancelWhen, Command, Event, InboxNo, Millis, Outcome, Record, RunId, Seq, Transcript, render,
 };
 use wellspring_log::{
-    AdoptError, AppendError, Log, LogOptions, MemoryStore, ReadError, RunState, TokioClock,
+    AdoptError, AppendError, Log, LogOptions, MemoryStore, NewCommand, PutAll, ReadError, RunState,
+    TokioClock,
 };
 
 use crate::fakes::{Fault, Faulty};
@@ -153,11 +154,12 @@ async fn an_inbox_wakes_its_owner_wherever_it_was_filled() {
     assert_eq!(owner.inbox().await.unwrap(), []);
     assert!(owner.inbox_changed().now_or_never().is_none());
     for log in [&first, &second] {
-        log.send(run, log.node(), cancel()).await.unwrap();
+        let commands = vec![NewCommand { key: log.node().into(), command: cancel() }];
+        log.send(run, commands.clone()).await.unwrap();
         // Sent between the look and the wait: the wait ends at once.
         owner.inbox_changed().await;
-        let again = log.send(run, log.node(), cancel()).await.unwrap();
-        assert!(again.existed);
+        let PutAll::Done(again) = log.send(run, commands).await.unwrap() else { unreachable!() };
+        assert!(again[0].existed);
         owner.inbox().await.unwrap();
     }
     let keys = |entries: Vec<wellspring_log::InboxEntry>| -> Vec<String> {

@@ -27,7 +27,7 @@ use wellspring_core::{
     Answer, CancelWhen, Command, Event, Outline, QuestionId, RunId, RunRequest, Seq, ThreadId,
 };
 use wellspring_engine::{AgentDef, LOCAL, SendError, StartError, StartRun};
-use wellspring_log::{Cursor, ExternalId, RunInfo, RunState};
+use wellspring_log::{Cursor, ExternalId, NewCommand, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
 use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, interrupted, join};
 use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
@@ -247,7 +247,8 @@ impl Request<'_> {
                 }
             };
             if index + 1 < count {
-                app.runtime.log().send(info.run, key, command).await?;
+                let key = key.into();
+                app.runtime.log().send(info.run, vec![NewCommand { key, command }]).await?;
             } else {
                 app.runtime.send(info.run, &key, command).await?;
             }

@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use futures::{FutureExt as _, StreamExt as _};
 use reqwest::Response;
 use serde_json::json;
-use wellspring_core::{Approval, Checker, Command, Event, Record, RunId};
+use wellspring_core::{Approval, Checker, Event, Record, RunId};
 use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::{
-    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewFrame, NewRun, Put, Store,
-    StoreError, StoreFuture,
+    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewCommand, NewFrame, NewRun,
+    PutAll, Store, StoreError, StoreFuture,
 };
 use wellspring_models::{Gate, Say};
 
@@ -47,11 +47,11 @@ impl Store for Failing {
         self.store.create(new, first)
     }
 
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
         if self.broken.load(Ordering::SeqCst) {
             return std::future::ready(Err(broken())).boxed();
         }
-        self.store.put_inbox(run, key, command)
+        self.store.put_inbox(run, commands)
     }
 
     wellspring_log::forward_store!(store);

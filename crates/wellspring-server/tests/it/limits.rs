@@ -9,12 +9,12 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use wellspring_core::{Approval, Command, FailureKind, Outcome, RunId};
+use wellspring_core::{Approval, FailureKind, Outcome, RunId};
 use wellspring_engine::Permission;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::{
-    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewFrame, NewRun, Put, RunFilter,
-    Store, StoreFuture,
+    Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewCommand, NewFrame, NewRun,
+    PutAll, RunFilter, Store, StoreFuture,
 };
 use wellspring_models::{Gate, Say};
 use wellspring_server::{ServerConfig, ServerLimits, Tokens};
@@ -124,8 +124,8 @@ impl Store for Slow {
         self.store.append(append, done);
     }
 
-    fn put_inbox(&self, run: RunId, key: Box<str>, command: Command) -> StoreFuture<'_, Put> {
-        self.store.put_inbox(run, key, command)
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
+        self.store.put_inbox(run, commands)
     }
 
     wellspring_log::forward_store!(store);
