@@ -23,9 +23,6 @@ use crate::config::provider::{BUILT_IN, ProviderConfig};
 use crate::provider::{Client, chain};
 use crate::tools::tools;
 
-/// Sets the demonstration's pace: people like to read along, tests do not.
-const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
-
 /// How long an Ollama that nobody spoke of may take to say that it is there: it is on this
 /// machine.
 const OLLAMA_TIME: Duration = Duration::from_millis(300);
@@ -46,11 +43,13 @@ pub(crate) struct Agents<'a> {
     /// Agents named after their providers, where the configuration names none; in the order
     /// in which one of them becomes the default.
     found: Vec<(&'a ProviderConfig, Result<Client, SetupError>)>,
+    /// The built-in agent, if it is to be there.
+    demo: Option<AgentDef>,
 }
 
 impl<'a> Agents<'a> {
     /// Looks which there are. It asks nobody but an Ollama on this machine.
-    pub(crate) async fn find(config: &'a Config) -> Self {
+    pub(crate) async fn find(config: &'a Config, demo: Option<AgentDef>) -> Self {
         let mut found = Vec::new();
         if config.agents.is_empty() {
             let configured = config.providers.values().filter(|provider| provider.configured);
@@ -70,14 +69,14 @@ impl<'a> Agents<'a> {
                 }
             }
         }
-        Self { config, found }
+        Self { config, found, demo }
     }
 
     /// Their names, the default one first where there is one.
     pub(crate) fn names(&self) -> Vec<&str> {
         let configured = self.config.agents.keys().map(|name| &**name);
         let found = self.found.iter().map(|(provider, _)| &*provider.name);
-        let demo = self.config.demo.then_some(wellspring::demo::NAME);
+        let demo = self.demo.as_ref().map(|demo| &*demo.name);
         configured.chain(found).chain(demo).collect()
     }
 
@@ -127,8 +126,8 @@ impl<'a> Agents<'a> {
         wanted: Wanted<'_>,
     ) -> Result<Vec<anyhow::Error>> {
         let mut troubles = Vec::new();
-        if self.config.demo {
-            runtime.register(demo());
+        if let Some(demo) = &self.demo {
+            runtime.register(demo.clone());
         }
         for (provider, client) in &self.found {
             match client {
@@ -271,14 +270,6 @@ impl Wanted<'_> {
             Self::All => true,
             Self::One(wanted) => wanted == name,
         }
-    }
-}
-
-fn demo() -> AgentDef {
-    let pace = std::env::var(PACE_VARIABLE).ok().and_then(|pace| pace.parse().ok());
-    match pace {
-        Some(pace) => wellspring::demo::agent_at(Duration::from_millis(pace)),
-        None => wellspring::demo::agent(),
     }
 }
 

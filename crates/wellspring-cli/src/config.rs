@@ -55,7 +55,7 @@ pub(crate) struct Config {
     /// The file it is from; nothing when there is none.
     pub(crate) file: Option<PathBuf>,
     pub(crate) default_agent: Option<Box<str>>,
-    pub(crate) demo: bool,
+    pub(crate) demo: DemoConfig,
     pub(crate) store: StoreConfig,
     pub(crate) server: ServerConfig,
     pub(crate) telemetry: TelemetryConfig,
@@ -65,6 +65,20 @@ pub(crate) struct Config {
     pub(crate) agents: BTreeMap<Box<str>, AgentConfig>,
 }
 
+/// What the configuration says of the built-in agent `demo`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum DemoConfig {
+    /// Nothing: it is there, with a shell, while only the user of this machine can reach it.
+    #[default]
+    Unset,
+    /// It is never there.
+    Off,
+    /// It is there for everyone, with a shell while only the user of this machine can reach it.
+    On,
+    /// It is there for everyone, with a shell.
+    Shell,
+}
+
 impl Config {
     /// What holds where there is no file.
     pub(crate) fn without_file() -> Self {
@@ -72,7 +86,7 @@ impl Config {
         Self {
             file: None,
             default_agent: None,
-            demo: true,
+            demo: DemoConfig::Unset,
             store: StoreConfig::default(),
             server: ServerConfig::default(),
             telemetry: TelemetryConfig::default(),
@@ -114,7 +128,7 @@ impl Config {
 
     fn take(&mut self, source: &Source<'_>, root: &Node) {
         let section = Section::open(source, root, &keys::ROOT, "the file");
-        self.demo = section.bool("demo").unwrap_or(true);
+        self.demo = demo(&section);
         if let Some(store) = section.sub("store", &keys::STORE) {
             self.store = settings::store(&store);
         }
@@ -220,7 +234,7 @@ impl Config {
         if self.agents.is_empty() {
             names.extend(self.providers.keys().map(|name| &**name));
         }
-        if self.demo {
+        if self.demo != DemoConfig::Off {
             names.push(wellspring::demo::NAME);
         }
         for agent in self.agents.values() {
@@ -232,7 +246,7 @@ impl Config {
                     source.problems.borrow_mut().push(&agent.file, agent.line, what, remedy);
                 }
             }
-            if &*agent.name == wellspring::demo::NAME && self.demo {
+            if &*agent.name == wellspring::demo::NAME && self.demo != DemoConfig::Off {
                 let what = format!("{} is the name of the built-in agent", agent.name);
                 let remedy = "give it another name, or set `demo = false`".to_owned();
                 source.problems.borrow_mut().push(&agent.file, agent.line, what, remedy);
@@ -247,6 +261,24 @@ impl Config {
             source.complain(line, what, did_you_mean(name, &names));
         }
         self.default_agent = default.map(Into::into);
+    }
+}
+
+fn demo(section: &Section<'_>) -> DemoConfig {
+    let Some(item) = section.get("demo") else { return DemoConfig::Unset };
+    match &item.node.value {
+        node::Value::Bool(true) => DemoConfig::On,
+        node::Value::Bool(false) => DemoConfig::Off,
+        node::Value::Text(word) if word == "shell" => DemoConfig::Shell,
+        node::Value::Nothing
+        | node::Value::Integer(_)
+        | node::Value::Float(_)
+        | node::Value::Text(_)
+        | node::Value::List(_)
+        | node::Value::Table(_) => {
+            section.wrong(item);
+            DemoConfig::Off
+        }
     }
 }
 

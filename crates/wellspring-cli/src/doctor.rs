@@ -14,11 +14,11 @@ use wellspring_models::ListedModel;
 use crate::Exit;
 use crate::agents::{Agents, told};
 use crate::args::{PlaceArgs, ServeArgs};
-use crate::config::Config;
 use crate::config::agent::{AgentConfig, BrainConfig};
 use crate::config::problem::nearest;
 use crate::config::provider::{KeySource, ModelRef, ProviderConfig, ProviderKind};
 use crate::config::settings::{StoreKind, TelemetryConfig};
+use crate::config::{Config, DemoConfig};
 use crate::models::{Listed, is_a_guess, list};
 use crate::place::data_dir;
 use crate::provider::Client;
@@ -178,7 +178,8 @@ async fn port(config: &Config) -> Check {
 }
 
 async fn providers_and_agents(config: &Config) -> Vec<Check> {
-    let agents = Agents::find(config).await;
+    let demo = (config.demo != DemoConfig::Off).then(wellspring::demo::agent);
+    let agents = Agents::find(config, demo).await;
     let names = agents.names();
     let providers: Vec<&ProviderConfig> = config.providers.values().collect();
     let listed = join_all(providers.iter().map(|provider| list(provider))).await;

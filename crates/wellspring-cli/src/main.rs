@@ -11,6 +11,7 @@ mod agents;
 mod args;
 mod chat;
 mod config;
+mod demo;
 mod doctor;
 mod find;
 mod follow;

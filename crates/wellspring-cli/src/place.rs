@@ -12,12 +12,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use wellspring_engine::Runtime;
 use wellspring_log::{Durability, Log, LogOptions, RunInfo, RunState, SqliteOptions, SqliteStore};
-use wellspring_server::Metrics;
+use wellspring_server::{Metrics, ServerConfig};
 
 use crate::agents::{Agents, Wanted};
 use crate::args::{DurabilityArg, PlaceArgs};
 use crate::config::Config;
 use crate::config::settings::{StoreConfig, StoreKind};
+use crate::demo::{Reach, demo};
 use crate::telemetry;
 
 /// How long runs may go on once nobody is there: editors wait about two seconds before they
@@ -96,21 +97,27 @@ impl Place {
 
     /// Makes one agent, or the default one, with those that it may call; gives its name.
     pub(crate) async fn agent(&self, named: Option<&str>) -> Result<Box<str>> {
-        let agents = Agents::find(&self.config).await;
+        let agents = self.find_agents(Reach::Terminal).await?;
         let name: Box<str> = agents.choose(named)?.into();
         agents.register(&self.runtime, Wanted::One(&name)).await?;
         agents.installed(&name).map(|def| self.runtime.register(def));
         Ok(name)
     }
 
-    /// Makes every agent, and says what they must do without.
-    pub(crate) async fn agents(&self) -> Result<()> {
-        self.register_all(&Agents::find(&self.config).await).await
+    /// Makes every agent for a server's clients, and says what they must do without.
+    pub(crate) async fn agents(&self, server: &ServerConfig) -> Result<()> {
+        self.register_all(&self.find_agents(Reach::Server(server)).await?).await
+    }
+
+    /// Finds the agents that there are.
+    pub(crate) async fn find_agents(&self, reach: Reach<'_>) -> Result<Agents<'_>> {
+        let demo = demo(self.config.demo, reach, self.log().store()).await?;
+        Ok(Agents::find(&self.config, demo).await)
     }
 
     /// Makes every agent; gives the name of this one, or of the default one.
     pub(crate) async fn agents_and(&self, named: Option<&str>) -> Result<Box<str>> {
-        let agents = Agents::find(&self.config).await;
+        let agents = self.find_agents(Reach::Terminal).await?;
         let name: Box<str> = agents.choose(named)?.into();
         self.register_all(&agents).await?;
         agents.installed(&name).map(|def| self.runtime.register(def));

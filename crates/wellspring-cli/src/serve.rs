@@ -19,7 +19,7 @@ const LISTEN_VARIABLE: &str = "WELLSPRING_LISTEN";
 pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let config = settings(&place.config.server, args)?;
-    place.agents().await?;
+    place.agents(&config).await?;
     let server = Server::builder(place.runtime.clone())
         .config(config)
         .metrics(place.metrics.clone())
@@ -35,6 +35,9 @@ pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
             out,
             "for a real one set a provider's key, such as ANTHROPIC_API_KEY, or run `wellspring init`"
         )?;
+    }
+    if agents.is_empty() {
+        writeln!(out, "to serve the built-in one set `demo = true` in wellspring.toml")?;
     }
     interrupts.next().await;
     // Nobody may be reading; the server ends nevertheless.

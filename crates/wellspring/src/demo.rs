@@ -4,7 +4,11 @@
 //! fills in, tools with progress, a question, figures and an answer. It says openly that it
 //! is a script. What it says next follows from the conversation alone, so another process
 //! can go on with a run that lost its own.
+//!
+//! Its question is about a command if it was given a shell, and otherwise about a countdown.
+//! By default it has no shell: anyone who may approve its question could edit the command.
 
+mod countdown;
 mod survey;
 
 use std::sync::Arc;
@@ -22,7 +26,7 @@ use wellspring_models::{Failure, Say, Scripted};
 /// The agent's name.
 pub const NAME: &str = "demo";
 
-/// How long a word takes, unless told otherwise: a quick reader's pace.
+/// The default time per word: a quick reader's pace.
 pub const PACE: Duration = Duration::from_millis(28);
 
 /// The command that the agent asks to run: it changes nothing, and takes long enough to be
@@ -32,7 +36,7 @@ const COMMAND: &str = "uname -sr; for n in 3 2 1; do echo \"$n…\"; sleep 0.4; 
 /// Paragraphs of a long answer: several screens.
 const LONG_PARAGRAPHS: usize = 40;
 
-/// The demonstration agent, at a human pace.
+/// The demonstration agent, at a human pace and without a shell.
 ///
 /// ```
 /// use wellspring_core::AgentNo;
@@ -51,21 +55,46 @@ const LONG_PARAGRAPHS: usize = 40;
 /// ```
 #[must_use]
 pub fn agent() -> AgentDef {
-    agent_at(PACE)
+    agent_with(DemoOptions::default())
 }
 
-/// The demonstration agent, at another pace than [`PACE`] per word.
+/// How the demonstration agent is made.
+#[derive(Clone)]
+pub struct DemoOptions {
+    /// The time per word [default: [`PACE`]].
+    pub pace: Duration,
+    /// A shell such as `tools::Shell`, named `run_shell_command` [default: `None`].
+    ///
+    /// Give it one only where everyone who may approve its questions may run any command as
+    /// the user of this process.
+    pub shell: Option<Arc<dyn Tool>>,
+}
+
+impl std::fmt::Debug for DemoOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DemoOptions")
+            .field("pace", &self.pace)
+            .field("shell", &self.shell.is_some())
+            .finish()
+    }
+}
+
+impl Default for DemoOptions {
+    fn default() -> Self {
+        Self { pace: PACE, shell: None }
+    }
+}
+
+/// The demonstration agent, made with other options than the default ones.
 #[must_use]
-pub fn agent_at(pace: Duration) -> AgentDef {
+pub fn agent_with(options: DemoOptions) -> AgentDef {
+    let DemoOptions { pace, shell } = options;
     let attempts = AtomicU32::new(0);
     let model = Scripted::with(move |request| script(request, pace, &attempts)).named("script");
     let mut tools: Vec<Arc<dyn Tool>> =
         vec![Arc::new(update_plan()), Arc::new(ask_user()), Arc::new(clock())];
+    tools.push(shell.unwrap_or_else(|| Arc::new(countdown::countdown(pace))));
     if let Ok(here) = std::env::current_dir() {
-        #[cfg(unix)]
-        if let Ok(shell) = wellspring_engine::tools::Shell::below(&here) {
-            tools.push(Arc::new(shell));
-        }
         tools.push(Arc::new(survey::survey(here, pace)));
     }
     let description = "A script with real tools: shows what a run can hold, without any model.";
@@ -130,7 +159,7 @@ impl<'a> Scene<'a> {
 
     /// Thoughts, a plan, tools, a question, an answer.
     fn tour(&self, say: Say, request: &TurnRequest) -> Say {
-        let has_shell = request.tools.iter().any(|tool| &*tool.name == "run_shell_command");
+        let asking = Asking::of(request);
         match self.turns {
             0 => say
                 .thought(format!(
@@ -139,59 +168,69 @@ impl<'a> Scene<'a> {
                      by side: the clock, and a look around this directory.",
                     quote(self.asked)
                 ))
-                .call("update_plan", plan(1))
+                .call("update_plan", plan(1, asking))
                 .call("clock", json!({}))
                 .call("survey_files", json!({})),
-            1 if has_shell => say
-                .thought(format!(
-                    "It is {}, and there are {} here. Now a command. It is harmless, but a \
-                     command could change things, so nothing runs before somebody says yes.",
-                    self.weekday(),
-                    self.files()
-                ))
-                .call("update_plan", plan(2))
-                .call("run_shell_command", json!({"command": COMMAND})),
-            1 | 2 => {
-                let outcome = self.result("run_shell_command").map(|result| result.outcome);
-                let thought = match outcome {
-                    Some(ToolOutcome::Ok) => "That was a yes, and the command ran.",
-                    Some(ToolOutcome::Denied) => "No yes, so the command did not run. Fine.",
-                    _ => "The command came to nothing. I will say so.",
-                };
-                say.thought(format!("{thought} Time to answer.")).call("update_plan", plan(3))
+            1 => {
+                let say = say
+                    .thought(format!(
+                        "It is {}, and there are {} here. {}",
+                        self.weekday(),
+                        self.files(),
+                        asking.reason()
+                    ))
+                    .call("update_plan", plan(2, asking));
+                say.call(asking.tool(), asking.arguments())
             }
-            _ => say.text(self.answer()),
+            2 => {
+                let thing = asking.thing();
+                let thought = match self.result(asking.tool()).map(|result| result.outcome) {
+                    Some(ToolOutcome::Ok) => format!("That was a yes, and the {thing} ran."),
+                    Some(ToolOutcome::Denied) => {
+                        format!("No yes, so the {thing} did not run. Fine.")
+                    }
+                    Some(ToolOutcome::Error | ToolOutcome::Interrupted | ToolOutcome::TimedOut)
+                    | None => format!("The {thing} came to nothing. I will say so."),
+                };
+                say.thought(format!("{thought} Time to answer."))
+                    .call("update_plan", plan(3, asking))
+            }
+            _ => say.text(self.answer(asking)),
         }
     }
 
-    fn answer(&self) -> String {
+    fn answer(&self, asking: Asking) -> String {
         let time = self.output("clock", "time").and_then(Value::as_str).unwrap_or("unknown");
-        let command = match self.result("run_shell_command") {
-            Some(result) => match result.outcome {
-                ToolOutcome::Ok => {
+        let thing = asking.thing();
+        let came_of_it = match self.result(asking.tool()) {
+            Some(result) => match (result.outcome, asking) {
+                (ToolOutcome::Ok, Asking::Command) => {
                     let wrote = self.output("run_shell_command", "stdout");
                     let wrote = wrote.and_then(Value::as_str).unwrap_or_default();
                     let first = wrote.lines().next().unwrap_or("nothing");
-                    format!(
-                        "The command **ran**, because somebody allowed it. It began with `{first}`."
-                    )
+                    format!("The command **ran**, because you allowed it. It began with `{first}`.")
                 }
-                ToolOutcome::Denied => format!(
-                    "The command did **not run**: {}. Nothing else was tried instead.",
+                (ToolOutcome::Ok, Asking::Countdown) => {
+                    let from = self.output("count_down", "counted_from").and_then(Value::as_u64);
+                    let from = from.unwrap_or_default();
+                    format!("The countdown **ran**, because you allowed it. It began at {from}.")
+                }
+                (ToolOutcome::Denied, _) => format!(
+                    "The {thing} did **not run**: {}. Nothing else was tried instead.",
                     result.result.output_text()
                 ),
-                ToolOutcome::Error | ToolOutcome::Interrupted | ToolOutcome::TimedOut => {
-                    format!("The command **came to nothing**: {}.", result.result.output_text())
+                (ToolOutcome::Error | ToolOutcome::Interrupted | ToolOutcome::TimedOut, _) => {
+                    format!("The {thing} **came to nothing**: {}.", result.result.output_text())
                 }
             },
-            None => "There is no shell here, so no command ran.".into(),
+            None => format!("The {thing} was never asked for."),
         };
         format!(
             "## What just happened\n\n\
              You said *{}*. I am a **script**: no model has read that. The rest was real:\n\n\
              - The clock showed `{time}`.\n\
              - In this directory there are **{}**.\n\
-             - {command}\n\n\
+             - {came_of_it}\n\n\
              Every word of this run is in the log, also after a crash. See it again:\n\n\
              ```sh\nwellspring runs replay last\nwellspring runs show last\n```\n\n\
              With a real model the same screen shows its thoughts and its tools: \
@@ -273,9 +312,61 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// What the tour asks to be allowed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Asking {
+    Command,
+    Countdown,
+}
+
+impl Asking {
+    fn of(request: &TurnRequest) -> Self {
+        let has_shell = request.tools.iter().any(|tool| &*tool.name == "run_shell_command");
+        if has_shell { Self::Command } else { Self::Countdown }
+    }
+
+    fn tool(self) -> &'static str {
+        match self {
+            Self::Command => "run_shell_command",
+            Self::Countdown => "count_down",
+        }
+    }
+
+    fn arguments(self) -> Value {
+        match self {
+            Self::Command => json!({"command": COMMAND}),
+            Self::Countdown => json!({"from": 3}),
+        }
+    }
+
+    fn thing(self) -> &'static str {
+        match self {
+            Self::Command => "command",
+            Self::Countdown => "countdown",
+        }
+    }
+
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Command => {
+                "Now a command. It is harmless, but a command could change things, so it runs \
+                 only if you say yes."
+            }
+            Self::Countdown => {
+                "Now a countdown. It is harmless, but its tool is set to ask first, so it runs \
+                 only if you say yes."
+            }
+        }
+    }
+}
+
 /// The plan while step `at`, counted from 1, is under way; past the last one all is done.
-fn plan(at: usize) -> Value {
-    let steps = ["Look at the clock and around here", "Run a command, if allowed"];
+fn plan(at: usize, asking: Asking) -> Value {
+    let last = match asking {
+        Asking::Command => "Run a command, if allowed",
+        Asking::Countdown => "Count down, if allowed",
+    };
+    let steps = ["Look at the clock and around here", last];
     let entry = |(number, content)| {
         let status = match at.cmp(&(number + 1)) {
             std::cmp::Ordering::Less => "pending",
@@ -287,7 +378,7 @@ fn plan(at: usize) -> Value {
     json!({"entries": steps.into_iter().enumerate().map(entry).collect::<Vec<_>>()})
 }
 
-/// What somebody said, short enough to be repeated in a sentence.
+/// The user's words, short enough to be repeated in a sentence.
 fn quote(said: &str) -> String {
     const CHARS_MAX: usize = 60;
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -82,7 +82,14 @@ pub(crate) const ROOT: Table = Table {
             "the only agent, or the first of those found",
             "Whom `run` and `chat` ask unless told.",
         ),
-        key("demo", YES_NO, "`true`", "Whether the built-in agent `demo` is there."),
+        key(
+            "demo",
+            "`true`, `false` or `\"shell\"`",
+            "`true`, and `false` for a server with a token or on a non-loopback address",
+            "Whether the built-in agent `demo` exists. With a token, or on a non-loopback \
+             address, it can run commands only if this is `\"shell\"`: then everyone with a \
+             token that may approve can run any command.",
+        ),
         key("agents_directory", PATH, "`agents`", "Where agents are, one `.md` file each."),
         key("store", TABLE, "", "Where runs are kept."),
         key("server", TABLE, "", "How it serves."),

@@ -224,7 +224,7 @@ fn without_a_file_the_usual_providers_are_there() {
     let config = Config::without_file();
     let names: Vec<_> = config.providers.keys().map(|name| &**name).collect();
     assert_eq!(names, ["anthropic", "gemini", "ollama", "openai"]);
-    assert!(config.agents.is_empty() && config.demo);
+    assert!(config.agents.is_empty() && config.demo == DemoConfig::Unset);
 }
 
 /// The tables of `docs/configuration.md` are these. To write them again, run this test with

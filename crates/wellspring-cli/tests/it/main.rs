@@ -22,3 +22,4 @@ mod serve;
 mod signals;
 mod telemetry;
 mod terminal;
+mod who_may_run;

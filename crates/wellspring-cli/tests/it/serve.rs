@@ -253,7 +253,7 @@ fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
 }
 
 /// The status and the JSON body of an answer.
-fn answer(
+pub(crate) fn answer(
     address: SocketAddr,
     method: &str,
     path: &str,

@@ -6,7 +6,12 @@ use super::*;
 
 /// Plays a request on a fast agent; the first question gets this answer, or expires at once.
 async fn play(input: &str, answer: Option<Answer>) -> Transcript {
-    let mut agent = agent_at(Duration::ZERO);
+    let options = DemoOptions { pace: Duration::ZERO, ..DemoOptions::default() };
+    play_with(options, input, answer).await
+}
+
+async fn play_with(options: DemoOptions, input: &str, answer: Option<Answer>) -> Transcript {
+    let mut agent = agent_with(options);
     if answer.is_none() {
         agent.timeouts.question = Duration::from_millis(1);
     }
@@ -31,10 +36,28 @@ fn completed() -> Option<Outcome> {
     Some(Outcome::Completed { stop: Stop::EndTurn })
 }
 
+#[test]
+fn it_has_no_shell_by_default() {
+    let tools: Vec<_> = agent().tools.iter().map(|tool| tool.spec().name.to_string()).collect();
+    assert_eq!(tools, ["update_plan", "ask_user", "clock", "count_down", "survey_files"]);
+}
+
+#[tokio::test]
+async fn without_a_shell_a_yes_counts_down() {
+    let edited = Answer::Approve { scope: Scope::Once, arguments: Some(json!({"from": 2})) };
+    let transcript = play("Good morning", Some(edited)).await;
+    let answer = transcript.answer(AgentNo::ROOT);
+    assert_eq!(transcript.outcome, completed());
+    assert!(answer.contains("The countdown **ran**") && answer.contains("at 2."), "{answer}");
+}
+
+#[cfg(unix)]
 #[tokio::test]
 async fn a_yes_runs_the_command() {
-    let yes = Answer::Approve { scope: Scope::Once, arguments: None };
-    let transcript = play("Good morning", Some(yes)).await;
+    let here = std::env::current_dir().unwrap();
+    let shell = wellspring_engine::tools::Shell::below(here).unwrap();
+    let options = DemoOptions { pace: Duration::ZERO, shell: Some(Arc::new(shell)) };
+    let transcript = play_with(options, "Good morning", Some(Answer::yes())).await;
     let answer = transcript.answer(AgentNo::ROOT);
     assert_eq!(transcript.outcome, completed());
     assert!(answer.contains("*Good morning*") && answer.contains("**ran**"), "{answer}");

@@ -1,0 +1,102 @@
+//! Who may run commands, against the real binary.
+
+use std::net::SocketAddr;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::kit::{Going, Home};
+use crate::serve::answer;
+
+/// A server, where it listens, and the names of its agents.
+fn serve(home: &Home) -> (Going, SocketAddr, String) {
+    let mut server = Going::start(home.paced(0, &["serve", "--listen", "127.0.0.1:0"]));
+    let line = server.line().unwrap().to_owned();
+    let address = line.strip_prefix("Wellspring is at http://").unwrap().parse().unwrap();
+    let agents = server.line().unwrap().strip_prefix("agents:").unwrap().trim().to_owned();
+    (server, address, agents)
+}
+
+fn stop(server: Going) {
+    server.signal(Signal::INT);
+    assert_eq!(server.end().0.code(), Some(0));
+}
+
+/// Starts a run of `demo` and follows it to its question; gives the run.
+fn asked(address: SocketAddr, headers: &str) -> String {
+    let body = r#"{"agent":"demo","input":"hello"}"#;
+    let (status, run) = answer(address, "POST", "/v1/runs", headers, body);
+    assert_eq!(status, 201, "{run}");
+    let run = run["run"].as_str().unwrap().to_owned();
+    events(address, headers, &run, "run_paused");
+    run
+}
+
+/// The events of a run as lines, up to one that has this in it.
+fn events(address: SocketAddr, headers: &str, run: &str, until: &str) -> String {
+    let (mut after, mut all) = ("0".to_owned(), String::new());
+    while !all.contains(until) {
+        let path = format!("/v1/runs/{run}/events?after={after}&wait=10");
+        let (status, page) = answer(address, "GET", &path, headers, "");
+        assert_eq!(status, 200, "{page}");
+        all.push_str(&page["events"].to_string());
+        after = page["next"].as_str().unwrap().to_owned();
+    }
+    all
+}
+
+fn bearer(home: &Home) -> String {
+    let create =
+        ["token", "create", "ci", "--scope", "run", "--scope", "read", "--scope", "approve"];
+    format!("authorization: Bearer {}\r\n", home.print(&create).trim())
+}
+
+/// Approves the open question of a run with another command.
+fn approve_with(address: SocketAddr, headers: &str, run: &str, arguments: &Value) {
+    let answered = json!({"approve": {"arguments": arguments}});
+    let body = json!({"question": 0, "answer": answered}).to_string();
+    let path = format!("/v1/runs/{run}/answers");
+    let (status, said) = answer(address, "POST", &path, headers, &body);
+    assert_eq!(status, 202, "{said}");
+}
+
+#[test]
+fn with_a_token_there_is_no_demo_and_no_shell_unless_the_configuration_says_so() {
+    let home = Home::with_files(&[("wellspring.toml", "")]);
+    let headers = bearer(&home);
+    for (config, agents, tool) in [
+        ("", "", None),
+        ("demo = false", "", None),
+        ("demo = true", "demo", Some("count_down")),
+        ("demo = \"shell\"", "demo", Some("run_shell_command")),
+    ] {
+        std::fs::write(home.work().join("wellspring.toml"), config).unwrap();
+        let (server, address, there) = serve(&home);
+        assert_eq!(there, agents, "{config}");
+        if let Some(tool) = tool {
+            let run = asked(address, &headers);
+            let records = home.print(&["runs", "export", &run]);
+            for other in ["count_down", "run_shell_command"] {
+                assert_eq!(records.contains(other), other == tool, "{config}: {other}");
+            }
+        }
+        stop(server);
+    }
+}
+
+#[test]
+fn the_first_token_takes_the_shell_from_a_running_demo() {
+    let home = Home::with_files(&[("wellspring.toml", "")]);
+    let (server, address, agents) = serve(&home);
+    assert_eq!(agents, "demo");
+    let headers = bearer(&home);
+    while answer(address, "GET", "/v1/runs", "", "").0 != 401 {
+        std::thread::yield_now();
+    }
+    let run = asked(address, &headers);
+    approve_with(address, &headers, &run, &json!({"command": "echo $((6 * 7)) > answer"}));
+    let records = events(address, &headers, &run, "run_finished");
+    assert!(records.contains("this server has tokens"), "{records}");
+    assert!(!home.work().join("answer").exists());
+    stop(server);
+}
