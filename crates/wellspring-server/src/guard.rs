@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
-use axum::extract::{Request, State};
+use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
@@ -14,10 +14,6 @@ use uuid::Uuid;
 use crate::app::{App, Trace};
 use crate::error::{ApiError, Refused};
 use wellspring_engine::Principal;
-
-/// Where a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) SocketAddr);
 
 /// Who turned out to ask, for the log: whoever looks at the token writes it down.
 #[derive(Clone, Debug, Default)]
@@ -113,8 +109,8 @@ fn admit(app: &App, request: &Request) -> Result<(), ApiError> {
             return Err(ApiError::new(StatusCode::FORBIDDEN, "cross_site", message, remedy));
         }
     }
-    match request.extensions().get::<Peer>() {
-        Some(Peer(peer)) => app.gates.address(peer.ip()),
+    match request.extensions().get::<ConnectInfo<SocketAddr>>() {
+        Some(ConnectInfo(peer)) => app.gates.address(peer.ip()),
         None => Ok(()),
     }
 }

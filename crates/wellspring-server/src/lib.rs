@@ -20,6 +20,7 @@
 mod app;
 mod auth;
 mod config;
+mod connection;
 mod error;
 mod guard;
 mod kind;

@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use serde_json::json;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use wellspring_core::{Approval, FailureKind, Outcome, RunId};
 use wellspring_engine::Permission;
@@ -62,44 +60,6 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     // What has ended does not count any more.
     kit.runtime.wait(run).await.unwrap();
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
-}
-
-/// Whoever connects and does not ask is let go, however far it came. Time is simulated.
-#[tokio::test(start_paused = true)]
-async fn who_asks_nothing_is_let_go() {
-    let kit = Kit::new(agent([], [])).await;
-    for said in ["", "P", "PRI * HTTP/2", "POST /v1/runs HTTP/1.1\r\nhost: local"] {
-        let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
-        connection.write_all(said.as_bytes()).await.unwrap();
-        let mut answer = Vec::new();
-        let ended = connection.read_to_end(&mut answer);
-        let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
-        // Being hung up on with something unread is a reset.
-        let _ = ended.unwrap_or_else(|_| panic!("{said:?} is still waited for"));
-        assert!(answer.is_empty(), "{said:?}: {answer:?}");
-    }
-}
-
-/// What a connection begins with may come in pieces. Time is simulated.
-#[tokio::test(start_paused = true)]
-async fn who_is_slow_is_understood() {
-    let kit = Kit::new(agent([], [])).await;
-    let http1 = "OPFIND / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-    // With its first frame, in which it sets nothing.
-    let http2 = "I * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-    let is_405 = |head: [u8; 12]| head == *b"HTTP/1.1 405";
-    // The fourth byte of a frame is its kind.
-    let sets = |head: [u8; 12]| head[3] == 4;
-    for (rest, is_answer) in [(http1, is_405 as fn([u8; 12]) -> bool), (http2, sets)] {
-        let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
-        for piece in ["P", "R", rest] {
-            connection.write_all(piece.as_bytes()).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
-        let mut answer = [0; 12];
-        connection.read_exact(&mut answer).await.unwrap();
-        assert!(is_answer(answer), "{answer:?}");
-    }
 }
 
 /// A store that takes its time to keep a run: until it is told to.
@@ -297,45 +257,6 @@ async fn beyond_the_limits_of_all_one_is_told_when_to_come_back() {
     assert!(open.text().await.unwrap().contains("run_finished"));
     kit.runtime.wait(run).await.unwrap();
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
-}
-
-/// One connection too many is answered and closed, and its place is free again later.
-#[tokio::test]
-async fn one_connection_too_many_is_turned_away() {
-    let limits = ServerLimits { connections: 1, ..ServerLimits::default() };
-    let runtime = Runtime::new(Log::in_memory());
-    let config = ServerConfig { limits, ..config() };
-    let kit = Kit::with(config, runtime, agent([Say::new().text("Hello.")], [])).await;
-    let ask = async |socket: &mut TcpStream| {
-        let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
-        // Whoever is turned away may be gone before all of it was sent.
-        let _ = socket.write_all(request).await;
-        let mut answer = Vec::new();
-        let _ = socket.read_to_end(&mut answer).await;
-        String::from_utf8(answer).unwrap()
-    };
-    let mut first = TcpStream::connect(kit.server.address()).await.unwrap();
-    let mut second = TcpStream::connect(kit.server.address()).await.unwrap();
-    let mut answer = Vec::new();
-    second.read_to_end(&mut answer).await.unwrap();
-    insta::assert_snapshot!(String::from_utf8(answer).unwrap().replace('\r', ""), @r#"
-    HTTP/1.1 503 Service Unavailable
-    retry-after: 5
-    connection: close
-    content-type: application/json
-
-    {"error":{"code":"too_many_connections","message":"the server is full","remedy":"try again in a few seconds"}}
-    "#);
-    assert!(ask(&mut first).await.starts_with("HTTP/1.1 200 "));
-    // The place is given back once the server has seen the end; until then it is full.
-    loop {
-        let mut third = TcpStream::connect(kit.server.address()).await.unwrap();
-        let answer = ask(&mut third).await;
-        if !answer.starts_with("HTTP/1.1 503 ") {
-            assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-            break;
-        }
-    }
 }
 
 /// The server's limit holds for every agent, also for one that came later.

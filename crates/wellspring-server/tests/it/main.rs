@@ -7,6 +7,7 @@ mod ag_ui_at_work;
 mod ag_ui_shared;
 mod api;
 mod audit;
+mod connections;
 mod cuts;
 mod failing;
 mod kit;

@@ -1,0 +1,96 @@
+//! A connection's bytes, and a client that does not take them.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::time::Sleep;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::UNREAD_TIMEOUT;
+use super::places::Place;
+use crate::metrics::Open;
+
+/// A TCP connection that counts for as long as it is open, also after it was upgraded to
+/// another protocol, and that fails when its client takes nothing.
+pub(super) struct Socket {
+    stream: TcpStream,
+    /// Runs while there are bytes that the kernel does not take. Made only then, so that
+    /// connections without trouble are small.
+    unread: Option<Pin<Box<Sleep>>>,
+    /// Held for as long as the connection is open.
+    _counted: (Place, Open, TaskTrackerToken),
+}
+
+impl Socket {
+    pub(super) fn new(stream: TcpStream, counted: (Place, Open, TaskTrackerToken)) -> Self {
+        Self { stream, unread: None, _counted: counted }
+    }
+
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    fn wrote(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if written.is_ready() {
+            self.unread = None;
+            return written;
+        }
+        let unread =
+            self.unread.get_or_insert_with(|| Box::pin(tokio::time::sleep(UNREAD_TIMEOUT)));
+        ready!(unread.as_mut().poll(context));
+        // The kernel would go on offering what it has for many minutes.
+        if let Err(error) = self.stream.set_zero_linger() {
+            tracing::debug!(%error, "the connection's unsent bytes stay until the system drops them");
+        }
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client takes nothing")))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.wrote(context, written)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.wrote(context, written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
