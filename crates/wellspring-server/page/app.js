@@ -3,7 +3,10 @@
 //
 // Whatever comes from a run is put on the page as text, never as HTML.
 
-import { StreamRefused, empty, fold, follow, interject, progressPercent, progressText } from "/page/client.js";
+import { StreamRefused, empty, fold, follow, interject, progressPercent, progressText } from "./client.js";
+
+// Where the API is: an application may have mounted it below a path of its own.
+const root = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 
 const $ = (id) => document.getElementById(id);
 const main = document.querySelector("main");
@@ -26,7 +29,7 @@ async function api(method, path, body) {
     init.headers["content-type"] = "application/json";
     init.headers["idempotency-key"] = crypto.randomUUID?.() ?? String(Math.random());
   }
-  const response = await fetch(path, init);
+  const response = await fetch(root + path, init);
   const answer = response.status === 204 ? undefined : await response.json();
   if (response.status === 401) {
     await askForToken();
@@ -272,7 +275,7 @@ async function showRun(run, input, signal) {
   signal.addEventListener("abort", () => side.abort());
   const aside = (async () => {
     const kinds = "plan_updated,question_asked,question_answered,input_accepted,input_applied";
-    const url = `/v1/runs/${run}/events?dialect=record&kinds=${kinds}`;
+    const url = `${root}/v1/runs/${run}/events?dialect=record&kinds=${kinds}`;
     for await (const { id, event: record } of follow(url, { headers: headers(), signal: side.signal })) {
       const { plan_updated, question_asked, question_answered, input_accepted, input_applied } = record.event;
       if (input_accepted) {
@@ -302,7 +305,7 @@ async function showRun(run, input, signal) {
   })().catch(() => {});
 
   const onConnection = (state) => ($("connection").hidden = state === "open");
-  const url = `/v1/runs/${run}/events?dialect=agent_event`;
+  const url = `${root}/v1/runs/${run}/events?dialect=agent_event`;
   for await (const { id, event } of follow(url, { headers: headers(), signal, onConnection })) {
     fold(view, event, id);
     drawSoon();

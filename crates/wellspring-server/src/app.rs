@@ -2,13 +2,14 @@
 
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
@@ -19,7 +20,7 @@ use wellspring_core::{RunId, ThreadId};
 use wellspring_engine::{DEFAULT_TENANT, LOCAL, Permission, Principal, Runtime};
 use wellspring_log::{ExternalId, RunInfo};
 
-use crate::auth::{Signer, TokenError, Tokens};
+use crate::auth::{AuthError, Authenticate, Signer};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::guard::Caller;
@@ -42,7 +43,9 @@ pub(crate) struct App(Arc<Shared>);
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) runtime: Runtime,
-    pub(crate) tokens: Tokens,
+    pub(crate) auth: Arc<dyn Authenticate>,
+    /// Where it listens itself; `None` where an application has mounted it.
+    pub(crate) address: Option<SocketAddr>,
     pub(crate) signer: Signer,
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
@@ -67,7 +70,8 @@ impl App {
     pub(crate) fn new(
         config: ServerConfig,
         runtime: Runtime,
-        tokens: Tokens,
+        auth: Arc<dyn Authenticate>,
+        address: Option<SocketAddr>,
         signer: Signer,
         metrics: Metrics,
     ) -> Self {
@@ -75,7 +79,8 @@ impl App {
         Self(Arc::new(Shared {
             config,
             runtime,
-            tokens,
+            auth,
+            address,
             signer,
             gates,
             metrics,
@@ -139,54 +144,42 @@ impl App {
         Ok(())
     }
 
-    /// Whether nobody has to show a token: this machine only, and none was ever made.
-    async fn is_open(&self) -> Result<bool, ApiError> {
-        let here = self.config.listen.ip().is_loopback() && self.config.hosts.is_empty();
-        Ok(here && self.tokens.is_empty().await?)
+    /// The principal who makes a request, within the limits.
+    pub(crate) async fn authenticate(&self, request: &Parts) -> Result<Principal, ApiError> {
+        let who = self.auth.authenticate(request).await;
+        self.counted(request, who.map_err(|error| self.refused(&error))?)
     }
 
-    /// Whose token a request shows.
-    pub(crate) async fn authenticate(
-        &self,
-        headers: &HeaderMap,
-        caller: &Caller,
-    ) -> Result<Principal, ApiError> {
-        let who = match headers.get(header::AUTHORIZATION) {
-            Some(value) => {
-                let text = value.to_str().unwrap_or_default();
-                let secret = text
-                    .split_once(' ')
-                    .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-                    .map(|(_, secret)| secret.trim());
-                match secret {
-                    Some(secret) => self.tokens.verify(secret).await?,
-                    None => None,
-                }
-            }
-            None if self.is_open().await? => Some(Principal::local()),
-            None => {
-                return Err(unauthorized("no_token", "this needs a token"));
-            }
-        };
-        let who = who.ok_or_else(|| unauthorized("bad_token", "this token is not known"))?;
-        caller.is(&who);
+    /// The principal in whose name an address was signed. It may be gone, or may do less, since.
+    pub(crate) async fn signer_of(&self, request: &Parts, id: &str) -> Result<Principal, ApiError> {
+        let who = self.auth.principal(id).await.map_err(|error| self.refused(&error))?;
+        let gone = || self.unauthorized("bad_token", "the token is not known any more");
+        self.counted(request, who.ok_or_else(gone)?)
+    }
+
+    fn counted(&self, request: &Parts, who: Principal) -> Result<Principal, ApiError> {
+        if let Some(caller) = request.extensions.get::<Caller>() {
+            caller.is(&who);
+        }
         self.gates.token(&who)?;
         Ok(who)
     }
-}
 
-pub(crate) fn unauthorized(code: &'static str, message: &str) -> ApiError {
-    let remedy = "send `Authorization: Bearer ..`; `wellspring token create` makes a token";
-    ApiError::new(StatusCode::UNAUTHORIZED, code, message, remedy)
-}
-
-impl From<TokenError> for ApiError {
-    fn from(error: TokenError) -> Self {
-        if let TokenError::Store(error) = error {
-            error.into()
-        } else {
-            Self::internal("the tokens could not be read", &error)
+    fn refused(&self, error: &AuthError) -> ApiError {
+        match error {
+            AuthError::Missing => self.unauthorized("no_token", "this needs a token"),
+            AuthError::Unknown => self.unauthorized("bad_token", "this token is not known"),
+            AuthError::Failed(cause) => {
+                tracing::error!(error = &**cause as &dyn std::error::Error, "{error}");
+                let remedy = "try again; the server's log says more";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                ApiError::new(status, "store", error.to_string(), remedy).retry_after(5)
+            }
         }
+    }
+
+    pub(crate) fn unauthorized(&self, code: &'static str, message: &str) -> ApiError {
+        ApiError::new(StatusCode::UNAUTHORIZED, code, message, self.auth.remedy())
     }
 }
 
@@ -194,8 +187,8 @@ pub(crate) fn allow(who: &Principal, scope: Permission) -> Result<(), ApiError> 
     if who.may(scope) {
         return Ok(());
     }
-    let message = format!("this token does not allow `{}`", scope.as_str());
-    let remedy = "make a token with that scope: `wellspring token create`";
+    let message = format!("this needs the permission `{}`", scope.as_str());
+    let remedy = "ask an operator for it; tokens: `wellspring token create --scope`";
     Err(ApiError::new(StatusCode::FORBIDDEN, "scope", message, remedy))
 }
 
@@ -222,8 +215,7 @@ macro_rules! may {
             type Rejection = ApiError;
 
             async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-                let caller = parts.extensions.get::<Caller>().cloned().unwrap_or_default();
-                let who = app.authenticate(&parts.headers, &caller).await?;
+                let who = app.authenticate(parts).await?;
                 allow(&who, Permission::$scope)?;
                 Ok(Self(who))
             }
@@ -259,12 +251,51 @@ may! {
     MayAdminister => Admin;
 }
 
+/// The path under which an application has mounted the API: `/agents`, or nothing. Every path
+/// that a client is told begins with it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) struct Prefix(pub(crate) Box<str>);
+
+impl Prefix {
+    fn of(original: &Uri, inner: &Uri) -> Self {
+        let (original, inner) = (original.path(), inner.path());
+        let prefix = match original.strip_suffix(inner) {
+            Some(prefix) => prefix,
+            // Its root, asked for without a slash at the end.
+            None if inner == "/" => original,
+            // Something else has changed the path on its way; there is nothing to go by.
+            None => "",
+        };
+        Self(prefix.into())
+    }
+}
+
+impl FromRequestParts<App> for Prefix {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Self::Rejection> {
+        let original = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |it| &it.0);
+        Ok(Self::of(original, &parts.uri))
+    }
+}
+
 /// The trace that a request belongs to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Trace {
     pub(crate) id: Box<str>,
     /// The caller's span, as its `traceparent` says it.
     pub(crate) parent: Option<Box<str>>,
+}
+
+/// A request without its body, for handlers that authenticate by themselves.
+pub(crate) struct RequestHead(pub(crate) Parts);
+
+impl FromRequestParts<App> for RequestHead {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Self::Rejection> {
+        Ok(Self(parts.clone()))
+    }
 }
 
 /// What an address says after its question mark.

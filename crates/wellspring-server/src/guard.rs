@@ -115,17 +115,21 @@ fn admit(app: &App, request: &Request) -> Result<(), ApiError> {
     }
 }
 
-/// A page elsewhere can make its own name mean this machine, and then ask us as if it were
-/// ours; but it cannot make the browser send another `Host`.
+/// Another site can make its own name mean this machine, and then ask us as if it were ours; but
+/// it cannot make the browser send another `Host`. An application that has mounted the API knows
+/// its own names; they are only checked where some are listed.
 fn is_ours(app: &App, host: &str) -> bool {
-    let config = &app.config;
+    let hosts = &app.config.hosts;
+    let Some(address) = app.address.or((!hosts.is_empty()).then_some(app.config.listen)) else {
+        return true;
+    };
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
         _ => host,
     };
     let listed = |known: &str| known.eq_ignore_ascii_case(name) || known.eq_ignore_ascii_case(host);
     let here = ["localhost", "127.0.0.1", "[::1]"].contains(&name.to_ascii_lowercase().as_str());
-    here || is_address(config.listen.ip(), name) || config.hosts.iter().any(|known| listed(known))
+    here || is_address(address.ip(), name) || hosts.iter().any(|known| listed(known))
 }
 
 /// Whether a `Host` is the address that is listened on; any address, where all are. Nobody can

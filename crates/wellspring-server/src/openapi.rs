@@ -12,10 +12,14 @@ use operations::{COMMON_ERRORS, describe};
 use schemas::{schema, schemas};
 use wellspring_engine::Permission;
 
-/// The description as it is served.
-pub(crate) fn text() -> &'static str {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| description(&routes()).to_string())
+/// The description as it is served under a prefix.
+pub(crate) fn text(prefix: &str) -> String {
+    static DESCRIPTION: OnceLock<Value> = OnceLock::new();
+    let mut description = DESCRIPTION.get_or_init(|| description(&routes())).clone();
+    if !prefix.is_empty() {
+        description["servers"] = json!([{ "url": prefix }]);
+    }
+    description.to_string()
 }
 
 fn description(routes: &[Route]) -> Value {

@@ -1,33 +1,18 @@
-//! Listening, serving connections, and stopping without cutting anyone off unsaid.
+//! Our own listener: the API served by itself, and stopped without cutting anyone off unsaid.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
-use wellspring_core::Millis;
 use wellspring_engine::Runtime;
-use wellspring_log::StoreError;
 
-use crate::app::App;
-use crate::auth::{Signer, TokenError, Tokens};
+use crate::api::{Api, ApiBuilder, OpenError, router};
+use crate::auth::Authenticate;
 use crate::config::ServerConfig;
 use crate::connection::{self, CLOSE_LIMIT};
 use crate::metrics::Metrics;
-use crate::surfaces;
-
-/// How often runs that lost their owner are looked for: a lease is longer.
-const RECOVER_EVERY: Duration = Duration::from_secs(10);
-
-/// How often runs are tried again that the store failed: soon after it is repaired.
-const RETRY_EVERY: Duration = Duration::from_secs(1);
-
-/// How often old runs are looked for, where they are to be deleted.
-const RETENTION_EVERY: Duration = Duration::from_secs(10 * 60);
-
-/// How many old runs are deleted at a time, before others have their turn.
-const RETENTION_BATCH: usize = 100;
+use crate::tokens::Tokens;
 
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -39,24 +24,21 @@ pub enum ServeError {
          or listen on 127.0.0.1"
     )]
     NoToken {
-        /// Where it should have listened.
+        /// The configured address.
         listen: SocketAddr,
     },
     /// The address cannot be had.
     #[error("could not listen on {listen}")]
     Listen {
-        /// Where.
+        /// The configured address.
         listen: SocketAddr,
-        /// Why not.
+        /// What the system said.
         #[source]
         cause: std::io::Error,
     },
-    /// The tokens could not be read.
-    #[error("could not read the tokens")]
-    Tokens(#[from] TokenError),
-    /// The runs of before could not be read.
-    #[error("could not look for runs to continue")]
-    Recover(#[source] StoreError),
+    /// The API could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
 }
 
 /// Makes a server from its parts.
@@ -77,23 +59,28 @@ pub enum ServeError {
 /// ```
 #[derive(Debug)]
 pub struct ServerBuilder {
-    runtime: Runtime,
-    config: ServerConfig,
-    metrics: Metrics,
+    api: ApiBuilder,
 }
 
 impl ServerBuilder {
     /// How it behaves.
     #[must_use]
     pub fn config(mut self, config: ServerConfig) -> Self {
-        self.config = config;
+        self.api = self.api.config(config);
         self
     }
 
     /// What counts; the same that [meters](Metrics::metered) the log's store, where one does.
     #[must_use]
     pub fn metrics(mut self, metrics: Metrics) -> Self {
-        self.metrics = metrics;
+        self.api = self.api.metrics(metrics);
+        self
+    }
+
+    /// Who makes a request; by default whose [token](Tokens) it shows.
+    #[must_use]
+    pub fn authenticate(mut self, authenticate: Arc<dyn Authenticate>) -> Self {
+        self.api = self.api.authenticate(authenticate);
         self
     }
 
@@ -104,48 +91,28 @@ impl ServerBuilder {
     /// When the address cannot be had, others could reach it without a token, or the store
     /// fails.
     pub async fn start(self) -> Result<Server, ServeError> {
-        let Self { runtime, mut config, metrics } = self;
-        let store = Arc::clone(runtime.log().store());
-        let tokens = Tokens::new(Arc::clone(&store));
-        if !config.listen.ip().is_loopback() && tokens.is_empty().await? {
-            return Err(ServeError::NoToken { listen: config.listen });
+        let listen = self.api.listen();
+        if !listen.ip().is_loopback() && self.api.lets_no_one_in().await? {
+            return Err(ServeError::NoToken { listen });
         }
-        let listen = config.listen;
-        let listener =
-            connection::listen(listen).map_err(|cause| ServeError::Listen { listen, cause })?;
-        let address =
-            listener.local_addr().map_err(|cause| ServeError::Listen { listen, cause })?;
-        config.listen = address;
-        runtime.observe(Arc::new(metrics.clone()));
-        runtime.limit_run_time(config.limits.run_time);
-        let signer = Signer::of(&*store).await?;
-        let app = App::new(config, runtime, tokens, signer, metrics);
-        recover(&app).await.map_err(ServeError::Recover)?;
+        let failed = |cause| ServeError::Listen { listen, cause };
+        let listener = connection::listen(listen).map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let api = self.api.served_at(address).open().await?;
         let tasks = TaskTracker::new();
-        let accepting = tokio::spawn(connection::accept(
-            app.clone(),
-            surfaces::router(app.clone()),
-            listener,
-            tasks.clone(),
-        ));
-        let looking_after = tokio::spawn(look_after(app.clone()));
-        Ok(Server { app, address, tasks, accepting, looking_after })
+        let accept = connection::accept(api.app.clone(), router(&api), listener, tasks.clone());
+        let accepting = tokio::spawn(accept);
+        Ok(Server { api, address, tasks, accepting })
     }
 }
 
 /// A server that is running. Dropping it leaves it running; [`stop`](Self::stop) ends it.
+#[derive(Debug)]
 pub struct Server {
-    app: App,
+    api: Api,
     address: SocketAddr,
     tasks: TaskTracker,
     accepting: JoinHandle<()>,
-    looking_after: JoinHandle<()>,
-}
-
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("address", &self.address).finish_non_exhaustive()
-    }
 }
 
 /// Serves a runtime until `stopped` resolves, then drains.
@@ -168,8 +135,7 @@ impl Server {
     /// A server of these runs.
     #[must_use]
     pub fn builder(runtime: Runtime) -> ServerBuilder {
-        let (config, metrics) = (ServerConfig::default(), Metrics::default());
-        ServerBuilder { runtime, config, metrics }
+        ServerBuilder { api: Api::builder(runtime) }
     }
 
     /// Where it listens.
@@ -181,83 +147,18 @@ impl Server {
     /// Its tokens: what is made or revoked here counts at once.
     #[must_use]
     pub fn tokens(&self) -> &Tokens {
-        &self.app.tokens
+        self.api.tokens()
     }
 
-    /// Begins no new run, lets runs end within the configured time, hands over those that do
-    /// not, tells every stream that is still open, and stops. Until then whoever asks is
-    /// answered: they can watch what ends, and `/readyz` says that it ends.
+    /// Stops [the API](Api::stop), and then the connections.
     pub async fn stop(self) {
-        let Self { app, tasks, accepting, looking_after, .. } = self;
-        app.draining.cancel();
-        looking_after.abort();
-        app.runtime.shutdown(app.config.drain).await;
-        app.closing.cancel();
+        let Self { api, tasks, accepting, .. } = self;
+        api.stop().await;
         // An accept loop that has panicked has nothing left to stop.
         let _ = accepting.await;
         tasks.close();
         if tokio::time::timeout(CLOSE_LIMIT, tasks.wait()).await.is_err() {
             tracing::warn!(connections = tasks.len(), "connections did not end in time");
         }
-    }
-}
-
-/// Continues runs that lose their owner elsewhere, and deletes old ones.
-async fn look_after(app: App) {
-    let mut recovery = tokio::time::interval(RECOVER_EVERY);
-    let mut retry = tokio::time::interval(RETRY_EVERY);
-    let mut retention = tokio::time::interval(RETENTION_EVERY);
-    loop {
-        tokio::select! {
-            _ = recovery.tick() => {
-                if let Err(error) = recover(&app).await {
-                    tracing::warn!(%error, "runs to continue could not be looked for");
-                }
-            }
-            _ = retry.tick() => {
-                // That the store fails has been said already, by those that it failed.
-                if app.runtime.has_lost_runs()
-                    && let Err(error) = recover(&app).await
-                {
-                    tracing::debug!(%error, "the store still fails");
-                }
-            }
-            _ = retention.tick() => {
-                if let Some(keep) = app.config.retention {
-                    forget(&app, keep).await;
-                }
-            }
-        }
-    }
-}
-
-/// Continues runs that lost their owner; they count as those of whoever started them.
-async fn recover(app: &App) -> Result<(), StoreError> {
-    for run in app.runtime.recover().await? {
-        if let Err(error) = app.goes_on(run).await {
-            tracing::warn!(%run, error = error.message, "nobody's limit counts this run");
-        }
-    }
-    Ok(())
-}
-
-async fn forget(app: &App, keep: Duration) {
-    let log = app.runtime.log();
-    let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-    let before = Millis(log.clock().now().0.saturating_sub(keep));
-    loop {
-        match log.purge(before, RETENTION_BATCH).await {
-            Ok(runs) => {
-                if runs > 0 {
-                    tracing::info!(runs, "old runs were deleted");
-                }
-                if runs < RETENTION_BATCH {
-                    return;
-                }
-            }
-            Err(error) => return tracing::warn!(%error, "old runs could not be deleted"),
-        }
-        // Runs that are at work come first.
-        tokio::task::yield_now().await;
     }
 }

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
 use super::Route;
-use crate::app::{App, Operator};
+use crate::app::{App, Operator, Prefix};
 use crate::error::ApiError;
 use crate::openapi;
 use wellspring_engine::Permission;
@@ -35,9 +35,9 @@ async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
     Ok("ready\n")
 }
 
-async fn describe() -> Response {
+async fn describe(Prefix(prefix): Prefix) -> Response {
     let json = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, json)], openapi::text()).into_response()
+    ([(header::CONTENT_TYPE, json)], openapi::text(&prefix)).into_response()
 }
 
 async fn metrics(State(app): State<App>, _: Operator) -> Response {

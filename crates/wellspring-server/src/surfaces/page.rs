@@ -1,10 +1,13 @@
 //! The page: embedded files, so that the first command already has something to look at.
 
+use std::borrow::Cow;
+
 use axum::http::{HeaderName, HeaderValue, Method, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 
 use super::Route;
+use crate::app::Prefix;
 
 /// Each row: where it is, what it is, and all of it.
 const FILES: [(&str, &str, &str); 4] = [
@@ -24,13 +27,20 @@ pub(super) fn routes() -> Vec<Route> {
     FILES
         .into_iter()
         .map(|(path, media_type, text)| {
-            let handler = get(move || std::future::ready(file(media_type, text)));
+            let handler = get(async move |Prefix(prefix): Prefix| {
+                // The page itself is the only file that names others by their whole path.
+                let text = match path {
+                    "/" => text.replace("\"/page/", &format!("\"{prefix}/page/")).into(),
+                    _ => Cow::Borrowed(text),
+                };
+                file(media_type, text)
+            });
             Route { method: Method::GET, path, scope: None, handler }
         })
         .collect()
 }
 
-fn file(media_type: &'static str, text: &'static str) -> Response {
+fn file(media_type: &'static str, text: Cow<'static, str>) -> Response {
     let headers: [(HeaderName, HeaderValue); 4] = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
         // The next version of the server has the next version of the page.

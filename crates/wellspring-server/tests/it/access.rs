@@ -68,8 +68,14 @@ fn body_for(path: &str, run: &str, thread: &str) -> Value {
 
 /// Whatever is tried with another tenant's ids: they are not there, and nothing changes.
 #[tokio::test]
-async fn another_tenants_runs_are_none_on_every_route() {
-    let (mut kit, [mine, other]) = two_tenants(config()).await;
+async fn another_tenants_runs_are_not_found_on_every_route() {
+    let (kit, secrets) = two_tenants(config()).await;
+    not_found_on_every_route(kit, secrets).await;
+    let (kit, secrets) = two_tenants(config()).await;
+    not_found_on_every_route(kit.mounted().await, secrets).await;
+}
+
+async fn not_found_on_every_route(mut kit: Kit, [mine, other]: [String; 2]) {
     let run = kit.start().await;
     // It waits for an approval now.
     kit.paused(run).await;
@@ -153,7 +159,13 @@ async fn another_tenants_runs_are_none_on_every_route() {
 /// Without a token, with a wrong one, and with one that allows less.
 #[tokio::test]
 async fn every_route_holds_to_its_scope() {
-    let (mut kit, _) = two_tenants(config()).await;
+    let (kit, _) = two_tenants(config()).await;
+    scopes_on_every_route(kit).await;
+    let (kit, _) = two_tenants(config()).await;
+    scopes_on_every_route(kit.mounted().await).await;
+}
+
+async fn scopes_on_every_route(mut kit: Kit) {
     let tokens = kit.server.tokens();
     let mut secrets = BTreeMap::new();
     for scope in Permission::ALL {
@@ -324,4 +336,16 @@ async fn elsewhere_names_have_to_be_known_too() {
         }
     }
     assert_eq!(said, [200, 200, 200, 403, 403, 200, 200, 200, 200, 403]);
+}
+
+/// Where tokens were once needed they stay needed.
+#[tokio::test]
+async fn revoking_the_last_token_leaves_the_server_closed() {
+    let kit = Kit::new(agent([], [])).await;
+    let status = async || kit.get("/v1/runs").send().await.unwrap().status().as_u16();
+    assert_eq!(status().await, 200);
+    kit.server.tokens().create("only", "default", &[]).await.unwrap();
+    assert_eq!(status().await, 401);
+    assert!(kit.server.tokens().revoke("only").await.unwrap());
+    assert_eq!(status().await, 401);
 }

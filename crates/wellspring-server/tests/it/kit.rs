@@ -1,18 +1,21 @@
 //! What every test here starts from.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ::ag_ui::server::EventVerifier;
+use axum::Router;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use wellspring_core::{Event, Model, RunId, Seq, Tool, ToolSpec};
 use wellspring_engine::tools::{FunctionTool, from_function};
 use wellspring_engine::{AgentDef, Runtime};
 use wellspring_log::Log;
 use wellspring_models::{Say, Scripted};
-use wellspring_server::{Server, ServerConfig};
+use wellspring_server::{Api, Server, ServerConfig, router};
 use wellspring_testkit::ag_ui_validate;
 
 /// A server with one agent, and a client for it.
@@ -21,6 +24,8 @@ pub(crate) struct Kit {
     pub(crate) runtime: Runtime,
     pub(crate) client: Client,
     pub(crate) token: Option<String>,
+    /// What every path is below.
+    base: String,
 }
 
 pub(crate) fn config() -> ServerConfig {
@@ -40,11 +45,23 @@ impl Kit {
         runtime.register(def);
         let server = Server::builder(runtime.clone()).config(config).start().await.unwrap();
         let client = Client::builder().no_proxy().build().unwrap();
-        Self { server, runtime, client, token: None }
+        let base = format!("http://{}", server.address());
+        Self { server, runtime, client, token: None, base }
+    }
+
+    /// The same, asked through an application that has mounted the API below `/agents`.
+    pub(crate) async fn mounted(mut self) -> Self {
+        let api = Api::builder(self.runtime.clone()).open().await.unwrap();
+        let app = Router::new().nest("/agents", router(&api));
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        self.base = format!("http://{}/agents", listener.local_addr().unwrap());
+        let service = app.into_make_service_with_connect_info::<SocketAddr>();
+        tokio::spawn(async move { axum::serve(listener, service).await.unwrap() });
+        self
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.server.address())
+        format!("{}{path}", self.base)
     }
 
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {

@@ -12,6 +12,7 @@ mod cuts;
 mod failing;
 mod kit;
 mod limits;
+mod mount;
 mod operate;
 mod page;
 mod peer;

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -17,10 +18,9 @@ use wellspring_wire::{DialectName, WirePosition};
 
 use super::Whole;
 use super::runs::{DIALECT_DEFAULT, wants};
-use crate::app::{App, JsonBody, MayRead, Params, allow, unauthorized};
+use crate::app::{App, JsonBody, MayRead, Params, Prefix, RequestHead, allow};
 use crate::auth::{SIGNED_FOR, SIGNED_FOR_MAX};
 use crate::error::ApiError;
-use crate::guard::Caller;
 use crate::kind::KINDS;
 use crate::stream::{Form, Until, Wanted, page};
 use wellspring_engine::{Permission, Principal};
@@ -50,10 +50,10 @@ pub(super) async fn read(
     State(app): State<App>,
     Path(run): Path<String>,
     Params(query): Params<EventsQuery>,
-    Extension(caller): Extension<Caller>,
-    headers: HeaderMap,
+    RequestHead(request): RequestHead,
 ) -> Result<Response, ApiError> {
-    let who = reader(&app, &run, &query, &headers, &caller).await?;
+    let who = reader(&app, &run, &query, &request).await?;
+    let headers = request.headers;
     let info = app.run_of(&who, &run).await?;
     let dialect = dialect(query.dialect.as_deref())?;
     let kinds = kinds(query.kinds.as_deref(), dialect)?;
@@ -91,30 +91,25 @@ async fn reader(
     app: &App,
     run: &str,
     query: &EventsQuery,
-    headers: &HeaderMap,
-    caller: &Caller,
+    request: &Parts,
 ) -> Result<Principal, ApiError> {
     let (Some(holder), Some(expires), Some(signature)) =
         (&query.holder, query.expires, &query.signature)
     else {
-        let who = app.authenticate(headers, caller).await?;
+        let who = app.authenticate(request).await?;
         allow(&who, Permission::Read)?;
         return Ok(who);
     };
     let until = Millis(expires);
     let run = run.parse().map_err(|_| ApiError::no_run(run))?;
     if !app.signer.verify(run, holder, until, signature) {
-        return Err(unauthorized("bad_signature", "this address was not signed here"));
+        return Err(app.unauthorized("bad_signature", "this address was not signed here"));
     }
     if until < app.runtime.log().clock().now() {
-        return Err(unauthorized("expired", "this address has expired; have it signed again"));
+        return Err(app.unauthorized("expired", "this address has expired; have it signed again"));
     }
-    // The token may have been revoked, or allow less, since.
-    let who = app.tokens.holder(holder).await?;
-    let who = who.ok_or_else(|| unauthorized("bad_token", "the token is not known any more"))?;
-    caller.is(&who);
+    let who = app.signer_of(request, holder).await?;
     allow(&who, Permission::Read)?;
-    app.gates.token(&who)?;
     Ok(who)
 }
 
@@ -221,6 +216,7 @@ pub(super) struct Sign {
 pub(super) async fn sign(
     State(app): State<App>,
     MayRead(who): MayRead,
+    Prefix(prefix): Prefix,
     Path(run): Path<String>,
     JsonBody(sign): JsonBody<Sign>,
 ) -> Result<Json<Value>, ApiError> {
@@ -234,7 +230,7 @@ pub(super) async fn sign(
     let until = app.runtime.log().clock().now().plus(lasts);
     let signature = app.signer.sign(info.run, &who.id, until);
     let url = format!(
-        "/v1/runs/{}/events?as={}&expires={}&signature={signature}",
+        "{prefix}/v1/runs/{}/events?as={}&expires={}&signature={signature}",
         info.run, who.id, until.0
     );
     Ok(Json(json!({ "url": url, "expires_at": until.0 })))

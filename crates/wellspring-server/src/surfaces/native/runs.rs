@@ -22,7 +22,7 @@ use wellspring_wire::{DialectName, WirePosition};
 
 use super::audit::Deed;
 use super::{events, idempotency_key, run_json, waits};
-use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Trace};
+use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Prefix, Trace};
 use crate::error::ApiError;
 use crate::stream::{Form, Until, Wanted};
 use wellspring_engine::Principal;
@@ -100,6 +100,7 @@ pub(super) async fn start(
     MayRun(who): MayRun,
     Params(query): Params<StartQuery>,
     Extension(trace): Extension<Trace>,
+    Prefix(prefix): Prefix,
     headers: HeaderMap,
     JsonBody(start): JsonBody<Start>,
 ) -> Result<Response, ApiError> {
@@ -154,7 +155,7 @@ pub(super) async fn start(
         app.stream(&who, wanted, None, Some(asked_at)).await?.into_response()
     } else {
         let mut body = run_json(&info);
-        body["events"] = json!(format!("/v1/runs/{}/events", info.run));
+        body["events"] = json!(format!("{prefix}/v1/runs/{}/events", info.run));
         let status = if replayed { StatusCode::OK } else { StatusCode::CREATED };
         (status, Json(body)).into_response()
     };

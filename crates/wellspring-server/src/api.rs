@@ -1,0 +1,190 @@
+//! The API to mount: an [`axum::Router`] for an application's own listener, prefix, layers and
+//! login.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use tokio::task::AbortHandle;
+use wellspring_engine::Runtime;
+use wellspring_log::StoreError;
+
+use crate::app::App;
+use crate::auth::{Authenticate, Signer, TokenAuth};
+use crate::config::ServerConfig;
+use crate::housekeeping::{look_after, recover};
+use crate::metrics::Metrics;
+use crate::surfaces;
+use crate::tokens::{TokenError, Tokens};
+
+/// An API could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The tokens could not be read.
+    #[error("could not read the tokens")]
+    Tokens(#[from] TokenError),
+    /// The runs of before could not be read.
+    #[error("could not look for runs to continue")]
+    Recover(#[source] StoreError),
+}
+
+/// Everything that is served of a runtime: our own API, AG-UI, what operators read, and the page.
+///
+/// To serve it by itself, use [`Server`](crate::Server). To mount it in an application, open it
+/// and nest its [`router`]:
+///
+/// ```
+/// # use wellspring_engine::Runtime;
+/// # use wellspring_log::Log;
+/// use axum::Router;
+/// use axum::routing::get;
+/// use wellspring_server::{Api, router};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let api = Api::builder(Runtime::new(Log::in_memory())).open().await?;
+/// let app: Router = Router::new()
+///     .route("/", get(async || "my application"))
+///     .nest("/agents", router(&api));
+/// // axum::serve(listener, app).with_graceful_shutdown(async { stopped.await; api.stop().await })
+/// # drop(app);
+/// api.stop().await;
+/// # Ok(())
+/// # }
+/// ```
+pub struct Api {
+    pub(crate) app: App,
+    tokens: Tokens,
+    looking_after: AbortHandle,
+}
+
+impl fmt::Debug for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Api").finish_non_exhaustive()
+    }
+}
+
+/// The API as a router, to be nested or merged into an application's, or served as it is. It is a
+/// [`tower::Service`] too, for [`Router::nest_service`] and everything else that takes one.
+///
+/// Paths that clients are told (`stream-url`, the page, `/openapi.json`) begin with the prefix
+/// under which the request came. For the limits per address, serve the application with
+/// [`Router::into_make_service_with_connect_info`]. Connections are the application's: an
+/// `axum::serve` has none of the time-outs and limits that [`Server`](crate::Server) has.
+pub fn router(api: &Api) -> Router {
+    surfaces::router(api.app.clone())
+}
+
+impl Api {
+    /// The API of a runtime, with the default configuration.
+    #[must_use]
+    pub fn builder(runtime: Runtime) -> ApiBuilder {
+        ApiBuilder {
+            runtime,
+            config: ServerConfig::default(),
+            metrics: Metrics::default(),
+            authenticate: None,
+            address: None,
+        }
+    }
+
+    /// The store's tokens: what is made or revoked here counts at once. They are not asked for
+    /// where the application [authenticates](ApiBuilder::authenticate).
+    #[must_use]
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// Begins no new run, lets runs end within the configured time, hands over those that do
+    /// not, and tells every stream that is still open. Requests are answered until then: clients
+    /// can watch what ends, and `/readyz` says that it ends.
+    pub async fn stop(self) {
+        let Self { app, looking_after, .. } = self;
+        app.draining.cancel();
+        looking_after.abort();
+        app.runtime.shutdown(app.config.drain).await;
+        app.closing.cancel();
+    }
+}
+
+/// Makes an [`Api`] from its parts.
+pub struct ApiBuilder {
+    runtime: Runtime,
+    config: ServerConfig,
+    metrics: Metrics,
+    authenticate: Option<Arc<dyn Authenticate>>,
+    address: Option<SocketAddr>,
+}
+
+impl fmt::Debug for ApiBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ApiBuilder").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+impl ApiBuilder {
+    /// How it behaves. `listen` and the limit of connections are the application's where the API
+    /// is mounted; `hosts` are checked only if there are any.
+    #[must_use]
+    pub fn config(mut self, config: ServerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// What counts; the same that [meters](Metrics::metered) the log's store, where one does.
+    #[must_use]
+    pub fn metrics(mut self, metrics: Metrics) -> Self {
+        self.metrics = metrics;
+        self
+    }
+
+    /// Who makes a request; by default whose [token](Tokens) it shows.
+    #[must_use]
+    pub fn authenticate(mut self, authenticate: Arc<dyn Authenticate>) -> Self {
+        self.authenticate = Some(authenticate);
+        self
+    }
+
+    pub(crate) fn listen(&self) -> SocketAddr {
+        self.config.listen
+    }
+
+    pub(crate) fn served_at(mut self, address: SocketAddr) -> Self {
+        self.address = Some(address);
+        self
+    }
+
+    /// Whether there is nothing to authenticate with.
+    pub(crate) async fn lets_no_one_in(&self) -> Result<bool, OpenError> {
+        let tokens = Tokens::new(Arc::clone(self.runtime.log().store()));
+        Ok(self.authenticate.is_none() && tokens.is_empty().await?)
+    }
+
+    /// Continues the runs that a crash left behind, and begins to look after runs.
+    ///
+    /// # Errors
+    ///
+    /// When the store fails.
+    pub async fn open(self) -> Result<Api, OpenError> {
+        let Self { runtime, mut config, metrics, authenticate, address } = self;
+        if let Some(address) = address {
+            config.listen = address;
+        }
+        let store = Arc::clone(runtime.log().store());
+        let tokens = Tokens::new(Arc::clone(&store));
+        let authenticate = authenticate.unwrap_or_else(|| {
+            let here = address.is_some_and(|address| address.ip().is_loopback());
+            let open_without_tokens = here && config.hosts.is_empty();
+            Arc::new(TokenAuth { tokens: tokens.clone(), open_without_tokens })
+        });
+        runtime.observe(Arc::new(metrics.clone()));
+        runtime.limit_run_time(config.limits.run_time);
+        let signer = Signer::of(&*store).await?;
+        let app = App::new(config, runtime, authenticate, address, signer, metrics);
+        recover(&app).await.map_err(OpenError::Recover)?;
+        let looking_after = tokio::spawn(look_after(app.clone())).abort_handle();
+        Ok(Api { app, tokens, looking_after })
+    }
+}
