@@ -76,7 +76,7 @@ async fn until_closed(connection: &mut TcpStream) -> Vec<u8> {
     let mut all = Vec::new();
     let ended = tokio::time::timeout(LONG, connection.read_to_end(&mut all)).await;
     // Being hung up on with something unread is a reset.
-    let _ = ended.expect("the connection is still open");
+    let _ = ended.unwrap_or_else(|_| panic!("the connection is still open"));
     all
 }
 
