@@ -87,6 +87,8 @@ impl From<StoreError> for ReadError {
             StoreError::NoRun(run) => Self::NoRun(run),
             StoreError::Full { .. }
             | StoreError::Damaged { .. }
+            | StoreError::DamagedDocument(_)
+            | StoreError::BadDocument { .. }
             | StoreError::Unfinished(_)
             | StoreError::Unsupported(_)
             | StoreError::Failed { .. } => Self::Store(error),

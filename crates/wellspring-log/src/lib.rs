@@ -20,6 +20,7 @@ mod audit;
 mod clock;
 pub mod codec;
 mod cursor;
+pub mod document;
 mod error;
 mod fold;
 mod frame;
@@ -40,6 +41,10 @@ mod writer;
 pub use audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use cursor::Cursor;
+pub use document::{
+    DOCUMENT_BYTES_MAX, DOCUMENT_NAME_BYTES_MAX, DOCUMENTS_PAGE_MAX, Document, DocumentFilter,
+    Expected, Written,
+};
 pub use error::{AdoptError, CreateError, ReadError};
 pub use frame::{ENCODED_SLOTS, Frame, FrameSlice};
 pub use inbox::{

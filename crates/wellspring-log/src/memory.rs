@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
@@ -11,6 +12,7 @@ use tokio::sync::watch;
 use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
 use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
 use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::lock;
 use crate::store::{
@@ -47,7 +49,9 @@ struct Memory {
     /// How many runs each thread has.
     threads: HashMap<ThreadId, usize>,
     external: BTreeMap<ExternalId, RunId>,
-    settings: BTreeMap<Box<str>, Box<str>>,
+    documents: BTreeMap<Box<str>, Document>,
+    /// The revision of the last write to any document.
+    revision: u64,
     /// By tenant.
     audit: BTreeMap<Box<str>, Audit>,
     bytes: usize,
@@ -91,7 +95,8 @@ impl MemoryStore {
             busy: HashMap::new(),
             threads: HashMap::new(),
             external: BTreeMap::new(),
-            settings: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            revision: 0,
             audit: BTreeMap::new(),
             bytes: 0,
             bytes_max,
@@ -249,6 +254,36 @@ impl Memory {
             self.bytes -= bytes;
         }
         Ok(number)
+    }
+
+    fn put_document(
+        &mut self,
+        name: Box<str>,
+        text: Option<Box<str>>,
+        expected: Expected,
+    ) -> Result<Written, StoreError> {
+        check_document(&name, text.as_deref())?;
+        let found = self.documents.get(&name);
+        if !expected.matches(found.map(|document| document.revision)) {
+            return Ok(Written::Conflict(found.cloned()));
+        }
+        let bytes_of = |text: &str| ENTRY_BYTES + name.len() + text.len();
+        let old = found.map_or(0, |document| bytes_of(&document.text));
+        if let Some(text) = &text {
+            self.reserve(bytes_of(text))?;
+        }
+        self.bytes -= old;
+        self.revision += 1;
+        let revision = self.revision;
+        match text {
+            Some(text) => {
+                self.documents.insert(name.clone(), Document { name, revision, text });
+            }
+            None => {
+                self.documents.remove(&name);
+            }
+        }
+        Ok(Written::Done(revision))
     }
 
     /// Puts a frame that is allowed and counted.
@@ -443,23 +478,29 @@ impl Store for MemoryStore {
         self.read_with(|memory| Ok(memory.external.get(&external).copied()))
     }
 
-    fn setting(&self, name: Box<str>) -> StoreFuture<'_, Option<Box<str>>> {
-        self.read_with(|memory| Ok(memory.settings.get(&name).cloned()))
+    fn document(&self, name: Box<str>) -> StoreFuture<'_, Option<Document>> {
+        self.read_with(|memory| Ok(memory.documents.get(&name).cloned()))
     }
 
-    fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()> {
-        self.write(|memory| {
-            if let Some(value) = &value {
-                memory.reserve(ENTRY_BYTES + name.len() + value.len())?;
-            }
-            let bytes_of = |value: &str| ENTRY_BYTES + name.len() + value.len();
-            let old = memory.settings.get(&name).map_or(0, |old| bytes_of(old));
-            memory.bytes -= old;
-            match value {
-                Some(value) => memory.settings.insert(name, value),
-                None => memory.settings.remove(&name),
+    fn put_document(
+        &self,
+        name: Box<str>,
+        text: Option<Box<str>>,
+        expected: Expected,
+    ) -> StoreFuture<'_, Written> {
+        self.write(|memory| memory.put_document(name, text, expected))
+    }
+
+    fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>> {
+        self.read_with(|memory| {
+            filter.check()?;
+            let from = match filter.after.clone() {
+                Some(after) if after >= filter.prefix => Bound::Excluded(after),
+                Some(_) | None => Bound::Included(filter.prefix.clone()),
             };
-            Ok(())
+            let found = memory.documents.range((from, Bound::Unbounded)).map(|(_, it)| it);
+            let below = found.take_while(|document| document.name.starts_with(&*filter.prefix));
+            Ok(below.take(filter.limit_or_max()).cloned().collect())
         })
     }
 

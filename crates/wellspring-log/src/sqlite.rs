@@ -21,6 +21,7 @@ mod alive;
 mod audit;
 mod batch;
 mod checkpoint;
+mod document;
 mod read;
 mod schema;
 mod write;
@@ -42,6 +43,7 @@ use self::alive::Alive;
 use self::checkpoint::{Checkpointer, WalSize};
 use self::writer::{AppendJob, Call, Db, Job, Message};
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
+use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
 use crate::inbox::{InboxEntry, NewCommand, PutAll};
 use crate::lock;
 use crate::store::{
@@ -336,14 +338,29 @@ impl Store for SqliteStore {
         })
     }
 
-    fn setting(&self, name: Box<str>) -> StoreFuture<'_, Option<Box<str>>> {
-        self.query("reading a setting", move |connection| read::setting(connection, &name).map(Ok))
+    fn document(&self, name: Box<str>) -> StoreFuture<'_, Option<Document>> {
+        self.query("reading a document", move |connection| document::read(connection, &name))
     }
 
-    fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()> {
-        self.write("keeping a setting", move |db| {
-            write::put_setting(db, &name, value.as_deref()).map(Ok)
+    fn put_document(
+        &self,
+        name: Box<str>,
+        text: Option<Box<str>>,
+        expected: Expected,
+    ) -> StoreFuture<'_, Written> {
+        if let Err(error) = check_document(&name, text.as_deref()) {
+            return std::future::ready(Err(error)).boxed();
+        }
+        self.write("writing a document", move |db| {
+            document::put(&db.connection, &name, text.as_deref(), expected)
         })
+    }
+
+    fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>> {
+        if let Err(error) = filter.check() {
+            return std::future::ready(Err(error)).boxed();
+        }
+        self.query("listing documents", move |connection| document::list(connection, &filter))
     }
 
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {

@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
+use crate::document::{Document, DocumentFilter, Expected, Written};
 use crate::inbox::{InboxEntry, NewCommand, PutAll};
 
 /// What a store's slower operations give.
@@ -90,11 +91,20 @@ pub trait Store: Send + Sync + 'static {
     /// The run that a surface's own id means.
     fn resolve(&self, external: ExternalId) -> StoreFuture<'_, Option<RunId>>;
 
-    /// A small value kept beside the runs: standing approvals, a channel's position.
-    fn setting(&self, name: Box<str>) -> StoreFuture<'_, Option<Box<str>>>;
+    /// Reads a [document](crate::document).
+    fn document(&self, name: Box<str>) -> StoreFuture<'_, Option<Document>>;
 
-    /// Keeps, or with `None` forgets, such a value.
-    fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()>;
+    /// Writes a document or, if `text` is `None`, deletes it. If what is there is not what is
+    /// expected, nothing changes.
+    fn put_document(
+        &self,
+        name: Box<str>,
+        text: Option<Box<str>>,
+        expected: Expected,
+    ) -> StoreFuture<'_, Written>;
+
+    /// Lists documents by a prefix, ordered by name.
+    fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>>;
 
     /// Keeps what somebody did, once per tenant and key, and gives its number. Deleting the run
     /// does not touch it; past [`AUDIT_MAX`](crate::AUDIT_MAX) the tenant's oldest goes.
@@ -147,8 +157,10 @@ macro_rules! forward_store {
             fn bind(external: $crate::ExternalId, run: ::wellspring_core::RunId)
                 -> ::wellspring_core::RunId;
             fn resolve(external: $crate::ExternalId) -> Option<::wellspring_core::RunId>;
-            fn setting(name: Box<str>) -> Option<Box<str>>;
-            fn put_setting(name: Box<str>, value: Option<Box<str>>) -> ();
+            fn document(name: Box<str>) -> Option<$crate::Document>;
+            fn put_document(name: Box<str>, text: Option<Box<str>>, expected: $crate::Expected)
+                -> $crate::Written;
+            fn documents(filter: $crate::DocumentFilter) -> Vec<$crate::Document>;
             fn put_audit(entry: $crate::NewAudit) -> u64;
             fn audit(filter: $crate::AuditFilter) -> Vec<$crate::AuditEntry>;
             fn delete(run: ::wellspring_core::RunId) -> bool;
@@ -445,6 +457,17 @@ pub enum StoreError {
         at: Seq,
         /// What was found.
         what: String,
+    },
+    /// A document that was kept does not read back.
+    #[error("document `{0}` is damaged; delete it, or restore it from a backup")]
+    DamagedDocument(Box<str>),
+    /// The name or the prefix of a document is not allowed.
+    #[error("`{name}` does not name a document: {what}")]
+    BadDocument {
+        /// The name, or its beginning.
+        name: Box<str>,
+        /// What is wrong with it.
+        what: &'static str,
     },
     /// A run that still goes on cannot be deleted.
     #[error("run {0} is not finished; cancel it first")]

@@ -11,6 +11,7 @@
 )]
 
 mod audit;
+mod documents;
 mod keeping;
 
 use std::collections::BTreeSet;
@@ -33,6 +34,10 @@ use crate::store::{
 };
 
 pub use self::audit::{an_audit_is_bounded, an_audit_outlives_its_runs};
+pub use self::documents::{
+    documents_are_bounded, documents_are_listed_by_prefix,
+    documents_are_written_by_compare_and_set, of_two_writers_of_a_document_one_wins,
+};
 pub use self::keeping::{a_backup_is_whole_or_refused, retention_takes_what_is_old_and_over};
 
 /// A place that can be opened as a store, more than once.
@@ -82,7 +87,10 @@ macro_rules! store_suite {
             snapshots_are_found_by_place
             external_ids_belong_to_a_tenant
             a_name_is_taken_with_the_run_or_not_at_all
-            settings_are_kept_and_forgotten
+            documents_are_written_by_compare_and_set
+            of_two_writers_of_a_document_one_wins
+            documents_are_listed_by_prefix
+            documents_are_bounded
             lists_are_filtered_and_paged
             lists_are_bounded
             deletion_leaves_nothing
@@ -459,20 +467,6 @@ pub async fn a_name_is_taken_with_the_run_or_not_at_all(subject: &impl Subject) 
     assert!(store.delete(first).await.unwrap());
     assert_eq!(other.create(named(second, 2), first_frame("a")).await.unwrap(), Created::New);
     assert_eq!(store.resolve(id).await.unwrap(), Some(second));
-}
-
-/// Settings are kept, replaced and forgotten.
-pub async fn settings_are_kept_and_forgotten(subject: &impl Subject) {
-    let (store, other) = (subject.open(), subject.open());
-    let read = async |name: &str| other.setting(name.into()).await.unwrap();
-    assert_eq!(read("a").await, None);
-    store.put_setting("a".into(), Some("1".into())).await.unwrap();
-    store.put_setting("b".into(), Some("2".into())).await.unwrap();
-    store.put_setting("a".into(), Some("3".into())).await.unwrap();
-    assert_eq!((read("a").await.as_deref(), read("b").await.as_deref()), (Some("3"), Some("2")));
-    store.put_setting("a".into(), None).await.unwrap();
-    store.put_setting("never".into(), None).await.unwrap();
-    assert_eq!((read("a").await, read("b").await.as_deref()), (None, Some("2")));
 }
 
 /// Lists give what matches, newest first, page by page.

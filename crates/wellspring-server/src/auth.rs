@@ -17,7 +17,7 @@ use hmac::{Hmac, Mac as _};
 use sha2::Sha256;
 use wellspring_core::{Millis, RunId};
 use wellspring_engine::{LOCAL, Principal};
-use wellspring_log::Store;
+use wellspring_log::{Document, Expected, Store, Written};
 
 use crate::tokens::{SECRET_BYTES, TokenError, Tokens, random};
 
@@ -28,7 +28,7 @@ pub const SIGNED_FOR: Duration = Duration::from_secs(10 * 60);
 /// The longest a signed address of a stream opens it.
 pub const SIGNED_FOR_MAX: Duration = Duration::from_secs(60 * 60);
 
-const KEY_SETTING: &str = "server.signing-key";
+const KEY_DOCUMENT: &str = "server.signing-key";
 
 /// Turns a request into the principal who makes it.
 ///
@@ -174,16 +174,24 @@ pub(crate) struct Signer {
 impl Signer {
     /// The store's key; the first server of a store makes it.
     pub(crate) async fn of(store: &dyn Store) -> Result<Self, TokenError> {
-        if let Some(kept) = store.setting(KEY_SETTING.into()).await?
-            && let Ok(bytes) = URL_SAFE_NO_PAD.decode(&*kept)
-            && let Ok(key) = bytes.try_into()
-        {
-            return Ok(Self { key });
+        let key_of = |document: &Document| {
+            let bytes = URL_SAFE_NO_PAD.decode(&*document.text).ok()?;
+            Some(Self { key: bytes.try_into().ok()? })
+        };
+        let mut found = store.document(KEY_DOCUMENT.into()).await?;
+        loop {
+            if let Some(signer) = found.as_ref().and_then(key_of) {
+                return Ok(signer);
+            }
+            let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
+            let key = random()?;
+            let text = URL_SAFE_NO_PAD.encode(key).into();
+            match store.put_document(KEY_DOCUMENT.into(), Some(text), expected).await? {
+                Written::Done(_) => return Ok(Self { key }),
+                // Another server of this store was first: its key counts.
+                Written::Conflict(theirs) => found = theirs,
+            }
         }
-        let key = random()?;
-        let text = URL_SAFE_NO_PAD.encode(key);
-        store.put_setting(KEY_SETTING.into(), Some(text.into())).await?;
-        Ok(Self { key })
     }
 
     /// What proves that the holder of token `id` may read `run` until then.

@@ -16,19 +16,23 @@ use tokio::sync::RwLock;
 use tokio::time::Instant;
 use wellspring_core::Millis;
 use wellspring_engine::{LOCAL, Permission, Principal};
-use wellspring_log::{Store, StoreError};
+use wellspring_log::document::all_documents;
+use wellspring_log::{Document, Expected, Store, StoreError, Written};
 
 /// How old what is known of the tokens may be: a token that is made or revoked by another
 /// process counts that much later.
 pub const TOKENS_REFRESH: Duration = Duration::from_secs(2);
 
-/// The most tokens there are: all are read together.
+/// The most tokens there are: all are kept in memory together.
 pub const TOKENS_MAX: usize = 10_000;
 
 /// Bytes of the name of a token or a tenant: both are in every record of an audit.
 const NAME_BYTES_MAX: usize = 64;
 
-const TOKENS_SETTING: &str = "server.tokens";
+/// Each token is a document of its own, so that concurrent changes never undo each other.
+const TOKEN_PREFIX: &str = "token/";
+/// Exists once a token was made. From then on a request needs one.
+const REQUIRED_DOCUMENT: &str = "server.tokens-required";
 pub(crate) const SECRET_BYTES: usize = 32;
 
 /// What is known of a token; not the token.
@@ -152,23 +156,30 @@ impl Tokens {
         if !is_name(tenant, "-._") {
             return Err(TokenError::BadTenant(shown(tenant)));
         }
-        let mut tokens = self.read().await?.unwrap_or_default();
-        if tokens.iter().any(|token| &*token.id == id) {
-            return Err(TokenError::Exists(id.into()));
-        }
-        if tokens.len() >= TOKENS_MAX {
+        // Checked before the write: tokens that are made at the same time may exceed the maximum
+        // by their number.
+        if self.read().await?.unwrap_or_default().len() >= TOKENS_MAX {
             return Err(TokenError::Full);
         }
         let secret = format!("ws_{id}_{}", URL_SAFE_NO_PAD.encode(random()?));
-        tokens.push(TokenInfo {
+        let token = TokenInfo {
             id: id.into(),
             tenant: tenant.into(),
             scopes: scopes.to_vec(),
             created_at: now(),
             hash: hash(&secret),
-        });
-        self.write(&tokens).await?;
-        Ok(secret)
+        };
+        let json = serde_json::to_string(&token)
+            .map_err(|error| StoreError::failed("writing a token", error))?;
+        let required = REQUIRED_DOCUMENT.into();
+        self.store.put_document(required, Some("yes".into()), Expected::Absent).await?;
+        let written =
+            self.store.put_document(document(id), Some(json.into()), Expected::Absent).await?;
+        *self.known.write().await = None;
+        match written {
+            Written::Done(_) => Ok(secret),
+            Written::Conflict(_) => Err(TokenError::Exists(id.into())),
+        }
     }
 
     /// Revokes a token; `false` if there is none of that name. Where tokens were once needed
@@ -178,14 +189,20 @@ impl Tokens {
     ///
     /// When the store fails.
     pub async fn revoke(&self, id: &str) -> Result<bool, TokenError> {
-        let mut tokens = self.read().await?.unwrap_or_default();
-        let before = tokens.len();
-        tokens.retain(|token| &*token.id != id);
-        if tokens.len() == before {
+        if !is_name(id, "-") {
             return Ok(false);
         }
-        self.write(&tokens).await?;
-        Ok(true)
+        loop {
+            let Some(found) = self.store.document(document(id)).await? else { return Ok(false) };
+            let expected = Expected::Revision(found.revision);
+            let written = self.store.put_document(document(id), None, expected).await?;
+            *self.known.write().await = None;
+            match written {
+                Written::Done(_) => return Ok(true),
+                // Another process revoked it, and perhaps made it again: look again.
+                Written::Conflict(_) => {}
+            }
+        }
     }
 
     /// Every token there is.
@@ -245,19 +262,22 @@ impl Tokens {
     }
 
     async fn read(&self) -> Result<Option<Vec<TokenInfo>>, TokenError> {
-        let Some(json) = self.store.setting(TOKENS_SETTING.into()).await? else { return Ok(None) };
-        serde_json::from_str(&json)
-            .map(Some)
-            .map_err(|error| StoreError::failed("reading the tokens", error).into())
+        // Twice the maximum: see `create`.
+        let documents = all_documents(&*self.store, TOKEN_PREFIX, 2 * TOKENS_MAX).await?;
+        let required = self.store.document(REQUIRED_DOCUMENT.into());
+        if documents.is_empty() && required.await?.is_none() {
+            return Ok(None);
+        }
+        let read = |document: Document| {
+            serde_json::from_str(&document.text)
+                .map_err(|error| StoreError::failed("reading a token", error).into())
+        };
+        documents.into_iter().map(read).collect::<Result<_, _>>().map(Some)
     }
+}
 
-    async fn write(&self, tokens: &[TokenInfo]) -> Result<(), TokenError> {
-        let json = serde_json::to_string(tokens)
-            .map_err(|error| StoreError::failed("writing the tokens", error))?;
-        self.store.put_setting(TOKENS_SETTING.into(), Some(json.into())).await?;
-        *self.known.write().await = None;
-        Ok(())
-    }
+fn document(id: &str) -> Box<str> {
+    format!("{TOKEN_PREFIX}{id}").into()
 }
 
 fn principal(token: &TokenInfo) -> Principal {
@@ -304,8 +324,8 @@ mod tests {
         for wrong in ["", "ws_", "ws_ci_", "ws_ci_x", &other.replace("ci-2", "ci")] {
             assert!(tokens.verify(wrong).await.unwrap().is_none(), "{wrong}");
         }
-        let kept = store.setting(TOKENS_SETTING.into()).await.unwrap().unwrap();
-        assert!(!kept.contains(&secret), "only hashes are kept");
+        let kept = store.document("token/ci".into()).await.unwrap().unwrap();
+        assert!(!kept.text.contains(&secret), "only hashes are kept");
         assert!(tokens.revoke("ci").await.unwrap());
         assert!(tokens.verify(&secret).await.unwrap().is_none());
         let taken = tokens.create("ci-2", "acme", &[]).await.unwrap_err();
@@ -319,6 +339,42 @@ mod tests {
             let error = tokens.create("ok", bad, &[]).await.unwrap_err();
             assert!(matches!(error, TokenError::BadTenant(_)), "{bad}");
         }
+    }
+
+    /// Every create and revoke counts, however many happen at once.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn tokens_are_created_and_revoked_at_once() {
+        const TOKENS: usize = 50;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("runs.db");
+        let open = || {
+            let log = Log::sqlite(&path, wellspring_log::SqliteOptions::default()).unwrap();
+            Tokens::new(Arc::clone(log.store()))
+        };
+        let (here, there) = (open(), open());
+        for token in 0..TOKENS {
+            here.create(&format!("old-{token}"), "acme", &[]).await.unwrap();
+        }
+        let mut changes = tokio::task::JoinSet::new();
+        for token in 0..TOKENS {
+            let (here, there) = (here.clone(), there.clone());
+            changes.spawn(async move {
+                let (new, old) = (format!("new-{token}"), format!("old-{token}"));
+                let (created, taken, revoked) = tokio::join!(
+                    here.create(&new, "acme", &[]),
+                    there.create(&new, "other", &[]),
+                    there.revoke(&old),
+                );
+                assert!(created.is_ok() != taken.is_ok(), "one of two gets a name");
+                assert!(revoked.unwrap());
+            });
+        }
+        while let Some(changed) = changes.join_next().await {
+            changed.unwrap();
+        }
+        let left = here.list().await.unwrap();
+        assert_eq!(left.len(), TOKENS);
+        assert!(left.iter().all(|token| token.id.starts_with("new-")));
     }
 
     /// Revoking what is not there closes nothing; revoking the last token opens nothing.

@@ -205,13 +205,6 @@ pub(super) fn resolve(
         .optional()
 }
 
-pub(super) fn setting(connection: &Connection, name: &str) -> rusqlite::Result<Option<Box<str>>> {
-    connection
-        .prepare_cached("SELECT value FROM settings WHERE name = ?1")?
-        .query_row([name], |row| row.get(0))
-        .optional()
-}
-
 pub(super) fn key_and_state(
     connection: &Connection,
     run: RunId,

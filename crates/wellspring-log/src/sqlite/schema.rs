@@ -9,7 +9,9 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior, params};
 use wellspring_core::Seq;
 
 use super::batch::{self, Entry};
+use super::document;
 use super::{BUSY_TIMEOUT, Durability, OpenError, SqliteOptions, int, uint, write};
+use crate::document::segment;
 use crate::store::StoreError;
 
 /// Marks a file as ours ("Well").
@@ -124,6 +126,19 @@ const MIGRATIONS: &[(&str, Option<Then>)] = &[
 ",
         Some(frames_into_batches),
     ),
+    (
+        "
+    CREATE TABLE documents (
+        name TEXT PRIMARY KEY,
+        revision INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        crc INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE document_revision (last INTEGER NOT NULL) STRICT; -- one row
+    INSERT INTO document_revision VALUES (1);
+",
+        Some(settings_into_documents),
+    ),
 ];
 
 /// What a step does that SQL cannot.
@@ -145,6 +160,32 @@ fn frames_into_batches(connection: &Connection) -> rusqlite::Result<()> {
     drop(rows);
     drop(frames);
     connection.execute_batch("DROP TABLE frames")
+}
+
+/// Settings become documents. The list of tokens, which was one setting, becomes a document
+/// for each token.
+fn settings_into_documents(connection: &Connection) -> rusqlite::Result<()> {
+    let mut settings = connection.prepare("SELECT name, value FROM settings")?;
+    let mut rows = settings.query([])?;
+    while let Some(row) = rows.next()? {
+        let (name, value): (String, String) = (row.get(0)?, row.get(1)?);
+        let tokens: Option<Vec<serde_json::Value>> =
+            (name == "server.tokens").then(|| serde_json::from_str(&value).ok()).flatten();
+        let Some(tokens) = tokens else {
+            document::insert(connection, &name, 1, &value)?;
+            continue;
+        };
+        // Where a token was ever made, requests need one.
+        document::insert(connection, "server.tokens-required", 1, "yes")?;
+        for token in tokens {
+            let id = token.get("id").and_then(serde_json::Value::as_str).unwrap_or_default();
+            let name = format!("token/{}", segment(id));
+            document::insert(connection, &name, 1, &token.to_string())?;
+        }
+    }
+    drop(rows);
+    drop(settings);
+    connection.execute_batch("DROP TABLE settings")
 }
 
 /// Makes the file, and its directory where that is missing, for its owner's eyes only.
@@ -316,6 +357,7 @@ mod tests {
 
     use super::*;
     use crate::audit::AuditFilter;
+    use crate::document::DocumentFilter;
     use crate::sqlite::{audit, read};
     use crate::store::{ExternalId, Page, StoredFrame};
 
@@ -333,7 +375,20 @@ mod tests {
         connection.execute("INSERT INTO external_ids VALUES ('t', 'chat', 'a', 1)", []).unwrap();
         let frames = "INSERT INTO frames VALUES (3, 1, 1, 2, x'6f'), (9, 1, 3, 1, x'70')";
         connection.execute(frames, []).unwrap();
+        let settings = r#"INSERT INTO settings VALUES ('approval/thread/x', 'yes'),
+            ('server.tokens', '[{"id":"ci","tenant":"a"},{"id":"b"}]')"#;
+        connection.execute(settings, []).unwrap();
         migrate_to(&mut connection, int(MIGRATIONS.len() as u64)).unwrap();
+        let all = document::list(&connection, &DocumentFilter::default()).unwrap().unwrap();
+        let all: Vec<_> = all.iter().map(|it| (&*it.name, it.revision, &*it.text)).collect();
+        let token = r#"{"id":"ci","tenant":"a"}"#;
+        let want = [
+            ("approval/thread/x", 1, "yes"),
+            ("server.tokens-required", 1, "yes"),
+            ("token/b", 1, r#"{"id":"b"}"#),
+            ("token/ci", 1, token),
+        ];
+        assert_eq!(all, want);
         let name = ExternalId { tenant: "t".into(), surface: "chat".into(), id: "a".into() };
         assert_eq!(read::resolve(&connection, &name).unwrap(), Some(run));
         let filter = AuditFilter { tenant: "t".into(), before: None, limit: 1 };

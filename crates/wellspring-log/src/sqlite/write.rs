@@ -304,19 +304,6 @@ fn insert_name(connection: &Connection, name: &ExternalId, key: i64) -> rusqlite
         .map(drop)
 }
 
-pub(super) fn put_setting(db: &mut Db, name: &str, value: Option<&str>) -> rusqlite::Result<()> {
-    match value {
-        Some(value) => db
-            .connection
-            .prepare_cached("INSERT OR REPLACE INTO settings (name, value) VALUES (?1, ?2)")?
-            .execute([name, value])?,
-        None => {
-            db.connection.prepare_cached("DELETE FROM settings WHERE name = ?1")?.execute([name])?
-        }
-    };
-    Ok(())
-}
-
 /// Makes a finished run disappear; its rows are swept chunk by chunk. Gives its key.
 pub(super) fn doom(db: &mut Db, run: RunId) -> Outcome<Option<i64>> {
     let (key, state) = match read::key_and_state(&db.connection, run)? {

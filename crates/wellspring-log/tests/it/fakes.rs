@@ -10,9 +10,9 @@ use futures::FutureExt;
 use tokio::sync::watch;
 use wellspring_core::{AgentNo, InboxNo, Millis, Record, RunId, Seq};
 use wellspring_log::{
-    Append, AppendDone, AuditEntry, AuditFilter, Created, ExternalId, InboxEntry, MemoryStore,
-    NewAudit, NewCommand, NewFrame, NewRun, Page, PutAll, RunFilter, RunInfo, SnapshotKind, Store,
-    StoreError, StoreFuture, codec,
+    Append, AppendDone, AuditEntry, AuditFilter, Created, Document, DocumentFilter, Expected,
+    ExternalId, InboxEntry, MemoryStore, NewAudit, NewCommand, NewFrame, NewRun, Page, PutAll,
+    RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture, Written, codec,
 };
 
 /// What happens to an append.
@@ -197,12 +197,21 @@ impl Store for Faulty {
         self.inner.resolve(external)
     }
 
-    fn setting(&self, name: Box<str>) -> StoreFuture<'_, Option<Box<str>>> {
-        self.inner.setting(name)
+    fn document(&self, name: Box<str>) -> StoreFuture<'_, Option<Document>> {
+        self.inner.document(name)
     }
 
-    fn put_setting(&self, name: Box<str>, value: Option<Box<str>>) -> StoreFuture<'_, ()> {
-        self.inner.put_setting(name, value)
+    fn put_document(
+        &self,
+        name: Box<str>,
+        text: Option<Box<str>>,
+        expected: Expected,
+    ) -> StoreFuture<'_, Written> {
+        self.inner.put_document(name, text, expected)
+    }
+
+    fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>> {
+        self.inner.documents(filter)
     }
 
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use wellspring_core::{Seq, Transcript};
 use wellspring_log::{
-    AppendError, Durability, Log, LogOptions, OpenError, SqliteOptions, SqliteStore, Store,
-    StoreError,
+    AppendError, DocumentFilter, Durability, Expected, Log, LogOptions, OpenError, SqliteOptions,
+    SqliteStore, Store, StoreError,
 };
 
 use crate::runs::{ROOT, create, delta, finished, part_finished, part_started, records};
@@ -58,7 +58,7 @@ fn a_file_is_for_its_owner_and_its_form_is_known() {
     assert_eq!(
         newer.to_string(),
         format!(
-            "{} has schema 99, this program knows up to 4: use a newer version",
+            "{} has schema 99, this program knows up to 5: use a newer version",
             path.display()
         )
     );
@@ -90,6 +90,33 @@ async fn a_damaged_frame_is_an_error_and_never_a_record() {
     let source = std::error::Error::source(&error).unwrap().to_string();
     assert!(source.contains("is damaged at record 2"), "{source}");
     assert_eq!(cursor.position(), Seq(0));
+}
+
+#[tokio::test]
+async fn a_damaged_document_is_an_error_and_can_be_replaced() {
+    let sqlite = Sqlite::new(Durability::ProcessCrash);
+    let store = sqlite.store();
+    let file = Connection::open(sqlite.directory.path().join("runs.db")).unwrap();
+    for change in [
+        "text = 'b'",
+        "revision = 9",
+        "name = 'token/x'",
+        "crc = 0",
+        "text = '', name = 'token/aa'",
+    ] {
+        let name: Box<str> = "token/a".into();
+        store.put_document(name.clone(), Some("a".into()), Expected::Anything).await.unwrap();
+        file.execute(&format!("UPDATE documents SET {change}"), []).unwrap();
+        let listed = store.documents(DocumentFilter::below("token/")).await;
+        assert!(matches!(listed, Err(StoreError::DamagedDocument(_))), "{change}: {listed:?}");
+        file.execute("UPDATE documents SET name = 'token/a'", []).unwrap();
+        let read = store.document(name.clone()).await;
+        if !change.starts_with("name") {
+            assert!(matches!(read, Err(StoreError::DamagedDocument(_))), "{change}: {read:?}");
+        }
+        store.put_document(name.clone(), Some("c".into()), Expected::Anything).await.unwrap();
+        assert_eq!(&*store.document(name).await.unwrap().unwrap().text, "c");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -152,10 +179,13 @@ async fn a_transaction_takes_what_waits_up_to_its_maximum() {
     let sqlite = Sqlite::new(Durability::ProcessCrash);
     let store = sqlite.store();
     let name = |number: usize| Box::<str>::from(number.to_string());
-    let puts = (0..10_000).map(|number| store.put_setting(name(number % 100), Some(name(number))));
+    let puts = (0..10_000).map(|number| {
+        store.put_document(name(number % 100), Some(name(number)), Expected::Anything)
+    });
     futures::future::try_join_all(puts.collect::<Vec<_>>()).await.unwrap();
     for number in 0..100 {
-        assert_eq!(store.setting(name(number)).await.unwrap(), Some(name(9900 + number)));
+        let document = store.document(name(number)).await.unwrap().unwrap();
+        assert_eq!(document.text, name(9900 + number));
     }
 }
 

@@ -31,7 +31,7 @@ async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
     if app.draining.is_cancelled() {
         return Err(ApiError::draining());
     }
-    app.runtime.log().store().setting("server.ready".into()).await?;
+    app.runtime.log().store().document("server.ready".into()).await?;
     Ok("ready\n")
 }
 
