@@ -93,7 +93,6 @@ impl CancellationToken {
     /// # Cancel safety
     ///
     /// The future can be dropped and made again at any time.
-    #[must_use]
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { node: Arc::clone(&self.node), id: None }
     }
@@ -107,7 +106,6 @@ impl CancellationToken {
     }
 
     /// A guard that cancels the token when it is dropped.
-    #[must_use]
     pub fn drop_guard(self) -> DropGuard {
         DropGuard { token: Some(self) }
     }
