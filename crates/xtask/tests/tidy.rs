@@ -216,6 +216,32 @@ fn no_file_names_a_machine() {
     assert_eq!(wrong, [""; 0]);
 }
 
+/// A dialect says itself how its streams begin, pause and end; the code that streams knows none
+/// of them by name.
+#[test]
+fn streams_name_no_protocol() {
+    let mut wrong = Vec::new();
+    let mut looked_at = 0;
+    for (file, text) in tracked_files() {
+        let path = file.to_string_lossy();
+        let is_stream = path == "crates/wellspring-server/src/stream.rs"
+            || path.starts_with("crates/wellspring-server/src/stream/");
+        if !is_stream || path.ends_with("/tests.rs") {
+            continue;
+        }
+        looked_at += 1;
+        for (index, line) in text.lines().enumerate() {
+            let lower = line.to_lowercase();
+            let names = ["ag_ui", "ag-ui", "agui", "acp", "ai_sdk", "openai", "vercel", "socket"];
+            if names.iter().any(|name| lower.contains(name)) || line.contains("DialectName::") {
+                wrong.push(format!("{path}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(looked_at >= 3 || tracked_files().is_empty(), "the stream's files have moved");
+}
+
 /// What is not done is not merged, and a test that does not run is not a test.
 #[test]
 fn nothing_is_left_open() {
