@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use wellspring_core::{Millis, Record};
 use wellspring_log::{Clock as _, SystemClock};
-use wellspring_wire::{DialectName, Encoder, Out};
+use wellspring_wire::{DialectName, Encoder, Framing, Out, Positions};
 
 use crate::paint::{Painter, style_line};
 use crate::prompt::Prompt;
@@ -98,10 +98,7 @@ impl View {
                 events.out.clear();
                 events.encoder.frame(records, &mut events.out);
                 let mut stdout = stdout().lock();
-                for (_, json) in events.out.events() {
-                    stdout.write_all(json)?;
-                    stdout.write_all(b"\n")?;
-                }
+                stdout.write_all(&Framing::LINES.frame(&events.out, Positions::Absent))?;
                 stdout.flush()
             }
             Self::Silent => Ok(()),

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use futures::future::{BoxFuture, FutureExt as _, ready};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use crate::batch::LocalPart;
+use crate::cancel::CancellationToken;
 use crate::content::Content;
 use crate::event::{Answer, Event, Form, PlanEntry, ToolUpdate};
 use crate::id::{AgentNo, PartId, QuestionId, RunId, ThreadId};

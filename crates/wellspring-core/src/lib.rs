@@ -9,6 +9,7 @@
 //! IO, the clock, randomness, any protocol. Nothing here spawns.
 
 mod batch;
+mod cancel;
 mod check;
 mod chunk;
 mod command;
@@ -27,6 +28,7 @@ mod tool;
 mod transcript;
 
 pub use batch::{Batch, LocalPart};
+pub use cancel::{CancellationToken, Cancelled, DropGuard};
 pub use check::{Checker, Invariant, Violation};
 pub use chunk::Chunk;
 pub use command::{CancelWhen, Command};
@@ -45,7 +47,6 @@ pub use outline::{
 pub use remote::{RemoteAgent, RemoteRequest};
 pub use render::render;
 pub use request::{Amendment, ContextNote, RunRequest, WireNames};
-pub use tokio_util::sync::CancellationToken;
 pub use tool::{Approval, RETURN_RESULT, Tool, ToolError, ToolSpec, ToolTimeouts};
 pub use transcript::{
     AgentTranscript, AskedQuestion, CallProgress, Item, Part, Transcript, TurnItem,

@@ -12,10 +12,9 @@ use std::time::Duration;
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Sleep, sleep_until};
-use tokio_util::sync::WaitForCancellationFutureOwned;
 use wellspring_core::{
-    AttemptStream, CancellationToken, Event, FailureKind, LocalPart, Message, Model, ModelError,
-    ModelSettings, PartId, PartKind, Role, Stop, ToolSpec, TurnRequest, Usage,
+    AttemptStream, CancellationToken, Cancelled, Event, FailureKind, LocalPart, Message, Model,
+    ModelError, ModelSettings, PartId, PartKind, Role, Stop, ToolSpec, TurnRequest, Usage,
 };
 
 use crate::limits::{ARGUMENT_BYTES_MAX, PARTS_PER_TURN_MAX, Timeouts};
@@ -572,7 +571,7 @@ impl Patience {
 /// and a waiter for each piece would cost more than reading it.
 #[derive(Debug)]
 struct Watch {
-    cancelled: Pin<Box<WaitForCancellationFutureOwned>>,
+    cancelled: Cancelled,
     /// Fires at or before the intended time, which is then checked again.
     alarm: Pin<Box<Sleep>>,
 }
@@ -583,7 +582,7 @@ impl Watch {
 
     fn new(signal: &CancellationToken) -> Self {
         Self {
-            cancelled: Box::pin(signal.clone().cancelled_owned()),
+            cancelled: signal.cancelled(),
             alarm: Box::pin(sleep_until(Instant::now() + Self::FAR)),
         }
     }

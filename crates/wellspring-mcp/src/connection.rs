@@ -460,7 +460,8 @@ async fn serve<T: Transport<RoleClient> + 'static>(
     lifecycle: ClientLifecycleMode,
     startup: Duration,
 ) -> Result<RunningService<RoleClient, Handler>, McpErrorKind> {
-    let ct = CancellationToken::new();
+    // The SDK has a token of its own; nothing here cancels by it.
+    let ct = tokio_util::sync::CancellationToken::new();
     let serving = serve_client_with_lifecycle_and_ct(handler, transport, lifecycle, ct);
     match tokio::time::timeout(startup, serving).await {
         Ok(Ok(service)) => Ok(service),

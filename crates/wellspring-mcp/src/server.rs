@@ -8,8 +8,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
-use tokio_util::sync::DropGuard;
-use wellspring_core::{CancellationToken, Tool};
+use wellspring_core::{CancellationToken, DropGuard, Tool};
 
 use crate::config::McpConfig;
 use crate::connection::{Connection, Line};

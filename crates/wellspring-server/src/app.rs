@@ -26,7 +26,7 @@ use crate::error::ApiError;
 use crate::guard::Caller;
 use crate::limits::{Gates, RunPass};
 use crate::metrics::Metrics;
-use crate::stream::{EventStream, Folds, Joined, Surroundings, Wanted};
+use crate::stream::{EventStream, Folds, Surroundings, Wanted};
 
 /// Through how many doors requests go that must not overtake each other: enough that two
 /// which have nothing to do with each other seldom meet.
@@ -104,7 +104,6 @@ impl App {
         &self,
         who: &Principal,
         wanted: Wanted,
-        joined: Option<Joined>,
         asked_at: Option<Instant>,
     ) -> Result<EventStream, ApiError> {
         let around = Surroundings {
@@ -116,7 +115,7 @@ impl App {
             _pass: self.gates.stream(who)?,
             asked_at,
         };
-        EventStream::open(wanted, joined, around).await
+        EventStream::open(wanted, around).await
     }
 
     /// Alone with an outside id: two requests that name the same do not start two runs.

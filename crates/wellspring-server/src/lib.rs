@@ -27,7 +27,6 @@ mod connection;
 mod error;
 mod guard;
 mod housekeeping;
-mod kind;
 mod limits;
 mod metrics;
 mod openapi;

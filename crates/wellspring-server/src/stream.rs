@@ -16,11 +16,10 @@
 //! 3. A stream that ends without the run's end says so, in its own vocabulary and without an
 //!    id: reading on after the last id misses nothing.
 
-mod encoding;
 mod page;
 mod reader;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,19 +31,17 @@ use bytes::{Bytes, BytesMut};
 use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
-use wellspring_core::{Event, Millis, Outline, Record, RunId};
+use wellspring_core::{Event, Millis, Outline, Record, RunId, Seq};
 use wellspring_log::{Cursor, FrameSlice, Log};
-use wellspring_wire::{DialectName, Encoder, WirePosition, ag_ui};
+use wellspring_wire::{Closed, DialectChoice, Framing, Out, Positions, WirePosition};
 
-use self::reader::{Reader, own};
+use self::reader::Reader;
 use crate::error::ApiError;
 use crate::limits::StreamPass;
 use crate::metrics::{Metrics, Open};
 
-pub(crate) use self::encoding::ag_ui_bytes;
-use self::encoding::closed;
 pub(crate) use self::page::page;
-pub(crate) use self::reader::{Folds, recall};
+pub(crate) use self::reader::Folds;
 
 /// Pieces smaller than this are copied together when a reader gets several at once: cheaper
 /// than a chunk, and a slot of the write, for each.
@@ -53,23 +50,28 @@ const JOIN_BELOW_BYTES: usize = 4 * 1024;
 /// How long a client waits before it reconnects, in milliseconds: it is told so at the start.
 const RETRY_MILLIS: u32 = 1000;
 
-/// AG-UI's binary encoding.
-pub(crate) const AG_UI_PROTO: &str = "application/vnd.ag-ui.event+proto";
-
 /// What a reader wants.
 pub(crate) struct Wanted {
     pub(crate) run: RunId,
-    pub(crate) dialect: DialectName,
-    /// The last place it has seen.
-    pub(crate) after: WirePosition,
-    /// Of the records, only these; all when absent.
-    pub(crate) kinds: Option<BTreeSet<&'static str>>,
+    pub(crate) dialect: DialectChoice,
+    pub(crate) start: Begin,
     pub(crate) until: Until,
-    pub(crate) form: Form,
-    /// Its cursor, where it has one already.
+    /// Its cursor, if it has one already.
     pub(crate) cursor: Option<Cursor>,
-    /// What it calls the run, where that is not what all others do.
-    pub(crate) called: Option<Box<str>>,
+}
+
+/// Where a stream starts.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Begin {
+    /// After the last event that the reader has seen.
+    After(WirePosition),
+    /// The reader has seen nothing of the run: it joins as the dialect says.
+    Join {
+        /// The record at which it joins; the latest if `None`.
+        at: Option<Seq>,
+        /// What the reader's protocol calls the run, if it is not the run's usual name there.
+        called: Option<Box<str>>,
+    },
 }
 
 /// Where a stream ends.
@@ -77,26 +79,8 @@ pub(crate) struct Wanted {
 pub(crate) enum Until {
     /// With the run.
     End,
-    /// When the run, or something at work in it, waits for somebody, too: the answer is another
-    /// request then.
+    /// Also when the run waits for an answer: the answer is another request.
     Pause,
-}
-
-/// How events are put on the wire.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Form {
-    /// Server-sent events.
-    Sse,
-    /// As the dialect writes them, one after the other.
-    Bare,
-}
-
-/// What a reader that joins in mid-run is told first, and how it goes on.
-pub(crate) struct Joined {
-    pub(crate) bytes: Bytes,
-    pub(crate) encoder: Encoder,
-    /// Nothing follows: the run waits, or is over.
-    pub(crate) ends: bool,
 }
 
 /// What a stream needs from the server besides the log.
@@ -116,6 +100,8 @@ pub(crate) struct Surroundings {
 /// One reader's stream of encoded events.
 pub(crate) struct EventStream {
     reader: Reader,
+    until: Until,
+    framing: Framing,
     ready: VecDeque<Bytes>,
     ended: bool,
     around: Surroundings,
@@ -129,51 +115,56 @@ pub(crate) struct EventStream {
 }
 
 impl EventStream {
-    pub(crate) async fn open(
-        wanted: Wanted,
-        joined: Option<Joined>,
-        mut around: Surroundings,
-    ) -> Result<Self, ApiError> {
-        let mut ready = VecDeque::new();
-        if wanted.form == Form::Sse {
-            ready.push_back(Bytes::from(format!("retry: {RETRY_MILLIS}\n\n")));
-        }
-        let mut reader = Reader::open(&around.log, &around.folds, wanted).await?;
-        let mut ended = false;
-        if let Some(joined) = joined {
-            ready.push_back(joined.bytes);
-            reader.own = Some(Box::new(joined.encoder));
-            ended = joined.ends;
-        }
+    pub(crate) async fn open(wanted: Wanted, mut around: Surroundings) -> Result<Self, ApiError> {
+        let until = wanted.until;
+        let (reader, first) = Reader::open(&around.log, &around.folds, wanted).await?;
         let never = tokio_util::sync::CancellationToken::new().cancelled_owned();
         let closing = Box::pin(std::mem::replace(&mut around.closing, never));
         let now = Instant::now();
-        Ok(Self {
+        let mut stream = Self {
+            framing: reader.framing(),
             reader,
-            ready,
-            ended,
+            until,
+            ready: VecDeque::new(),
+            ended: false,
             alive: Box::pin(tokio::time::sleep_until(now + around.keep_alive)),
             spoke_at: now,
             attached_at: around.log.clock().now(),
             _open: around.metrics.stream_opened(),
             closing,
             around,
-        })
+        };
+        stream.ready.extend(stream.framing.retry(RETRY_MILLIS).map(Bytes::from));
+        if let Some(first) = first {
+            stream.begin(first);
+        }
+        Ok(stream)
+    }
+
+    /// Tells a reader that joins how the run stands.
+    fn begin(&mut self, (mut out, outline): (Out, Outline)) {
+        let mut ends = outline.finished;
+        if self.until == Until::Pause {
+            let told = out.len();
+            self.reader.dialect().interrupt(&outline, &mut out);
+            ends |= outline.paused.is_some() || out.len() > told;
+        }
+        self.ready.push_back(self.framing.frame(&out, Positions::Absent).into());
+        if ends {
+            self.end();
+        }
     }
 
     /// An event stream that nothing on the way may keep back or change.
     pub(crate) fn into_response(self) -> Response {
-        let media_type = match self.reader.wanted.form {
-            Form::Sse => "text/event-stream",
-            Form::Bare => AG_UI_PROTO,
-        };
+        let framing = self.framing;
         // It is moved with every piece.
         let events = stream::unfold(Box::new(self), |mut events| async move {
             let bytes = events.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), events))
         });
         // A body may be asked once more after its end.
-        event_stream(Body::from_stream(events.fuse()), media_type)
+        event_stream(Body::from_stream(events.fuse()), framing)
     }
 
     /// The next bytes; all that is there is given before anything is waited for.
@@ -190,15 +181,17 @@ impl EventStream {
                 biased;
                 more = self.reader.cursor.next() => match more {
                     Ok(Some(frames)) => self.take(frames).await,
-                    Ok(None) => self.ended = true,
+                    Ok(None) => self.end(),
                     Err(error) => self.fail(&error.into()),
                 },
                 () = &mut self.closing => self.fail(&ApiError::draining()),
                 () = &mut self.alive => {
                     let due = self.spoke_at + self.around.keep_alive;
                     let now = Instant::now();
-                    if due <= now && self.reader.wanted.form == Form::Sse {
-                        self.ready.push_back(Bytes::from_static(b": keep-alive\n\n"));
+                    if due <= now
+                        && let Some(bytes) = self.framing.keep_alive()
+                    {
+                        self.ready.push_back(Bytes::from_static(bytes));
                         self.spoke_at = now;
                     }
                     let next = now.max(self.spoke_at) + self.around.keep_alive;
@@ -216,7 +209,7 @@ impl EventStream {
                 Ok(bytes) => self.push(bytes),
                 Err(error) => return self.fail(&error.into()),
             }
-            if self.reader.wanted.until == Until::End {
+            if self.until == Until::End {
                 continue;
             }
             // Nothing follows it in its frame: its owner has let go of the run.
@@ -225,31 +218,26 @@ impl EventStream {
                 Some(Event::RunPaused { .. })
             );
             if paused || self.interrupt(slice).await {
-                self.ended = true;
+                self.end();
                 break;
             }
         }
         self.spoke_at = Instant::now();
     }
 
-    /// Ends the wire's run where something waits at work for an answer.
+    /// Says the end of a stream whose run waits for an answer without pausing, and whether that
+    /// is one.
     async fn interrupt(&mut self, slice: &FrameSlice) -> bool {
         let asks = |record: &Record| matches!(&record.event, Event::QuestionAsked(question) if question.blocking);
         if !slice.iter().any(asks) {
             return false;
         }
-        let Reader { wanted, .. } = &self.reader;
-        let after = WirePosition::after(slice.last());
-        match Box::pin(own(&self.around.log, wanted.run, wanted.dialect, after)).await {
-            Ok(encoder) => {
-                let outline = encoder.outline();
-                let events = match wanted.called.as_deref() {
-                    Some(name) => ag_ui::interrupted(&called(outline.clone(), name)),
-                    None => ag_ui::interrupted(outline),
-                };
-                let bytes = ag_ui_bytes(&events, wanted.form);
-                self.push(bytes);
-                !events.is_empty()
+        match Box::pin(self.reader.outline_at(&self.around.log, slice.last())).await {
+            Ok(outline) => {
+                let mut out = Out::default();
+                self.reader.dialect().interrupt(&outline, &mut out);
+                self.push(self.framing.frame(&out, Positions::Absent).into());
+                !out.is_empty()
             }
             Err(error) => {
                 self.fail(&error.into());
@@ -288,26 +276,33 @@ impl EventStream {
 
     fn fail(&mut self, error: &ApiError) {
         self.around.metrics.error(error.code);
-        self.ready.push_back(closed(self.reader.wanted.dialect, self.reader.wanted.form, error));
-        self.ended = true;
+        let mut out = Out::default();
+        let ApiError { code, message, remedy, .. } = error;
+        self.reader.dialect().close(&Closed { code, message, remedy }, &mut out);
+        self.ready.push_back(self.framing.frame(&out, Positions::Absent).into());
+        self.end();
     }
-}
 
-/// A run as somebody calls it whose own protocol goes on under that name.
-pub(crate) fn called(mut outline: Outline, name: &str) -> Outline {
-    if let Some(head) = &mut outline.run {
-        head.wire_run = Some(name.into());
+    /// Nothing follows but what ends every stream of this framing.
+    fn end(&mut self) {
+        self.ended = true;
+        let end = self.framing.end();
+        if !end.is_empty() {
+            self.ready.push_back(end.into());
+        }
     }
-    outline
 }
 
 /// An event stream that nothing on the way may keep back or change.
-fn event_stream(body: Body, media_type: &'static str) -> Response {
+fn event_stream(body: Body, framing: Framing) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(framing.content_type));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    for (name, value) in framing.headers {
+        headers.insert(*name, HeaderValue::from_static(value));
+    }
     response
 }
 

@@ -10,8 +10,8 @@ use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Pr
 use crate::app::App;
 use crate::error::ApiError;
 use crate::guard::guard;
-use crate::stream::AG_UI_PROTO;
 use wellspring_engine::Permission;
+use wellspring_wire::ag_ui::AgUiBinary;
 
 mod ag_ui;
 mod native;
@@ -40,7 +40,8 @@ pub(crate) fn routes() -> Vec<Route> {
 pub(crate) fn router(app: App) -> Router {
     let mut router = Router::new();
     // Streams of events are never compressed: that would keep them back.
-    let compressed = DefaultPredicate::new().and(NotForContentType::const_new(AG_UI_PROTO));
+    let compressed =
+        DefaultPredicate::new().and(NotForContentType::const_new(AgUiBinary::MEDIA_TYPE));
     for route in routes() {
         router = router.route(route.path, route.handler);
     }

@@ -2,8 +2,8 @@
 //!
 //! - [`types`]: the protocol's own types.
 //! - [`AgUi`]: the dialect; [`AgUiBinary`] is the same in the protobuf encoding.
-//! - [`join`]: what a client is told that attaches in mid-run, since the protocol has no
-//!   resumption; [`messages`]: a run as the protocol's conversation.
+//! - [`messages`]: a run as the protocol's conversation. A client that attaches in mid-run is
+//!   told a run that begins now with these messages, since the protocol has no resumption.
 //! - [`Asked`]: what a client's request asks of us; [`Reader`]: a remote agent's events.
 //! - [`proto`]: the binary encoding of events.
 //!
@@ -55,11 +55,10 @@ mod join;
 mod messages;
 pub mod proto;
 mod read;
-mod tally;
+mod totals;
 pub mod types;
 mod write;
 
-pub use join::{interrupted, join};
 pub use messages::messages;
 pub use read::{Asked, End, InputError, PendingCall, ReadError, Reader, Trust};
 pub use write::{AgUi, AgUiBinary};

@@ -1,55 +1,177 @@
-//! What a dialect is.
+//! What a dialect is, and what it says over the life of a stream.
 
-use wellspring_core::{Outline, Record, Transcript};
+use serde::Serialize;
+use wellspring_core::{Event, Outline, Record, Transcript};
 
+use crate::framing::Framing;
 use crate::out::Out;
 
-/// A projection of records into somebody's vocabulary.
+/// A projection of records into somebody's vocabulary, from the first event of a stream to
+/// its last.
 ///
 /// # Contract
 ///
 /// 1. Pure: the same records give the same events, however often they are encoded.
-/// 2. Total: any record after any other is fine. What makes no sense says nothing.
-/// 3. Stateless, but for a dialect that [`remembers`](Dialect::remembers).
-/// 4. Events come from [`encode`](Dialect::encode) or from [`frame_end`](Dialect::frame_end),
-///    never from both: a record's events are counted.
+/// 2. Total: any record may follow any other. A record that makes no sense gives no events.
+/// 3. Resumable: what a record gives depends on the record and on the [fold](Dialect::fold)
+///    before it. State of the dialect's own is a cache, unless the fold is [`Fold::Records`].
+/// 4. A record's events are counted, so that a reader can resume between them. They come from
+///    [`encode`](Dialect::encode), or all from [`frame_end`](Dialect::frame_end).
+/// 5. Nothing follows the end of the run.
+/// 6. What [`join`](Dialect::join), [`interrupt`](Dialect::interrupt) and
+///    [`close`](Dialect::close) say stands for no record and has no position. They do not
+///    change the dialect, and nothing follows the last two.
+/// 7. A text framing carries JSON objects.
 pub trait Dialect: Send {
-    /// Says in this vocabulary what `record` says, given what was open `before` it.
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out);
+    /// Writes what `record` says in this vocabulary, given the run `before` it.
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out);
 
-    /// Whether this record can be said in full only after a
-    /// [`recall`](Dialect::recall). Most dialects never do; for the others it is rare.
-    fn needs(&self, _before: &Outline, _record: &Record) -> bool {
+    /// Writes how the run stands after the records of one append: for a form of which a reader
+    /// needs only the latest.
+    fn frame_end(&mut self, _after: Before<'_>, _out: &mut Out) {}
+
+    /// Which fold of the run `encode` needs.
+    fn fold(&self) -> Fold {
+        Fold::Outline
+    }
+
+    /// Whether this event is said together with the earlier runs of the thread. It is `true`
+    /// for few events: loading those runs is expensive.
+    fn needs_history(&self, _before: &Outline, _event: &Event) -> bool {
         false
     }
 
-    /// Hands over the conversation up to and including the record that is encoded next.
-    fn recall(&mut self, _conversation: &Conversation) {}
+    /// How a reader begins that joins a run without a position.
+    fn joins(&self) -> Joins {
+        Joins::Replay
+    }
 
-    /// The records of one append have all been encoded: the moment for a form that is read
-    /// latest-wins to show how things stand now.
-    fn frame_end(&mut self, _out: &mut Out) {}
+    /// Writes what a reader is told first that joins a run [by a snapshot](Joins::Snapshot).
+    /// If the run waits or is over, this includes the end of the stream.
+    fn join(&self, _now: Before<'_>, _out: &mut Out) {}
 
-    /// Whether it keeps more than the outline does, so that resuming it takes all records
-    /// from the run's start.
-    fn remembers(&self) -> bool {
-        false
+    /// Writes how a stream ends whose reader answers with another request, while the run waits
+    /// for an answer without pausing (see [`Outline::blocking_questions`]). A dialect whose
+    /// streams go on writes nothing.
+    fn interrupt(&self, _now: &Outline, _out: &mut Out) {}
+
+    /// Writes how a stream ends before its run does.
+    fn close(&self, why: &Closed<'_>, out: &mut Out);
+
+    /// How events go over HTTP.
+    fn framing(&self) -> Framing {
+        Framing::SSE
     }
 }
 
-/// A thread as far as it has got: for what can only be said with all of it at hand.
-#[derive(Clone, Debug, Default)]
-pub struct Conversation {
-    /// The runs before, in their order.
-    pub earlier: Vec<Transcript>,
-    /// The run that is shown.
-    pub current: Transcript,
+/// What a dialect needs to know of the records before the one that it encodes. Everything that
+/// resumes a dialect gives it that.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fold {
+    /// What is open.
+    Outline,
+    /// All that was said and done.
+    Transcript,
+    /// The records themselves: the dialect folds them in a way of its own, and is resumed by
+    /// encoding all of them again.
+    Records,
 }
 
-impl Conversation {
-    /// A thread with one run.
+/// How a reader begins that joins a run without a position.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Joins {
+    /// With the first event of the run.
+    Replay,
+    /// With [what the dialect says](Dialect::join) of the run as it stands.
+    Snapshot,
+}
+
+/// A run up to some record.
+#[derive(Clone, Copy, Debug)]
+pub struct Before<'a> {
+    outline: &'a Outline,
+    transcript: Option<&'a Transcript>,
+    history: Option<&'a [Transcript]>,
+}
+
+impl<'a> Before<'a> {
+    /// A run and the runs before it in its thread, oldest first.
     #[must_use]
-    pub fn of(current: Transcript) -> Self {
-        Self { earlier: Vec::new(), current }
+    pub fn in_thread(transcript: &'a Transcript, history: &'a [Transcript]) -> Self {
+        Self { history: Some(history), ..transcript.into() }
+    }
+
+    /// What is open.
+    #[must_use]
+    pub fn outline(self) -> &'a Outline {
+        self.outline
+    }
+
+    /// All that was said and done; `None` for a dialect that does not ask for it.
+    #[must_use]
+    pub fn transcript(self) -> Option<&'a Transcript> {
+        self.transcript
+    }
+
+    /// The earlier runs of the thread, oldest first; `None` if there are some that were not
+    /// loaded.
+    #[must_use]
+    pub fn history(self) -> Option<&'a [Transcript]> {
+        let is_first = || self.transcript?.started.as_ref()?.after.is_none().then_some(&[][..]);
+        self.history.or_else(is_first)
+    }
+}
+
+impl<'a> From<&'a Outline> for Before<'a> {
+    fn from(outline: &'a Outline) -> Self {
+        Self { outline, transcript: None, history: None }
+    }
+}
+
+impl<'a> From<&'a Transcript> for Before<'a> {
+    fn from(transcript: &'a Transcript) -> Self {
+        Self { outline: &transcript.outline, transcript: Some(transcript), history: None }
+    }
+}
+
+/// Why a stream ends before its run does. Its JSON is `{"error":{"code","message","remedy"}}`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Closed<'a> {
+    /// For programs: stable.
+    pub code: &'a str,
+    /// For people.
+    pub message: &'a str,
+    /// What the reader can do.
+    pub remedy: &'a str,
+}
+
+impl Closed<'_> {
+    /// The message and the remedy, for vocabularies that have one text for both.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{}; {}", self.message, self.remedy)
+    }
+
+    /// The SSE event of vocabularies that have no word for an error: named `closed`, so that
+    /// readers of the usual events do not see it.
+    pub(crate) fn named(&self, out: &mut Out) {
+        out.named("closed", self);
+    }
+}
+
+impl Serialize for Closed<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Envelope<'a> {
+            error: Inner<'a>,
+        }
+        #[derive(Serialize)]
+        struct Inner<'a> {
+            code: &'a str,
+            message: &'a str,
+            remedy: &'a str,
+        }
+        let Self { code, message, remedy } = *self;
+        Envelope { error: Inner { code, message, remedy } }.serialize(serializer)
     }
 }

@@ -2,121 +2,171 @@
 
 use std::fmt;
 
-use wellspring_core::{Outline, Record};
+use wellspring_core::{Outline, Record, RunId, Seq, Transcript};
 
-use crate::dialect::{Conversation, Dialect};
-use crate::name::DialectName;
+use crate::dialect::{Before, Dialect, Fold};
+use crate::framing::Framing;
 use crate::out::Out;
 use crate::position::WirePosition;
 
-/// A dialect and the outline it needs, going through a run.
+/// A dialect and the fold that it needs, going through a run.
 pub struct Encoder {
     dialect: Box<dyn Dialect>,
-    outline: Outline,
+    folded: Folded,
     after: WirePosition,
     scratch: Out,
-    recalled: Option<Box<Conversation>>,
+    /// The earlier runs of the thread, until the end of the next frame.
+    history: Option<Box<[Transcript]>>,
+}
+
+/// A run up to some record, as far as a dialect needs it.
+#[derive(Clone, Debug)]
+pub enum Folded {
+    /// For [`Fold::Outline`], and for [`Fold::Records`] while it is empty.
+    Outline(Box<Outline>),
+    /// For [`Fold::Transcript`].
+    Transcript(Box<Transcript>),
 }
 
 impl Encoder {
     /// From the run's start.
     #[must_use]
-    pub fn new(name: DialectName) -> Self {
-        Self::resume(name, Outline::default(), WirePosition::START)
+    pub fn new(dialect: impl Into<Box<dyn Dialect>>) -> Self {
+        let dialect = dialect.into();
+        let folded = match dialect.fold() {
+            Fold::Outline | Fold::Records => Folded::Outline(Box::default()),
+            Fold::Transcript => Folded::Transcript(Box::default()),
+        };
+        Self::resume(dialect, folded, WirePosition::START)
     }
 
-    /// From a position on. `outline` is any at or before [`WirePosition::whole`]; the records
-    /// after it have to be pushed, and those up to the position are folded silently. They go in
-    /// frames of their own: what is [needed](Encoder::needs) is told by what was seen before.
-    ///
-    /// A dialect that [remembers](DialectName::remembers) must be given the empty outline,
-    /// and so all the records: it is rebuilt from them.
+    /// From a position on. `folded` is the dialect's [fold](Dialect::fold) of the run at or
+    /// before [`WirePosition::whole`]; the records after it have to be pushed, and those up to
+    /// the position are folded silently, in frames of their own. For [`Fold::Records`] it is
+    /// empty, and so all records are pushed.
     #[must_use]
-    pub fn resume(name: DialectName, outline: Outline, after: WirePosition) -> Self {
-        Self::of(name.dialect(), outline, after)
-    }
-
-    /// The same for a dialect that has no name, or more to go by than its name.
-    #[must_use]
-    pub fn of(dialect: Box<dyn Dialect>, outline: Outline, after: WirePosition) -> Self {
-        Self { dialect, outline, after, scratch: Out::default(), recalled: None }
+    pub fn resume(
+        dialect: impl Into<Box<dyn Dialect>>,
+        folded: impl Into<Folded>,
+        after: WirePosition,
+    ) -> Self {
+        let (dialect, folded) = (dialect.into(), folded.into());
+        Self { dialect, folded, after, scratch: Out::default(), history: None }
     }
 
     /// What is open after the records so far.
     #[must_use]
     pub fn outline(&self) -> &Outline {
-        &self.outline
+        self.folded.before(None).outline()
     }
 
-    /// Whether the records of one append can be said in full only after a
-    /// [`recall`](Encoder::recall). Without one they are said as well as can be.
+    /// How the events go over HTTP.
     #[must_use]
-    pub fn needs(&self, records: &[Record]) -> bool {
-        let mut new = records.iter().filter(|record| record.seq > self.outline.head);
-        new.any(|record| self.dialect.needs(&self.outline, record))
+    pub fn framing(&self) -> Framing {
+        self.dialect.framing()
     }
 
-    /// Hands over the conversation, folded up to the [outline's](Encoder::outline) head, for the
-    /// records of the next append.
-    pub fn recall(&mut self, conversation: Conversation) {
-        self.recalled = Some(Box::new(conversation));
+    /// The run that this one continues, if it and the runs before it have to be
+    /// [recalled](Encoder::recall) to say the records of one append in full. Without them the
+    /// dialect leaves out what it cannot say.
+    #[must_use]
+    pub fn needs_history(&self, records: &[Record]) -> Option<RunId> {
+        let mut new = records.iter().filter(|record| record.seq > self.head());
+        let is_needed = |record: &Record| self.dialect.needs_history(self.outline(), &record.event);
+        let continued = self.folded.before(None).transcript()?.started.as_ref()?.after;
+        continued.filter(|_| new.any(is_needed))
+    }
+
+    /// Gives the earlier runs of the thread, oldest first, for the next append.
+    pub fn recall(&mut self, earlier: Vec<Transcript>) {
+        self.history = Some(earlier.into());
+    }
+
+    /// Writes what a reader is told first that joins the run here: see [`Dialect::join`].
+    pub fn join(&mut self, out: &mut Out) {
+        self.dialect.join(self.folded.before(self.history.as_deref()), out);
+        self.history = None;
     }
 
     /// Encodes the records of one append. Those it has had already are left out.
     pub fn frame(&mut self, records: &[Record], out: &mut Out) {
         for record in records {
-            if record.seq > self.outline.head {
+            if record.seq > self.head() {
                 self.push(record, out);
             }
         }
-        if self.outline.head > self.after.seq {
-            out.begin(self.outline.head);
-            self.dialect.frame_end(out);
+        let head = self.head();
+        if head > self.after.seq {
+            out.begin(head);
+            self.dialect.frame_end(self.folded.before(self.history.as_deref()), out);
         }
-        self.recalled = None;
+        self.history = None;
+    }
+
+    fn head(&self) -> Seq {
+        self.outline().head
     }
 
     fn push(&mut self, record: &Record, out: &mut Out) {
-        if let Some(conversation) = &mut self.recalled
-            && conversation.current.outline.head == self.outline.head
-        {
-            conversation.current.apply(record);
-            if self.dialect.needs(&self.outline, record) {
-                self.dialect.recall(conversation);
-            }
-        }
         if record.seq > self.after.seq {
             out.begin(record.seq);
-            self.dialect.encode(&self.outline, record, out);
+            let before = self.folded.before(self.history.as_deref());
+            self.dialect.encode(before, record, out);
         } else {
             self.skip(record, out);
         }
-        self.outline.apply(record);
+        match &mut self.folded {
+            Folded::Outline(outline) => outline.apply(record),
+            Folded::Transcript(transcript) => transcript.apply(record),
+        }
     }
 
     /// Encodes a record of which the reader has something already.
     fn skip(&mut self, record: &Record, out: &mut Out) {
         let rest = self.after.k.filter(|_| record.seq == self.after.seq);
-        if rest.is_none() && !self.dialect.remembers() {
+        if rest.is_none() && self.dialect.fold() != Fold::Records {
             return;
         }
+        let before = self.folded.before(self.history.as_deref());
         self.scratch.clear();
         self.scratch.begin(record.seq);
-        self.dialect.encode(&self.outline, record, &mut self.scratch);
+        self.dialect.encode(before, record, &mut self.scratch);
         if let Some(seen) = rest {
             out.append_rest(record.seq, &self.scratch, seen);
         }
         if record.seq == self.after.seq {
             // What the reader was shown at the end of its last frame is not news.
-            self.dialect.frame_end(&mut self.scratch);
+            self.dialect.frame_end(before, &mut self.scratch);
         }
+    }
+}
+
+impl Folded {
+    fn before<'a>(&'a self, history: Option<&'a [Transcript]>) -> Before<'a> {
+        match (self, history) {
+            (Self::Outline(outline), _) => (&**outline).into(),
+            (Self::Transcript(transcript), None) => (&**transcript).into(),
+            (Self::Transcript(transcript), Some(history)) => Before::in_thread(transcript, history),
+        }
+    }
+}
+
+impl From<Outline> for Folded {
+    fn from(outline: Outline) -> Self {
+        Self::Outline(Box::new(outline))
+    }
+}
+
+impl From<Transcript> for Folded {
+    fn from(transcript: Transcript) -> Self {
+        Self::Transcript(Box::new(transcript))
     }
 }
 
 impl fmt::Debug for Encoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Encoder")
-            .field("outline", &self.outline)
+            .field("outline", self.outline())
             .field("after", &self.after)
             .finish_non_exhaustive()
     }

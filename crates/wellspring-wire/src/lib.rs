@@ -1,9 +1,11 @@
 //! Everything protocol-shaped and pure: a run's records in the vocabularies of others.
 //!
-//! A [`Dialect`] turns one record into the events of somebody's wire. It sees the record
-//! and the [`Outline`](wellspring_core::Outline) before it; so a reader can resume anywhere,
-//! by a [`WirePosition`]. An [`Encoder`] does the folding around it. Dialects have names
-//! ([`DialectName`]), and each has a module that says how it maps and what gets lost.
+//! A [`Dialect`] turns one record into the events of somebody's wire. It sees the record and
+//! the [fold](Fold) of the run before it, so a reader can resume anywhere, by a
+//! [`WirePosition`]. It also says how a stream begins, pauses and ends, and how its events are
+//! [framed](Framing). An [`Encoder`] does the folding around it. Dialects have names
+//! ([`DialectName`]) and [options](Options), and each has a module that says how it maps and
+//! what gets lost.
 //!
 //! ```
 //! use wellspring_core::{AgentNo, Event, Millis, Outcome, Record, Seq, Stop};
@@ -32,11 +34,13 @@ pub mod anthropic;
 mod dialect;
 mod encoder;
 mod framer;
+mod framing;
 pub mod gemini;
 mod name;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
+mod options;
 mod out;
 mod position;
 mod project;
@@ -48,10 +52,12 @@ mod text;
 pub mod thought_event;
 pub mod turn_event;
 
-pub use dialect::{Conversation, Dialect};
-pub use encoder::Encoder;
+pub use dialect::{Before, Closed, Dialect, Fold, Joins};
+pub use encoder::{Encoder, Folded};
 pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
-pub use name::{DialectName, UnknownDialect};
+pub use framing::{Framing, Positions, Shape};
+pub use name::{DialectChoice, DialectName, UnknownDialect};
+pub use options::{Encoding, OptionError, OptionName, Options, Reasoning, UsageReports};
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};
 

@@ -4,9 +4,10 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::acp::Acp;
-use crate::ag_ui::AgUi;
+use crate::ag_ui::{AgUi, AgUiBinary};
 use crate::agent_event::AgentEvents;
 use crate::dialect::Dialect;
+use crate::options::{Encoding, OptionError, OptionName, Options};
 use crate::record::Records;
 use crate::stream_delta::StreamDeltas;
 use crate::streaming_event::StreamingEvents;
@@ -62,25 +63,101 @@ impl DialectName {
         }
     }
 
-    /// The dialect, at the start of a run.
+    /// Its place in [`ALL`](DialectName::ALL).
     #[must_use]
-    pub fn dialect(self) -> Box<dyn Dialect> {
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// The choices that its readers have.
+    #[must_use]
+    pub const fn offers(self) -> &'static [OptionName] {
+        use OptionName::{Encoding, Kinds, Reasoning, Usage};
         match self {
-            Self::Record => Box::new(Records),
-            Self::ThoughtEvent => Box::new(ThoughtEvents),
-            Self::TurnEvent => Box::new(TurnEvents::default()),
-            Self::StreamingEvent => Box::new(StreamingEvents),
-            Self::AgentEvent => Box::new(AgentEvents),
-            Self::StreamDelta => Box::new(StreamDeltas::default()),
-            Self::AgUi => Box::new(AgUi::default()),
-            Self::Acp => Box::new(Acp::default()),
+            Self::Record => &[Kinds],
+            Self::ThoughtEvent | Self::AgentEvent | Self::StreamDelta => &[Reasoning],
+            Self::TurnEvent => &[Usage],
+            Self::StreamingEvent => &[],
+            Self::AgUi => &[Reasoning, Usage, Encoding],
+            Self::Acp => &[Reasoning, Usage],
         }
     }
 
-    /// Whether resuming it takes all records from the run's start.
+    /// The dialect, with default options.
     #[must_use]
-    pub fn remembers(self) -> bool {
-        self.dialect().remembers()
+    pub fn dialect(self) -> Box<dyn Dialect> {
+        self.make(&Options::default())
+    }
+
+    /// The dialect, as a reader wants it.
+    ///
+    /// # Errors
+    ///
+    /// If the dialect does not [offer](DialectName::offers) what was chosen.
+    pub fn with(self, options: Options) -> Result<DialectChoice, OptionError> {
+        options.check(self)?;
+        Ok(DialectChoice { name: self, options })
+    }
+
+    fn make(self, options: &Options) -> Box<dyn Dialect> {
+        match self {
+            Self::Record => Box::new(Records::new(options)),
+            Self::ThoughtEvent => Box::new(ThoughtEvents::new(options)),
+            Self::TurnEvent => Box::new(TurnEvents::new(options)),
+            Self::StreamingEvent => Box::new(StreamingEvents),
+            Self::AgentEvent => Box::new(AgentEvents::new(options)),
+            Self::StreamDelta => Box::new(StreamDeltas::new(options)),
+            Self::AgUi => match options.encoding {
+                Encoding::Json => Box::new(AgUi::new(options)),
+                Encoding::Binary => Box::new(AgUiBinary::new(options)),
+            },
+            Self::Acp => Box::new(Acp::new(options)),
+        }
+    }
+}
+
+impl From<DialectName> for Box<dyn Dialect> {
+    fn from(name: DialectName) -> Self {
+        name.dialect()
+    }
+}
+
+/// A dialect with options that it offers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DialectChoice {
+    name: DialectName,
+    options: Options,
+}
+
+impl DialectChoice {
+    /// Which dialect.
+    #[must_use]
+    pub fn name(&self) -> DialectName {
+        self.name
+    }
+
+    /// How the reader wants it.
+    #[must_use]
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The dialect.
+    #[must_use]
+    pub fn dialect(&self) -> Box<dyn Dialect> {
+        self.name.make(&self.options)
+    }
+}
+
+impl From<DialectName> for DialectChoice {
+    fn from(name: DialectName) -> Self {
+        Self { name, options: Options::default() }
+    }
+}
+
+impl From<&DialectChoice> for Box<dyn Dialect> {
+    fn from(choice: &DialectChoice) -> Self {
+        choice.dialect()
     }
 }
 
@@ -112,8 +189,9 @@ mod tests {
 
     #[test]
     fn names_are_found_again() {
-        for name in DialectName::ALL {
+        for (index, name) in DialectName::ALL.into_iter().enumerate() {
             assert_eq!(name.as_str().parse(), Ok(name));
+            assert_eq!(name.index(), index);
         }
         insta::assert_snapshot!(
             "agui".parse::<DialectName>().unwrap_err(),

@@ -19,6 +19,8 @@ pub struct Out {
     ends: Vec<usize>,
     /// The records that said something, each with its first event.
     marks: Vec<Mark>,
+    /// The events with a name, by index. Few have one.
+    names: Vec<(usize, &'static str)>,
     /// The record that is being encoded.
     current: Seq,
 }
@@ -38,6 +40,7 @@ impl Out {
         self.bytes.clear();
         self.ends.clear();
         self.marks.clear();
+        self.names.clear();
     }
 
     /// How many events there are.
@@ -74,6 +77,15 @@ impl Out {
         }
     }
 
+    /// Adds an event with a name, which framings that have names for events carry along.
+    pub fn named(&mut self, name: &'static str, event: &impl Serialize) {
+        let index = self.len();
+        self.event(event);
+        if self.len() > index {
+            self.names.push((index, name));
+        }
+    }
+
     /// Adds an event written by hand: for deltas, where every byte counts.
     pub fn write(&mut self, write: impl FnOnce(&mut Json<'_>)) {
         write(&mut Json { bytes: &mut self.bytes });
@@ -98,6 +110,11 @@ impl Out {
                 (WirePosition { seq: mark.seq, k }, &self.bytes[start..self.ends[index]])
             })
         })
+    }
+
+    /// The events with a name, by index.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (usize, &'static str)> {
+        self.names.iter().copied()
     }
 
     /// Adds what `other` has of one record, without its first `skipped` events.

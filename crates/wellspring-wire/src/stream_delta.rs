@@ -1,7 +1,7 @@
 //! StreamDelta: how the answer stands, all of it each time.
 //!
-//! The vocabulary is Omni's, for chat networks that edit one message. It is a view: folded by
-//! the reader ([`StreamDeltaView`]) and read when there is time for it, the latest wins. As a
+//! The vocabulary is Omni's, for chat networks that edit one message. It is a view: a reader
+//! makes one of a transcript ([`StreamDelta::of`]) when it has time for it. As a
 //! [`Dialect`](crate::Dialect) it writes one snapshot per frame that changed something.
 //!
 //! The content is the root agent's words. Where a tool call or a new turn came between, a
@@ -20,4 +20,4 @@ mod view;
 mod tests;
 
 pub use types::StreamDelta;
-pub use view::{StreamDeltaView, StreamDeltas};
+pub use view::StreamDeltas;

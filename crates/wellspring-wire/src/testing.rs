@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use proptest::sample::Index;
 use serde_json::Value;
-use wellspring_core::{Outline, Record};
+use wellspring_core::{Record, Transcript};
 use wellspring_testkit::samples;
 
-use crate::{DialectName, Encoder, Out};
+use crate::{Before, DialectName, Encoder, Out, WirePosition};
 
 /// Every sample run in a dialect: one wire event per line, after its position. Each record is
 /// a frame of its own.
@@ -39,26 +39,35 @@ pub(crate) fn encode(dialect: DialectName, records: &[Record]) -> Vec<(String, S
 /// What a dialect says of any records as JSON, in or out of order.
 pub(crate) fn written(dialect: DialectName, records: &[Record]) -> Vec<Value> {
     let mut dialect = dialect.dialect();
-    let mut outline = Outline::default();
+    let mut transcript = Transcript::default();
     let mut out = Out::default();
     for record in records {
-        dialect.encode(&outline, record, &mut out);
-        outline.apply(record);
+        dialect.encode((&transcript).into(), record, &mut out);
+        transcript.apply(record);
     }
+    out.events().map(|(_, json)| serde_json::from_slice(json).unwrap()).collect()
+}
+
+/// The same for a reader that knows only what is open.
+pub(crate) fn outlined(dialect: DialectName, records: &[Record]) -> Vec<Value> {
+    let mut encoder =
+        Encoder::resume(dialect, wellspring_core::Outline::default(), WirePosition::START);
+    let mut out = Out::default();
+    encoder.frame(records, &mut out);
     out.events().map(|(_, json)| serde_json::from_slice(json).unwrap()).collect()
 }
 
 /// The same, as the dialect's typed form says it.
 pub(crate) fn typed<T: serde::Serialize>(
     records: &[Record],
-    mut events: impl FnMut(&Outline, &Record) -> Vec<T>,
+    mut events: impl FnMut(Before<'_>, &Record) -> Vec<T>,
 ) -> Vec<Value> {
-    let mut outline = Outline::default();
+    let mut transcript = Transcript::default();
     let mut all = Vec::new();
     for record in records {
-        let events = events(&outline, record);
+        let events = events((&transcript).into(), record);
         all.extend(events.iter().map(|event| serde_json::to_value(event).unwrap()));
-        outline.apply(record);
+        transcript.apply(record);
     }
     all
 }

@@ -23,9 +23,7 @@
 //!
 //! Not emitted: thoughts, tools' progress, questions, plans, sub-agents and all else. Arguments
 //! that are no object are `{}`. Deltas that were taken back are not revoked, but `text_done`
-//! does not have them. A turn's text beyond [`TURN_TEXT_BYTES_MAX`] comes without `text_done`.
-//!
-//! [`TURN_TEXT_BYTES_MAX`]: crate::turn_event::TURN_TEXT_BYTES_MAX
+//! does not have them.
 
 mod types;
 mod write;
@@ -34,4 +32,4 @@ mod write;
 mod tests;
 
 pub use types::{TurnError, TurnEvent, TurnUsage};
-pub use write::{TURN_TEXT_BYTES_MAX, TurnEvents};
+pub use write::TurnEvents;

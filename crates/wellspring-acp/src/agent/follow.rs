@@ -208,9 +208,9 @@ impl Agent {
         }
         if record.seq == Seq(1) {
             // The client knows what it asked.
-            updates.acp.encode(&updates.outline, record, &mut Out::default());
+            updates.acp.encode((&updates.outline).into(), record, &mut Out::default());
         } else if Updates::is_for(self.client(), record) {
-            updates.acp.encode(&updates.outline, record, &mut updates.out);
+            updates.acp.encode((&updates.outline).into(), record, &mut updates.out);
         }
         if let Event::QuestionAsked(question) = &record.event {
             // What the question is about comes first.

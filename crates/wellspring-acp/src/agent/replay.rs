@@ -40,7 +40,7 @@ impl Agent {
             let records = frames.iter().flat_map(|frame| frame.records());
             for record in joined(records) {
                 if Updates::is_for(self.client(), &record) {
-                    acp.encode(&outline, &record, &mut out);
+                    acp.encode((&outline).into(), &record, &mut out);
                 }
                 outline.apply(&record);
             }

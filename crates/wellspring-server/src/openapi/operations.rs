@@ -3,9 +3,9 @@
 use axum::http::Method;
 use serde_json::{Value, json};
 use wellspring_wire::DialectName;
+use wellspring_wire::record::KINDS;
 
 use super::schemas::{count, event_id, list, object, optional, part, schema, uuid};
-use crate::kind::KINDS;
 
 /// What anything may answer.
 pub(super) const COMMON_ERRORS: &[&str] = &["400", "401", "403", "429", "500", "503"];
@@ -102,8 +102,18 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                 }),
                 dialect(),
                 query(
+                    "reasoning",
+                    "Whether the model's reasoning is sent, in dialects that have it.",
+                    json!({ "enum": ["shown", "hidden"], "default": "shown" }),
+                ),
+                query(
+                    "usage",
+                    "Whether spent tokens are sent, in dialects that have them.",
+                    json!({ "enum": ["included", "omitted"], "default": "included" }),
+                ),
+                query(
                     "kinds",
-                    "Of the records, only these kinds; separated by commas.",
+                    "For the dialect `record`: only these kinds, separated by commas.",
                     json!({ "type": "string", "examples": [KINDS.join(",")] }),
                 ),
                 query(

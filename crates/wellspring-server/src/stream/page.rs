@@ -3,11 +3,9 @@
 use tokio::time::Instant;
 use wellspring_core::Event;
 use wellspring_log::{Log, ReadError, RunInfo};
-use wellspring_wire::{Out, WirePosition};
+use wellspring_wire::{DialectChoice, Out, WirePosition};
 
-use super::Wanted;
-use super::reader::{own, recall};
-use crate::kind::kind;
+use super::reader::{encoder_at, history};
 
 /// Events of a page: a position each, and its JSON.
 pub(crate) struct EventPage {
@@ -22,15 +20,16 @@ pub(crate) struct EventPage {
 /// one.
 pub(crate) async fn page(
     log: &Log,
-    wanted: &Wanted,
     info: &RunInfo,
+    dialect: &DialectChoice,
+    after: WirePosition,
     until: Option<Instant>,
 ) -> Result<EventPage, ReadError> {
     let head = info.head;
-    let mut encoder = own(log, wanted.run, wanted.dialect, wanted.after).await?;
-    let mut cursor = log.cursor(wanted.run, wanted.after.whole()).await?;
-    let done = info.state.is_final() && wanted.after.whole() >= head;
-    let mut page = EventPage { events: Vec::new(), next: wanted.after, done };
+    let mut encoder = encoder_at(log, info.run, dialect, after).await?;
+    let mut cursor = log.cursor(info.run, after.whole()).await?;
+    let done = info.state.is_final() && after.whole() >= head;
+    let mut page = EventPage { events: Vec::new(), next: after, done };
     let mut out = Out::default();
     while page.events.is_empty() && !page.done {
         let frames = if cursor.position() < head {
@@ -48,21 +47,10 @@ pub(crate) async fn page(
             break;
         };
         for slice in &frames {
-            match &wanted.kinds {
-                None => {
-                    if encoder.needs(slice) {
-                        let head = encoder.outline().head;
-                        encoder.recall(recall(log, wanted.run, head).await?);
-                    }
-                    encoder.frame(slice, &mut out);
-                }
-                Some(kinds) => {
-                    for record in slice.iter().filter(|it| kinds.contains(kind(&it.event))) {
-                        out.begin(record.seq);
-                        out.event(record);
-                    }
-                }
+            if let Some(run) = encoder.needs_history(slice) {
+                encoder.recall(history(log, run).await);
             }
+            encoder.frame(slice, &mut out);
             page.done |=
                 slice.iter().any(|record| matches!(record.event, Event::RunFinished { .. }));
         }

@@ -1,16 +1,19 @@
 //! A reader's way through a run, and the folds that readers share.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
 use bytes::Bytes;
-use wellspring_core::{Outline, RunId, Seq};
+use wellspring_core::{Outline, RunId, Seq, Transcript};
 use wellspring_engine::HISTORY_RUNS_MAX;
 use wellspring_log::{Cursor, FrameSlice, Log, ReadError};
-use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition};
+use wellspring_wire::{
+    Dialect, DialectChoice, DialectName, Encoder, Fold, Framing, Joins, Out, Positions,
+    WirePosition,
+};
 
-use super::encoding::{encode, some_records};
-use super::{Form, Wanted};
+use super::{Begin, Wanted};
 use crate::lock;
 
 /// The folds that readers of the same run and dialect share.
@@ -53,30 +56,82 @@ impl Drop for Shared {
 /// A reader's way through a run: the cursor, and how frames become bytes.
 pub(super) struct Reader {
     pub(super) cursor: Cursor,
-    pub(super) wanted: Wanted,
-    shared: Arc<Shared>,
-    /// While it is behind, or has seen part of a record.
-    pub(super) own: Option<Box<Encoder>>,
+    run: RunId,
+    dialect: DialectChoice,
+    framing: Framing,
+    /// What the reader's protocol calls the run, if it is not the run's usual name there.
+    called: Option<Box<str>>,
+    /// The last event that the reader had seen at the start.
+    after: WirePosition,
+    /// The fold of all readers that see the same bytes; `None` if no other reader does.
+    shared: Option<Arc<Shared>>,
+    /// While it is behind, has seen part of a record, or shares nothing.
+    own: Option<Box<Encoder>>,
 }
 
 impl Reader {
-    /// A reader of a run that is there.
+    /// A reader of an existing run; and for one that joins in mid-run, what it is told first
+    /// and what is open there.
     pub(super) async fn open(
         log: &Log,
         folds: &Arc<Folds>,
-        mut wanted: Wanted,
-    ) -> Result<Self, ReadError> {
-        let (run, after) = (wanted.run, wanted.after);
-        let cursor = match wanted.cursor.take() {
+        wanted: Wanted,
+    ) -> Result<(Self, Option<(Out, Outline)>), ReadError> {
+        let Wanted { run, dialect, start, until: _, cursor } = wanted;
+        let joins = dialect.dialect().joins();
+        let (after, joined) = match (start, joins) {
+            (Begin::After(after), _) => (after, None),
+            (Begin::Join { .. }, Joins::Replay) => (WirePosition::START, None),
+            (Begin::Join { at, called }, Joins::Snapshot) => {
+                let joined = Box::pin(Joined::new(log, run, &dialect, at, called)).await?;
+                (WirePosition::after(joined.encoder.outline().head), Some(joined))
+            }
+        };
+        let cursor = match cursor {
             Some(cursor) => cursor,
             None => log.cursor(run, after.whole()).await?,
         };
-        let own = match after.k {
-            None => None,
-            Some(_) => Some(own(log, run, wanted.dialect, after).await?),
+        let (own, called, first) = match joined {
+            Some(Joined { encoder, out, called }) => {
+                let outline = encoder.outline().clone();
+                (Some(encoder), called, Some((out, outline)))
+            }
+            None => (None, None, None),
         };
-        let shared = folds.of(run, wanted.dialect);
-        Ok(Self { cursor, wanted, shared, own })
+        let shares = dialect.options().is_default() && called.is_none();
+        let own = match own {
+            None if after.k.is_some() || !shares => {
+                Some(Box::pin(encoder_at(log, run, &dialect, after)).await?)
+            }
+            own => own,
+        };
+        let shared = shares.then(|| folds.of(run, dialect.name()));
+        let framing = dialect.dialect().framing();
+        Ok((Self { cursor, run, dialect, framing, called, after, shared, own }, first))
+    }
+
+    pub(super) fn dialect(&self) -> Box<dyn Dialect> {
+        self.dialect.dialect()
+    }
+
+    pub(super) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// What is open after a record, with the run called as this reader calls it.
+    pub(super) fn outline_at(
+        &self,
+        log: &Log,
+        seq: Seq,
+    ) -> impl Future<Output = Result<Outline, ReadError>> + Send + use<> {
+        let (log, run, called) = (log.clone(), self.run, self.called.clone());
+        async move {
+            let mut outline = log.outline_before(run, seq).await?;
+            if let Some(called) = called {
+                rename(&mut outline, &called);
+            }
+            Ok(outline)
+        }
     }
 
     /// A frame's events, as the wire has them.
@@ -85,17 +140,15 @@ impl Reader {
         log: &Log,
         slice: &FrameSlice,
     ) -> Result<Bytes, ReadError> {
-        if let Some(kinds) = &self.wanted.kinds {
-            return Ok(some_records(kinds, slice));
-        }
         let before = Seq(slice.first().map_or(0, |record| record.seq.0 - 1));
         let mut recalled = None;
-        if self.may_share(slice, before) {
+        let shared = self.shared.clone().filter(|_| self.may_share(slice, before));
+        if let Some(shared) = &shared {
             loop {
-                match self.encode_shared(slice, before, &mut recalled) {
+                match self.encode_shared(shared, slice, before, &mut recalled) {
                     Shares::Made(bytes) => return Ok(bytes),
-                    Shares::Needs => {
-                        recalled = Some(Box::pin(recall(log, self.wanted.run, before)).await?);
+                    Shares::Needs(run) => {
+                        recalled = Some(Box::pin(history(log, run)).await);
                     }
                     Shares::Not => break,
                 }
@@ -106,61 +159,59 @@ impl Reader {
             _ => {
                 let after = WirePosition::after(before);
                 // Boxed, as all that a reader seldom does: there may be many that wait.
-                Box::pin(own(log, self.wanted.run, self.wanted.dialect, after)).await?
+                Box::pin(encoder_at(log, self.run, &self.dialect, after)).await?
             }
         };
-        if encoder.needs(slice) {
-            let conversation = match recalled {
-                Some(conversation) => conversation,
-                None => Box::pin(recall(log, self.wanted.run, before)).await?,
+        if let Some(run) = encoder.needs_history(slice) {
+            let earlier = match recalled {
+                Some(earlier) => earlier,
+                None => Box::pin(history(log, run)).await,
             };
-            encoder.recall(conversation);
+            encoder.recall(earlier);
         }
-        if self.may_share(slice, before) {
-            let mut shared = lock(&self.shared.encoder);
+        if let Some(shared) = shared {
+            let mut shared = lock(&shared.encoder);
             if encoder.outline().head > shared.outline().head {
                 // This reader is the foremost: its fold serves those who come after it.
                 *shared = *encoder;
                 return Ok(slice
                     .frame()
-                    .encoded(slot(self.wanted.dialect), || encode(&mut shared, slice, Form::Sse)));
+                    .encoded(self.dialect.name().index(), || encode(&mut shared, slice)));
             }
         }
-        let bytes = encode(&mut encoder, slice, self.wanted.form);
+        let bytes = encode(&mut encoder, slice);
         self.own = Some(encoder);
         Ok(bytes)
     }
 
     /// Whether others see the same bytes of this frame.
     fn may_share(&self, slice: &FrameSlice, before: Seq) -> bool {
-        let partial = self.wanted.after.k.is_some() && self.wanted.after.whole() >= before;
-        slice.skip() == 0
-            && !partial
-            && self.wanted.form == Form::Sse
-            && self.wanted.called.is_none()
+        let partial = self.after.k.is_some() && self.after.whole() >= before;
+        slice.skip() == 0 && !partial
     }
 
     /// What the frame looks like, if somebody has made that, or the shared fold can.
     fn encode_shared(
         &mut self,
+        shared: &Shared,
         slice: &FrameSlice,
         before: Seq,
-        recalled: &mut Option<Conversation>,
+        recalled: &mut Option<Vec<Transcript>>,
     ) -> Shares {
-        let slot = slot(self.wanted.dialect);
+        let slot = self.dialect.name().index();
         let mut made = slice.frame().encoded_already(slot);
         if made.is_none() {
-            let mut shared = lock(&self.shared.encoder);
+            let mut shared = lock(&shared.encoder);
             // Somebody may have made it just before the lock.
             made = slice.frame().encoded_already(slot);
             if made.is_none() && shared.outline().head == before {
-                if shared.needs(slice) {
+                if let Some(run) = shared.needs_history(slice) {
                     match recalled.take() {
-                        Some(conversation) => shared.recall(conversation),
-                        None => return Shares::Needs,
+                        Some(earlier) => shared.recall(earlier),
+                        None => return Shares::Needs(run),
                     }
                 }
-                let make = || encode(&mut shared, slice, Form::Sse);
+                let make = || encode(&mut shared, slice);
                 made = Some(slice.frame().encoded(slot, make));
             }
         }
@@ -177,55 +228,121 @@ impl Reader {
 /// What the shared fold can do for a reader.
 enum Shares {
     Made(Bytes),
-    /// It could, if it were told the conversation so far.
-    Needs,
+    /// It could, if it were given the runs of the thread up to this one.
+    Needs(RunId),
     /// The reader is behind it, or ahead.
     Not,
 }
 
-/// A thread up to a record of its run: for what can only be said with all of it at hand.
-pub(crate) async fn recall(log: &Log, run: RunId, head: Seq) -> Result<Conversation, ReadError> {
-    let current = log.transcript_before(run, head).await?;
+/// A reader that joins a run in the middle.
+struct Joined {
+    encoder: Box<Encoder>,
+    /// What it is told first.
+    out: Out,
+    called: Option<Box<str>>,
+}
+
+impl Joined {
+    async fn new(
+        log: &Log,
+        run: RunId,
+        dialect: &DialectChoice,
+        at: Option<Seq>,
+        called: Option<Box<str>>,
+    ) -> Result<Self, ReadError> {
+        let mut transcript = match at {
+            Some(at) => log.transcript_before(run, at).await?,
+            None => log.transcript(run).await?,
+        };
+        let usual = transcript.outline.run.as_ref().and_then(|head| head.wire_run.as_deref());
+        let called = called.filter(|called| usual != Some(called));
+        if let Some(called) = &called {
+            rename(&mut transcript.outline, called);
+        }
+        let continued = transcript.started.as_ref().and_then(|started| started.after);
+        let after = WirePosition::after(transcript.outline.head);
+        let mut encoder = Box::new(Encoder::resume(dialect, transcript, after));
+        if let Some(continued) = continued {
+            encoder.recall(history(log, continued).await);
+        }
+        let mut out = Out::default();
+        encoder.join(&mut out);
+        Ok(Self { encoder, out, called })
+    }
+}
+
+/// Calls a run by another name of the reader's protocol.
+fn rename(outline: &mut Outline, called: &str) {
+    if let Some(head) = &mut outline.run {
+        head.wire_run = Some(called.into());
+    }
+}
+
+/// A run and the runs before it in its thread, oldest first.
+pub(super) async fn history(log: &Log, run: RunId) -> Vec<Transcript> {
     let mut earlier = Vec::new();
-    let mut next = current.started.as_ref().and_then(|started| started.after);
+    let mut next = Some(run);
     while let Some(run) = next.filter(|_| earlier.len() < HISTORY_RUNS_MAX) {
-        // A run that was deleted ends what is known.
+        // What came before a run that was deleted is not known.
         let Ok(transcript) = log.transcript(run).await else { break };
         next = transcript.started.as_ref().and_then(|started| started.after);
         earlier.push(transcript);
     }
     earlier.reverse();
-    Ok(Conversation { earlier, current })
+    earlier
 }
 
-/// An encoder that goes on after a place.
-pub(super) async fn own(
+/// An encoder that goes on after a position.
+pub(super) async fn encoder_at(
     log: &Log,
     run: RunId,
-    dialect: DialectName,
+    dialect: &DialectChoice,
     after: WirePosition,
 ) -> Result<Box<Encoder>, ReadError> {
     let whole = after.whole();
-    if whole == Seq(0) {
-        return Ok(Box::new(Encoder::resume(dialect, Outline::default(), after)));
-    }
-    if !dialect.remembers() {
-        let outline = log.outline_before(run, whole).await?;
-        return Ok(Box::new(Encoder::resume(dialect, outline, after)));
-    }
-    let mut encoder = Box::new(Encoder::resume(dialect, Outline::default(), after));
+    let at_start = whole == Seq(0);
+    Ok(Box::new(match dialect.dialect().fold() {
+        Fold::Transcript if at_start => Encoder::resume(dialect, Transcript::default(), after),
+        Fold::Transcript => {
+            Encoder::resume(dialect, log.transcript_before(run, whole).await?, after)
+        }
+        Fold::Outline if !at_start => {
+            Encoder::resume(dialect, log.outline_before(run, whole).await?, after)
+        }
+        Fold::Outline | Fold::Records => {
+            let mut encoder = Encoder::resume(dialect, Outline::default(), after);
+            if !at_start {
+                replay(log, run, whole, &mut encoder).await?;
+            }
+            encoder
+        }
+    }))
+}
+
+/// Folds all records up to one.
+async fn replay(log: &Log, run: RunId, to: Seq, encoder: &mut Encoder) -> Result<(), ReadError> {
     let mut cursor = log.cursor(run, Seq(0)).await?;
-    while encoder.outline().head < whole {
+    while encoder.outline().head < to {
         let Some(frames) = cursor.next().await? else { break };
         for slice in &frames {
-            let seen = slice.partition_point(|record| record.seq <= whole);
+            let seen = slice.partition_point(|record| record.seq <= to);
             encoder.frame(&slice[..seen], &mut Out::default());
         }
     }
-    Ok(encoder)
+    Ok(())
 }
 
-fn slot(dialect: DialectName) -> usize {
-    // One that is not listed keeps nothing, which is only slower.
-    DialectName::ALL.iter().position(|it| *it == dialect).unwrap_or(usize::MAX)
+thread_local! {
+    /// Where frames are encoded; what readers get is cut to size.
+    static SCRATCH: RefCell<Out> = RefCell::default();
+}
+
+fn encode(encoder: &mut Encoder, slice: &FrameSlice) -> Bytes {
+    #[cfg(test)]
+    super::tests::ENCODED.with(|count| count.set(count.get() + 1));
+    SCRATCH.with_borrow_mut(|out| {
+        out.clear();
+        encoder.frame(slice, out);
+        encoder.framing().frame(out, Positions::Told).into()
+    })
 }

@@ -9,6 +9,8 @@ use wellspring_core::{
 use wellspring_engine::Runtime;
 use wellspring_log::Owner;
 
+use wellspring_wire::DialectName;
+
 use super::*;
 use crate::config::ServerLimits;
 use crate::limits::Gates;
@@ -78,13 +80,10 @@ impl Watched {
     async fn viewer(&self, dialect: DialectName) -> EventStream {
         let wanted = Wanted {
             run: self.owner.run(),
-            dialect,
-            after: WirePosition::START,
-            kinds: None,
+            dialect: dialect.into(),
+            start: Begin::After(WirePosition::START),
             until: Until::End,
-            form: Form::Sse,
             cursor: None,
-            called: None,
         };
         let around = Surroundings {
             log: self.log.clone(),
@@ -95,7 +94,7 @@ impl Watched {
             _pass: self.gates.stream(&Principal::local()).unwrap_or_else(|_| unreachable!("room")),
             asked_at: None,
         };
-        let mut stream = EventStream::open(wanted, None, around).await.unwrap();
+        let mut stream = EventStream::open(wanted, around).await.unwrap();
         assert!(stream.next().await.unwrap().starts_with(b"retry: "));
         let there = stream.next().await.unwrap();
         assert!(there.windows(5).any(|five| five == b"first"));

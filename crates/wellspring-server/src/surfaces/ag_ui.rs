@@ -18,25 +18,24 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json};
-use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use uuid::Uuid;
 use wellspring_core::{
-    Answer, CancelWhen, Command, Event, Outline, QuestionId, RunId, RunRequest, Seq, ThreadId,
+    Answer, CancelWhen, Command, Event, QuestionId, RunId, RunRequest, Seq, ThreadId,
 };
 use wellspring_engine::{AgentDef, LOCAL, SendError, StartError, StartRun};
 use wellspring_log::{Cursor, ExternalId, NewCommand, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
-use wellspring_wire::ag_ui::{AgUi, AgUiBinary, Asked, InputError, Trust, interrupted, join};
-use wellspring_wire::{Dialect, DialectName, Encoder, WirePosition};
+use wellspring_wire::ag_ui::{AgUiBinary, Asked, InputError, Trust};
+use wellspring_wire::{DialectChoice, DialectName, Encoding, Options, WirePosition};
 
 use super::Route;
 use super::native::{Deed, runs_of, wants};
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
 use crate::error::ApiError;
-use crate::stream::{AG_UI_PROTO, Form, Joined, Until, Wanted, ag_ui_bytes, called, recall};
+use crate::stream::{Begin, Until, Wanted};
 use wellspring_engine::{Permission, Principal};
 
 /// Under which name the clients' run ids are kept.
@@ -81,7 +80,7 @@ async fn run(
     JsonBody(input): JsonBody<RunAgentInput>,
 ) -> Result<Response, ApiError> {
     let asked_at = Instant::now();
-    let form = form(&headers);
+    let dialect = dialect(&headers);
     let Some(def) = app.runtime.agent(&agent) else {
         return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
     };
@@ -117,24 +116,17 @@ async fn run(
         Begun::Follows { run, after, cursor } => (run, after, cursor),
         Begun::Joins { run, at } => {
             let name = Some(&*input.run_id).filter(|name| !name.is_empty());
-            return joined(&app, &who, Joins { run, at, name }, form).await;
+            return joined(&app, &who, Joins { run, at, name }, dialect).await;
         }
     };
     let wanted = Wanted {
         run,
-        dialect: DialectName::AgUi,
-        after: WirePosition::after(after),
-        kinds: None,
+        dialect,
+        start: Begin::After(WirePosition::after(after)),
         until: Until::Pause,
-        form,
         cursor,
-        called: None,
     };
-    let first = match form {
-        Form::Sse => None,
-        Form::Bare => Some(binary_from(&app, run, after).await?),
-    };
-    Ok(app.stream(&who, wanted, first, Some(asked_at)).await?.into_response())
+    Ok(app.stream(&who, wanted, Some(asked_at)).await?.into_response())
 }
 
 /// What a client asks of an agent.
@@ -357,7 +349,7 @@ async fn attach(
 ) -> Result<Response, ApiError> {
     let info = named(&app, &who, &agent, &run).await?;
     let joins = Joins { run: info.run, at: None, name: None };
-    joined(&app, &who, joins, form(&headers)).await
+    joined(&app, &who, joins, dialect(&headers)).await
 }
 
 /// Stops a run: closing a connection does not.
@@ -402,60 +394,12 @@ async fn joined(
     app: &App,
     who: &Principal,
     joins: Joins<'_>,
-    form: Form,
+    dialect: DialectChoice,
 ) -> Result<Response, ApiError> {
     let Joins { run, at, name } = joins;
-    let log = app.runtime.log();
-    let at = match at {
-        Some(at) => at,
-        None => log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?.head,
-    };
-    let mut conversation = recall(log, run, at).await?;
-    let outline = &mut conversation.current.outline;
-    let usual = outline.run.as_ref().and_then(|head| head.wire_run.clone());
-    let name = name.filter(|name| usual.as_deref() != Some(name));
-    if let Some(name) = name {
-        *outline = called(std::mem::take(outline), name);
-    }
-    let mut events = join(&conversation);
-    let transcript = &conversation.current;
-    let dialect: Box<dyn Dialect> = match form {
-        Form::Sse => Box::new(AgUi::after(transcript)),
-        Form::Bare => Box::new(AgUiBinary::after(transcript)),
-    };
-    let after = WirePosition::after(at);
-    let interrupted = interrupted(&transcript.outline);
-    events.extend(interrupted.iter().cloned());
-    let first = Joined {
-        bytes: ag_ui_bytes(&events, form),
-        encoder: Encoder::of(dialect, transcript.outline.clone(), after),
-        ends: transcript.outline.finished
-            || transcript.outline.paused.is_some()
-            || !interrupted.is_empty(),
-    };
-    let wanted = Wanted {
-        run,
-        dialect: DialectName::AgUi,
-        after,
-        kinds: None,
-        until: Until::Pause,
-        form,
-        cursor: None,
-        called: name.map(Into::into),
-    };
-    Ok(app.stream(who, wanted, Some(first), None).await?.into_response())
-}
-
-/// The binary encoding is not one that readers share.
-async fn binary_from(app: &App, run: RunId, after: Seq) -> Result<Joined, ApiError> {
-    let (dialect, outline) = if after == Seq(0) {
-        (AgUiBinary::default(), Outline::default())
-    } else {
-        let transcript = app.runtime.log().transcript_before(run, after).await?;
-        (AgUiBinary::after(&transcript), transcript.outline)
-    };
-    let encoder = Encoder::of(Box::new(dialect), outline, WirePosition::after(after));
-    Ok(Joined { bytes: Bytes::new(), encoder, ends: false })
+    let start = Begin::Join { at, called: name.map(Into::into) };
+    let wanted = Wanted { run, dialect, start, until: Until::Pause, cursor: None };
+    Ok(app.stream(who, wanted, None).await?.into_response())
 }
 
 /// What the client called the messages that these runs were asked with.
@@ -476,9 +420,12 @@ fn external(who: &Principal, surface: &str, id: &str) -> ExternalId {
     ExternalId { tenant: (*who.tenant).into(), surface: surface.into(), id: id.into() }
 }
 
-fn form(headers: &HeaderMap) -> Form {
-    let binary = wants(headers, AG_UI_PROTO) && !wants(headers, "text/event-stream");
-    if binary { Form::Bare } else { Form::Sse }
+/// SSE, unless the client takes only the binary encoding.
+fn dialect(headers: &HeaderMap) -> DialectChoice {
+    let binary = wants(headers, AgUiBinary::MEDIA_TYPE) && !wants(headers, "text/event-stream");
+    let encoding = if binary { Encoding::Binary } else { Encoding::Json };
+    let options = Options { encoding, ..Options::default() };
+    DialectName::AgUi.with(options).unwrap_or(DialectName::AgUi.into())
 }
 
 impl From<InputError> for ApiError {

@@ -127,13 +127,13 @@ async fn draining_says_so_and_hands_over() {
     last.sort_unstable();
     insta::assert_snapshot!(last.join("\n"), @r#"
     acp: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
-    ag_ui: None {"code":"draining","message":"the server is shutting down; ask again shortly; runs that went on are continued","type":"RUN_ERROR"}
-    agent_event: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","type":"error"}
+    ag_ui: None {"type":"RUN_ERROR","message":"the server is shutting down; ask again shortly; runs that went on are continued","code":"draining"}
+    agent_event: None {"type":"error","error":"the server is shutting down; ask again shortly; runs that went on are continued"}
     record: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
-    stream_delta: None {"error":"the server is shutting down; ask again shortly; runs that went on are continued","phase":"error"}
+    stream_delta: None {"phase":"error","error":"the server is shutting down; ask again shortly; runs that went on are continued"}
     streaming_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
     thought_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"ask again shortly; runs that went on are continued"}}
-    turn_event: None {"error":{"message":"the server is shutting down; ask again shortly; runs that went on are continued"},"type":"error"}
+    turn_event: None {"type":"error","error":{"message":"the server is shutting down; ask again shortly; runs that went on are continued"}}
     "#);
     // The run is there, unfinished, for whoever comes next.
     let info = runtime.log().store().info(run).await.unwrap().unwrap();
@@ -281,7 +281,9 @@ async fn records_can_be_chosen_by_kind() {
     assert_eq!(parse_sse(&text), want);
     for (query, code) in [
         ("kinds=x", "unknown_kind"),
-        ("kinds=run_started&dialect=agent_event", "kinds_of_records_only"),
+        ("kinds=run_started&dialect=agent_event", "no_option"),
+        ("reasoning=hidden", "no_option"),
+        ("usage=omitted&dialect=streaming_event", "no_option"),
     ] {
         let (status, _, body) =
             parts(kit.get(&format!("/v1/runs/{run}/events?{query}")).send().await.unwrap()).await;

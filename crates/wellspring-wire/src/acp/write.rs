@@ -28,7 +28,8 @@ pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 
 use super::rest::{OURS, REST, carried, is_sayable, left, merge};
 use super::{CALLS_MAX, ORIGIN, RAW_INPUT, RAW_OUTPUT};
-use crate::dialect::Dialect;
+use crate::dialect::{Before, Closed, Dialect, Fold};
+use crate::options::{Options, Reasoning, UsageReports};
 use crate::out::Out;
 use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, grown, shown_call, wire_id};
 use content::text_block;
@@ -47,12 +48,14 @@ use update::{Location, PlanEntry, Said, Status, ToolCallUpdate, Window, kind};
 /// outline.apply(&record(1, Event::PartStarted { part: PartId(0), kind: PartKind::Thought }));
 /// let mut out = Out::default();
 /// let delta = record(2, Event::PartDelta { part: PartId(0), chunk: "Hm.".into() });
-/// Acp::default().encode(&outline, &delta, &mut out);
+/// Acp::default().encode((&outline).into(), &delta, &mut out);
 /// let update = r#"{"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."}}"#;
 /// assert_eq!(out.events().next().map(|(_, json)| json), Some(update.as_bytes()));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Acp {
+    reasoning: Reasoning,
+    usage: UsageReports,
     /// What the open calls show.
     calls: BTreeMap<PartId, Shown>,
     /// The directory that the run is about.
@@ -68,7 +71,8 @@ pub struct Acp {
 }
 
 impl Dialect for Acp {
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
+        let before = before.outline();
         if before.finished {
             return;
         }
@@ -191,15 +195,25 @@ impl Dialect for Acp {
         }
     }
 
-    fn remembers(&self) -> bool {
-        true
+    /// What a call shows is in no fold in the order in which it came.
+    fn fold(&self) -> Fold {
+        Fold::Records
+    }
+
+    fn close(&self, why: &Closed<'_>, out: &mut Out) {
+        why.named(out);
     }
 }
 
 impl Acp {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { reasoning: options.reasoning, usage: options.usage, ..Self::default() }
+    }
+
     fn grow(&mut self, before: &Outline, part: PartId, text: &str, out: &mut Out) {
         match grown(before, part) {
             Grown::Message => self.words("agent_message_chunk", before, part, text, out),
+            Grown::Thought if self.reasoning == Reasoning::Hidden => {}
             Grown::Thought => self.words("agent_thought_chunk", before, part, text, out),
             // A terminal of the client's shows by itself what is written there.
             Grown::Output(_, call, OutputStream::Terminal)
@@ -272,6 +286,9 @@ impl Acp {
             Some("agent_thought_chunk") => Some(PartShape::Thought),
             Some(_) | None => None,
         };
+        if shape == Some(PartShape::Thought) && self.reasoning == Reasoning::Hidden {
+            return;
+        }
         if let (Some(shape), Some(members)) = (shape, update.as_object_mut())
             && members.remove("messageId").is_some()
             && let Some(id) = open_message(before, shape)
@@ -293,7 +310,8 @@ impl Acp {
 
     /// The context window. Money is the session's here, so only the session's sum is said.
     fn window(&mut self, usage: &Usage, out: &mut Out) {
-        let Some(context) = usage.context else { return };
+        let shown = self.usage == UsageReports::Included;
+        let Some(context) = usage.context.filter(|_| shown) else { return };
         let whole = usage.scope == UsageScope::Session;
         let cost = usage.cost.as_ref().filter(|cost| whole && cost.amount.is_finite());
         let said = Said::UsageUpdate(Window { used: context.used, size: context.size, cost });
@@ -399,7 +417,8 @@ impl Acp {
             (PartShape::Thought, "agent_thought_chunk"),
             (PartShape::Text(Role::Assistant), "agent_message_chunk"),
         ] {
-            if breaks(before, parts, why, shape) {
+            let hidden = shape == PartShape::Thought && self.reasoning == Reasoning::Hidden;
+            if !hidden && breaks(before, parts, why, shape) {
                 let of_shape =
                     |part: &&PartId| before.part(**part).is_some_and(|it| it.shape == shape);
                 let last = parts.iter().rev().find(of_shape);

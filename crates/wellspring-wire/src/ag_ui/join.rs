@@ -4,33 +4,27 @@
 use wellspring_core::{Outline, PartId, PartKind, Transcript};
 
 use super::messages::{Texts, conversation_messages, encrypted_value};
-use super::tally::Tally;
 use super::types::{
     EncryptedSubtype, Event, ReasoningEncryptedValue, ReasoningMessageContent, StateSnapshot,
     TextMessageContent, ToolCallArgs,
 };
 use super::write::{Scene, messages_snapshot, terminal};
-use crate::dialect::Conversation;
 
 /// What a client is told that attaches to a run at this point: RUN_STARTED, MESSAGES_SNAPSHOT
 /// with all that is complete, STATE_SNAPSHOT, and STARTs for what is open with its text so far.
 /// A run that waits, or is over, ends at once.
-///
-/// The records after the conversation's head follow with [`AgUi::after`](super::AgUi::after).
-#[must_use]
-pub fn join(conversation: &Conversation) -> Vec<Event> {
-    let transcript = &conversation.current;
+pub(super) fn join(history: &[Transcript], transcript: &Transcript) -> Vec<Event> {
     let Some(scene) = Scene::new(&transcript.outline) else { return Vec::new() };
     let mut events: Vec<Event> = vec![scene.run_started().into()];
     let over = transcript.outcome.is_some() || transcript.outline.paused.is_some();
     let texts = if over { Texts::Whole } else { Texts::Complete };
-    events.push(messages_snapshot(conversation_messages(conversation, texts)).into());
+    events.push(messages_snapshot(conversation_messages(history, transcript, texts)).into());
     if let Some(state) = &transcript.state {
         let snapshot = StateSnapshot { snapshot: state.clone(), ..StateSnapshot::default() };
         events.push(snapshot.into());
     }
     if let Some(outcome) = &transcript.outcome {
-        events.push(terminal(&scene, Some(&Tally::of(transcript)), outcome));
+        events.push(terminal(&scene, Some(transcript), outcome));
     } else if let Some(waits) = &transcript.outline.paused {
         events.push(scene.paused(waits, scene.interrupts(waits)));
     } else {
@@ -46,8 +40,7 @@ pub fn join(conversation: &Conversation) -> Vec<Event> {
 
 /// How the wire's run ends although ours goes on: something in it waits at work for an answer,
 /// and a client gives answers with its next request. Nothing where nothing does.
-#[must_use]
-pub fn interrupted(outline: &Outline) -> Vec<Event> {
+pub(super) fn interrupted(outline: &Outline) -> Vec<Event> {
     let waits = outline.blocking_questions();
     let mut events = Vec::new();
     if let (Some(scene), false) = (Scene::new(outline), waits.is_empty()) {

@@ -14,7 +14,6 @@ use super::types::{
     PartMedia, PartSource, ReasoningMessage, ToolCall, ToolMessage, UserMessage,
 };
 use super::write::{progress_start, result_metadata, tool_metadata, words};
-use crate::dialect::Conversation;
 
 /// A run as AG-UI messages, in the order in which they started: input, text, thoughts,
 /// calls and results, and the activities that show plan and progress. Open messages
@@ -37,9 +36,13 @@ pub(super) enum Texts {
 }
 
 /// The messages of a thread.
-pub(super) fn conversation_messages(conversation: &Conversation, texts: Texts) -> Vec<Message> {
-    let mut all: Vec<Message> = conversation.earlier.iter().flat_map(messages).collect();
-    all.extend(build(&conversation.current, texts));
+pub(super) fn conversation_messages(
+    history: &[Transcript],
+    current: &Transcript,
+    texts: Texts,
+) -> Vec<Message> {
+    let mut all: Vec<Message> = history.iter().flat_map(messages).collect();
+    all.extend(build(current, texts));
     all
 }
 

@@ -17,20 +17,15 @@ use wellspring_testkit::{RUN, THREAD, samples};
 
 use self::client::{Client, Settled};
 use self::rules::Rules;
-use super::{AgUi, interrupted, join, messages};
-use crate::testing::{typed, written};
-use crate::{Conversation, DialectName, Encoder, Out, WirePosition};
+use super::join::interrupted;
+use super::{AgUi, messages};
+use crate::testing::{outlined, typed, written};
+use crate::{DialectName, Encoder, Options, Out, Reasoning, UsageReports, WirePosition};
 
-/// Reads records frame by frame as a server does: it recalls the conversation when it must.
-fn read(mut encoder: Encoder, records: &[Record], past: &[Record], frame: usize) -> Out {
+fn read(mut encoder: Encoder, records: &[Record], frame: usize) -> Out {
     let mut out = Out::default();
-    let mut transcript = Transcript::fold(past);
     for frame in records.chunks(frame) {
-        if encoder.needs(frame) {
-            encoder.recall(Conversation::of(transcript.clone()));
-        }
         encoder.frame(frame, &mut out);
-        transcript.extend(frame);
     }
     out
 }
@@ -40,20 +35,19 @@ fn values(out: &Out) -> Vec<Value> {
 }
 
 fn whole(records: &[Record]) -> Vec<Value> {
-    values(&read(Encoder::new(DialectName::AgUi), records, &[], 1))
+    values(&read(Encoder::new(DialectName::AgUi), records, 1))
 }
 
 /// What a client is told that attaches after `cut` records.
 fn joined(records: &[Record], cut: usize, frame: usize) -> Vec<Value> {
     let (past, rest) = records.split_at(cut);
     let transcript = Transcript::fold(past);
-    let events = join(&Conversation::of(transcript.clone()));
-    let mut events: Vec<Value> =
-        events.iter().map(|event| serde_json::to_value(event).unwrap()).collect();
-    let dialect = Box::new(AgUi::after(&transcript));
-    let head = transcript.outline.head;
-    let encoder = Encoder::of(dialect, transcript.outline, WirePosition::after(head));
-    events.extend(values(&read(encoder, rest, past, frame)));
+    let after = WirePosition::after(transcript.outline.head);
+    let mut encoder = Encoder::resume(DialectName::AgUi, transcript, after);
+    let mut first = Out::default();
+    encoder.join(&mut first);
+    let mut events = values(&first);
+    events.extend(values(&read(encoder, rest, frame)));
     events
 }
 
@@ -117,7 +111,7 @@ fn samples() {
     let mut text = String::new();
     for sample in samples::all() {
         let _ = writeln!(text, "# {}", sample.name);
-        let out = read(Encoder::new(DialectName::AgUi), &sample.records, &[], 1);
+        let out = read(Encoder::new(DialectName::AgUi), &sample.records, 1);
         for (position, json) in out.events() {
             let json = std::str::from_utf8(json).unwrap();
             let json = json.replace(&RUN.to_string(), "run").replace(&THREAD.to_string(), "thread");
@@ -130,7 +124,7 @@ fn samples() {
 
 /// The bytes written by hand say what the types say.
 fn agrees(records: &[Record]) {
-    let mut dialect = AgUi::default();
+    let dialect = AgUi::default();
     let typed = typed(records, |before, record| dialect.events(before, record));
     assert_eq!(written(DialectName::AgUi, records), typed);
     let read: Vec<super::types::Event> =
@@ -147,13 +141,30 @@ proptest! {
     }
 
     /// All of the official client's rules hold for any legal run, and so says the verifier of
-    /// the `ag-ui` crate; also for a reader that cannot recall.
+    /// the `ag-ui` crate; also for a reader that has only the outline.
     #[test]
     fn any_run_is_legal(run in arb_run()) {
-        for events in [whole(&run), written(DialectName::AgUi, &run)] {
+        for events in [whole(&run), outlined(DialectName::AgUi, &run)] {
             let rules = Rules::check(&events);
             prop_assert!(rules.as_ref().is_ok_and(|rules| !rules.is_running()), "{rules:?}");
             prop_assert_eq!(verify(&events), Ok(()));
+        }
+    }
+
+    /// What a reader does not want it does not get, and the rest is still legal.
+    #[test]
+    fn options_leave_out_what_they_name(run in arb_run()) {
+        let options = Options {
+            reasoning: Reasoning::Hidden,
+            usage: UsageReports::Omitted,
+            ..Options::default()
+        };
+        let encoder = Encoder::new(&DialectName::AgUi.with(options).unwrap());
+        let events = values(&read(encoder, &run, 1));
+        prop_assert_eq!(verify(&events), Ok(()));
+        let text = serde_json::to_string(&events).unwrap();
+        for word in ["REASONING_", r#""role":"reasoning""#, "inputTokens"] {
+            prop_assert!(!text.contains(word), "{} in {}", word, text);
         }
     }
 

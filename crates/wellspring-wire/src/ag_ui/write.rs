@@ -1,7 +1,6 @@
 //! Records as AG-UI events.
 //!
-//! Here is the dialect itself: what it remembers from record to record, and the short way of a
-//! delta. What a record says is in [`fact`], which leaves the parts, the tools, and whatever
+//! Here is the dialect itself, and the short way of a delta. What a record says is in [`fact`], which leaves the parts, the tools, and whatever
 //! begins and ends to a module each; [`scene`] knows what is open, [`ask`] what is waited for.
 
 mod ask;
@@ -21,11 +20,12 @@ pub(super) use scene::{Scene, result_metadata, tool_metadata};
 pub(super) use spans::terminal;
 pub(super) use tools::progress_start;
 
-use super::messages::{Texts, conversation_messages};
-use super::tally::Tally;
-use super::types::{Event, Message};
+use super::join::{interrupted, join};
+use super::types::{Event, Message, RunError};
 use super::{ids, proto};
-use crate::dialect::{Conversation, Dialect};
+use crate::dialect::{Before, Closed, Dialect, Fold, Joins};
+use crate::framing::{Framing, Shape};
+use crate::options::{Options, Reasoning, UsageReports};
 use crate::out::Out;
 
 /// The dialect `ag_ui`.
@@ -56,17 +56,10 @@ use crate::out::Out;
 /// ```
 #[derive(Debug, Default)]
 pub struct AgUi {
-    tally: Tally,
-    recalled: Option<Recalled>,
+    reasoning: Reasoning,
+    usage: UsageReports,
     /// The bytes around the deltas of the part that grew last.
     memo: Option<Memo>,
-}
-
-/// What a record cannot be said without.
-#[derive(Debug)]
-struct Recalled {
-    tally: Tally,
-    messages: Vec<Message>,
 }
 
 /// The bytes around a part's deltas.
@@ -80,45 +73,75 @@ struct Memo {
 }
 
 impl AgUi {
-    /// The dialect after the records of a transcript: what goes on after [`join`](super::join).
-    #[must_use]
-    pub fn after(transcript: &wellspring_core::Transcript) -> Self {
-        Self { tally: Tally::of(transcript), ..Self::default() }
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { reasoning: options.reasoning, usage: options.usage, memo: None }
     }
 
-    /// What `record` says in AG-UI's types, given what was open `before` it.
+    /// What `record` says in AG-UI's types, given the run `before` it.
     #[must_use]
-    pub fn events(&mut self, before: &Outline, record: &Record) -> Vec<Event> {
+    pub fn events(&self, before: Before<'_>, record: &Record) -> Vec<Event> {
         let mut events = Vec::new();
         self.project(before, record, &mut |event| events.push(event));
         events
     }
 
-    fn project(&mut self, before: &Outline, record: &Record, emit: &mut dyn FnMut(Event)) {
-        if before.finished {
-            return;
-        }
-        let messages = match self.recalled.take() {
-            Some(Recalled { tally, messages }) => {
-                self.tally = tally;
-                Some(messages)
-            }
-            None => {
-                if let Fact::PartDelta { part, .. } = &record.event {
-                    self.tally.grow(before.head, record, before.part(*part));
-                } else {
-                    self.tally.follow(before, record);
+    fn project(&self, before: Before<'_>, record: &Record, emit: &mut dyn FnMut(Event)) {
+        if !before.outline().finished {
+            let emit = &mut |event| {
+                if let Some(event) = self.chosen(event) {
+                    emit(event);
                 }
-                None
+            };
+            Project { before: before.outline(), run: before, record, emit }.fact();
+        }
+    }
+
+    /// The events of [`join`], as far as the reader wants them.
+    fn joined(&self, now: Before<'_>) -> impl Iterator<Item = Event> {
+        let events = now.transcript().map(|run| join(now.history().unwrap_or_default(), run));
+        events.unwrap_or_default().into_iter().filter_map(|event| self.chosen(event))
+    }
+
+    /// The event without what the reader does not want.
+    fn chosen(&self, mut event: Event) -> Option<Event> {
+        if self.usage == UsageReports::Omitted {
+            if let Event::RunFinished(finished) = &mut event {
+                finished.usage.clear();
+            } else if let Event::RunError(error) = &mut event {
+                error.usage.clear();
+            } else if let Event::StepFinished(finished) = &mut event {
+                finished.metadata.as_mut().map(|metadata| metadata.remove("usage"));
+            } else if let Event::Custom(custom) = &event
+                && &*custom.name == "usage"
+            {
+                return None;
             }
-        };
-        Project { before, record, emit, tally: &self.tally, messages }.fact();
+        }
+        if self.reasoning == Reasoning::Hidden {
+            if let Event::ReasoningStart(_)
+            | Event::ReasoningMessageStart(_)
+            | Event::ReasoningMessageContent(_)
+            | Event::ReasoningMessageEnd(_)
+            | Event::ReasoningEnd(_)
+            | Event::ReasoningEncryptedValue(_) = &event
+            {
+                return None;
+            }
+            if let Event::MessagesSnapshot(snapshot) = &mut event {
+                snapshot.messages.retain(|it| !matches!(it, Message::Reasoning(_)));
+            }
+        }
+        Some(event)
     }
 
     /// The bytes around the deltas of a part, if it is shown.
     fn memo(&mut self, before: &Outline, part: PartId, outline: &PartOutline) -> Option<&Memo> {
         // A call that is hidden, or has its result, says nothing more.
-        let silent = outline.shape == PartShape::Call && Scene::new(before)?.call(part).is_none();
+        let silent = match outline.shape {
+            PartShape::Call => Scene::new(before)?.call(part).is_none(),
+            PartShape::Thought => self.reasoning == Reasoning::Hidden,
+            PartShape::Text(_) | PartShape::Output(..) | PartShape::Opaque => false,
+        };
         if silent || !outline.open {
             return None;
         }
@@ -151,19 +174,19 @@ impl AgUi {
 }
 
 impl Dialect for AgUi {
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
+        let outline = before.outline();
         if let Fact::AgentStarted { .. } | Fact::AgentFinished { .. } = &record.event {
             // Whose a part is may look different from here on.
             self.memo = None;
         }
         if let Fact::PartDelta { part, chunk } = &record.event
-            && before.paused.is_none()
-            && !before.finished
-            && let Some(outline) = before.part(*part)
-            && !matches!(outline.shape, PartShape::Output(..))
+            && outline.paused.is_none()
+            && !outline.finished
+            && let Some(part_outline) = outline.part(*part)
+            && !matches!(part_outline.shape, PartShape::Output(..))
         {
-            self.tally.grow(before.head, record, Some(outline));
-            if let Some(memo) = self.memo(before, *part, outline) {
+            if let Some(memo) = self.memo(outline, *part, part_outline) {
                 out.write(|json| {
                     json.raw(&memo.before).string(chunk).raw(&memo.after);
                 });
@@ -173,17 +196,30 @@ impl Dialect for AgUi {
         self.project(before, record, &mut |event| out.event(&event));
     }
 
-    fn needs(&self, before: &Outline, record: &Record) -> bool {
-        let unsure = before.paused.is_some() || !self.tally.is_complete(before.head);
-        matches!(record.event, Fact::PartsVoided { .. } | Fact::RunResumed { .. })
-            || (unsure && matches!(record.event, Fact::RunFinished { .. }))
+    /// The end repeats the answer, and a snapshot repeats everything.
+    fn fold(&self) -> Fold {
+        Fold::Transcript
     }
 
-    fn recall(&mut self, conversation: &Conversation) {
-        self.recalled = Some(Recalled {
-            tally: Tally::of(&conversation.current),
-            messages: conversation_messages(conversation, Texts::Whole),
-        });
+    fn needs_history(&self, before: &Outline, event: &Fact) -> bool {
+        matches!(event, Fact::PartsVoided { .. } | Fact::RunResumed { .. })
+            || (before.paused.is_some() && matches!(event, Fact::RunFinished { .. }))
+    }
+
+    fn joins(&self) -> Joins {
+        Joins::Snapshot
+    }
+
+    fn join(&self, now: Before<'_>, out: &mut Out) {
+        self.joined(now).for_each(|event| out.event(&event));
+    }
+
+    fn interrupt(&self, now: &Outline, out: &mut Out) {
+        interrupted(now).iter().for_each(|event| out.event(event));
+    }
+
+    fn close(&self, why: &Closed<'_>, out: &mut Out) {
+        out.event(&closed(why));
     }
 }
 
@@ -192,23 +228,54 @@ impl Dialect for AgUi {
 pub struct AgUiBinary(AgUi);
 
 impl AgUiBinary {
-    /// The dialect after the records of a transcript.
-    #[must_use]
-    pub fn after(transcript: &wellspring_core::Transcript) -> Self {
-        Self(AgUi::after(transcript))
+    /// The media type of the binary encoding.
+    pub const MEDIA_TYPE: &str = "application/vnd.ag-ui.event+proto";
+
+    pub(crate) fn new(options: &Options) -> Self {
+        Self(AgUi::new(options))
     }
 }
 
 impl Dialect for AgUiBinary {
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
-        self.0.project(before, record, &mut |event| out.bytes(|bytes| proto::frame(&event, bytes)));
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
+        self.0.project(before, record, &mut |event| binary(&event, out));
     }
 
-    fn needs(&self, before: &Outline, record: &Record) -> bool {
-        self.0.needs(before, record)
+    fn fold(&self) -> Fold {
+        self.0.fold()
     }
 
-    fn recall(&mut self, conversation: &Conversation) {
-        self.0.recall(conversation);
+    fn needs_history(&self, before: &Outline, event: &Fact) -> bool {
+        self.0.needs_history(before, event)
     }
+
+    fn joins(&self) -> Joins {
+        self.0.joins()
+    }
+
+    fn join(&self, now: Before<'_>, out: &mut Out) {
+        self.0.joined(now).for_each(|event| binary(&event, out));
+    }
+
+    fn interrupt(&self, now: &Outline, out: &mut Out) {
+        interrupted(now).iter().for_each(|event| binary(event, out));
+    }
+
+    fn close(&self, why: &Closed<'_>, out: &mut Out) {
+        binary(&closed(why), out);
+    }
+
+    fn framing(&self) -> Framing {
+        Framing { shape: Shape::Bare, content_type: Self::MEDIA_TYPE, headers: &[], marker: None }
+    }
+}
+
+fn binary(event: &Event, out: &mut Out) {
+    out.bytes(|bytes| proto::frame(event, bytes));
+}
+
+/// A stream that ends before its run does.
+fn closed(why: &Closed<'_>) -> Event {
+    let code = Some(why.code.into());
+    RunError { message: why.text().into(), code, ..RunError::default() }.into()
 }

@@ -8,17 +8,27 @@ use wellspring_core::{
 };
 
 use super::types::AgentEvent;
-use crate::dialect::Dialect;
+use crate::dialect::{Before, Closed, Dialect};
+use crate::options::{Options, Reasoning};
 use crate::out::Out;
 use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, failure, grown, shown_call};
 
 /// AgentEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct AgentEvents;
+pub struct AgentEvents {
+    reasoning: Reasoning,
+}
+
+impl AgentEvents {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { reasoning: options.reasoning }
+    }
+}
 
 impl Dialect for AgentEvents {
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
-        project(before, record, |said| match said {
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
+        project(before.outline(), record, |said| match said {
+            Said::Thought(_) if self.reasoning == Reasoning::Hidden => {}
             Said::Thought(text) => out.write(|json| {
                 json.raw(r#"{"type":"thought","content":"#).string(text).raw("}");
             }),
@@ -31,6 +41,10 @@ impl Dialect for AgentEvents {
             }),
             Said::Other(event) => out.event(&event),
         });
+    }
+
+    fn close(&self, why: &Closed<'_>, out: &mut Out) {
+        out.event(&AgentEvent::Error { error: why.text() });
     }
 }
 

@@ -3,7 +3,7 @@ use wellspring_core::{AgentNo, Millis, Outcome, PartKind, Stop, Transcript};
 use wellspring_testkit::RunBuilder;
 use wellspring_testkit::arbitrary::arb_run;
 
-use super::{StreamDelta, StreamDeltaView};
+use super::StreamDelta;
 use crate::testing::render_samples;
 use crate::{DialectName, Encoder, Out};
 
@@ -40,11 +40,9 @@ fn thinking_time() {
     let second = run.open(PartKind::Thought);
     run.delta(second, "Twice.");
     let records = run.records();
-    let mut view = StreamDeltaView::default();
-    records.iter().for_each(|record| view.apply(record));
     let last = records.last().unwrap().at;
     assert_eq!(
-        view.snapshot(Millis(last.0 + 7)),
+        StreamDelta::of(&Transcript::fold(&records), Millis(last.0 + 7)),
         Some(StreamDelta::Thinking {
             thinking: "Once.\n\nTwice.".into(),
             thinking_elapsed_ms: 100 + 10 + 7,
@@ -76,11 +74,9 @@ proptest! {
     /// The last snapshot has the transcript's words, but for the breaks between them.
     #[test]
     fn the_end_is_the_transcripts(run in arb_run()) {
-        let mut view = StreamDeltaView::default();
-        run.iter().for_each(|record| view.apply(record));
         let transcript = Transcript::fold(&run);
         let unbroken = |text: &str| text.replace('\n', "");
-        match (view.snapshot(Millis(u64::MAX)), transcript.outcome.clone().unwrap()) {
+        match (StreamDelta::of(&transcript, Millis(u64::MAX)), transcript.outcome.clone().unwrap()) {
             (Some(StreamDelta::Final { content, .. }), Outcome::Completed { .. }) => {
                 prop_assert_eq!(unbroken(&content), unbroken(&transcript.words(AgentNo::ROOT)));
             }

@@ -3,7 +3,7 @@
 use wellspring_core::{AgentNo, AgentOutline, Event, Outline, PartShape, Record, Role};
 
 use super::types::StreamingEvent;
-use crate::dialect::Dialect;
+use crate::dialect::{Before, Closed, Dialect};
 use crate::out::Out;
 use crate::project::{Grown, PARAGRAPH, breaks, grown};
 
@@ -12,13 +12,17 @@ use crate::project::{Grown, PARAGRAPH, breaks, grown};
 pub struct StreamingEvents;
 
 impl Dialect for StreamingEvents {
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
-        if let Some(Said { turn, delta, done }) = project(before, record) {
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
+        if let Some(Said { turn, delta, done }) = project(before.outline(), record) {
             out.write(|json| {
                 json.raw(r#"{"requestId":"turn-"#).value(&turn).raw(r#"","delta":"#).string(delta);
                 json.raw(if done { r#","done":true}"# } else { r#","done":false}"# });
             });
         }
+    }
+
+    fn close(&self, why: &Closed<'_>, out: &mut Out) {
+        why.named(out);
     }
 }
 

@@ -9,17 +9,27 @@ use super::types::{
     ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent, ToolKind,
     ToolStatus,
 };
-use crate::dialect::Dialect;
+use crate::dialect::{Before, Closed, Dialect};
+use crate::options::{Options, Reasoning};
 use crate::out::Out;
 use crate::project::{Grown, PARAGRAPH, breaks, grown, shown_call, wire_id};
 
 /// ThoughtEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct ThoughtEvents;
+pub struct ThoughtEvents {
+    reasoning: Reasoning,
+}
+
+impl ThoughtEvents {
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { reasoning: options.reasoning }
+    }
+}
 
 impl Dialect for ThoughtEvents {
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
-        project(before, record, |said| match said {
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
+        project(before.outline(), record, |said| match said {
+            Said::Thought(_) if self.reasoning == Reasoning::Hidden => {}
             Said::Thought(text) => out.write(|json| {
                 json.raw(r#"{"type":"thought","text":"#).string(text).raw("}");
             }),
@@ -33,6 +43,10 @@ impl Dialect for ThoughtEvents {
             }),
             Said::Other(event) => out.event(&event),
         });
+    }
+
+    fn close(&self, why: &Closed<'_>, out: &mut Out) {
+        why.named(out);
     }
 }
 

@@ -1,9 +1,8 @@
 use proptest::prelude::*;
-use wellspring_core::{AgentNo, Item, Stop, Transcript};
-use wellspring_testkit::RunBuilder;
+use wellspring_core::{AgentNo, Item, Transcript};
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
 
-use super::{TURN_TEXT_BYTES_MAX, TurnEvent, TurnEvents};
+use super::{TurnEvent, TurnEvents};
 use crate::DialectName;
 use crate::testing::{encode, render_samples, typed, written};
 
@@ -29,24 +28,6 @@ fn documented_shapes() {
     }
 }
 
-/// A turn too long to remember has no `text_done`; the next turn has its own.
-#[test]
-fn a_text_beyond_the_maximum_is_not_repeated() {
-    let half = "x".repeat(TURN_TEXT_BYTES_MAX / 2);
-    let mut run = RunBuilder::new("demo", "Talk.");
-    for chunks in [&[&*half, &half][..], &[&half, &half, "!"], &["Enough."]] {
-        run.turn().text(chunks);
-        run.stop(Stop::EndTurn);
-    }
-    let events: Vec<TurnEvent> = encode(DialectName::TurnEvent, &run.complete())
-        .iter()
-        .map(|(_, json)| serde_json::from_str(json).unwrap())
-        .collect();
-    assert_eq!(texts_done(&events), [format!("{half}{half}"), "Enough.".to_owned()]);
-    let bytes: usize = events.iter().map(delta_bytes).sum();
-    assert_eq!(bytes, 2 * TURN_TEXT_BYTES_MAX + "!Enough.".len());
-}
-
 fn texts_done(events: &[TurnEvent]) -> Vec<String> {
     let text = |event: &TurnEvent| match event {
         TurnEvent::TextDone { text } => Some(text.clone()),
@@ -59,15 +40,11 @@ fn texts_done(events: &[TurnEvent]) -> Vec<String> {
     events.iter().filter_map(text).filter(|text| !text.is_empty()).collect()
 }
 
-fn delta_bytes(event: &TurnEvent) -> usize {
-    if let TurnEvent::TextDelta { text } = event { text.len() } else { 0 }
-}
-
 proptest! {
     #[test]
     fn typed_and_json_agree(run in arb_run(), nonsense in arb_records()) {
         for records in [run, nonsense] {
-            let mut turns = TurnEvents::default();
+            let turns = TurnEvents::default();
             prop_assert_eq!(
                 written(DialectName::TurnEvent, &records),
                 typed(&records, |before, record| turns.events(before, record))

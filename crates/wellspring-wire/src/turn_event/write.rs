@@ -2,27 +2,24 @@
 
 use serde_json::Value;
 use wellspring_core::{
-    AgentNo, AgentOutline, CallOutline, CallState, Event, Outcome, Outline, PartId, PartKind,
-    Record, Role, Stop, ToolOutcome, Usage,
+    AgentNo, AgentOutline, CallOutline, CallState, Event, Item, Outcome, Outline, PartId, PartKind,
+    Record, Stop, ToolOutcome, Transcript, Usage,
 };
 
 use super::types::{TurnError, TurnEvent, TurnUsage};
-use crate::dialect::Dialect;
+use crate::dialect::{Before, Closed, Dialect, Fold};
+use crate::options::{Options, UsageReports};
 use crate::out::Out;
 use crate::project::{Grown, TAKEN_BACK, failure, grown, wire_id};
 
-/// How much of a turn's text is remembered for its `text_done`. Models write at most a few
-/// hundred KiB in one turn; only a remote agent's run, which is one turn, can be longer.
-pub const TURN_TEXT_BYTES_MAX: usize = 4 << 20;
-
-/// TurnEvents as JSON. Remembers the text of the turn that is going on.
-#[derive(Clone, Debug, Default)]
+/// TurnEvents as JSON.
+#[derive(Clone, Copy, Debug, Default)]
 pub struct TurnEvents {
-    text: TurnText,
+    usage: UsageReports,
 }
 
 impl Dialect for TurnEvents {
-    fn encode(&mut self, before: &Outline, record: &Record, out: &mut Out) {
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
         self.project(before, record, |said| match said {
             Said::TextDelta(text) => out.write(|json| {
                 json.raw(r#"{"type":"text_delta","text":"#).string(text).raw("}");
@@ -31,8 +28,13 @@ impl Dialect for TurnEvents {
         });
     }
 
-    fn remembers(&self) -> bool {
-        true
+    /// A turn's whole text is repeated at its end.
+    fn fold(&self) -> Fold {
+        Fold::Transcript
+    }
+
+    fn close(&self, why: &Closed<'_>, out: &mut Out) {
+        out.event(&TurnEvent::Error { error: TurnError { message: why.text() } });
     }
 }
 
@@ -52,47 +54,42 @@ impl From<Said<'_>> for TurnEvent {
 }
 
 impl TurnEvents {
-    /// What `record` says as TurnEvents, given what was open `before` it and the records that
-    /// came earlier.
+    pub(crate) fn new(options: &Options) -> Self {
+        Self { usage: options.usage }
+    }
+
+    /// What `record` says as TurnEvents, given the run `before` it.
     #[must_use]
-    pub fn events(&mut self, before: &Outline, record: &Record) -> Vec<TurnEvent> {
+    pub fn events(&self, before: Before<'_>, record: &Record) -> Vec<TurnEvent> {
         let mut events = Vec::new();
         self.project(before, record, |said| events.push(said.into()));
         events
     }
 
-    fn project(&mut self, before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+    fn project(&self, before: Before<'_>, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+        let (transcript, before) = (before.transcript(), before.outline());
         if before.finished {
             return;
         }
         let root = before.agents.get(&AgentNo::ROOT);
         match &record.event {
             Event::PartDelta { part, chunk } => match grown(before, *part) {
-                Grown::Message => {
-                    self.text.push(*part, chunk);
-                    if root.is_none_or(streams) {
-                        emit(Said::TextDelta(chunk));
-                    }
-                }
-                Grown::Thought | Grown::Output(..) | Grown::SubAgent(..) | Grown::Hidden => {}
+                Grown::Message if root.is_none_or(streams) => emit(Said::TextDelta(chunk)),
+                Grown::Message
+                | Grown::Thought
+                | Grown::Output(..)
+                | Grown::SubAgent(..)
+                | Grown::Hidden => {}
             },
-            Event::TurnStarted(turn) if record.agent.is_root() && turn.attempt <= 1 => {
-                self.text = TurnText::default();
-            }
-            Event::PartStarted { part, kind: PartKind::Text { role: Role::Assistant } }
-                if record.agent.is_root() =>
-            {
-                self.text.start(*part);
-            }
             Event::TurnFinished { stop, usage } if record.agent.is_root() => {
-                let streams = root.is_none_or(streams);
-                self.text_done(streams, &mut emit);
+                text_done(transcript, root.is_none_or(streams), &mut emit);
                 for (call, outline) in root_calls(before) {
                     if before.parts.contains_key(&call) && !has_started(outline) {
                         announce(before, call, outline, &mut emit);
                     }
                 }
-                emit(Said::Other(finished(stop, usage.as_deref())));
+                let usage = usage.as_deref().filter(|_| self.usage == UsageReports::Included);
+                emit(Said::Other(finished(stop, usage)));
             }
             Event::PartFinished { part } if root.is_none_or(|root| !root.in_turn) => {
                 if let Some(outline) = root_call(before, *part)
@@ -102,7 +99,6 @@ impl TurnEvents {
                 }
             }
             Event::PartsVoided { parts, .. } => {
-                self.text.void(parts);
                 for part in parts {
                     if let Some(outline) = root_call(before, *part).filter(|call| has_started(call))
                     {
@@ -132,7 +128,7 @@ impl TurnEvents {
                     emit(Said::Other(TurnEvent::Error { error }));
                 }
                 (None, Outcome::Completed { stop }) if root.is_none_or(|root| root.turn == 0) => {
-                    self.text_done(true, &mut emit);
+                    text_done(transcript, true, &mut emit);
                     emit(Said::Other(finished(stop, None)));
                 }
                 (None, _) => {}
@@ -165,47 +161,25 @@ impl TurnEvents {
             | Event::Extended(_) => {}
         }
     }
-
-    fn text_done(&mut self, streams: bool, emit: &mut impl FnMut(Said<'_>)) {
-        if let Some(text) = self.text.take()
-            && (streams || !text.is_empty())
-        {
-            emit(Said::Other(TurnEvent::TextDone { text }));
-        }
-    }
 }
 
-/// The text of the turn that is going on, part by part because parts can be taken back.
-#[derive(Clone, Debug, Default)]
-struct TurnText {
-    parts: Vec<(PartId, String)>,
-    bytes: usize,
+/// The text of the root's latest turn; of all that it said, if it has no turns.
+fn turn_text(transcript: &Transcript) -> String {
+    let Some(root) = transcript.agents.get(&AgentNo::ROOT) else { return String::new() };
+    let latest = root.items.iter().rev().find_map(|item| match item {
+        Item::Turn(turn) => Some(turn),
+        Item::Part(_) | Item::Input(_) => None,
+    });
+    let Some(turn) = latest else { return transcript.words(AgentNo::ROOT) };
+    let parts = turn.parts.iter().filter_map(|part| transcript.parts.get(part));
+    parts.filter(|part| part.kind == PartKind::TEXT).map(|part| &*part.text).collect()
 }
 
-impl TurnText {
-    fn start(&mut self, part: PartId) {
-        self.parts.push((part, String::new()));
-    }
-
-    fn push(&mut self, part: PartId, chunk: &str) {
-        // What grows is nearly always the latest.
-        if let Some((_, text)) = self.parts.iter_mut().rev().find(|(id, _)| *id == part) {
-            self.bytes = self.bytes.saturating_add(chunk.len());
-            if self.bytes <= TURN_TEXT_BYTES_MAX {
-                text.push_str(chunk);
-            }
-        }
-    }
-
-    fn void(&mut self, parts: &[PartId]) {
-        self.parts.retain(|(part, _)| !parts.contains(part));
-    }
-
-    /// All of it, or nothing: half a text would be taken for the whole.
-    fn take(&mut self) -> Option<String> {
-        let Self { parts, bytes } = std::mem::take(self);
-        let texts = parts.into_iter().map(|(_, text)| text);
-        (bytes <= TURN_TEXT_BYTES_MAX).then(|| texts.collect())
+fn text_done(transcript: Option<&Transcript>, streams: bool, emit: &mut impl FnMut(Said<'_>)) {
+    if let Some(text) = transcript.map(turn_text)
+        && (streams || !text.is_empty())
+    {
+        emit(Said::Other(TurnEvent::TextDone { text }));
     }
 }
 

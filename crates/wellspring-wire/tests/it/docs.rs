@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use wellspring_core::Outline;
+use wellspring_core::Transcript;
 use wellspring_testkit::{RUN, samples};
-use wellspring_wire::{Conversation, DialectName, Out};
+use wellspring_wire::{DialectName, Out};
 
 const HEAD: &str = "\
 # One run in every dialect
@@ -47,23 +47,19 @@ fn table() -> String {
     let _ =
         write!(text, "\n| | record |{names}\n| --- | --- |{}\n", " --- |".repeat(COLUMNS.len()));
     let mut dialects = COLUMNS.map(DialectName::dialect);
-    let mut outline = Outline::default();
-    let mut conversation = Conversation::default();
+    let mut transcript = Transcript::default();
     for record in samples::one_of_each() {
-        conversation.current.apply(&record);
+        let before = transcript.clone();
+        transcript.apply(&record);
         let _ = write!(text, "| {} | {} |", record.seq, cell(&record.event.to_string()));
         for dialect in &mut dialects {
             let mut out = Out::default();
-            if dialect.needs(&outline, &record) {
-                dialect.recall(&conversation);
-            }
-            dialect.encode(&outline, &record, &mut out);
-            dialect.frame_end(&mut out);
+            dialect.encode((&before).into(), &record, &mut out);
+            dialect.frame_end((&transcript).into(), &mut out);
             let said = out.events().map(|(_, json)| code(std::str::from_utf8(json).unwrap()));
             let _ = write!(text, " {} |", said.collect::<Vec<_>>().join("<br>"));
         }
         text.push('\n');
-        outline.apply(&record);
     }
     text
 }

@@ -5,5 +5,6 @@
 mod allocations;
 mod crossing;
 mod docs;
+mod life_cycle;
 mod resume;
 mod total;

@@ -5,14 +5,22 @@ use proptest::sample::Index;
 use wellspring_core::{Outline, Record, Transcript};
 use wellspring_testkit::arbitrary::{arb_run, arb_small_run};
 use wellspring_testkit::samples;
-use wellspring_wire::{Conversation, DialectName, Encoder, Out, WirePosition};
+use wellspring_wire::{DialectName, Encoder, Fold, Out, WirePosition};
 
 type Events = Vec<(WirePosition, Vec<u8>)>;
 
-/// What a reader gets that resumes after `after` with an outline of the first `known` records.
+/// What a reader gets that resumes after `after` with a fold of the first `known` records.
 /// Each record is a frame: that is the finest way to read a run.
 fn read(dialect: DialectName, records: &[Record], known: usize, after: WirePosition) -> Events {
-    read_on(Encoder::resume(dialect, outline(&records[..known]), after), after, records, 1)
+    read_on(resume(dialect, &records[..known], after), after, records, 1)
+}
+
+/// An encoder that goes on from the fold of some records.
+fn resume(dialect: DialectName, known: &[Record], after: WirePosition) -> Encoder {
+    match dialect.dialect().fold() {
+        Fold::Outline | Fold::Records => Encoder::resume(dialect, outline(known), after),
+        Fold::Transcript => Encoder::resume(dialect, Transcript::fold(known), after),
+    }
 }
 
 fn outline(records: &[Record]) -> Outline {
@@ -21,7 +29,7 @@ fn outline(records: &[Record]) -> Outline {
     outline
 }
 
-/// Goes on with a run after a position. A dialect that needs the conversation is given it.
+/// Goes on with a run after a position.
 fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame: usize) -> Events {
     let mut out = Out::default();
     let known = encoder.outline().head;
@@ -30,10 +38,6 @@ fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame:
         let unknown = frame.partition_point(|record| record.seq <= known);
         let news = frame.partition_point(|record| record.seq <= after.whole()).max(unknown);
         for slice in [&frame[unknown..news], &frame[news..]] {
-            if encoder.needs(slice) {
-                let past = &records[..encoder.outline().head.0 as usize];
-                encoder.recall(Conversation::of(Transcript::fold(past)));
-            }
             if !slice.is_empty() {
                 encoder.frame(slice, &mut out);
             }
@@ -42,10 +46,13 @@ fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame:
     out.events().map(|(at, json)| (at, json.to_vec())).collect()
 }
 
-/// How many records' outline a reader may start from: any number up to the position's, but a
-/// dialect that remembers starts at the beginning.
+/// How many records' fold a reader may start from: any number up to the position's, or none for
+/// a dialect that folds the records itself.
 fn known_max(dialect: DialectName, after: WirePosition) -> usize {
-    if dialect.remembers() { 0 } else { after.whole().0 as usize }
+    match dialect.dialect().fold() {
+        Fold::Outline | Fold::Transcript => after.whole().0 as usize,
+        Fold::Records => 0,
+    }
 }
 
 fn resumes_everywhere(records: &[Record]) {
@@ -85,7 +92,7 @@ proptest! {
         resumes_everywhere(&records);
     }
 
-    /// From any outline at or before the position, and whatever the frames are: a log keeps
+    /// From any fold at or before the position, and whatever the frames are: a log keeps
     /// them as they were written, so who resumes reads the same ones.
     #[test]
     fn runs_resume(
@@ -99,10 +106,10 @@ proptest! {
         prop_assume!(!all.is_empty());
         let cut = cut.index(all.len());
         let after = all[cut].0;
-        // An outline is kept where a frame ends.
+        // A fold is kept where a frame ends.
         let frames = known_max(dialect, after) / frame;
-        let known = outline(&records[..known.index(frames + 1) * frame]);
-        let rest = read_on(Encoder::resume(dialect, known, after), after, &records, frame);
+        let known = &records[..known.index(frames + 1) * frame];
+        let rest = read_on(resume(dialect, known, after), after, &records, frame);
         prop_assert_eq!(&rest[..], &all[cut + 1..]);
     }
 

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use serde_json::Value;
-use wellspring_core::Outline;
+use wellspring_core::Transcript;
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
 use wellspring_wire::{DialectName, Encoder, Out};
 
@@ -11,13 +11,13 @@ proptest! {
     fn nonsense_gives_json(records in arb_records()) {
         for name in DialectName::ALL {
             let mut dialect = name.dialect();
-            let mut outline = Outline::default();
+            let mut transcript = Transcript::default();
             let mut out = Out::default();
             for record in &records {
                 out.begin(record.seq);
-                dialect.encode(&outline, record, &mut out);
-                dialect.frame_end(&mut out);
-                outline.apply(record);
+                dialect.encode((&transcript).into(), record, &mut out);
+                transcript.apply(record);
+                dialect.frame_end((&transcript).into(), &mut out);
             }
             for (_, json) in out.events() {
                 prop_assert!(serde_json::from_slice::<Value>(json).is_ok_and(|json| json.is_object()));

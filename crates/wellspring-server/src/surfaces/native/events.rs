@@ -14,15 +14,17 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use wellspring_core::Millis;
 use wellspring_log::RunInfo;
-use wellspring_wire::{DialectName, WirePosition};
+use wellspring_wire::record::KINDS;
+use wellspring_wire::{
+    DialectChoice, DialectName, Encoding, Options, Reasoning, UsageReports, WirePosition,
+};
 
 use super::Whole;
 use super::runs::{DIALECT_DEFAULT, wants};
 use crate::app::{App, JsonBody, MayRead, Params, Prefix, RequestHead, allow};
 use crate::auth::{SIGNED_FOR, SIGNED_FOR_MAX};
 use crate::error::ApiError;
-use crate::kind::KINDS;
-use crate::stream::{Form, Until, Wanted, page};
+use crate::stream::{Begin, Until, Wanted, page};
 use wellspring_engine::{Permission, Principal};
 
 /// The longest that a page waits for something to be on it: less than proxies do.
@@ -36,6 +38,10 @@ pub(super) struct EventsQuery {
     dialect: Option<String>,
     /// Of the records, only these kinds, separated by commas.
     kinds: Option<String>,
+    /// Whether the model's reasoning is sent.
+    reasoning: Option<ReasoningParam>,
+    /// Whether spent tokens are sent.
+    usage: Option<UsageParam>,
     /// Seconds that a page may wait.
     wait: Option<f64>,
     /// A signed address: whose, until when, and the proof.
@@ -55,34 +61,37 @@ pub(super) async fn read(
     let who = reader(&app, &run, &query, &request).await?;
     let headers = request.headers;
     let info = app.run_of(&who, &run).await?;
-    let dialect = dialect(query.dialect.as_deref())?;
-    let kinds = kinds(query.kinds.as_deref(), dialect)?;
+    let dialect = chosen(&query)?;
     let after = position(&headers, query.after.as_deref(), &info)?;
-    let (until, form) = (Until::End, Form::Sse);
-    let wanted =
-        Wanted { run: info.run, dialect, after, kinds, until, form, cursor: None, called: None };
     let wait = wait(query.wait)?;
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
         // A page that waits is held open as a stream is.
         let _pass = wait.map(|_| app.gates.stream(&who)).transpose()?;
-        return json_page(&app, &info, &wanted, wait).await;
+        return json_page(&app, &info, (&dialect, after), wait).await;
     }
-    if nothing_follows(&app, &info, &wanted).await? {
+    if nothing_follows(&app, &info, &dialect, after).await? {
         // This is how an `EventSource` is told not to come back.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(app.stream(&who, wanted, None, None).await?.into_response())
+    let (start, until) = (Begin::After(after), Until::End);
+    let wanted = Wanted { run: info.run, dialect, start, until, cursor: None };
+    Ok(app.stream(&who, wanted, None).await?.into_response())
 }
 
 /// Whether a reader has all that it will ever get. Its last event need not be the run's last
 /// record: some dialects say nothing of a run's end, and of some kinds of records there may be
 /// none.
-async fn nothing_follows(app: &App, info: &RunInfo, wanted: &Wanted) -> Result<bool, ApiError> {
-    let from_the_start = wanted.after == WirePosition::START && wanted.kinds.is_none();
+async fn nothing_follows(
+    app: &App,
+    info: &RunInfo,
+    dialect: &DialectChoice,
+    after: WirePosition,
+) -> Result<bool, ApiError> {
+    let from_the_start = after == WirePosition::START && dialect.options().kinds.is_none();
     if !info.state.is_final() || from_the_start {
         return Ok(false);
     }
-    let page = page(app.runtime.log(), wanted, info, None).await?;
+    let page = page(app.runtime.log(), info, dialect, after, None).await?;
     Ok(page.done && page.events.is_empty())
 }
 
@@ -119,15 +128,39 @@ pub(super) fn dialect(name: Option<&str>) -> Result<DialectName, ApiError> {
     name.parse().map_err(|error| ApiError::bad("unknown_dialect", format!("{error}")))
 }
 
-fn kinds(
-    text: Option<&str>,
-    dialect: DialectName,
-) -> Result<Option<BTreeSet<&'static str>>, ApiError> {
-    let Some(text) = text else { return Ok(None) };
-    if dialect != DialectName::Record {
-        let message = format!("`kinds` chooses records; {dialect} has its own events");
-        return Err(ApiError::bad("kinds_of_records_only", message));
-    }
+/// The dialect and the options that a reader chose.
+fn chosen(query: &EventsQuery) -> Result<DialectChoice, ApiError> {
+    let options = Options {
+        reasoning: match query.reasoning {
+            Some(ReasoningParam::Hidden) => Reasoning::Hidden,
+            Some(ReasoningParam::Shown) | None => Reasoning::Shown,
+        },
+        usage: match query.usage {
+            Some(UsageParam::Omitted) => UsageReports::Omitted,
+            Some(UsageParam::Included) | None => UsageReports::Included,
+        },
+        encoding: Encoding::Json,
+        kinds: query.kinds.as_deref().map(kinds).transpose()?,
+    };
+    let dialect = dialect(query.dialect.as_deref())?;
+    dialect.with(options).map_err(|error| ApiError::bad("no_option", error.to_string()))
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReasoningParam {
+    Shown,
+    Hidden,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum UsageParam {
+    Included,
+    Omitted,
+}
+
+fn kinds(text: &str) -> Result<BTreeSet<&'static str>, ApiError> {
     let known = |name: &str| {
         let known = KINDS.into_iter().find(|known| *known == name);
         known.ok_or_else(|| {
@@ -135,7 +168,7 @@ fn kinds(
             ApiError::bad("unknown_kind", message)
         })
     };
-    text.split(',').map(known).collect::<Result<_, _>>().map(Some)
+    text.split(',').map(known).collect()
 }
 
 /// Where to read on. A browser that reconnects repeats the address it began with and says in
@@ -192,12 +225,12 @@ struct EventJson {
 async fn json_page(
     app: &App,
     info: &RunInfo,
-    wanted: &Wanted,
+    (dialect, after): (&DialectChoice, WirePosition),
     wait: Option<Duration>,
 ) -> Result<Response, ApiError> {
     let until = wait.map(|wait| Instant::now() + wait);
     let page = tokio::select! {
-        page = page(app.runtime.log(), wanted, info, until) => page?,
+        page = page(app.runtime.log(), info, dialect, after, until) => page?,
         () = app.closing.cancelled() => return Err(ApiError::draining()),
     };
     let events = page.events.into_iter().map(|(id, data)| EventJson { id: id.to_string(), data });

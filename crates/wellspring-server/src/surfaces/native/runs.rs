@@ -24,7 +24,7 @@ use super::audit::Deed;
 use super::{events, idempotency_key, run_json, waits};
 use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Prefix, Trace};
 use crate::error::ApiError;
-use crate::stream::{Form, Until, Wanted};
+use crate::stream::{Begin, Until, Wanted};
 use wellspring_engine::Principal;
 
 /// Under which name idempotency keys are kept.
@@ -141,18 +141,14 @@ pub(super) async fn start(
     };
     let Started { info, replayed } = started;
     let mut response = if wants(&headers, "text/event-stream") {
-        let after = WirePosition::START;
         let wanted = Wanted {
             run: info.run,
-            dialect,
-            after,
-            kinds: None,
+            dialect: dialect.into(),
+            start: Begin::After(WirePosition::START),
             until: Until::End,
-            form: Form::Sse,
             cursor: None,
-            called: None,
         };
-        app.stream(&who, wanted, None, Some(asked_at)).await?.into_response()
+        app.stream(&who, wanted, Some(asked_at)).await?.into_response()
     } else {
         let mut body = run_json(&info);
         body["events"] = json!(format!("{prefix}/v1/runs/{}/events", info.run));

@@ -4,21 +4,20 @@ use serde_json::{Map, Value, json};
 use wellspring_core::{Content, Event as Fact, Outline, Record};
 
 use super::super::ids;
-use super::super::tally::Tally;
 use super::super::types::{
-    ActivitySnapshot, Custom, Event, Message, Raw, StateDelta, StateSnapshot, TextMessageContent,
+    ActivitySnapshot, Custom, Event, Raw, StateDelta, StateSnapshot, TextMessageContent,
     TextMessageEnd, TextMessageStart, TextRole,
 };
 use super::{Scene, ask};
+use crate::dialect::Before;
 
 /// One record on its way to the wire.
 pub(super) struct Project<'a> {
     pub(super) before: &'a Outline,
     pub(super) record: &'a Record,
     pub(super) emit: &'a mut dyn FnMut(Event),
-    pub(super) tally: &'a Tally,
-    /// The whole conversation after this record, where it was recalled.
-    pub(super) messages: Option<Vec<Message>>,
+    /// The run before the record, of which `before` is the outline.
+    pub(super) run: Before<'a>,
 }
 
 impl Project<'_> {

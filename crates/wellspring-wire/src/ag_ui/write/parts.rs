@@ -4,6 +4,7 @@ use serde_json::{Map, json};
 use wellspring_core::{Annotation, PartId, PartKind, PartShape};
 
 use super::super::ids;
+use super::super::messages::{Texts, conversation_messages};
 use super::super::types::{
     Custom, EncryptedSubtype, Message, MessagesSnapshot, Raw, ReasoningEncryptedValue,
     ReasoningMessage, ReasoningMessageContent, TextMessageContent, ToolCallArgs,
@@ -144,7 +145,12 @@ impl Project<'_> {
 
     /// The whole conversation, without what was taken back.
     pub(super) fn snapshot(&mut self, voided: &[ReasoningMessage]) {
-        let Some(mut messages) = self.messages.take() else { return };
+        let Some((history, before)) = self.run.history().zip(self.run.transcript()) else {
+            return;
+        };
+        let mut current = before.clone();
+        current.apply(self.record);
+        let mut messages = conversation_messages(history, &current, Texts::Whole);
         // Clients keep their reasoning when a snapshot has none at all.
         if !messages.iter().any(|message| matches!(message, Message::Reasoning(_))) {
             messages.extend(voided.iter().cloned().map(Message::Reasoning));

@@ -2,11 +2,12 @@
 
 use serde_json::{Map, json};
 use wellspring_core::{
-    Amendment, FailureKind, Outcome, Outline, RunStarted, Stop, TurnStarted, Usage, Wait,
+    Amendment, FailureKind, Outcome, Outline, RunStarted, Stop, Transcript, TurnStarted, Usage,
+    Wait,
 };
 
 use super::super::ids;
-use super::super::tally::{Tally, token_usage};
+use super::super::totals::{self, token_usage};
 use super::super::types::{
     Event, Metadata, RunError, RunFinished, RunOutcome, StateSnapshot, StepFinished, SubagentError,
     SubagentFinished, SubagentOutcome,
@@ -61,8 +62,7 @@ impl Project<'_> {
     }
 
     fn terminal(&mut self, scene: &Scene<'_>, outcome: &Outcome) {
-        let tally = Some(self.tally).filter(|tally| tally.is_complete(self.record.seq));
-        (self.emit)(terminal(scene, tally, outcome));
+        (self.emit)(terminal(scene, self.run.transcript(), outcome));
     }
 
     pub(super) fn turn_started(&mut self, scene: &Scene<'_>, turn: &TurnStarted) {
@@ -119,10 +119,10 @@ impl Project<'_> {
 /// A run's end.
 pub(in super::super) fn terminal(
     scene: &Scene<'_>,
-    tally: Option<&Tally>,
+    run: Option<&Transcript>,
     outcome: &Outcome,
 ) -> Event {
-    let usage = tally.map(Tally::usage).unwrap_or_default();
+    let usage = run.map(totals::usage).unwrap_or_default();
     let finished = RunFinished {
         thread_id: ids::thread(scene.head),
         run_id: ids::run(scene.head),
@@ -132,7 +132,7 @@ pub(in super::super) fn terminal(
         Outcome::Completed { stop } => {
             let reason = [("finishReason".to_owned(), finish_reason(stop).into())];
             RunFinished {
-                result: tally.and_then(Tally::result),
+                result: run.and_then(totals::result),
                 outcome: Some(RunOutcome::Success { pending_tool_call_ids: Vec::new() }),
                 usage,
                 metadata: Some(Map::from_iter(reason)),

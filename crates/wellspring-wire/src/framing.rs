@@ -1,0 +1,193 @@
+//! How events are put on a wire.
+//!
+//! A socket that carries messages needs none of this: each of [`Out::events`] is a message.
+
+use crate::out::Out;
+use crate::position::WirePosition;
+
+/// How a stream of events is put on a wire.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Framing {
+    /// What is around each event.
+    pub shape: Shape,
+    /// The `Content-Type` of a response.
+    pub content_type: &'static str,
+    /// Other headers that its clients expect.
+    pub headers: &'static [(&'static str, &'static str)],
+    /// What follows the last event, framed like one, if its clients wait for that.
+    pub marker: Option<&'static str>,
+}
+
+/// What is around each event.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Shape {
+    /// Server-sent events: an `id:` for events with a position, an `event:` for those with a
+    /// name, and `data:`.
+    Sse,
+    /// A line each.
+    Lines,
+    /// Nothing: the events delimit themselves.
+    Bare,
+}
+
+/// Whether a reader is told the positions of events, to resume from them.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Positions {
+    /// Each event has its own.
+    Told,
+    /// The events stand for no record.
+    Absent,
+}
+
+impl Framing {
+    /// Server-sent events without more.
+    pub const SSE: Self =
+        Self { shape: Shape::Sse, content_type: "text/event-stream", headers: &[], marker: None };
+
+    /// A line of JSON for each event.
+    pub const LINES: Self = Self {
+        shape: Shape::Lines,
+        content_type: "application/x-ndjson",
+        headers: &[],
+        marker: None,
+    };
+
+    /// The events, framed.
+    #[must_use]
+    pub fn frame(self, out: &Out, positions: Positions) -> Vec<u8> {
+        if out.is_empty() {
+            return Vec::new();
+        }
+        // "id: ", "data: ", three line breaks and a position of usual length.
+        let around = if self.shape == Shape::Sse { 24 } else { 1 };
+        let mut bytes = Vec::with_capacity(out.bytes_len() + out.len() * around);
+        let mut names = out.names().peekable();
+        for (index, (position, event)) in out.events().enumerate() {
+            match self.shape {
+                Shape::Sse => {
+                    if positions == Positions::Told {
+                        bytes.extend_from_slice(b"id: ");
+                        put_position(&mut bytes, position);
+                        bytes.push(b'\n');
+                    }
+                    if let Some((_, name)) = names.next_if(|(named, _)| *named == index) {
+                        bytes.extend_from_slice(b"event: ");
+                        bytes.extend_from_slice(name.as_bytes());
+                        bytes.push(b'\n');
+                    }
+                    self.event(event, &mut bytes);
+                }
+                Shape::Lines | Shape::Bare => self.event(event, &mut bytes),
+            }
+        }
+        bytes
+    }
+
+    /// What follows the last event of a stream; nothing for most.
+    #[must_use]
+    pub fn end(self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        if let Some(marker) = self.marker {
+            self.event(marker.as_bytes(), &mut bytes);
+        }
+        bytes
+    }
+
+    /// Tells a client how long to wait before it reconnects, if the wire can say that.
+    #[must_use]
+    pub fn retry(self, millis: u32) -> Option<String> {
+        (self.shape == Shape::Sse).then(|| format!("retry: {millis}\n\n"))
+    }
+
+    /// What keeps a silent connection open and means nothing, if the wire has that.
+    #[must_use]
+    pub fn keep_alive(self) -> Option<&'static [u8]> {
+        match self.shape {
+            Shape::Sse => Some(b": keep-alive\n\n"),
+            Shape::Lines | Shape::Bare => None,
+        }
+    }
+
+    /// JSON has no line breaks of its own.
+    fn event(self, event: &[u8], bytes: &mut Vec<u8>) {
+        let (before, after): (&[u8], &[u8]) = match self.shape {
+            Shape::Sse => (b"data: ", b"\n\n"),
+            Shape::Lines => (b"", b"\n"),
+            Shape::Bare => (b"", b""),
+        };
+        bytes.extend_from_slice(before);
+        bytes.extend_from_slice(event);
+        bytes.extend_from_slice(after);
+    }
+}
+
+fn put_position(bytes: &mut Vec<u8>, position: WirePosition) {
+    put_number(bytes, position.seq.0);
+    if let Some(k) = position.k {
+        bytes.push(b'.');
+        put_number(bytes, u64::from(k));
+    }
+}
+
+/// Decimal digits, without the machinery of formatting: this runs once per event.
+fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
+    let mut digits = [0; 20];
+    let mut at = digits.len();
+    loop {
+        at -= 1;
+        digits[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            break;
+        }
+    }
+    bytes.extend_from_slice(&digits[at..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use wellspring_core::Seq;
+
+    use super::*;
+
+    fn some() -> Out {
+        let mut out = Out::default();
+        out.begin(Seq(7));
+        out.event(&"first");
+        out.named("closed", &"second");
+        out
+    }
+
+    fn framed(framing: Framing, positions: Positions) -> String {
+        String::from_utf8(framing.frame(&some(), positions)).unwrap()
+    }
+
+    #[test]
+    fn every_shape() {
+        let sse = Framing { marker: Some("[DONE]"), ..Framing::SSE };
+        assert_eq!(
+            framed(sse, Positions::Told),
+            "id: 7.1\ndata: \"first\"\n\nid: 7\nevent: closed\ndata: \"second\"\n\n"
+        );
+        assert_eq!(
+            framed(sse, Positions::Absent),
+            "data: \"first\"\n\nevent: closed\ndata: \"second\"\n\n"
+        );
+        assert_eq!(sse.end(), b"data: [DONE]\n\n");
+        assert_eq!(framed(Framing::LINES, Positions::Told), "\"first\"\n\"second\"\n");
+        assert_eq!(Framing::LINES.end(), b"");
+        let bare = Framing { shape: Shape::Bare, ..Framing::LINES };
+        assert_eq!(framed(bare, Positions::Told), "\"first\"\"second\"");
+    }
+
+    proptest! {
+        #[test]
+        fn positions_are_written_as_they_are_displayed(seq: u64, k: Option<u32>) {
+            let mut bytes = Vec::new();
+            let position = WirePosition { seq: Seq(seq), k };
+            put_position(&mut bytes, position);
+            prop_assert_eq!(String::from_utf8(bytes).unwrap(), position.to_string());
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a reader may choose of a dialect.
+
+use std::collections::BTreeSet;
+
+use crate::name::DialectName;
+
+/// What a reader chooses. A dialect [offers](DialectName::offers) some of these choices.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Options {
+    /// What becomes of the model's reasoning.
+    pub reasoning: Reasoning,
+    /// What becomes of the tokens that were spent.
+    pub usage: UsageReports,
+    /// How events are written.
+    pub encoding: Encoding,
+    /// The [kinds](crate::record::KINDS) of records that are shown; all if `None`.
+    pub kinds: Option<BTreeSet<&'static str>>,
+}
+
+/// What becomes of the model's reasoning.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Reasoning {
+    /// It is sent.
+    #[default]
+    Shown,
+    /// It is left out.
+    Hidden,
+}
+
+/// What becomes of the tokens that were spent.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum UsageReports {
+    /// They are sent where the vocabulary has a place for them.
+    #[default]
+    Included,
+    /// They are left out.
+    Omitted,
+}
+
+/// How events are written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Encoding {
+    /// As JSON.
+    #[default]
+    Json,
+    /// In the protocol's own binary form.
+    Binary,
+}
+
+/// The name of a choice, as addresses and errors have it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[expect(missing_docs, reason = "they are the fields of `Options`")]
+pub enum OptionName {
+    Reasoning,
+    Usage,
+    Encoding,
+    Kinds,
+}
+
+impl OptionName {
+    /// Its name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reasoning => "reasoning",
+            Self::Usage => "usage",
+            Self::Encoding => "encoding",
+            Self::Kinds => "kinds",
+        }
+    }
+}
+
+impl Options {
+    /// Which choices differ from the default.
+    fn chosen(&self) -> impl Iterator<Item = OptionName> {
+        let Self { reasoning, usage, encoding, kinds } = self;
+        let chosen = [
+            (OptionName::Reasoning, *reasoning != Reasoning::default()),
+            (OptionName::Usage, *usage != UsageReports::default()),
+            (OptionName::Encoding, *encoding != Encoding::default()),
+            (OptionName::Kinds, kinds.is_some()),
+        ];
+        chosen.into_iter().filter(|(_, chosen)| *chosen).map(|(name, _)| name)
+    }
+
+    /// Whether every choice is the default.
+    #[must_use]
+    pub fn is_default(&self) -> bool {
+        self.chosen().next().is_none()
+    }
+
+    /// Checks that a dialect offers what was chosen.
+    pub(crate) fn check(&self, dialect: DialectName) -> Result<(), OptionError> {
+        match self.chosen().find(|name| !dialect.offers().contains(name)) {
+            Some(name) => Err(OptionError { dialect, name }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A choice that a dialect does not offer.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("the dialect {dialect} has no option `{}`; it offers {}", name.as_str(), offered(*dialect))]
+pub struct OptionError {
+    dialect: DialectName,
+    name: OptionName,
+}
+
+fn offered(dialect: DialectName) -> String {
+    match dialect.offers() {
+        [] => "none".to_owned(),
+        names => names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "),
+    }
+}
