@@ -37,6 +37,7 @@ mod shortcuts;
 pub(crate) mod surroundings;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod think_tags;
 
 pub(crate) use block::Block;
 pub(crate) use body::Body;
@@ -176,6 +177,30 @@ pub const SOURCES_MAX: usize = 1024;
 /// Nothing at all would mean that the tool takes none, and the call would run.
 pub(crate) const CUT_ARGUMENTS: &str =
     "\"the output limit was reached before the arguments were written\"";
+
+/// Why the model stopped, if a member says so. Some servers send an empty string or the words
+/// `null` or `None` in every chunk, as others send `null`: neither is a stop.
+pub(crate) fn stop_reason(member: &str) -> Option<&str> {
+    let reason = member.trim();
+    let missing = ["", "null", "none"].iter().any(|word| reason.eq_ignore_ascii_case(word));
+    (!missing).then_some(reason)
+}
+
+/// The words of a thought, in any of the forms that servers give it: a string, an object with
+/// the string in it, or a list of either.
+pub(crate) fn thought_text(value: &serde_json::Value) -> std::borrow::Cow<'_, str> {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => text.into(),
+        Value::Array(items) => items.iter().map(thought_text).collect::<Vec<_>>().concat().into(),
+        Value::Object(members) => {
+            let names = ["text", "content", "summary", "thinking", "reasoning"];
+            let found = names.iter().filter_map(|name| members.get(*name)).map(thought_text);
+            found.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => "".into(),
+    }
+}
 
 /// What a `data:` URL holds, if it is one in base64.
 pub(crate) fn media_of_data_url(url: &str) -> Option<(Box<str>, MediaSource)> {

@@ -179,12 +179,14 @@ impl Input {
                     items.push((opaque.raw.clone(), Whose::Ours));
                 }
                 (_, PartKind::Text { role }) => {
-                    let role = match role {
-                        Role::Assistant => "assistant",
-                        Role::User => "user",
+                    let (role, kind) = match role {
+                        Role::Assistant => ("assistant", "output_text"),
+                        Role::User => ("user", "input_text"),
                     };
                     if !part.text.is_empty() {
-                        let item = json!({ "role": role, "content": part.text });
+                        // llama.cpp refuses an item of the assistant without its type.
+                        let content = [json!({ "type": kind, "text": part.text })];
+                        let item = json!({ "type": "message", "role": role, "content": content });
                         items.push((item, Whose::Foreign));
                     }
                 }
@@ -287,6 +289,8 @@ fn whole(item: &Value, first: &MessagePart, parts: &[MessagePart]) -> Value {
     let pieces: Vec<&MessagePart> =
         std::iter::once(first).chain(parts.iter().filter(is_piece)).collect();
     let Value::Object(members) = &mut item else { return item };
+    // What has no type was read as a message, and some servers refuse one without it.
+    members.entry("type").or_insert_with(|| "message".into());
     match members.get("type").and_then(Value::as_str) {
         Some("function_call") => {
             members.insert("arguments".into(), first.text.clone().into());
