@@ -306,7 +306,7 @@ fn the_end_and_what_is_none() {
         (with(&[finish("")]), "Protocol: the answer ended before the model had stopped"),
         (with(&[finish("null")]), "Protocol: the answer ended before the model had stopped"),
         (with(&[open.clone(), finish("")]) + done, "Protocol: the answer ended before the model had stopped"),
-        (with(&[open.clone()]) + done, "Protocol: the answer ended before the model had stopped"),
+        (with(std::slice::from_ref(&open)) + done, "Protocol: the answer ended before the model had stopped"),
         (with(&[half.clone(), finish("stop")]), "Protocol: a call has no name"),
         (with(&[json!({"error": {"message": "Overloaded", "code": 502}})]) + done, "Unavailable: Overloaded"),
         (with(&[json!({"choices": [{"finish_reason": "error", "error": {"code": 429, "message": "busy"}}]})]), "RateLimited: busy"),
