@@ -19,7 +19,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wellspring_core::{Annotation, Batch, Extended, FailureKind, MediaSource, MessagePart};
+use wellspring_core::{
+    Annotation, Batch, Extended, FailureKind, MediaSource, MessagePart, Stop, Usage,
+};
 
 use crate::framer::Frame;
 
@@ -126,6 +128,20 @@ pub struct Written {
     pub body: Vec<u8>,
     /// What of the conversation the provider cannot be told, and how often that came up.
     pub left_out: BTreeMap<&'static str, u32>,
+    /// Members of ours that `extra` replaced or left out.
+    pub replaced: Vec<Box<str>>,
+    /// Members of ours that `extra` tried to replace and cannot: the request must not be sent.
+    pub refused: Vec<Box<str>>,
+    /// Tokens that the answer may have by this request; `None` if `extra` changed the request.
+    pub output_limit: Option<u64>,
+}
+
+/// Corrects a stop that usage contradicts: llama.cpp says that an answer is complete although
+/// its output limit cut it.
+#[must_use]
+pub fn stop_by_usage(stop: Stop, usage: Option<&Usage>, output_limit: Option<u64>) -> Stop {
+    let at_limit = usage.zip(output_limit).is_some_and(|(usage, limit)| usage.output >= limit);
+    if stop == Stop::EndTurn && at_limit { Stop::MaxTokens } else { stop }
 }
 
 /// Counts what cannot be said.
@@ -135,10 +151,6 @@ pub(crate) struct LeftOut(BTreeMap<&'static str, u32>);
 impl LeftOut {
     pub(crate) fn note(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
-    }
-
-    pub(crate) fn written(self, body: Vec<u8>) -> Written {
-        Written { body, left_out: self.0 }
     }
 }
 

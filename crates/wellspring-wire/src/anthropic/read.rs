@@ -128,6 +128,9 @@ impl Reader {
 
     fn message_start(&mut self, message: Message<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         self.model = message.model.map(Into::into);
+        if let Some(id) = &message.id {
+            batch.set_response_id(id);
+        }
         self.usage.update(message.usage.unwrap_or_default());
         if let Some(container) = message.container {
             batch.extended(ORIGIN, "container", container);

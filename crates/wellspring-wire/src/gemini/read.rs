@@ -406,6 +406,9 @@ impl AnswerReader for Reader {
         {
             self.model = Some(model.into());
         }
+        if let Some(id) = chunk.response_id.given() {
+            batch.set_response_id(id);
+        }
         let is_counted = chunk.usage_metadata.is_some();
         self.usage = chunk.usage_metadata.or(self.usage.take());
         if let Some(candidate) = chunk.candidates.0 {

@@ -138,7 +138,7 @@ impl Reader {
 
     fn slow(&mut self, data: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
         let mut chunk: Value = serde_json::from_slice(data).map_err(ReadError::NotJson)?;
-        self.envelope(&chunk)?;
+        self.envelope(&chunk, batch)?;
         let Some(choice) = chunk.get_mut("choices").and_then(|choices| choices.get_mut(0)) else {
             return Ok(());
         };
@@ -154,7 +154,7 @@ impl Reader {
     }
 
     /// What surrounds the choices.
-    fn envelope(&mut self, chunk: &Value) -> Result<(), ReadError> {
+    fn envelope(&mut self, chunk: &Value, batch: &mut Batch) -> Result<(), ReadError> {
         let error = chunk.get("error").filter(|error| !error.is_null());
         if let Some(error) = error {
             return Err(ReadError::Failed(Failure::of_error(error)));
@@ -163,6 +163,9 @@ impl Reader {
             && self.model.is_none()
         {
             self.model = Some(model.into());
+        }
+        if let Some(id) = chunk.get("id").and_then(Value::as_str) {
+            batch.set_response_id(id);
         }
         let groq = || chunk.get("x_groq").and_then(|groq| groq.get("usage"));
         let usage = chunk.get("usage").filter(|usage| usage.is_object()).or_else(groq);
@@ -605,7 +608,7 @@ impl AnswerReader for Reader {
 
     fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
         let body: Value = serde_json::from_slice(body).map_err(ReadError::NotJson)?;
-        self.envelope(&body)?;
+        self.envelope(&body, batch)?;
         let choice = body.get("choices").and_then(|choices| choices.get(0));
         let Some(choice) = choice else { return Err(ReadError::Truncated) };
         let Some(Value::Object(message)) = choice.get("message") else {

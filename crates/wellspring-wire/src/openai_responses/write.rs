@@ -51,9 +51,9 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     }
 
     let mut body = Body::new(settings.extra.as_ref());
-    body.member("model", model);
+    body.fixed("model", model);
     body.optional("instructions", some(&request.instructions));
-    body.member("input", &input.items);
+    body.fixed("input", &input.items);
     if !tools.is_empty() {
         body.member("tools", &tools);
         body.optional("tool_choice", tool_choice(&settings.tool_choice));
@@ -66,12 +66,13 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     // The conversation is ours; nothing is left at the provider that would have to be found.
     body.member("store", &false);
     body.member("max_output_tokens", &settings.max_output_tokens);
+    body.limits_output(settings.max_output_tokens);
     body.optional("temperature", settings.temperature);
     body.optional("text", settings.output.as_ref().map(output_format));
     if request.streaming {
-        body.member("stream", &true);
+        body.fixed("stream", &true);
     }
-    left_out.written(body.finish())
+    body.finish(left_out)
 }
 
 /// What gives an answer a shape.

@@ -117,6 +117,9 @@ impl Reader {
             return Err(ReadError::Failed(Failure::of_error(&error)));
         }
         self.model = response.model.or(self.model.take());
+        if let Some(id) = &response.id {
+            batch.set_response_id(id);
+        }
         for (index, item) in response.output.unwrap_or_default().into_iter().enumerate() {
             let index = self.index_of(index as u64, &item);
             self.finish_item(index, item, batch)?;
