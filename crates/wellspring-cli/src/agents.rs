@@ -8,11 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use futures::future::join_all;
 use wellspring_acp::client::{AcpAgent, AcpConfig, AcpTransport, KnownAgent};
-use wellspring_core::{Model, Tool};
+use wellspring_core::Model;
 use wellspring_engine::{AgentDef, Runtime};
-use wellspring_mcp::{McpConfig, McpConnection, McpServer};
 use wellspring_models::{Circuit, SetupError};
 
 use crate::Usage;
@@ -20,6 +18,7 @@ use crate::config::Config;
 use crate::config::agent::{AgentConfig, BrainConfig};
 use crate::config::problem::{Problems, nearest};
 use crate::config::provider::{BUILT_IN, ProviderConfig};
+use crate::mcp::{Joined, Servers};
 use crate::provider::{Client, chain};
 use crate::tools::tools;
 
@@ -143,23 +142,25 @@ impl<'a> Agents<'a> {
         let agents = self.needed(wanted);
         let circuits: BTreeMap<&str, Circuit> =
             self.config.providers.values().map(circuit).collect();
-        let servers = connect(&agents).await;
+        let configs = agents.iter().flat_map(|agent| &agent.mcp);
+        let servers = Servers::start(configs, wanted).await;
         for agent in agents {
-            let mut lent: Vec<Arc<dyn Tool>> = Vec::new();
             for config in &agent.mcp {
-                match servers.iter().find(|(known, _)| *known == config).map(|(_, it)| it) {
-                    Some(Ok(server)) => lent.extend(server.tools()),
-                    Some(Err(error)) if wanted == Wanted::All => {
-                        let what = format!("agent {} goes without these tools", agent.name);
-                        troubles.push(anyhow!(error.clone()).context(what));
+                let what = format!("agent {} goes without these tools", agent.name);
+                match servers.state(config) {
+                    Some(Joined::Ready(_)) | None => {}
+                    Some(Joined::Failed(error)) if wanted == Wanted::All => {
+                        troubles.push(anyhow!(error).context(what));
                     }
-                    Some(Err(error)) => bail!(error.clone()),
-                    None => {}
+                    Some(Joined::Failed(error)) => bail!(error),
+                    Some(Joined::Starting) => {
+                        let why = format!("the MCP server {} is not ready yet", config.name);
+                        troubles.push(anyhow!(why).context(format!("{what} until it is")));
+                    }
                 }
             }
-            let mut def = self.make(agent, &circuits)?;
-            def.tools.extend(lent);
-            runtime.register(def);
+            let def = self.make(agent, &circuits)?;
+            servers.register(runtime, def, &agent.mcp);
         }
         Ok(troubles)
     }
@@ -287,21 +288,6 @@ fn of_provider(provider: &ProviderConfig, client: &Client) -> AgentDef {
 fn circuit(provider: &ProviderConfig) -> (&str, Circuit) {
     let circuit = Circuit::new(provider.name.clone());
     (&provider.name, circuit.failures(provider.failures).rest(provider.rest))
-}
-
-/// Starts the MCP servers of these agents, each once.
-async fn connect<'c>(
-    agents: &[&'c AgentConfig],
-) -> Vec<(&'c McpConfig, Result<McpConnection, wellspring_mcp::McpError>)> {
-    let mut configs: Vec<&McpConfig> = Vec::new();
-    for config in agents.iter().flat_map(|agent| &agent.mcp) {
-        if !configs.contains(&config) {
-            configs.push(config);
-        }
-    }
-    let connecting = configs.iter().map(|config| McpServer::new((*config).clone()).connect());
-    let connected = join_all(connecting).await;
-    configs.into_iter().zip(connected).collect()
 }
 
 /// It is started by its first run. What cannot take MCP servers over HTTP gets our tools by

@@ -18,6 +18,7 @@ mod follow;
 mod init;
 mod interrupt;
 mod lines;
+mod mcp;
 mod models;
 mod paint;
 mod place;

@@ -95,6 +95,10 @@ impl Model for Client {
         each!(self, it => Model::provider(it))
     }
 
+    fn server(&self) -> Option<(&str, u16)> {
+        each!(self, it => it.server())
+    }
+
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         each!(self, it => it.attempt(request))
     }

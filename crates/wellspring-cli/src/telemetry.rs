@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use opentelemetry::propagation::TextMapPropagator as _;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{Array, KeyValue, StringValue, Value};
-use opentelemetry_otlp::{WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_otlp::{Protocol, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
@@ -43,6 +43,9 @@ const LOG_REQUESTS: &str = "warn,wellspring::access=info,wellspring::audit=info"
 
 /// OpenTelemetry's own variables that say where spans go.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
+
+/// OpenTelemetry's own variables that say how spans are encoded.
+const PROTOCOLS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"];
 
 /// OpenTelemetry's own variable that says whether spans hold what was said.
 const CONTENT_VARIABLE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
@@ -196,6 +199,10 @@ fn provider(config: &TelemetryConfig) -> Result<SdkTracerProvider> {
 
 fn exporter(config: &TelemetryConfig) -> Result<opentelemetry_otlp::SpanExporter> {
     let mut exporter = opentelemetry_otlp::SpanExporter::builder().with_http();
+    // Every collector takes protobuf; some take nothing else.
+    if PROTOCOLS.iter().all(|name| set(name).is_none()) {
+        exporter = exporter.with_protocol(Protocol::HttpBinary);
+    }
     // The variables are the exporter's own; a variable overrules the file.
     if let Some(endpoint) = &config.endpoint
         && ENDPOINTS.iter().all(|name| set(name).is_none())

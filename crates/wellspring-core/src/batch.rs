@@ -21,6 +21,7 @@ pub struct Batch {
     items: Vec<Item>,
     next_part: u32,
     stop: Option<(Stop, Option<Usage>)>,
+    response_id: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -120,6 +121,7 @@ impl Batch {
             items: Vec::with_capacity(room),
             next_part: self.next_part,
             stop: None,
+            response_id: None,
         };
         std::mem::replace(self, next)
     }
@@ -127,6 +129,16 @@ impl Batch {
     /// Takes how the source stopped, if it has.
     pub fn take_stop(&mut self) -> Option<(Stop, Option<Usage>)> {
         self.stop.take()
+    }
+
+    /// Sets the provider's id of the whole answer.
+    pub fn set_response_id(&mut self, id: &str) {
+        self.response_id = Some(id.into());
+    }
+
+    /// The provider's id of the whole answer, if it came with this batch.
+    pub fn take_response_id(&mut self) -> Option<Box<str>> {
+        self.response_id.take()
     }
 
     /// The events in order, with their agents. All deltas share one buffer.

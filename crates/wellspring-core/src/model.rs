@@ -33,6 +33,23 @@ pub trait Model: Send + Sync {
         None
     }
 
+    /// The host and port that requests go to; `None` for a model without a server.
+    fn server(&self) -> Option<(&str, u16)> {
+        None
+    }
+
+    /// The model to ask when this one fails, at whatever point. The engine then voids what this
+    /// one said, and the log names the other one.
+    fn fallback(&self) -> Option<Arc<dyn Model>> {
+        None
+    }
+
+    /// Called when the engine gave up an attempt because nothing came within a time limit. The
+    /// stream cannot tell: it is dropped.
+    fn timed_out(&self, error: &ModelError) {
+        let _ = error;
+    }
+
     /// Starts one attempt.
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>>;
 }

@@ -388,7 +388,8 @@ impl Transcript {
     pub fn answer(&self, agent: AgentNo) -> String {
         let Some(agent) = self.agents.get(&agent) else { return String::new() };
         let texts = |parts: &[PartId]| -> String {
-            parts.iter().filter_map(|part| self.text(*part)).collect()
+            let said = parts.iter().filter(|part| !self.is_preamble(**part));
+            said.filter_map(|part| self.text(*part)).collect()
         };
         let mut loose = String::new();
         for item in agent.items.iter().rev() {
@@ -449,7 +450,7 @@ impl Transcript {
             let Some(part) = self.parts.get(id).filter(|part| part.finished) else { continue };
             let said = MessagePart {
                 id: WirePartId { run, part: *id },
-                kind: part.kind.clone(),
+                kind: if self.is_preamble(*id) { PartKind::Thought } else { part.kind.clone() },
                 text: part.text.clone(),
                 annotations: part.annotations.clone(),
             };
@@ -480,6 +481,14 @@ impl Transcript {
         if !results.is_empty() {
             messages.push(Message::Results { results });
         }
+    }
+
+    /// Whether a part is a text that turned out to be a thought.
+    fn is_preamble(&self, part: PartId) -> bool {
+        self.parts.get(&part).is_some_and(|part| {
+            matches!(part.kind, PartKind::Text { .. })
+                && part.annotations.contains(&Annotation::Preamble)
+        })
     }
 
     fn text(&self, part: PartId) -> Option<&str> {

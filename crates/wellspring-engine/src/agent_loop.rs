@@ -5,6 +5,7 @@
 //! crash are the same code.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -243,7 +244,7 @@ impl AgentWork {
     /// One turn, with as many attempts as it takes. Gives back the calls that run already.
     async fn turn(
         &self,
-        model: &Arc<dyn wellspring_core::Model>,
+        first: &Arc<dyn wellspring_core::Model>,
         result_tool: Option<&ResultTool>,
     ) -> Result<Running<'_>, Outcome> {
         let (turn_no, mut attempt) = self.run.folded(|transcript| {
@@ -259,8 +260,11 @@ impl AgentWork {
         } else if attempt > 1 {
             self.void_attempt();
         }
-        let mut config = self.turn_config(model, result_tool);
-        let span = telemetry::chat(&self.span, &self.run, &**model, &config);
+        let mut model = Arc::clone(first);
+        let mut config = self.turn_config(&model, result_tool);
+        let mut span = telemetry::chat(&self.span, &self.run, &*model, &config);
+        // Attempts that were made because another model had failed: a limit counts the others.
+        let mut fallbacks = 0;
         loop {
             if !std::mem::take(&mut announced) {
                 self.run.push(
@@ -294,15 +298,31 @@ impl AgentWork {
             if let Some(outcome) = self.run.cancelled() {
                 return Err(outcome);
             }
-            let wait = error.wait().unwrap_or_else(|| backoff(self.run.id(), attempt));
-            if !error.is_retryable()
-                || attempt >= self.def.limits.attempts
-                || wait > RETRY_AFTER_MAX
+            if let Some(next) = model.fallback() {
+                telemetry::chat_failed(&span, &error, attempt);
+                let (run, next_name) = (self.run.id(), next.name());
+                tracing::warn!(%run, turn = turn_no, attempt, %error, next_name, "asking the fallback model");
+                self.run.commit().await;
+                self.void_attempt();
+                model = next;
+                fallbacks += 1;
+                attempt += 1;
+                self.run.fallbacks.fetch_add(1, Ordering::Relaxed);
+                config = self.turn_config(&model, result_tool);
+                // The request named a model of the first one's provider.
+                config.model_name = None;
+                span = telemetry::chat(&self.span, &self.run, &*model, &config);
+                continue;
+            }
+            let tries = attempt.saturating_sub(fallbacks);
+            let wait = error.wait().unwrap_or_else(|| backoff(self.run.id(), tries));
+            if !error.is_retryable() || tries >= self.def.limits.attempts || wait > RETRY_AFTER_MAX
             {
                 telemetry::chat_failed(&span, &error, attempt);
                 return Err(failed(&error));
             }
-            let retries = self.run.folded(retries);
+            let fallen_back = self.run.fallbacks.load(Ordering::Relaxed);
+            let retries = self.run.folded(retries).saturating_sub(fallen_back);
             if retries >= self.def.limits.retries {
                 telemetry::chat_failed(&span, &error, attempt);
                 return Err(spent(failed(&error), retries));
@@ -319,7 +339,14 @@ impl AgentWork {
                 return Err(outcome);
             }
             attempt += 1;
-            config = self.turn_config(model, result_tool);
+            if fallbacks > 0 {
+                telemetry::chat_failed(&span, &error, attempt - 1);
+                model = Arc::clone(first);
+                config = self.turn_config(&model, result_tool);
+                span = telemetry::chat(&self.span, &self.run, &*model, &config);
+            } else {
+                config = self.turn_config(&model, result_tool);
+            }
         }
     }
 

@@ -475,6 +475,10 @@ fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), String> {
         let start: String = text.chars().take(PROMPT_ARGUMENTS_MAX).collect();
         return Err(format!("the arguments of {name} are not valid JSON: {start}"));
     }
+    if !arguments.is_object() {
+        let shown: String = arguments.to_string().chars().take(PROMPT_ARGUMENTS_MAX).collect();
+        return Err(format!("the arguments of {name} must be a JSON object, but are: {shown}"));
+    }
     let schema = Schema::compile(&tool.spec().parameters)
         .map_err(|error| format!("the schema of {name} cannot be used: {error}"))?;
     schema

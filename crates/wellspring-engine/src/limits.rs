@@ -92,6 +92,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From there to the first content.
     pub first_content: Duration,
+    /// Until the whole answer of a call that does not stream.
+    pub whole_answer: Duration,
     /// Between two pieces of content.
     pub between_chunks: Duration,
     /// One whole attempt.
@@ -113,6 +115,7 @@ impl Default for Timeouts {
         Self {
             connect: Duration::from_secs(30),
             first_content: Duration::from_secs(120),
+            whole_answer: Duration::from_secs(10 * 60),
             between_chunks: Duration::from_secs(60),
             turn: Duration::from_secs(15 * 60),
             tool_idle: Duration::from_secs(2 * 60),

@@ -43,6 +43,8 @@ pub(crate) struct Run {
     parts: AtomicU32,
     questions: AtomicU32,
     agents: AtomicU32,
+    /// Attempts that were made because another model had failed.
+    pub(crate) fallbacks: AtomicU32,
     pub(crate) inbox: Mutex<InboxState>,
     pub(crate) inbox_state_changed: Notify,
 }
@@ -99,6 +101,7 @@ impl Run {
             parts: AtomicU32::new(next_part),
             questions: AtomicU32::new(next_question),
             agents: AtomicU32::new(next_agent),
+            fallbacks: AtomicU32::new(0),
             inbox: Mutex::default(),
             inbox_state_changed: Notify::new(),
         }

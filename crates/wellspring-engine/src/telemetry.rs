@@ -50,10 +50,13 @@ pub(crate) fn agent(parent: &Span, run: &Run, def: &AgentDef) -> Span {
         gen_ai.agent.name = &*def.name,
         gen_ai.agent.description = (!def.description.is_empty()).then_some(&*def.description),
         gen_ai.conversation.id = %run.started.thread,
+        session.id = %run.started.thread,
         gen_ai.request.model = model.map(|model| model.name()),
         gen_ai.response.finish_reasons = Empty,
         gen_ai.usage.input_tokens = Empty,
         gen_ai.usage.output_tokens = Empty,
+        gen_ai.usage.cost = Empty,
+        wellspring.usage.currency = Empty,
         "error.type" = Empty,
         wellspring.run.id = %run.id(),
         wellspring.trace_id = &*run.trace_id,
@@ -68,6 +71,7 @@ pub(crate) fn agent_ended(span: &Span, outcome: &Outcome, usage: Option<&Usage>)
     if let Some(usage) = usage {
         span.record("gen_ai.usage.input_tokens", number(usage.input));
         span.record("gen_ai.usage.output_tokens", number(usage.output));
+        record_cost(span, usage);
     }
     match outcome {
         Outcome::Completed { stop } => {
@@ -94,10 +98,14 @@ pub(crate) fn chat(parent: &Span, run: &Run, model: &dyn Model, config: &TurnCon
         gen_ai.operation.name = "chat",
         gen_ai.provider.name = model.provider(),
         gen_ai.conversation.id = %run.started.thread,
+        session.id = %run.started.thread,
+        server.address = model.server().map(|(host, _)| host),
+        server.port = model.server().map(|(_, port)| i64::from(port)),
         gen_ai.request.model = name,
         gen_ai.request.max_tokens = i64::from(settings.max_output_tokens),
         gen_ai.request.temperature = settings.temperature.map(f64::from),
         gen_ai.request.stop_sequences = (!stops.is_empty()).then(|| json!(stops).to_string()),
+        gen_ai.response.id = Empty,
         gen_ai.response.model = Empty,
         gen_ai.response.finish_reasons = Empty,
         gen_ai.response.time_to_first_chunk = Empty,
@@ -106,6 +114,8 @@ pub(crate) fn chat(parent: &Span, run: &Run, model: &dyn Model, config: &TurnCon
         gen_ai.usage.cache_read.input_tokens = Empty,
         gen_ai.usage.cache_creation.input_tokens = Empty,
         gen_ai.usage.reasoning.output_tokens = Empty,
+        gen_ai.usage.cost = Empty,
+        wellspring.usage.currency = Empty,
         gen_ai.system_instructions = Empty,
         gen_ai.input.messages = Empty,
         gen_ai.output.messages = Empty,
@@ -129,8 +139,11 @@ pub(crate) fn chat_ended(span: &Span, turn: &Turn, attempts: u32) {
     let (stop, usage) = turn.outcome();
     span.record("wellspring.turn.attempts", i64::from(attempts));
     span.record("gen_ai.response.finish_reasons", finish_reasons(&stop));
+    span.record("gen_ai.response.id", turn.response_id());
+    let answered = usage.as_ref().and_then(|usage| usage.model.as_deref());
+    span.record("gen_ai.response.model", answered.unwrap_or_else(|| turn.model().name()));
     if let Some(usage) = &usage {
-        span.record("gen_ai.response.model", usage.model.as_deref());
+        record_cost(span, usage);
         span.record("gen_ai.usage.input_tokens", number(usage.input));
         span.record("gen_ai.usage.output_tokens", number(usage.output));
         span.record("gen_ai.usage.cache_read.input_tokens", usage.cached_input.map(number));
@@ -216,6 +229,14 @@ fn failed(span: &Span, kind: &str, what: &str) {
 
 fn has_content(span: &Span) -> bool {
     !span.is_disabled() && tracing::enabled!(target: CONTENT, tracing::Level::INFO)
+}
+
+/// The conventions have no name for cost yet; this is the one that backends read.
+fn record_cost(span: &Span, usage: &Usage) {
+    if let Some(cost) = &usage.cost {
+        span.record("gen_ai.usage.cost", cost.amount);
+        span.record("wellspring.usage.currency", &*cost.currency);
+    }
 }
 
 /// Attributes are signed integers.

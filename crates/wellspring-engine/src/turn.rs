@@ -153,6 +153,7 @@ pub struct Turn {
     parts: Vec<TurnPart>,
     attempt: Attempt,
     stop: Option<(Stop, Option<Usage>)>,
+    response_id: Option<Box<str>>,
     deadline: Option<Instant>,
     content_at: Option<Instant>,
     watch: Option<Watch>,
@@ -205,6 +206,7 @@ impl Turn {
             parts: Vec::new(),
             attempt: Attempt::Unasked,
             stop: None,
+            response_id: None,
             deadline: None,
             content_at: None,
             watch: None,
@@ -238,6 +240,16 @@ impl Turn {
     /// Why the model stopped, and its usage; the end of the turn by default.
     pub(crate) fn outcome(&self) -> (Stop, Option<Usage>) {
         self.stop.clone().unwrap_or((Stop::EndTurn, None))
+    }
+
+    /// The provider's id of the answer, if it gave one.
+    pub(crate) fn response_id(&self) -> Option<&str> {
+        self.response_id.as_deref()
+    }
+
+    /// The model that was asked.
+    pub(crate) fn model(&self) -> &dyn Model {
+        &*self.config.model
     }
 
     /// Executes the turn, yielding events as they occur: deltas when streaming, then the
@@ -277,8 +289,13 @@ impl Turn {
             self.attempt = Attempt::Talking(self.in_time(asked, "it did not answer")??);
         }
         let content_at = *self.content_at.get_or_insert_with(Instant::now);
-        let silence =
-            if self.parts.is_empty() { timeouts.first_content } else { timeouts.between_chunks };
+        let silence = if !self.config.streaming {
+            timeouts.whole_answer
+        } else if self.parts.is_empty() {
+            timeouts.first_content
+        } else {
+            timeouts.between_chunks
+        };
         let patience = Patience::from(content_at, silence, deadline);
         loop {
             let Attempt::Talking(attempt) = &mut self.attempt else { return Ok(None) };
@@ -295,6 +312,7 @@ impl Turn {
             if let Some(stop) = batch.take_stop() {
                 self.stop = Some(stop);
             }
+            self.response_id = batch.take_response_id().or(self.response_id.take());
             let events: Vec<Event> = batch.into_events().map(|(_, event)| event).collect();
             for event in &events {
                 self.accept(event)?;
@@ -466,7 +484,9 @@ impl Turn {
             match late {
                 Late::After(limit) => {
                     let message = format!("{what} within {} s", limit.as_secs_f32());
-                    ModelError::new(model, FailureKind::TimedOut, message)
+                    let error = ModelError::new(model, FailureKind::TimedOut, message);
+                    self.config.model.timed_out(&error);
+                    error
                 }
                 Late::Deadline => {
                     let limit = self.config.timeouts.turn.as_secs_f32();

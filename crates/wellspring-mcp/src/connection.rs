@@ -63,7 +63,7 @@ pub(crate) struct Line {
     /// How it ended, once that is known.
     ended: watch::Sender<Option<Ended>>,
     words: LastWords,
-    roots: ListRootsResult,
+    roots: Option<ListRootsResult>,
     request_time: Duration,
 }
 
@@ -319,7 +319,13 @@ impl Line {
                     let reply = elicit::put(&self.server, &params, context).await;
                     serde_json::to_value(elicit_result(reply))
                 }
-                InputRequest::ListRoots(_) => serde_json::to_value(&self.roots),
+                InputRequest::ListRoots(_) => {
+                    let Some(roots) = &self.roots else {
+                        let what = "it asked for roots, which were not offered";
+                        return Err(self.failed(McpErrorKind::Protocol(what.into())));
+                    };
+                    serde_json::to_value(roots)
+                }
                 InputRequest::CreateMessage(_) => {
                     let what = "it wants to use our model, which was not offered";
                     return Err(self.failed(McpErrorKind::Protocol(what.into())));
@@ -493,16 +499,17 @@ fn discover() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
 }
 
-/// The directory that a server is meant to work on.
-fn roots(config: &McpConfig) -> ListRootsResult {
+/// The directory that is configured for a server; `None` if there is none. A server may take a
+/// root in place of the directories in its arguments, so we never make one up.
+fn roots(config: &McpConfig) -> Option<ListRootsResult> {
     let directory = match &config.transport {
-        McpTransport::Stdio { cwd, .. } => cwd.clone().or_else(|| std::env::current_dir().ok()),
+        McpTransport::Stdio { cwd, .. } => cwd.clone(),
         McpTransport::Http { .. } => None,
     };
     let url = directory
         .and_then(|directory| directory.canonicalize().ok())
         .and_then(|directory| reqwest::Url::from_directory_path(directory).ok());
-    ListRootsResult::new(url.map(|url| Root::new(url.as_str())).into_iter().collect())
+    url.map(|url| ListRootsResult::new(vec![Root::new(url.as_str())]))
 }
 
 fn progress_update(data: Value) -> ToolUpdate {
@@ -549,4 +556,20 @@ fn not_reached(error: &DynamicTransportError) -> McpErrorKind {
         return McpErrorKind::Unauthorized;
     }
     McpErrorKind::Unreachable(cut(without_queries(&text), REASON_BYTES_MAX).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server that is confined to the folder in its arguments must not be given another one.
+    #[test]
+    fn roots_are_offered_only_where_a_directory_is_configured() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = McpConfig::stdio("files", "server", ["./only-this"]);
+        assert!(roots(&config).is_none());
+        let offered = roots(&config.cwd(folder.path())).unwrap();
+        assert!(offered.roots[0].uri.starts_with("file:///"), "{offered:?}");
+        assert!(roots(&McpConfig::http("far", "https://example.com/mcp")).is_none());
+    }
 }

@@ -24,7 +24,8 @@ const LOG_BYTES_MAX: usize = 2 * 1024;
 pub(crate) struct Handler {
     pub(crate) server: Box<str>,
     pub(crate) calls: Arc<Calls>,
-    pub(crate) roots: ListRootsResult,
+    /// Offered only where a directory is configured.
+    pub(crate) roots: Option<ListRootsResult>,
     pub(crate) tools_changed: Arc<Notify>,
 }
 
@@ -53,7 +54,7 @@ impl ClientHandler for Handler {
             ElicitationCapability::new().with_form(FormElicitationCapability::default());
         let mut capabilities = ClientCapabilities::default();
         capabilities.elicitation = Some(elicitation);
-        capabilities.roots = Some(RootsCapabilities::default());
+        capabilities.roots = self.roots.as_ref().map(|_| RootsCapabilities::default());
         let client = Implementation::new("wellspring", env!("CARGO_PKG_VERSION"));
         let mut info = ClientConfig::new(capabilities, client);
         info.protocol_version = ProtocolVersion::LATEST_WITH_INITIALIZE;
@@ -64,7 +65,9 @@ impl ClientHandler for Handler {
         &self,
         _: RequestContext<RoleClient>,
     ) -> Result<ListRootsResult, ErrorData> {
-        Ok(self.roots.clone())
+        self.roots.clone().ok_or_else(|| {
+            ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "no roots are offered", None)
+        })
     }
 
     async fn create_elicitation(

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::StreamExt as _;
 use tokio::time::Instant;
-use wellspring_core::{AttemptStream, Batch, FailureKind, Model, ModelError, TurnRequest};
+use wellspring_core::{AttemptStream, FailureKind, Model, ModelError, TurnRequest};
 
 /// Failures in a row that open a breaker unless told otherwise: more than the attempts of one
 /// turn, so that one unlucky run does not stop all others.
@@ -14,10 +14,6 @@ pub const FAILURES_DEFAULT: u32 = 5;
 
 /// How long an open breaker stays so unless told otherwise.
 pub const REST_DEFAULT: Duration = Duration::from_secs(30);
-
-/// How long a model must have said nothing for an attempt that is given up to be its failure,
-/// whoever gave up: the engine, a [`Fallback`](crate::Fallback), a person who waited.
-pub const SILENCE: Duration = Duration::from_secs(30);
 
 /// Stops asking a model that keeps failing, and lets one attempt through now and then to see
 /// whether it is back.
@@ -144,16 +140,27 @@ impl Model for Breaker {
         self.model.provider()
     }
 
+    fn server(&self) -> Option<(&str, u16)> {
+        self.model.server()
+    }
+
+    /// A stall is a failure of the provider, before the first word and after it.
+    fn timed_out(&self, error: &ModelError) {
+        self.circuit.note(Some(error));
+        self.model.timed_out(error);
+    }
+
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
         async move {
             self.circuit.admit()?;
-            let mut watch = Watch::new(self.circuit.clone());
             let attempt = self.model.attempt(request).await;
-            let attempt = attempt.inspect_err(|error| watch.failed(error))?;
+            let attempt = attempt.inspect_err(|error| self.circuit.note(Some(error)))?;
+            let circuit = self.circuit.clone();
             Ok(attempt
                 .inspect(move |said| match said {
-                    Err(error) => watch.failed(error),
-                    Ok(batch) => watch.said(batch),
+                    Err(error) => circuit.note(Some(error)),
+                    Ok(batch) if batch.is_stopped() => circuit.note(None),
+                    Ok(_) => {}
                 })
                 .boxed())
         }
@@ -161,44 +168,10 @@ impl Model for Breaker {
     }
 }
 
-/// One attempt, until it ends or is given up.
-struct Watch {
-    circuit: Circuit,
-    since: Instant,
-    heard: bool,
-}
-
-impl Watch {
-    fn new(circuit: Circuit) -> Self {
-        Self { circuit, since: Instant::now(), heard: false }
-    }
-
-    fn failed(&mut self, error: &ModelError) {
-        self.heard = true;
-        self.circuit.note(Some(error));
-    }
-
-    fn said(&mut self, batch: &Batch) {
-        self.heard |= !batch.is_empty();
-        if batch.is_stopped() {
-            self.circuit.note(None);
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        if !self.heard && self.since.elapsed() >= SILENCE {
-            let silent = ModelError::new(&*self.circuit.provider, FailureKind::TimedOut, "silent");
-            self.circuit.note(Some(&silent));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use futures::TryStreamExt as _;
-    use wellspring_core::{Message, ModelSettings, Stop};
+    use wellspring_core::{Batch, Message, ModelSettings, Stop};
 
     use super::*;
 
@@ -267,23 +240,11 @@ mod tests {
         assert_eq!(ask(&model).await, Ok(()));
     }
 
-    /// Silence that somebody gave up on counts; an attempt that was not given the time does not.
+    /// The engine drops an attempt that stalls, and says so.
     #[tokio::test(start_paused = true)]
-    async fn silence_is_a_failure() {
-        struct Silent;
-        impl Model for Silent {
-            fn name(&self) -> &str {
-                "silent"
-            }
-
-            fn attempt(&self, _: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
-                futures::future::ready(Ok(futures::stream::pending().boxed())).boxed()
-            }
-        }
-        let model = Breaker::new(Silent, Circuit::new("acme").failures(1));
-        let given_up = async |after| tokio::time::timeout(after, ask(&model)).await.is_err();
-        assert!(given_up(SILENCE - Duration::from_millis(1)).await);
-        assert!(given_up(SILENCE).await);
+    async fn a_stall_is_a_failure() {
+        let model = Breaker::new(Unlucky(Mutex::default()), Circuit::new("acme").failures(1));
+        model.timed_out(&ModelError::new("unlucky", FailureKind::TimedOut, "it fell silent"));
         let open = "acme: is left alone after 1 failures in a row".to_owned();
         assert_eq!(ask(&model).await, Err(open));
     }

@@ -208,8 +208,8 @@ impl<P: Protocol> Hosted<P> {
 
     fn sent_as(mut self, form: KeyForm, key: &Secret) -> Result<Self, SetupError> {
         self.endpoint = match form {
-            KeyForm::Bearer => self.endpoint.bearer(key),
-            KeyForm::Header(name) => self.endpoint.header(name, key.expose()),
+            KeyForm::Bearer => self.endpoint.key("authorization", "Bearer ", key),
+            KeyForm::Header(name) => self.endpoint.key(name, "", key),
         }?;
         Ok(self)
     }
@@ -270,6 +270,10 @@ impl<P: Protocol> Model for Hosted<P> {
         })
     }
 
+    fn server(&self) -> Option<(&str, u16)> {
+        self.endpoint.server()
+    }
+
     fn attempt(
         &self,
         mut request: TurnRequest,
@@ -283,9 +287,16 @@ impl<P: Protocol> Model for Hosted<P> {
             let error = ModelError::new(self.endpoint.provider(), FailureKind::BadRequest, what);
             return ready(Err(error)).boxed();
         };
+        let written = self.protocol.write(model, &request);
+        if !written.refused.is_empty() {
+            let names = written.refused.join("`, `");
+            let what = format!("`extra` cannot set `{names}`: remove it there");
+            let error = ModelError::new(self.endpoint.provider(), FailureKind::BadRequest, what);
+            return ready(Err(error)).boxed();
+        }
         let exchange = Exchange {
             path,
-            written: self.protocol.write(model, &request),
+            written,
             framer: P::framer(),
             reader: self.protocol.reader(&request),
             streaming: request.streaming,

@@ -17,15 +17,16 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures::stream;
-use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _};
+use futures::{FutureExt as _, StreamExt as _, TryFutureExt as _, TryStreamExt as _};
 use reqwest::header::{
     ACCEPT, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER,
 };
 use reqwest::{Response, Url};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use wellspring_core::{AttemptStream, Batch, FailureKind, ModelError};
-use wellspring_wire::Framer;
-use wellspring_wire::provider::{AnswerReader, Failure, ReadError, Written};
+use wellspring_wire::provider::{AnswerReader, Failure, ReadError, Written, stop_by_usage};
+use wellspring_wire::{Frame, Framer};
 
 use crate::error::SetupError;
 use crate::secret::Secret;
@@ -60,6 +61,16 @@ const RESENDS_MAX: usize = 1;
 /// servers close theirs, so that few requests meet a connection that is just being closed.
 const IDLE_CONNECTION_TIME: Duration = Duration::from_secs(4);
 
+/// Bytes that tell what an answer is: as many as the longest field of an event stream has.
+const START_BYTES: usize = "event:".len();
+
+/// Bytes of white space that an answer may begin with. Some servers send spaces to keep a
+/// connection open while the model reads the prompt.
+const BLANK_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes that an error shows of something that is not an answer.
+const SHOWN_BYTES_MAX: usize = 200;
+
 /// Connections that are kept for the next request, per provider. More are opened as needed.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
@@ -68,11 +79,21 @@ const IDLE_CONNECTIONS_MAX: usize = 64;
 pub(crate) struct Endpoint {
     provider: Box<str>,
     base_url: Box<str>,
+    host: Box<str>,
+    port: u16,
     headers: HeaderMap,
+    file_key: Option<Arc<Mutex<FileKey>>>,
     client: reqwest::Client,
     /// What was asked for last, and where that is. Mostly it is asked for again, and to read
     /// an address takes longer than to write a short request.
     last: Arc<Mutex<Option<Asked>>>,
+}
+
+/// A key that came from a file, and the header it is sent in.
+struct FileKey {
+    name: &'static str,
+    prefix: &'static str,
+    key: Secret,
 }
 
 #[derive(Clone, Debug)]
@@ -104,16 +125,16 @@ pub(crate) struct Exchange {
 impl Endpoint {
     /// A provider by its name, at an address.
     pub(crate) fn new(provider: impl Into<Box<str>>, base_url: &str) -> Result<Self, SetupError> {
-        let (base_url, client) = connect_to(base_url)?;
+        let Server { base_url, host, port, client } = connect_to(base_url)?;
         let (provider, headers, last) = (provider.into(), HeaderMap::new(), Arc::default());
-        Ok(Self { provider, base_url, headers, client, last })
+        let file_key = None;
+        Ok(Self { provider, base_url, host, port, headers, file_key, client, last })
     }
 
     /// At another address.
-    pub(crate) fn base_url(mut self, url: &str) -> Result<Self, SetupError> {
-        (self.base_url, self.client) = connect_to(url)?;
-        self.last = Arc::default();
-        Ok(self)
+    pub(crate) fn base_url(self, url: &str) -> Result<Self, SetupError> {
+        let Server { base_url, host, port, client } = connect_to(url)?;
+        Ok(Self { base_url, host, port, client, last: Arc::default(), ..self })
     }
 
     /// The address.
@@ -128,6 +149,11 @@ impl Endpoint {
         let mut names: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         names
+    }
+
+    /// The host and port of the address.
+    pub(crate) fn server(&self) -> Option<(&str, u16)> {
+        Some((&*self.host, self.port))
     }
 
     /// What errors call the provider.
@@ -151,9 +177,36 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// With a key as `authorization: Bearer`.
-    pub(crate) fn bearer(self, key: &Secret) -> Result<Self, SetupError> {
-        self.header("authorization", &format!("Bearer {}", key.expose()))
+    /// Sends a key in a header, after a prefix. A key from a file is read again when the file
+    /// changes.
+    pub(crate) fn key(
+        self,
+        name: &'static str,
+        prefix: &'static str,
+        key: &Secret,
+    ) -> Result<Self, SetupError> {
+        let mut endpoint = self.header(name, &format!("{prefix}{}", key.expose()))?;
+        let file = key.is_from_file().then(|| FileKey { name, prefix, key: key.clone() });
+        endpoint.file_key = file.map(|it| Arc::new(Mutex::new(it)));
+        Ok(endpoint)
+    }
+
+    /// The headers of a request, with the key as it is now.
+    fn headers(&self) -> HeaderMap {
+        let mut headers = self.headers.clone();
+        if let Some(file_key) = &self.file_key {
+            let mut current = file_key.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(changed) = current.key.changed() {
+                tracing::info!(provider = %self.provider, "read the changed key file");
+                current.key = changed;
+            }
+            let value = format!("{}{}", current.prefix, current.key.expose());
+            if let Ok(mut value) = HeaderValue::from_str(&value) {
+                value.set_sensitive(true);
+                headers.insert(current.name, value);
+            }
+        }
+        headers
     }
 
     /// Plays one attempt. The request is made when the stream is polled: some servers send the
@@ -163,19 +216,30 @@ impl Endpoint {
         for (what, count) in &exchange.written.left_out {
             tracing::info!(provider = %self.provider, count, "the model is not told {what}");
         }
+        for name in &exchange.written.replaced {
+            tracing::warn!(provider = %self.provider, "`extra` replaces `{name}` in the request");
+        }
         let Exchange { path, written, framer, reader, streaming } = exchange;
         let accept = if streaming { "text/event-stream" } else { "application/json" };
+        let limit = written.output_limit;
         let answer = async move {
             let response = self.send(&path, written.body, accept).await?;
-            // Some answer in one piece all the same, above all with an error.
-            Ok(if !streaming || is_json(&response) {
-                stream::once(whole(self.provider, response, reader)).boxed()
-            } else {
-                Answer::stream(self.provider, response, framer, reader)
+            let (body, form) = Body::begin(response, streaming, framer)
+                .await
+                .map_err(|error| broken(&self.provider, "broke off", error))?;
+            Ok(match form {
+                Form::Whole => stream::once(whole(self.provider, body, reader)).boxed(),
+                Form::Stream(framer) => Answer::stream(self.provider, body, framer, reader),
+                Form::Unknown => {
+                    let error =
+                        ModelError::new(&*self.provider, FailureKind::Protocol, body.shown());
+                    stream::once(std::future::ready(Err(error))).boxed()
+                }
             })
         };
         // Boxed by itself: what it takes to ask is not kept while the answer streams.
-        answer.boxed().try_flatten_stream().boxed()
+        let answer = answer.boxed().try_flatten_stream();
+        answer.map_ok(move |batch| corrected(batch, limit)).boxed()
     }
 
     async fn send(
@@ -213,7 +277,8 @@ impl Endpoint {
             .get(self.address(path)?)
             .header(ACCEPT, "application/json")
             .timeout(GET_TIMEOUT);
-        let (body, ended) = read_at_most(self.ask(request).await?, GET_BYTES_MAX).await;
+        let (body, ended) =
+            read_at_most(Body::unread(self.ask(request).await?), GET_BYTES_MAX).await;
         ended.map_err(|error| match error {
             Some(error) => broken(&self.provider, "broke off", error),
             None => too_long(&self.provider, GET_BYTES_MAX),
@@ -223,7 +288,7 @@ impl Endpoint {
     }
 
     async fn ask(&self, request: reqwest::RequestBuilder) -> Result<Response, ModelError> {
-        let request = request.headers(self.headers.clone());
+        let request = request.headers(self.headers());
         let response = send(request)
             .await
             .map_err(|error| broken(&self.provider, "could not be reached", error))?;
@@ -233,7 +298,7 @@ impl Endpoint {
         let status = response.status().as_u16();
         let wait = retry_after(response.headers(), SystemTime::now());
         // A body that breaks off says less; the status says enough.
-        let (body, _) = read_at_most(response, ERROR_BODY_BYTES_MAX).await;
+        let (body, _) = read_at_most(Body::unread(response), ERROR_BODY_BYTES_MAX).await;
         let mut failure = Failure::of_status(status, &body);
         failure.retry_after = wait.or(failure.retry_after);
         Err(failed(&self.provider, ReadError::Failed(failure)))
@@ -259,7 +324,15 @@ fn hung_up(error: &reqwest::Error) -> bool {
     causes.any(|cause| cause.is_incomplete_message() || cause.is_closed() || cause.is_canceled())
 }
 
-fn connect_to(url: &str) -> Result<(Box<str>, reqwest::Client), SetupError> {
+/// An address, taken apart, and the client for it.
+struct Server {
+    base_url: Box<str>,
+    host: Box<str>,
+    port: u16,
+    client: reqwest::Client,
+}
+
+fn connect_to(url: &str) -> Result<Server, SetupError> {
     let parsed = Url::parse(url).ok().filter(|url| {
         matches!(url.scheme(), "http" | "https") && url.has_host() && url.query().is_none()
     });
@@ -274,29 +347,146 @@ fn connect_to(url: &str) -> Result<(Box<str>, reqwest::Client), SetupError> {
         client = client.no_proxy();
     }
     let client = client.build().map_err(|error| SetupError::NoHttp(error.into()))?;
-    Ok((url.trim_end_matches('/').into(), client))
+    let host = parsed.host_str().unwrap_or_default().into();
+    let port = parsed.port_or_known_default().unwrap_or_default();
+    Ok(Server { base_url: url.trim_end_matches('/').into(), host, port, client })
 }
 
-/// Reads an answer in one piece.
+/// What an answer is, judged by how it begins. Servers send errors as plain JSON to those who
+/// asked for a stream, stream to those who did not ask, and name the wrong content type for both.
+enum Form {
+    /// JSON to be read at its end: one value, or several.
+    Whole,
+    Stream(Framer),
+    /// Neither: a page of HTML, for one.
+    Unknown,
+}
+
+/// The body of an answer, of which the first bytes were read.
+struct Body {
+    response: Response,
+    content_type: String,
+    /// What was read and not yet taken.
+    begun: Option<Bytes>,
+}
+
+impl Body {
+    async fn begin(
+        mut response: Response,
+        streaming: bool,
+        asked: Framer,
+    ) -> Result<(Self, Form), reqwest::Error> {
+        let content_type = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_ascii_lowercase();
+        // What the head says was read; as long as it is kept, so is the buffer that it came in.
+        response.headers_mut().clear();
+        let mut begun = Vec::new();
+        let mut first = None;
+        while start_of(&begun).len() < START_BYTES && begun.len() < BLANK_BYTES_MAX {
+            let Some(chunk) = response.chunk().await? else { break };
+            begun.extend_from_slice(&chunk);
+            // Nearly always one chunk is enough, and need not be copied.
+            first = if begun.len() == chunk.len() { Some(chunk) } else { None };
+        }
+        let form = form(start_of(&begun), &content_type, streaming, asked);
+        let begun = first.unwrap_or_else(|| begun.into());
+        Ok((Self { response, content_type, begun: Some(begun) }, form))
+    }
+
+    /// One that is read to its end whatever it is.
+    fn unread(response: Response) -> Self {
+        Self { response, content_type: String::new(), begun: None }
+    }
+
+    async fn chunk(&mut self) -> Result<Option<Bytes>, reqwest::Error> {
+        match self.begun.take().filter(|begun| !begun.is_empty()) {
+            Some(begun) => Ok(Some(begun)),
+            None => self.response.chunk().await,
+        }
+    }
+
+    /// Names what came in place of an answer.
+    fn shown(&self) -> String {
+        let begun = self.begun.as_deref().unwrap_or_default();
+        let text = String::from_utf8_lossy(&begun[..begun.len().min(SHOWN_BYTES_MAX)]);
+        let kind =
+            if self.content_type.is_empty() { "no content type" } else { &self.content_type };
+        format!("sent something else than an answer ({kind}): {:?}", text.trim())
+    }
+}
+
+fn form(start: &[u8], content_type: &str, streaming: bool, asked: Framer) -> Form {
+    const FIELDS: [&str; 5] = ["data:", "event:", "id:", "retry:", ":"];
+    let is = |kind: &str| content_type.trim_start().starts_with(kind);
+    let lines = ["application/x-ndjson", "application/jsonl", "application/x-jsonlines"];
+    match start.first() {
+        // An empty answer: its reader says what is missing.
+        None => Form::Stream(asked),
+        Some(_) if FIELDS.iter().any(|field| start.starts_with(field.as_bytes())) => {
+            Form::Stream(Framer::sse())
+        }
+        Some(_) if lines.iter().any(|kind| is(kind)) => Form::Stream(Framer::ndjson()),
+        Some(b'{' | b'[') if asked.is_ndjson() && streaming && !is("application/json") => {
+            Form::Stream(asked)
+        }
+        Some(b'{' | b'[') => Form::Whole,
+        Some(_) if is("text/event-stream") => Form::Stream(Framer::sse()),
+        Some(_) => Form::Unknown,
+    }
+}
+
+/// A body without the white space and the byte order mark at its start.
+fn start_of(body: &[u8]) -> &[u8] {
+    body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start()
+}
+
+/// An answer that was cut is not complete, whatever the server says.
+fn corrected(mut batch: Batch, output_limit: Option<u64>) -> Batch {
+    if let Some((stop, usage)) = batch.take_stop() {
+        batch.stop(stop_by_usage(stop, usage.as_ref(), output_limit), usage);
+    }
+    batch
+}
+
+/// Reads an answer in one piece; or the pieces of one that came as a list, or as lines.
 async fn whole(
     provider: Box<str>,
-    response: Response,
+    body: Body,
     mut reader: Box<dyn AnswerReader>,
 ) -> Result<Batch, ModelError> {
-    let (body, ended) = read_at_most(response, ANSWER_BYTES_MAX).await;
+    let (body, ended) = read_at_most(body, ANSWER_BYTES_MAX).await;
     ended.map_err(|error| match error {
         Some(error) => broken(&provider, "broke off", error),
         None => too_long(&provider, ANSWER_BYTES_MAX),
     })?;
+    let body = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&body);
     let mut batch = Batch::default();
-    reader.whole(&body, &mut batch).map_err(|error| failed(&provider, error))?;
+    let read = match pieces(body) {
+        Some(pieces) => pieces
+            .iter()
+            .try_for_each(|piece| reader.push(Frame::data(piece.get().as_bytes()), &mut batch))
+            .and_then(|()| reader.end(&mut batch)),
+        None => reader.whole(body, &mut batch),
+    };
+    read.map_err(|error| failed(&provider, error))?;
     Ok(batch)
+}
+
+/// The events of a streamed answer that came as a JSON list, or one after the other. `None` if
+/// the body is one object, or is not JSON.
+fn pieces(body: &[u8]) -> Option<Vec<&RawValue>> {
+    if start_of(body).first() == Some(&b'[') {
+        return serde_json::from_slice(body).ok();
+    }
+    let values = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
+    let values: Vec<&RawValue> = values.collect::<Result<_, _>>().ok()?;
+    (values.len() > 1).then_some(values)
 }
 
 /// A streamed answer on its way.
 struct Answer {
     provider: Box<str>,
-    response: Response,
+    body: Body,
     framer: Framer,
     reader: Box<dyn AnswerReader>,
     batch: Batch,
@@ -306,13 +496,11 @@ struct Answer {
 impl Answer {
     fn stream(
         provider: Box<str>,
-        mut response: Response,
+        body: Body,
         framer: Framer,
         reader: Box<dyn AnswerReader>,
     ) -> AttemptStream {
-        // What the head says was read; as long as it is kept, so is the buffer that it came in.
-        response.headers_mut().clear();
-        let answer = Self { provider, response, framer, reader, batch: Batch::default(), bytes: 0 };
+        let answer = Self { provider, body, framer, reader, batch: Batch::default(), bytes: 0 };
         // It is moved with every piece.
         stream::unfold(Some(Box::new(answer)), |answer| async move {
             let mut answer = answer?;
@@ -329,7 +517,7 @@ impl Answer {
     /// Reads until there is something to tell.
     async fn next(&mut self) -> Result<Next, ModelError> {
         loop {
-            let chunk = self.response.chunk().await;
+            let chunk = self.body.chunk().await;
             let chunk = chunk.map_err(|error| broken(&self.provider, "broke off", error))?;
             let Some(chunk) = chunk else { return self.end().map(Next::Last) };
             self.read(&chunk)?;
@@ -372,7 +560,7 @@ impl Answer {
 
     /// Waits a little for the end of the body.
     async fn linger(&mut self) {
-        let rest = async { while let Ok(Some(_)) = self.response.chunk().await {} };
+        let rest = async { while let Ok(Some(_)) = self.body.chunk().await {} };
         let _ = tokio::time::timeout(LINGER, rest).await;
     }
 }
@@ -384,13 +572,10 @@ enum Next {
 
 /// The body up to a limit, and whether that was all of it: an error of the connection, or
 /// nothing when the limit was reached.
-async fn read_at_most(
-    mut response: Response,
-    max: usize,
-) -> (Vec<u8>, Result<(), Option<reqwest::Error>>) {
+async fn read_at_most(mut from: Body, max: usize) -> (Vec<u8>, Result<(), Option<reqwest::Error>>) {
     let mut body = Vec::new();
     loop {
-        match response.chunk().await {
+        match from.chunk().await {
             Ok(None) => return (body, Ok(())),
             Ok(Some(chunk)) if body.len() + chunk.len() > max => {
                 body.extend_from_slice(&chunk[..max - body.len()]);
@@ -400,11 +585,6 @@ async fn read_at_most(
             Err(error) => return (body, Err(Some(error))),
         }
     }
-}
-
-fn is_json(response: &Response) -> bool {
-    let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.trim_start().starts_with("application/json"))
 }
 
 /// Whether a server is on this machine: no proxy stands between.
@@ -513,7 +693,8 @@ mod tests {
             let body = reqwest::Body::wrap_stream(chunks);
             let response = Response::from(hyper::Response::new(body));
             let reader = Box::new(wellspring_wire::anthropic::Reader::default());
-            let mut answer = Answer::stream("acme".into(), response, Framer::sse(), reader);
+            let body = Body::unread(response);
+            let mut answer = Answer::stream("acme".into(), body, Framer::sse(), reader);
             answer.next().await.unwrap().unwrap_err().to_string()
         };
         let ended = "acme: the answer ended before the model had stopped";
@@ -524,7 +705,7 @@ mod tests {
     #[test]
     fn nothing_secret_is_shown() {
         let endpoint = Endpoint::new("acme", "https://api.example.com/").unwrap();
-        let endpoint = endpoint.bearer(&Secret::new("sk-secret")).unwrap();
+        let endpoint = endpoint.key("authorization", "Bearer ", &Secret::new("sk-secret")).unwrap();
         let shown = format!("{endpoint:?} {:?}", endpoint.headers);
         assert_eq!(
             shown,

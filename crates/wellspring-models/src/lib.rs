@@ -28,7 +28,7 @@ mod secret;
 pub use anthropic::Anthropic;
 pub use breaker::{Breaker, Circuit};
 pub use error::SetupError;
-pub use fallback::{Fallback, PATIENCE_DEFAULT};
+pub use fallback::Fallback;
 pub use gemini::Gemini;
 pub use hosted::{Hosted, KeyForm, Protocol, Variables};
 pub use listing::{ListedModel, Listing, PAGES_MAX};

@@ -2,7 +2,9 @@
 
 use std::fmt;
 use std::io::{self, Read as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::error::SetupError;
 
@@ -18,14 +20,45 @@ pub const KEY_BYTES_MAX: u64 = 64 * 1024;
 /// let key = Secret::new("sk-very-secret");
 /// assert_eq!(format!("{key:?}"), "Secret(…)");
 /// ```
-#[derive(Clone, Eq, PartialEq)]
-pub struct Secret(Box<str>);
+#[derive(Clone)]
+pub struct Secret {
+    key: Box<str>,
+    file: Option<Arc<KeyFile>>,
+}
+
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
+}
+
+impl Eq for Secret {}
+
+/// The file that a key came from, as it was then.
+struct KeyFile {
+    path: PathBuf,
+    stamp: Option<Stamp>,
+}
+
+/// What tells two versions of a file apart.
+#[derive(Eq, PartialEq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+}
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self { modified: metadata.modified().ok(), bytes: metadata.len() })
+    }
+}
 
 impl Secret {
     /// A key that is at hand.
     #[must_use]
     pub fn new(key: impl Into<Box<str>>) -> Self {
-        Self(key.into())
+        Self { key: key.into(), file: None }
     }
 
     /// From the environment: from `variable`, or from the file that `variable` with `_FILE`
@@ -59,17 +92,37 @@ impl Secret {
     /// When the file cannot be read, or is empty.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, SetupError> {
         let path = path.as_ref();
+        // Before it is read: a change in between is noticed the next time.
+        let stamp = Stamp::of(path);
         let key = read(path).map_err(|source| SetupError::KeyFile { path: path.into(), source })?;
         match key.trim() {
             "" => Err(SetupError::EmptyKeyFile { path: path.into() }),
-            key => Ok(Self::new(key)),
+            key => {
+                let file = KeyFile { path: path.into(), stamp };
+                Ok(Self { key: key.into(), file: Some(Arc::new(file)) })
+            }
         }
+    }
+
+    /// Whether the key came from a file, which may change.
+    pub(crate) fn is_from_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// The key that its file holds now, if the file has changed since it was read. A file that
+    /// cannot be read, because it is just being replaced, leaves the key as it is.
+    pub(crate) fn changed(&self) -> Option<Self> {
+        let file = self.file.as_ref()?;
+        if Stamp::of(&file.path) == file.stamp {
+            return None;
+        }
+        Self::from_file(&file.path).ok()
     }
 
     /// The key itself.
     #[must_use]
     pub fn expose(&self) -> &str {
-        &self.0
+        &self.key
     }
 }
 

@@ -105,6 +105,12 @@ impl Framer {
         Self::new(Format::Ndjson)
     }
 
+    /// Whether it cuts lines of JSON rather than server-sent events.
+    #[must_use]
+    pub fn is_ndjson(&self) -> bool {
+        self.format == Format::Ndjson
+    }
+
     fn new(format: Format) -> Self {
         Self {
             format,

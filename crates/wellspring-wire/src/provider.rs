@@ -19,7 +19,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use wellspring_core::{Annotation, Batch, Extended, FailureKind, MediaSource, MessagePart};
+use wellspring_core::{
+    Annotation, Batch, Extended, FailureKind, MediaSource, MessagePart, Stop, Usage,
+};
 
 use crate::framer::Frame;
 
@@ -37,6 +39,7 @@ mod shortcuts;
 pub(crate) mod surroundings;
 #[cfg(test)]
 pub(crate) mod testing;
+pub(crate) mod think_tags;
 
 pub(crate) use block::Block;
 pub(crate) use body::Body;
@@ -125,6 +128,20 @@ pub struct Written {
     pub body: Vec<u8>,
     /// What of the conversation the provider cannot be told, and how often that came up.
     pub left_out: BTreeMap<&'static str, u32>,
+    /// Members of ours that `extra` replaced or left out.
+    pub replaced: Vec<Box<str>>,
+    /// Members of ours that `extra` tried to replace and cannot: the request must not be sent.
+    pub refused: Vec<Box<str>>,
+    /// Tokens that the answer may have by this request; `None` if `extra` changed the request.
+    pub output_limit: Option<u64>,
+}
+
+/// Corrects a stop that usage contradicts: llama.cpp says that an answer is complete although
+/// its output limit cut it.
+#[must_use]
+pub fn stop_by_usage(stop: Stop, usage: Option<&Usage>, output_limit: Option<u64>) -> Stop {
+    let at_limit = usage.zip(output_limit).is_some_and(|(usage, limit)| usage.output >= limit);
+    if stop == Stop::EndTurn && at_limit { Stop::MaxTokens } else { stop }
 }
 
 /// Counts what cannot be said.
@@ -134,10 +151,6 @@ pub(crate) struct LeftOut(BTreeMap<&'static str, u32>);
 impl LeftOut {
     pub(crate) fn note(&mut self, what: &'static str) {
         *self.0.entry(what).or_default() += 1;
-    }
-
-    pub(crate) fn written(self, body: Vec<u8>) -> Written {
-        Written { body, left_out: self.0 }
     }
 }
 
@@ -176,6 +189,30 @@ pub const SOURCES_MAX: usize = 1024;
 /// Nothing at all would mean that the tool takes none, and the call would run.
 pub(crate) const CUT_ARGUMENTS: &str =
     "\"the output limit was reached before the arguments were written\"";
+
+/// Why the model stopped, if a member says so. Some servers send an empty string or the words
+/// `null` or `None` in every chunk, as others send `null`: neither is a stop.
+pub(crate) fn stop_reason(member: &str) -> Option<&str> {
+    let reason = member.trim();
+    let missing = ["", "null", "none"].iter().any(|word| reason.eq_ignore_ascii_case(word));
+    (!missing).then_some(reason)
+}
+
+/// The words of a thought, in any of the forms that servers give it: a string, an object with
+/// the string in it, or a list of either.
+pub(crate) fn thought_text(value: &serde_json::Value) -> std::borrow::Cow<'_, str> {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => text.into(),
+        Value::Array(items) => items.iter().map(thought_text).collect::<Vec<_>>().concat().into(),
+        Value::Object(members) => {
+            let names = ["text", "content", "summary", "thinking", "reasoning"];
+            let found = names.iter().filter_map(|name| members.get(*name)).map(thought_text);
+            found.into_iter().find(|text| !text.is_empty()).unwrap_or_default()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => "".into(),
+    }
+}
 
 /// What a `data:` URL holds, if it is one in base64.
 pub(crate) fn media_of_data_url(url: &str) -> Option<(Box<str>, MediaSource)> {

@@ -451,6 +451,7 @@ fn timeouts(section: Section<'_>) -> Timeouts {
     let timeouts = Timeouts {
         connect: section.duration("connect").unwrap_or(default.connect),
         first_content: section.duration("first_content").unwrap_or(default.first_content),
+        whole_answer: section.duration("whole_answer").unwrap_or(default.whole_answer),
         between_chunks: section.duration("between_chunks").unwrap_or(default.between_chunks),
         turn: section.duration("turn").unwrap_or(default.turn),
         tool_idle: section.duration("tool_idle").unwrap_or(default.tool_idle),

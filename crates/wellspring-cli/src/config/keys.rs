@@ -403,6 +403,7 @@ pub(crate) const TIMEOUTS: Table = Table {
     keys: &[
         key("connect", TIME, "`\"30s\"`", "Until the model answers at all."),
         key("first_content", TIME, "`\"2m\"`", "From there to the first word."),
+        key("whole_answer", TIME, "`\"10m\"`", "The answer of a call that does not stream."),
         key("between_chunks", TIME, "`\"1m\"`", "Between two pieces of an answer."),
         key("turn", TIME, "`\"15m\"`", "One attempt in all."),
         key("tool_idle", TIME, "`\"2m\"`", "A tool without progress."),

@@ -84,6 +84,7 @@ fn shown(name: &str, value: &Value) -> String {
             "SECONDS".to_owned()
         }
         "wellspring.trace_id" => "HEX".to_owned(),
+        "server.port" => "PORT".to_owned(),
         _ => without_ids(&value.to_string()),
     }
 }
@@ -235,6 +236,8 @@ async fn a_doctor_looks_at_the_collector() {
     }
     insta::assert_snapshot!(told);
     let asked = accepts.asked();
-    let asked = asked.iter().map(|it| (&*it.path, it.header("authorization")));
-    assert_eq!(asked.collect::<Vec<_>>(), [("/v1/traces", Some("Basic hush"))]);
+    let asked = asked.iter();
+    let asked = asked.map(|it| (&*it.path, it.header("authorization"), it.header("content-type")));
+    let protobuf = Some("application/x-protobuf");
+    assert_eq!(asked.collect::<Vec<_>>(), [("/v1/traces", Some("Basic hush"), protobuf)]);
 }

@@ -74,7 +74,8 @@ pub enum Annotation {
     ProviderId(Box<str>),
     /// A citation in the provider's own form.
     Citation(Value),
-    /// The text turned out to be a preamble to a tool call, not the answer.
+    /// The text turned out to be a thought: it is not part of the answer, and models read it as
+    /// a thought.
     Preamble,
     /// Other metadata that must be kept with the part.
     Other(Box<Extended>),

@@ -6,10 +6,11 @@ use proptest::sample::Index;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wellspring_core::{
-    AgentNo, Checker, Event, Millis, Outline, Record, Seq, Transcript, Usage, UsageScope,
+    AgentNo, Annotation, Checker, Event, Message, Millis, Outline, PartKind, Record, Seq,
+    Transcript, Usage, UsageScope,
 };
 use wellspring_testkit::arbitrary::{arb_record, arb_records, arb_run, arb_small_run};
-use wellspring_testkit::samples;
+use wellspring_testkit::{RunBuilder, samples};
 
 fn outline(records: &[Record]) -> Outline {
     let mut outline = Outline::default();
@@ -51,6 +52,22 @@ fn a_run_without_turns_spends_what_it_reports() {
     ];
     let spent = Usage { scope: UsageScope::Run, input: 78, ..Usage::default() };
     assert_eq!(Transcript::fold(&records).usage, spent);
+}
+
+/// A server may say only at its end that a text was a thought.
+#[test]
+fn a_text_that_turned_out_to_be_a_thought_is_not_the_answer() {
+    let mut run = RunBuilder::new("agent", "go");
+    run.turn();
+    let part = run.text(&["Hm"]);
+    run.push(Event::PartAnnotated { part, annotation: Box::new(Annotation::Preamble) });
+    run.text(&["Hi"]);
+    let transcript = Transcript::fold(&run.records());
+    assert_eq!(transcript.answer(AgentNo::ROOT), "Hi");
+    let messages = transcript.messages(AgentNo::ROOT);
+    let Some(Message::Assistant { parts, .. }) = messages.last() else { panic!("{messages:?}") };
+    let kinds: Vec<_> = parts.iter().map(|part| &part.kind).collect();
+    assert_eq!(kinds, [&PartKind::Thought, &PartKind::TEXT]);
 }
 
 #[test]

@@ -149,7 +149,9 @@ async fn a_call_that_cannot_run_tells_the_model_why() {
         .call("strict", json!({"n": "one"}))
         .call_fragments("strict", ["{\"n\":"])
         .call("broken", json!({}))
-        .call("panics", json!({}));
+        .call("panics", json!({}))
+        .call("broken", json!([1]))
+        .call("broken", json!(null));
     let records = play(agent(two_turns(say), [strict, broken, panics])).await;
     insta::assert_snapshot!(tool_lines(&records), @r#"
     tool 0 finished error "there is no tool \"nobody\"; there are: strict, broken, panics"
@@ -157,6 +159,8 @@ async fn a_call_that_cannot_run_tells_the_model_why() {
     tool 2 finished error "the arguments of strict are not valid JSON: {\"n\":"
     tool 3 queued at 0
     tool 4 queued at 1
+    tool 5 finished error "the arguments of broken must be a JSON object, but are: [1]"
+    tool 6 finished error "the arguments of broken must be a JSON object, but are: null"
     tool 3 started parallel
     tool 3 finished error "the disk is on fire"
     tool 4 started parallel

@@ -11,7 +11,7 @@ use wellspring_testkit::{Answer, FakeProvider};
 use crate::kit::{Provider, Remembering, agent, outcome, play, providers};
 
 /// Each row: a fault, and what the server does; the last thing it does it does for ever.
-fn faults(provider: &Provider) -> Vec<(&'static str, Vec<Answer>)> {
+pub(crate) fn faults(provider: &Provider) -> Vec<(&'static str, Vec<Answer>)> {
     let whole = || provider.streams(&*provider.whole);
     let begun = || provider.streams(&*provider.begun);
     let then_well = |answer: Answer| vec![answer, whole()];
@@ -124,7 +124,7 @@ async fn outcomes() {
     an error body with success: asked 2, touched 0, said "Done", completed end_turn
         Unavailable: provider: Broken
     a page of HTML with success: asked 2, touched 0, said "Done", completed end_turn
-        Protocol: provider: the answer ended before the model had stopped
+        Protocol: provider: sent something else than an answer (text/html): "<html>Sign in</html>"
     429, seconds: asked 2, touched 0, said "Done", completed end_turn
         Unavailable: provider: status 429: Broken (wait 0ns)
     429, milliseconds: asked 2, touched 0, said "Done", completed end_turn
@@ -162,7 +162,6 @@ async fn outcomes() {
     }
     assert_snapshot!(differences, @r"
     ollama, bytes of no sort: Protocol: provider: an event is not the JSON it should be
-    ollama, a page of HTML with success: Protocol: provider: an event is not the JSON it should be
     ollama, 429, seconds: RateLimited: provider: status 429: Broken (wait 0ns)
     ollama, 429, milliseconds: RateLimited: provider: status 429: Broken (wait 1.5ms)
     ollama, 429, a date: RateLimited: provider: status 429: Broken (wait 0ns)

@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use futures::StreamExt as _;
 use futures::future::BoxFuture;
 use wellspring_core::{
-    AttemptStream, CancelWhen, Event, Model, ModelError, Outcome, Record, Seq, TurnRequest,
+    AgentNo, AttemptStream, CancelWhen, Event, Model, ModelError, Outcome, Record, Seq, Transcript,
+    TurnRequest,
 };
 use wellspring_engine::{Runtime, StartRun, Timeouts};
 use wellspring_log::Log;
@@ -65,32 +66,51 @@ async fn cancelling_a_run_closes_the_connection() {
     }
 }
 
-/// The next model answers where one does not, be it silent or broken; and the engine never
-/// notices.
+/// The fallback model answers where the first one fails, before its first word or after it. The
+/// log names both, and what the first one said is void.
 #[tokio::test]
 async fn the_next_model_answers() {
     let providers = providers();
     for (first, next) in providers.iter().zip(providers.iter().cycle().skip(1)) {
-        for fault in [Answer::silence(), Answer::status(529, ""), Answer::hang_up()] {
+        let begun = || first.streams(&*first.begun);
+        let faults = [
+            Answer::silence(),
+            Answer::status(529, ""),
+            Answer::hang_up(),
+            begun(),
+            begun().cut(),
+            begun().stall(),
+        ];
+        for fault in faults {
             let broken = FakeProvider::start([fault]).await.unwrap();
             let well = FakeProvider::start([next.streams(&*next.whole)]).await.unwrap();
-            let chain = Fallback::new(Shared((first.model)(&broken.url())))
-                .or(Shared((next.model)(&well.url())))
-                .patience(SILENCE / 10);
+            let chain = Fallback::new(Named((first.model)(&broken.url()), "m"))
+                .or(Named((next.model)(&well.url()), "next"));
             let (mut def, _) = agent(Arc::new(chain), true);
             def.limits.attempts = 1;
-            let outcome = outcome(&play(def, "go").await).to_string();
+            // However short the time for a first word is.
+            def.timeouts.first_content = SILENCE / 10;
+            def.timeouts.between_chunks = SILENCE / 10;
+            let records = play(def, "go").await;
+            let outcome = outcome(&records).to_string();
             assert_eq!(outcome, "completed end_turn", "{} then {}", first.name, next.name);
+            let transcript = Transcript::fold(&records);
+            assert_eq!(transcript.answer(AgentNo::ROOT), "Done", "{}", first.name);
+            let asked = records.iter().filter_map(|record| {
+                let Event::TurnStarted(turn) = &record.event else { return None };
+                Some(&*turn.model)
+            });
+            assert_eq!(asked.collect::<Vec<_>>(), ["m", "next"]);
         }
     }
 }
 
-/// A model that somebody else has too.
-struct Shared(Arc<dyn Model>);
+/// A model under a name of its own.
+struct Named(Arc<dyn Model>, &'static str);
 
-impl Model for Shared {
+impl Model for Named {
     fn name(&self) -> &str {
-        self.0.name()
+        self.1
     }
 
     fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {

@@ -244,6 +244,7 @@ pub(crate) fn agent(model: Arc<dyn Model>, streaming: bool) -> (AgentDef, Arc<At
         connect: SILENCE,
         first_content: SILENCE,
         between_chunks: SILENCE,
+        whole_answer: SILENCE,
         ..Timeouts::default()
     };
     let tools = vec![Arc::new(tool) as Arc<dyn Tool>];

@@ -8,6 +8,7 @@
 )]
 
 mod faults;
+mod hostile;
 mod http;
 mod kit;
 mod peer;

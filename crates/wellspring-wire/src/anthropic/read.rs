@@ -14,7 +14,7 @@ use crate::framer::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::surroundings::Surroundings;
 use crate::provider::{
-    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
+    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark, stop_reason,
 };
 
 /// Blocks that one answer may have. The longest answers with dozens of searches have a few
@@ -128,6 +128,9 @@ impl Reader {
 
     fn message_start(&mut self, message: Message<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         self.model = message.model.map(Into::into);
+        if let Some(id) = &message.id {
+            batch.set_response_id(id);
+        }
         self.usage.update(message.usage.unwrap_or_default());
         if let Some(container) = message.container {
             batch.extended(ORIGIN, "container", container);
@@ -323,8 +326,10 @@ impl Reader {
     }
 
     fn message_delta(&mut self, mut delta: Map<String, Value>, batch: &mut Batch) {
-        if let Some(Value::String(reason)) = delta.remove("stop_reason") {
-            self.stop = Some(stop_of(&reason));
+        if let Some(Value::String(reason)) = delta.remove("stop_reason")
+            && let Some(reason) = stop_reason(&reason)
+        {
+            self.stop = Some(stop_of(reason));
         }
         self.release(batch);
         delta.retain(|_, value| !value.is_null());
@@ -470,7 +475,10 @@ impl AnswerReader for Reader {
         if let Some(error) = &message.error {
             return Err(ReadError::Failed(Failure::of_error(error)));
         }
-        let Some(reason) = message.stop_reason.take() else { return Err(ReadError::Truncated) };
+        let reason = message.stop_reason.take();
+        let Some(reason) = reason.filter(|reason| stop_reason(reason).is_some()) else {
+            return Err(ReadError::Truncated);
+        };
         let mut delta = Map::new();
         delta.insert("stop_reason".to_owned(), Value::String(reason.into_owned()));
         delta.insert("stop_sequence".to_owned(), message.stop_sequence.take().unwrap_or_default());

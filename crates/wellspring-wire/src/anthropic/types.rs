@@ -30,6 +30,8 @@ pub(super) struct Message<'a> {
     #[serde(borrow, rename = "type")]
     pub(super) kind: Option<Cow<'a, str>>,
     #[serde(borrow)]
+    pub(super) id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
     pub(super) model: Option<Cow<'a, str>>,
     #[serde(borrow)]
     pub(super) content: Vec<&'a RawValue>,

@@ -54,7 +54,11 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
     let mut output = Map::new();
 
     let mut body = Body::new(settings.extra.as_ref());
-    body.member("model", model);
+    body.fixed("model", model);
+    body.limits_output(match &settings.thinking {
+        Some(Thinking::Budget(tokens)) => limit.saturating_add((*tokens).max(BUDGET_TOKENS_MIN)),
+        Some(Thinking::Off | Thinking::Effort(_)) | None => limit,
+    });
     match &settings.thinking {
         None => body.member("max_tokens", &limit),
         Some(Thinking::Off) => {
@@ -79,7 +83,7 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
         body.member("output_config", &output);
     }
     if request.streaming {
-        body.member("stream", &true);
+        body.fixed("stream", &true);
     }
     if settings.temperature.is_some() && thinks {
         left_out.note("the temperature, because the model thinks");
@@ -96,8 +100,8 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
         body.member("tools", &tools);
         body.optional("tool_choice", tool_choice(&settings.tool_choice, thinks, &mut left_out));
     }
-    body.member("messages", &messages);
-    left_out.written(body.finish())
+    body.fixed("messages", &messages);
+    body.finish(left_out)
 }
 
 #[derive(Debug, Serialize)]

@@ -19,7 +19,7 @@ use crate::Frame;
 use crate::provider::scan::{Half, Quoted};
 use crate::provider::surroundings::Surroundings;
 use crate::provider::{
-    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
+    AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark, stop_reason,
 };
 use crate::text::member;
 
@@ -114,7 +114,9 @@ impl Reader {
         if let Some(fetched) = candidate.url_context_metadata {
             batch.extended(ORIGIN, "urlContextMetadata", fetched);
         }
-        match candidate.finish_reason.given() {
+        // The first value of a protobuf enum means that it is not set.
+        let reason = stop_reason(&candidate.finish_reason);
+        match reason.filter(|reason| *reason != "FINISH_REASON_UNSPECIFIED") {
             Some(reason) => self.finish(reason, &candidate.finish_message, batch),
             None => Ok(()),
         }
@@ -301,7 +303,7 @@ impl Reader {
                     retry_after: None,
                 }));
             }
-            // FINISH_REASON_UNSPECIFIED, LANGUAGE, OTHER, TOO_MANY_TOOL_CALLS, IMAGE_OTHER,
+            // LANGUAGE, OTHER, TOO_MANY_TOOL_CALLS, IMAGE_OTHER,
             // NO_IMAGE, and what comes after them.
             other => Stop::Other(other.into()),
         };
@@ -403,6 +405,9 @@ impl AnswerReader for Reader {
             && self.model.as_deref() != Some(model)
         {
             self.model = Some(model.into());
+        }
+        if let Some(id) = chunk.response_id.given() {
+            batch.set_response_id(id);
         }
         let is_counted = chunk.usage_metadata.is_some();
         self.usage = chunk.usage_metadata.or(self.usage.take());

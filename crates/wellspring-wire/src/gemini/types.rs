@@ -23,6 +23,8 @@ pub(super) struct Chunk<'a> {
     pub(super) usage_metadata: Option<UsageMetadata>,
     #[serde(borrow)]
     pub(super) model_version: Text<'a>,
+    #[serde(borrow)]
+    pub(super) response_id: Text<'a>,
     pub(super) error: Option<Value>,
 }
 

@@ -55,21 +55,18 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
         .collect();
     let tools = tools(&request.tools);
 
-    let mut extra = settings.extra.clone();
-    let given = extra.as_mut().and_then(Value::as_object_mut);
-    let given = given.and_then(|extra| extra.remove("generationConfig"));
-
-    let mut body = Body::new(extra.as_ref());
+    let mut body = Body::new(settings.extra.as_ref());
     if !request.instructions.is_empty() {
         body.member("systemInstruction", &json!({ "parts": [{ "text": request.instructions }] }));
     }
-    body.member("contents", &contents);
+    body.fixed("contents", &contents);
     if !tools.is_empty() {
         body.member("tools", &tools);
         body.optional("toolConfig", tool_config(&settings.tool_choice));
     }
-    body.member("generationConfig", &generation_config(settings, model, given));
-    left_out.written(body.finish())
+    body.member("generationConfig", &generation_config(settings, model));
+    body.limits_output(settings.max_output_tokens);
+    body.finish(left_out)
 }
 
 /// What differs between the generations of models.
@@ -89,11 +86,7 @@ impl Generation {
     }
 }
 
-fn generation_config(
-    settings: &ModelSettings,
-    model: Generation,
-    given: Option<Value>,
-) -> Map<String, Value> {
+fn generation_config(settings: &ModelSettings, model: Generation) -> Map<String, Value> {
     let mut config = Map::new();
     config.insert("maxOutputTokens".into(), settings.max_output_tokens.into());
     if let Some(temperature) = settings.temperature {
@@ -108,10 +101,6 @@ fn generation_config(
     if let Some(OutputSchema { schema, .. }) = &settings.output {
         config.insert("responseMimeType".into(), "application/json".into());
         config.insert("responseJsonSchema".into(), schema.clone());
-    }
-    if let Some(Value::Object(given)) = given {
-        config.extend(given);
-        config.retain(|_, value| !value.is_null());
     }
     config
 }

@@ -13,7 +13,10 @@ use super::{ORIGIN, THINKING};
 use crate::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::surroundings::Surroundings;
-use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, mark};
+use crate::provider::think_tags::{Held, Piece, ThinkTags};
+use crate::provider::{
+    AnswerReader, Failure, ReadError, ToolNames, mark, stop_reason, thought_text,
+};
 
 /// Reads one response.
 #[derive(Debug, Default)]
@@ -21,6 +24,7 @@ pub struct Reader {
     names: ToolNames,
     /// The text, or thought, that the next line may extend.
     open: Option<(LocalPart, Voice)>,
+    tags: ThinkTags,
     called: bool,
     stopped: bool,
     scratch: String,
@@ -80,17 +84,63 @@ impl Reader {
     /// Words as they are on the wire: they may end in half a character, and no parser takes
     /// that.
     fn hear(&mut self, voice: Voice, said: Quoted<'_>, batch: &mut Batch) -> Option<()> {
-        if said != Quoted::default() {
-            let part = self.speaker(voice, batch);
-            batch.delta(part, said.text(&mut self.scratch, &mut self.half)?);
+        if said == Quoted::default() {
+            return Some(());
         }
-        Some(())
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let heard = if self.tags.is_watching() {
+            said.text(&mut scratch, &mut self.half).map(|text| self.say(voice, text, batch))
+        } else {
+            let part = self.speaker(voice, batch);
+            said.text(&mut scratch, &mut self.half).map(|text| batch.delta(part, text))
+        };
+        self.scratch = scratch;
+        heard
     }
 
     fn say(&mut self, voice: Voice, text: &str, batch: &mut Batch) {
+        if text.is_empty() {
+            return;
+        }
+        match voice {
+            Voice::Content if !self.tags.is_plain(text) => self.say_tagged(text, batch),
+            Voice::Content => self.add(voice, text, batch),
+            // The server tells thoughts apart itself.
+            Voice::Thinking => {
+                self.stop_tags(batch);
+                self.add(voice, text, batch);
+            }
+        }
+    }
+
+    fn add(&mut self, voice: Voice, text: &str, batch: &mut Batch) {
         if !text.is_empty() {
             let part = self.speaker(voice, batch);
             batch.delta(part, text);
+        }
+    }
+
+    /// Text that may hold `<think>` tags.
+    fn say_tagged(&mut self, text: &str, batch: &mut Batch) {
+        let mut tags = std::mem::take(&mut self.tags);
+        tags.push(text, |piece| match piece {
+            Piece::Text(text) => self.add(Voice::Content, text, batch),
+            Piece::Thought(text) => self.add(Voice::Thinking, text, batch),
+            Piece::AllWasThought => {
+                if let Some((part, Voice::Content)) = self.open {
+                    batch.annotate(part, Annotation::Preamble);
+                    self.close_part(batch);
+                }
+            }
+        });
+        self.tags = tags;
+    }
+
+    /// From here on tags are text; what was held back is said.
+    fn stop_tags(&mut self, batch: &mut Batch) {
+        if let Some((held, kind)) = self.tags.stop() {
+            let voice = if kind == Held::Text { Voice::Content } else { Voice::Thinking };
+            self.add(voice, &held, batch);
         }
     }
 
@@ -101,7 +151,7 @@ impl Reader {
         {
             return part;
         }
-        self.close(batch);
+        self.close_part(batch);
         let part = match voice {
             Voice::Content => batch.start(PartKind::TEXT),
             Voice::Thinking => {
@@ -133,6 +183,11 @@ impl Reader {
     }
 
     fn close(&mut self, batch: &mut Batch) {
+        self.stop_tags(batch);
+        self.close_part(batch);
+    }
+
+    fn close_part(&mut self, batch: &mut Batch) {
         if let Some((part, _)) = self.open.take() {
             batch.delta(part, self.half.end());
             batch.finish(part);
@@ -163,8 +218,9 @@ impl AnswerReader for Reader {
             return Err(ReadError::Failed(Failure::of_error(&error)));
         }
         if let Some(message) = line.message {
-            self.say(Voice::Thinking, &message.thinking, batch);
-            self.say(Voice::Thinking, &message.reasoning_content, batch);
+            let names = [message.thinking, message.reasoning_content, message.reasoning];
+            let thought = names.iter().flatten().map(thought_text).find(|it| !it.is_empty());
+            self.say(Voice::Thinking, &thought.unwrap_or_default(), batch);
             self.say(Voice::Content, &message.content, batch);
             for call in message.tool_calls.unwrap_or_default() {
                 self.call(&call, batch);
@@ -181,7 +237,7 @@ impl AnswerReader for Reader {
         if line.done == Some(true) {
             self.stopped = true;
             self.close(batch);
-            let stop = match line.done_reason.given() {
+            let stop = match stop_reason(&line.done_reason) {
                 Some("stop") | None if self.called => Stop::ToolCalls,
                 Some("stop") | None => Stop::EndTurn,
                 Some("length") => Stop::MaxTokens,

@@ -57,6 +57,25 @@ fn imitations() {
     file image/png
     stop [{"other":"unload"},null]
     "#);
+    insta::assert_snapshot!(lines(&[
+        r#"{"message":{"content":"<think>Hm</think>"}}"#,
+        r#"{"message":{"content":"\n\nHi"}}"#,
+        r#"{"message":{"content":"","reasoning":"more"}}"#,
+        r#"{"done":true,"done_reason":"null"}"#,
+    ]), @r#"
+    part 0 started thought
+    part 0 annotated {"other":{"name":"thinking","origin":"ollama","value":true}}
+    part 0 delta "Hm"
+    part 0 finished
+    part 1 started text
+    part 1 delta "Hi"
+    part 1 finished
+    part 2 started thought
+    part 2 annotated {"other":{"name":"thinking","origin":"ollama","value":true}}
+    part 2 delta "more"
+    part 2 finished
+    stop ["end_turn",null]
+    "#);
     insta::assert_snapshot!(lines(&[r#"{"error":{"message":"no","type":"invalid_request_error"}}"#]), @"error BadRequest: no");
     insta::assert_snapshot!(lines(&[r#"{"message":{"content":"a"}}"#, "{"]), @r#"
     part 0 started text

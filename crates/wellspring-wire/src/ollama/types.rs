@@ -27,11 +27,10 @@ pub(super) struct Line<'a> {
 pub(super) struct Message<'a> {
     #[serde(borrow)]
     pub(super) content: Text<'a>,
-    #[serde(borrow)]
-    pub(super) thinking: Text<'a>,
-    /// What a server that imitates it may call the same.
-    #[serde(borrow)]
-    pub(super) reasoning_content: Text<'a>,
+    pub(super) thinking: Option<Value>,
+    /// What servers that imitate Ollama call the same.
+    pub(super) reasoning_content: Option<Value>,
+    pub(super) reasoning: Option<Value>,
     #[serde(borrow)]
     pub(super) tool_calls: Option<Vec<ToolCall<'a>>>,
     #[serde(borrow)]

@@ -16,8 +16,7 @@ pub(super) const NAMES: NameRule = NameRule::COMMON;
 
 /// A request for one turn by `model`.
 ///
-/// Members that the caller gives in `options` stand beside ours; any other (`format`,
-/// `keep_alive`) replaces ours of that name.
+/// Members of `extra` are merged with ours, `options` member by member.
 ///
 /// ```
 /// use wellspring_core::{Message, ModelSettings, TurnRequest};
@@ -49,22 +48,19 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     }
     let tools = tools(&request.tools, &settings.tool_choice, &mut left_out);
 
-    let mut extra = settings.extra.clone();
-    let given = extra.as_mut().and_then(Value::as_object_mut);
-    let given = given.and_then(|extra| extra.remove("options"));
-
-    let mut body = Body::new(extra.as_ref());
-    body.member("model", model);
-    body.member("messages", &conversation.said);
+    let mut body = Body::new(settings.extra.as_ref());
+    body.fixed("model", model);
+    body.fixed("messages", &conversation.said);
     if !tools.is_empty() {
         body.member("tools", &tools);
     }
     body.optional("think", settings.thinking.as_ref().map(|thinking| think(thinking, model)));
     body.optional("format", settings.output.as_ref().map(|output| &output.schema));
-    body.member("options", &options(settings, given));
+    body.member("options", &options(settings));
+    body.limits_output(settings.max_output_tokens);
     // It streams unless told not to.
-    body.member("stream", &request.streaming);
-    left_out.written(body.finish())
+    body.fixed("stream", &request.streaming);
+    body.finish(left_out)
 }
 
 /// Most models think or do not; these take a level.
@@ -79,7 +75,7 @@ fn think(thinking: &Thinking, model: &str) -> Value {
     }
 }
 
-fn options(settings: &ModelSettings, given: Option<Value>) -> Map<String, Value> {
+fn options(settings: &ModelSettings) -> Map<String, Value> {
     let mut options = Map::new();
     options.insert("num_predict".into(), settings.max_output_tokens.into());
     if let Some(temperature) = settings.temperature {
@@ -87,10 +83,6 @@ fn options(settings: &ModelSettings, given: Option<Value>) -> Map<String, Value>
     }
     if !settings.stop_sequences.is_empty() {
         options.insert("stop".into(), json!(settings.stop_sequences));
-    }
-    if let Some(Value::Object(given)) = given {
-        options.extend(given);
-        options.retain(|_, value| !value.is_null());
     }
     options
 }

@@ -12,14 +12,19 @@ use super::{ORIGIN, write};
 use crate::framer::Frame;
 use crate::provider::scan::{Half, Quoted, Scan};
 use crate::provider::surroundings::Surroundings;
+use crate::provider::think_tags::{self, Held, Piece, ThinkTags};
 use crate::provider::{
     AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark,
-    media_of_data_url,
+    media_of_data_url, stop_reason, thought_text,
 };
 
 /// Calls that one answer may ask for; a peer that opens call after call must not fill the
 /// memory.
 pub const CALLS_MAX: usize = 1024;
+
+/// The members in which servers send thoughts, in the order in which they are looked at.
+const THOUGHTS: [&str; 5] =
+    ["reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details"];
 
 /// Bytes of arguments that are held while a call's name has not come.
 pub const EARLY_BYTES_MAX: usize = 64 * 1024;
@@ -33,6 +38,7 @@ pub struct Reader {
     /// The text or thought that grows now; calls may be open beside each other, words not.
     open: Option<(Words, LocalPart)>,
     half: Half,
+    tags: ThinkTags,
     calls: Vec<Call>,
     refused: bool,
     usage: Option<Usage>,
@@ -56,6 +62,8 @@ enum Words {
 struct Call {
     index: Option<u64>,
     id: Option<Box<str>>,
+    /// As the server writes it; empty until it has come.
+    name: Box<str>,
     /// There once its name has come.
     part: Option<LocalPart>,
     /// Arguments that came before the name.
@@ -103,6 +111,7 @@ impl Default for Reader {
             model: None,
             open: None,
             half: Half::default(),
+            tags: ThinkTags::default(),
             calls: Vec::new(),
             refused: false,
             usage: None,
@@ -129,7 +138,7 @@ impl Reader {
 
     fn slow(&mut self, data: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
         let mut chunk: Value = serde_json::from_slice(data).map_err(ReadError::NotJson)?;
-        self.envelope(&chunk)?;
+        self.envelope(&chunk, batch)?;
         let Some(choice) = chunk.get_mut("choices").and_then(|choices| choices.get_mut(0)) else {
             return Ok(());
         };
@@ -145,7 +154,7 @@ impl Reader {
     }
 
     /// What surrounds the choices.
-    fn envelope(&mut self, chunk: &Value) -> Result<(), ReadError> {
+    fn envelope(&mut self, chunk: &Value, batch: &mut Batch) -> Result<(), ReadError> {
         let error = chunk.get("error").filter(|error| !error.is_null());
         if let Some(error) = error {
             return Err(ReadError::Failed(Failure::of_error(error)));
@@ -154,6 +163,9 @@ impl Reader {
             && self.model.is_none()
         {
             self.model = Some(model.into());
+        }
+        if let Some(id) = chunk.get("id").and_then(Value::as_str) {
+            batch.set_response_id(id);
         }
         let groq = || chunk.get("x_groq").and_then(|groq| groq.get("usage"));
         let usage = chunk.get("usage").filter(|usage| usage.is_object()).or_else(groq);
@@ -165,10 +177,13 @@ impl Reader {
 
     fn delta(&mut self, delta: &Map<String, Value>, batch: &mut Batch) -> Result<(), ReadError> {
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-        let reasoning = [text("reasoning_content"), text("reasoning"), text("thinking")];
-        let reasoning = reasoning.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
-        self.say(Words::Thought, reasoning, batch);
-        if let Some(details @ Value::Array(_)) = delta.get("reasoning_details") {
+        // Servers that send two of these send the same words in both.
+        let thought = THOUGHTS.iter().filter_map(|name| delta.get(*name)).map(thought_text);
+        let thought = thought.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
+        self.say(Words::Thought, &thought, batch);
+        if let Some(details @ Value::Array(items)) = delta.get("reasoning_details")
+            && !items.is_empty()
+        {
             let part = self.words(Words::Thought, batch);
             batch.annotate(part, mark(ORIGIN, "reasoning_details", details.clone()));
         }
@@ -185,12 +200,16 @@ impl Reader {
         for image in delta.get("images").and_then(Value::as_array).into_iter().flatten() {
             file(image, batch);
         }
-        for call in delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten() {
-            self.call_delta(call, batch)?;
+        let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+        for (at, call) in calls.enumerate() {
+            // Two deltas of one call never come together: without an index they are two calls.
+            let apart = at > 0 && call.get("index").is_none_or(Value::is_null);
+            self.call_delta(call, apart, batch)?;
         }
         // The form that tool calls had at first; there was only ever one.
         if let Some(function @ Value::Object(_)) = delta.get("function_call") {
-            self.call_delta(&serde_json::json!({"index": 0, "function": function}), batch)?;
+            let call = serde_json::json!({"index": 0, "function": function});
+            self.call_delta(&call, false, batch)?;
         }
         if let Some(extra) = delta.get("extra_content").filter(|extra| !extra.is_null()) {
             batch.extended(ORIGIN, "extra_content", extra.clone());
@@ -202,10 +221,8 @@ impl Reader {
     fn blocks(&mut self, blocks: &[Value], batch: &mut Batch) {
         for block in blocks {
             let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
-            if let Some(Value::Array(thoughts)) = block.get("thinking") {
-                for thought in thoughts.iter().filter_map(text) {
-                    self.say(Words::Thought, &thought, batch);
-                }
+            if let Some(thought) = block.get("thinking") {
+                self.say(Words::Thought, &thought_text(thought), batch);
             } else if let Some(words) = text(block) {
                 self.say(Words::Text, &words, batch);
             } else {
@@ -219,7 +236,7 @@ impl Reader {
         match self.open {
             Some((open, part)) if open == words => part,
             _ => {
-                self.close_words(batch);
+                self.close_part(batch);
                 let part = batch.start(match words {
                     Words::Text | Words::Refusal => PartKind::TEXT,
                     Words::Thought => PartKind::Thought,
@@ -241,20 +258,71 @@ impl Reader {
     }
 
     fn say(&mut self, words: Words, text: &str, batch: &mut Batch) {
+        if text.is_empty() {
+            return;
+        }
+        match words {
+            Words::Text if !self.tags.is_plain(text) => self.say_tagged(text, batch),
+            // The server tells thoughts apart itself.
+            Words::Thought => {
+                self.stop_tags(batch);
+                self.add(words, text, batch);
+            }
+            Words::Text | Words::Refusal => self.add(words, text, batch),
+        }
+    }
+
+    fn add(&mut self, words: Words, text: &str, batch: &mut Batch) {
         if !text.is_empty() {
             let part = self.words(words, batch);
             batch.delta(part, text);
         }
     }
 
+    /// Text that may hold `<think>` tags.
+    fn say_tagged(&mut self, text: &str, batch: &mut Batch) {
+        let mut tags = std::mem::take(&mut self.tags);
+        tags.push(text, |piece| match piece {
+            Piece::Text(text) => self.add(Words::Text, text, batch),
+            Piece::Thought(text) => self.add(Words::Thought, text, batch),
+            Piece::AllWasThought => {
+                if let Some((Words::Text, part)) = self.open {
+                    batch.annotate(part, Annotation::Preamble);
+                    self.close_part(batch);
+                }
+            }
+        });
+        self.tags = tags;
+    }
+
+    /// From here on tags are text; what was held back is said.
+    fn stop_tags(&mut self, batch: &mut Batch) {
+        if self.tags.is_watching()
+            && let Some((held, kind)) = self.tags.stop()
+        {
+            let words = if kind == Held::Text { Words::Text } else { Words::Thought };
+            self.add(words, &held, batch);
+        }
+    }
+
     fn close_words(&mut self, batch: &mut Batch) {
+        self.stop_tags(batch);
+        self.close_part(batch);
+    }
+
+    fn close_part(&mut self, batch: &mut Batch) {
         if let Some((_, part)) = self.open.take() {
             batch.delta(part, self.half.end());
             batch.finish(part);
         }
     }
 
-    fn call_delta(&mut self, delta: &Value, batch: &mut Batch) -> Result<(), ReadError> {
+    fn call_delta(
+        &mut self,
+        delta: &Value,
+        apart: bool,
+        batch: &mut Batch,
+    ) -> Result<(), ReadError> {
         let function = delta.get("function").unwrap_or(&Value::Null);
         let text =
             |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -262,12 +330,20 @@ impl Reader {
         let name = function.get("name").and_then(text);
         let index = delta.get("index").and_then(Value::as_u64);
         let arguments = match function.get("arguments") {
+            None | Some(Value::Null) => String::new(),
             Some(Value::String(arguments)) => arguments.clone(),
-            // Some write the arguments themselves rather than their JSON.
-            Some(object @ Value::Object(_)) => object.to_string(),
-            _ => String::new(),
+            // Some write the arguments themselves rather than their JSON. What is not an object
+            // is kept too, so that the call is refused rather than run without arguments.
+            Some(other) => other.to_string(),
         };
-        let at = match self.find(index, id.as_deref(), name.is_some()) {
+        let found = match (&name, apart) {
+            (Some(_), true) => None,
+            (Some(name), false) => {
+                self.find_named(index, id.as_deref(), name, !arguments.trim().is_empty())
+            }
+            (None, _) => self.find(index, id.as_deref()),
+        };
+        let at = match found {
             Some(at) => at,
             None => self.open_call(index, id.as_deref())?,
         };
@@ -278,6 +354,7 @@ impl Reader {
             let part = batch.start(PartKind::call(self.names.ours(&name)));
             let call = &mut self.calls[at];
             call.part = Some(part);
+            call.name = name.into();
             if let Some(id) = &call.id {
                 batch.annotate(part, Annotation::ProviderId(id.clone()));
             }
@@ -287,26 +364,34 @@ impl Reader {
         self.argue(at, &arguments, batch)
     }
 
-    /// Which call a delta is of; `None` when it opens one.
+    /// The call that a delta continues: by its index, by its id, or the last one.
+    fn find(&self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
+        self.calls.iter().rposition(|call| match (index, id) {
+            (Some(index), _) => call.index == Some(index),
+            (None, Some(id)) => call.id.as_deref() == Some(id),
+            (None, None) => true,
+        })
+    }
+
+    /// The call that a delta with a name continues; `None` if it begins one.
     ///
-    /// By the book an index says it. In the wild it is missing or always 0: then a delta with
-    /// an id of its own opens a call, and so does one with a name when the call before it is
-    /// whole.
-    fn find(&self, index: Option<u64>, id: Option<&str>, named: bool) -> Option<usize> {
-        let same_index = |call: &Call| match index {
-            Some(index) => call.index == Some(index),
-            None => true,
-        };
-        let at = match (index, id) {
-            (None, Some(id)) => {
-                return self.calls.iter().rposition(|call| call.id.as_deref() == Some(id));
-            }
-            _ => self.calls.iter().rposition(same_index)?,
-        };
+    /// Normally the index tells. But some servers leave it out or always send 0, and some give
+    /// every call the same id, or none. So a delta begins a call if its id or its name is
+    /// another one, or if the arguments of the call before it are complete.
+    fn find_named(
+        &self,
+        index: Option<u64>,
+        id: Option<&str>,
+        name: &str,
+        has_arguments: bool,
+    ) -> Option<usize> {
+        let at = self.find(index, id)?;
         let call = &self.calls[at];
-        let another = id.is_some() && call.id.is_some() && id != call.id.as_deref();
-        let over = id.is_none() && call.part.is_some() && call.depth.is_whole();
-        (!(named && (another || over))).then_some(at)
+        let other_id = id.is_some() && call.id.is_some() && id != call.id.as_deref();
+        let other_name = call.part.is_some() && *call.name != *name;
+        // A server that repeats id and name in every delta may do so once more at the end.
+        let over = call.part.is_some() && call.depth.is_whole() && (id.is_none() || has_arguments);
+        (!(other_id || other_name || over)).then_some(at)
     }
 
     fn open_call(&mut self, index: Option<u64>, id: Option<&str>) -> Result<usize, ReadError> {
@@ -317,6 +402,7 @@ impl Reader {
         self.calls.push(Call {
             index,
             id: id.map(Into::into),
+            name: "".into(),
             part: None,
             early: String::new(),
             depth: Depth::default(),
@@ -368,9 +454,8 @@ impl Reader {
     }
 
     fn finish_reason(&mut self, choice: &Value, batch: &mut Batch) -> Result<(), ReadError> {
-        let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) else {
-            return Ok(());
-        };
+        let reason = choice.get("finish_reason").and_then(Value::as_str).and_then(stop_reason);
+        let Some(reason) = reason else { return Ok(()) };
         let stop = match reason {
             "stop" | "end_turn" | "eos" => Stop::EndTurn,
             "tool_calls" | "function_call" | "tool_use" => Stop::ToolCalls,
@@ -393,6 +478,10 @@ impl Reader {
                 return Err(ReadError::Order("a call has no name".into()));
             };
             batch.delta(part, call.half.end());
+            // Nothing says that the model was done with it: it may have been cut here.
+            if stop.is_none() && !call.depth.is_whole() {
+                return Err(ReadError::Truncated);
+            }
             if !call.depth.any && stop == Some(Stop::MaxTokens) {
                 batch.delta(part, CUT_ARGUMENTS);
             }
@@ -469,12 +558,21 @@ impl Reader {
                 if text == Quoted::default() {
                     return Some(());
                 }
-                // Before the text is read: what is left of another part's is not for this one.
+                if self.tags.is_watching() {
+                    // Half a character of another kind of words is not for these.
+                    if self.open.is_some_and(|(open, _)| open == Words::Refusal) {
+                        self.close_part(batch);
+                    }
+                    let text = text.text(scratch, &mut self.half)?;
+                    self.say(words, text, batch);
+                    return Some(());
+                }
+                // Before the text is read: half a character of another part is not for this one.
                 let part = self.words(words, batch);
                 batch.delta(part, text.text(scratch, &mut self.half)?);
             }
             HotKind::Arguments(index) => {
-                let at = self.find(index, None, false)?;
+                let at = self.find(index, None)?;
                 let arguments = text.text(scratch, &mut self.calls[at].half)?;
                 self.argue(at, arguments, batch).ok()?;
             }
@@ -510,14 +608,34 @@ impl AnswerReader for Reader {
 
     fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
         let body: Value = serde_json::from_slice(body).map_err(ReadError::NotJson)?;
-        self.envelope(&body)?;
+        self.envelope(&body, batch)?;
         let choice = body.get("choices").and_then(|choices| choices.get(0));
         let Some(choice) = choice else { return Err(ReadError::Truncated) };
         let Some(Value::Object(message)) = choice.get("message") else {
             return Err(ReadError::Truncated);
         };
-        self.delta(message, batch)?;
+        let mut message = message.clone();
+        if let Some(Value::String(text)) = message.get("content") {
+            let (thought, answer) = think_tags::split(text);
+            let (thought, answer) = (thought.map(str::to_owned), answer.to_owned());
+            if let Some(thought) = thought {
+                message.insert("content".to_owned(), answer.into());
+                self.say(Words::Thought, &thought, batch);
+            }
+        }
+        self.stop_tags(batch);
+        // A whole answer has one entry per call, whatever their ids.
+        let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
+        for (at, call) in calls.into_iter().flatten().enumerate() {
+            if let Some(call) = call.as_object_mut() {
+                call.insert("index".to_owned(), at.into());
+            }
+        }
+        self.delta(&message, batch)?;
         self.finish_reason(choice, batch)?;
+        if self.stop.is_none() {
+            self.close(Some(Stop::EndTurn), batch)?;
+        }
         self.stop(batch)
     }
 }

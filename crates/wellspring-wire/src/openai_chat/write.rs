@@ -22,14 +22,15 @@ pub fn write(model: &str, request: &TurnRequest, vendor: &Vendor) -> Written {
     let tools: Vec<Block<'_>> = request.tools.iter().map(tool).collect();
 
     let mut body = Body::new(settings.extra.as_ref());
-    body.member("model", model);
+    body.fixed("model", model);
     let limit = match vendor.limit {
         LimitMember::MaxTokens => "max_tokens",
         LimitMember::MaxCompletionTokens => "max_completion_tokens",
     };
     body.member(limit, &settings.max_output_tokens);
+    body.limits_output(settings.max_output_tokens);
     if request.streaming {
-        body.member("stream", &true);
+        body.fixed("stream", &true);
         if vendor.stream_usage {
             body.member("stream_options", &json!({"include_usage": true}));
         }
@@ -68,8 +69,8 @@ pub fn write(model: &str, request: &TurnRequest, vendor: &Vendor) -> Written {
             },
         );
     }
-    body.member("messages", &messages);
-    left_out.written(body.finish())
+    body.fixed("messages", &messages);
+    body.finish(left_out)
 }
 
 fn effort(thinking: &Thinking, by: Effort) -> Option<(&'static str, Value)> {

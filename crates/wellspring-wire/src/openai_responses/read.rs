@@ -14,7 +14,7 @@ use super::types::{Response, StreamEvent};
 use super::write::NAMES;
 use crate::Frame;
 use crate::provider::surroundings::Surroundings;
-use crate::provider::{AnswerReader, Failure, ReadError, ToolNames};
+use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, stop_reason};
 use crate::text::member;
 use item::{Form, Item, Place, What, spoken};
 
@@ -132,7 +132,9 @@ impl Reader {
             | "response.cancelled" => {
                 let mut response = event.response.unwrap_or_default();
                 // An emulator may leave out the status that the event's name says.
-                response.status.get_or_insert_with(|| event.kind["response.".len()..].into());
+                if response.status.as_deref().and_then(stop_reason).is_none() {
+                    response.status = Some(event.kind["response.".len()..].into());
+                }
                 self.finish(response, batch)
             }
             // Its members are at the top, or in an `error` as everywhere else.

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::{Value, json};
 use wellspring_core::{
-    Content, MediaSource, Message, ModelSettings, OutputSchema, RunsOn, Thinking, ToolChoice,
+    Content, MediaSource, Message, ModelSettings, OutputSchema, RunsOn, Stop, Thinking, ToolChoice,
     ToolSpec, TurnRequest,
 };
 
@@ -156,6 +156,54 @@ fn items_go_back_as_they_came() {
             assert!(result["type"].as_str().unwrap().ends_with("_output"), "{name} {result}");
         }
     }
+}
+
+/// llama.cpp refuses an item of the assistant that does not say its type, also one of its own.
+#[test]
+fn items_of_the_assistant_carry_their_type() {
+    let own = read(
+        r#"data: {"type":"response.output_item.done","output_index":0,"item":{"id":"m","role":"assistant","content":[{"type":"output_text","text":"Hi"}]}}
+
+data: {"type":"response.completed","response":{}}"#,
+    );
+    let mut foreign = own.message();
+    if let Message::Assistant { parts, .. } = &mut foreign {
+        parts[0].annotations.clear();
+    }
+    let item = |message: Message| body("m", &request([message]))["input"][0].clone();
+    let content = json!([{"type": "output_text", "text": "Hi"}]);
+    assert_eq!(
+        [item(own.message()), item(foreign)],
+        [
+            json!({"id": "m", "type": "message", "role": "assistant", "content": content}),
+            json!({"type": "message", "role": "assistant", "content": content}),
+        ]
+    );
+}
+
+/// Emulators that give neither places nor ids, arguments that are not a string, and a status
+/// that is empty.
+#[test]
+fn calls_without_a_place_or_an_id() {
+    let item = |name: &str, arguments: &str| {
+        format!(r#"{{"type":"function_call","name":"{name}","arguments":{arguments}}}"#)
+    };
+    let event = |kind: &str, item: String| {
+        format!("data: {{\"type\":\"response.output_item.{kind}\",\"item\":{item}}}\n\n")
+    };
+    let stream = [
+        event("added", item("f", "\"\"")),
+        event("done", item("f", "\"{}\"")),
+        event("added", item("g", "null")),
+        event("done", item("g", "{\"y\":2}")),
+        "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"null\"}}\n\n".to_owned(),
+    ]
+    .concat();
+    let heard = read(stream);
+    let Message::Assistant { parts, .. } = heard.message() else { unreachable!() };
+    let calls: Vec<_> = parts.iter().map(|part| format!("{} {}", part.kind, part.text)).collect();
+    assert_eq!(calls, ["call f {}", "call g {\"y\":2}"]);
+    assert_eq!((heard.stop, heard.error), (Some((Stop::ToolCalls, None)), None));
 }
 
 #[test]

@@ -51,9 +51,9 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     }
 
     let mut body = Body::new(settings.extra.as_ref());
-    body.member("model", model);
+    body.fixed("model", model);
     body.optional("instructions", some(&request.instructions));
-    body.member("input", &input.items);
+    body.fixed("input", &input.items);
     if !tools.is_empty() {
         body.member("tools", &tools);
         body.optional("tool_choice", tool_choice(&settings.tool_choice));
@@ -66,12 +66,13 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     // The conversation is ours; nothing is left at the provider that would have to be found.
     body.member("store", &false);
     body.member("max_output_tokens", &settings.max_output_tokens);
+    body.limits_output(settings.max_output_tokens);
     body.optional("temperature", settings.temperature);
     body.optional("text", settings.output.as_ref().map(output_format));
     if request.streaming {
-        body.member("stream", &true);
+        body.fixed("stream", &true);
     }
-    left_out.written(body.finish())
+    body.finish(left_out)
 }
 
 /// What gives an answer a shape.
@@ -179,12 +180,14 @@ impl Input {
                     items.push((opaque.raw.clone(), Whose::Ours));
                 }
                 (_, PartKind::Text { role }) => {
-                    let role = match role {
-                        Role::Assistant => "assistant",
-                        Role::User => "user",
+                    let (role, kind) = match role {
+                        Role::Assistant => ("assistant", "output_text"),
+                        Role::User => ("user", "input_text"),
                     };
                     if !part.text.is_empty() {
-                        let item = json!({ "role": role, "content": part.text });
+                        // llama.cpp refuses an item of the assistant without its type.
+                        let content = [json!({ "type": kind, "text": part.text })];
+                        let item = json!({ "type": "message", "role": role, "content": content });
                         items.push((item, Whose::Foreign));
                     }
                 }
@@ -287,6 +290,8 @@ fn whole(item: &Value, first: &MessagePart, parts: &[MessagePart]) -> Value {
     let pieces: Vec<&MessagePart> =
         std::iter::once(first).chain(parts.iter().filter(is_piece)).collect();
     let Value::Object(members) = &mut item else { return item };
+    // What has no type was read as a message, and some servers refuse one without it.
+    members.entry("type").or_insert_with(|| "message".into());
     match members.get("type").and_then(Value::as_str) {
         Some("function_call") => {
             members.insert("arguments".into(), first.text.clone().into());

@@ -3,41 +3,103 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// Writes the members of an object in order, the caller's own ones last.
+use super::{LeftOut, Written};
+
+/// Writes the members of an object in order, then those of `extra` that are new.
 ///
-/// A member that the caller gave replaces ours of the same name; `null` leaves it out.
+/// A member of `extra` replaces ours of the same name, `null` leaves ours out, and an object is
+/// merged with ours member by member. Each replacement is noted, so that it can be logged. What
+/// the answer is read by (the conversation, the model, whether it streams) cannot be replaced:
+/// the request is then refused.
 #[derive(Debug)]
 pub(crate) struct Body<'a> {
     json: Vec<u8>,
     extra: Option<&'a Map<String, Value>>,
+    written: Vec<&'a str>,
+    replaced: Vec<Box<str>>,
+    refused: Vec<Box<str>>,
+    output_limit: Option<u64>,
 }
 
 impl<'a> Body<'a> {
     pub(crate) fn new(extra: Option<&'a Value>) -> Self {
-        Self { json: vec![b'{'], extra: extra.and_then(Value::as_object) }
-    }
-
-    pub(crate) fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
-        if self.extra.is_none_or(|extra| !extra.contains_key(name)) {
-            self.write(name, value);
+        Self {
+            json: vec![b'{'],
+            extra: extra.and_then(Value::as_object),
+            written: Vec::new(),
+            replaced: Vec::new(),
+            refused: Vec::new(),
+            output_limit: None,
         }
     }
 
-    /// The same, where there is a value.
-    pub(crate) fn optional(&mut self, name: &str, value: Option<impl Serialize>) {
+    /// A member that `extra` cannot replace.
+    pub(crate) fn fixed(&mut self, name: &'a str, value: &(impl Serialize + ?Sized)) {
+        if self.extra.is_some_and(|extra| extra.contains_key(name)) {
+            self.refused.push(name.into());
+        }
+        self.written.push(name);
+        self.write(name, value);
+    }
+
+    /// A member that `extra` may replace.
+    pub(crate) fn member(&mut self, name: &'a str, value: &(impl Serialize + ?Sized)) {
+        self.written.push(name);
+        match self.extra.and_then(|extra| extra.get(name)) {
+            None => self.write(name, value),
+            Some(Value::Object(theirs)) => {
+                let mut merged = match serde_json::to_value(value) {
+                    Ok(Value::Object(ours)) => ours,
+                    Ok(_) | Err(_) => {
+                        self.replaced.push(name.into());
+                        Map::new()
+                    }
+                };
+                for (inner, value) in theirs {
+                    if merged.insert(inner.clone(), value.clone()).is_some() {
+                        self.replaced.push(format!("{name}.{inner}").into());
+                    }
+                }
+                merged.retain(|_, value| !value.is_null());
+                self.write(name, &merged);
+            }
+            Some(theirs) => {
+                self.replaced.push(name.into());
+                if !theirs.is_null() {
+                    self.write(name, theirs);
+                }
+            }
+        }
+    }
+
+    /// The same, if there is a value.
+    pub(crate) fn optional(&mut self, name: &'a str, value: Option<impl Serialize>) {
         if let Some(value) = value {
             self.member(name, &value);
         }
     }
 
-    pub(crate) fn finish(mut self) -> Vec<u8> {
+    /// Says how many tokens the answer may have by this request.
+    pub(crate) fn limits_output(&mut self, tokens: u32) {
+        self.output_limit = Some(tokens.into());
+    }
+
+    pub(crate) fn finish(mut self, left_out: LeftOut) -> Written {
         for (name, value) in self.extra.into_iter().flatten() {
-            if !value.is_null() {
+            if !value.is_null() && !self.written.contains(&&**name) {
                 self.write(name, value);
             }
         }
         self.json.push(b'}');
-        self.json
+        // What was replaced may be the limit.
+        let output_limit = self.output_limit.filter(|_| self.replaced.is_empty());
+        Written {
+            body: self.json,
+            left_out: left_out.0,
+            replaced: self.replaced,
+            refused: self.refused,
+            output_limit,
+        }
     }
 
     fn write(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
@@ -49,8 +111,7 @@ impl<'a> Body<'a> {
             self.json.push(b':');
             serde_json::to_writer(&mut self.json, value)
         });
-        // Only a map with keys that are no strings fails, and no wire type has one. Half a
-        // member would be worse than none.
+        // Only a map whose keys are not strings fails, and no wire type has one.
         if written.is_err() {
             self.json.truncate(start);
         }
@@ -64,15 +125,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_callers_members_win() {
-        let extra = json!({"b": 7, "c": null, "d": [1]});
+    fn extra_members_are_merged_and_replacements_noted() {
+        let extra = json!({"b": 7, "c": null, "d": [1], "o": {"x": 8, "y": 9}, "m": []});
         let mut body = Body::new(Some(&extra));
         body.member("a", &1);
         body.member("b", &2);
         body.member("c", &3);
         body.optional("e", Some("x"));
         body.optional("f", None::<u8>);
-        assert_eq!(String::from_utf8(body.finish()).unwrap(), r#"{"a":1,"e":"x","b":7,"d":[1]}"#);
-        assert_eq!(Body::new(None).finish(), b"{}");
+        body.member("o", &json!({"x": 1, "z": 2}));
+        body.fixed("m", &["messages"]);
+        body.limits_output(5);
+        let written = body.finish(LeftOut::default());
+        assert_eq!(
+            String::from_utf8(written.body).unwrap(),
+            r#"{"a":1,"b":7,"e":"x","o":{"x":8,"y":9,"z":2},"m":["messages"],"d":[1]}"#
+        );
+        let names =
+            |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<Box<str>>>();
+        assert_eq!(written.replaced, names(&["b", "c", "o.x"]));
+        assert_eq!(written.refused, names(&["m"]));
+        assert_eq!(written.output_limit, None);
+        let mut body = Body::new(None);
+        body.limits_output(5);
+        let written = body.finish(LeftOut::default());
+        assert_eq!((written.body, written.output_limit), (b"{}".to_vec(), Some(5)));
     }
 }

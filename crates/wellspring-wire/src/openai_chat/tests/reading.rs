@@ -148,6 +148,96 @@ fn in_the_wild() {
             &["call f {\"x\":1}"],
         ),
         (
+            "one id for all calls",
+            vec![
+                call(
+                    json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":1}"}}),
+                ),
+                call(
+                    json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":2}"}}),
+                ),
+            ],
+            &["call f {\"x\":1}", "call f {\"x\":2}"],
+        ),
+        (
+            "one id for all calls, and no index",
+            vec![chunk(json!({"tool_calls": [
+                {"id": "a", "function": {"name": "f", "arguments": "{}"}},
+                {"id": "a", "function": {"name": "f", "arguments": "{}"}}]}))],
+            &["call f {}", "call f {}"],
+        ),
+        (
+            "neither ids nor indices, and arguments later",
+            vec![
+                call(json!({"function": {"name": "f", "arguments": ""}})),
+                call(json!({"function": {"name": "g", "arguments": "{}"}})),
+                call(json!({"function": {"name": "g", "arguments": "{\"y\":2}"}})),
+            ],
+            &["call f ", "call g {}", "call g {\"y\":2}"],
+        ),
+        (
+            "id and name once more at the end",
+            vec![
+                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}})),
+                call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}})),
+            ],
+            &["call f {}"],
+        ),
+        (
+            "arguments that are not an object",
+            vec![call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": [1]}}))],
+            &["call f [1]"],
+        ),
+        (
+            "thoughts as an object",
+            vec![chunk(json!({"reasoning": {"content": "Hm"}})), chunk(json!({"content": "a"}))],
+            &["thought Hm", "text a"],
+        ),
+        (
+            "thoughts only in their details",
+            vec![
+                chunk(json!({"reasoning_details": [{"type": "reasoning.text", "text": "Hm"}]})),
+                chunk(
+                    json!({"reasoning_details": [{"type": "reasoning.summary", "summary": "m"}]}),
+                ),
+                chunk(json!({"content": "a"})),
+            ],
+            &["thought Hmm", "text a"],
+        ),
+        (
+            "thoughts as reasoning_text",
+            vec![chunk(json!({"reasoning_text": "Hm"})), chunk(json!({"content": "a"}))],
+            &["thought Hm", "text a"],
+        ),
+        (
+            "thoughts in tags",
+            vec![
+                chunk(json!({"content": "<th"})),
+                chunk(json!({"content": "ink>\nHm</"})),
+                chunk(json!({"content": "think>\n\na </think>"})),
+            ],
+            &["thought \nHm", "text a </think>"],
+        ),
+        (
+            "a tag that never ends",
+            vec![chunk(json!({"content": "<think>Hm </thin"}))],
+            &["thought Hm </thin"],
+        ),
+        (
+            "tags beside thoughts",
+            vec![chunk(json!({"reasoning": "Hm"})), chunk(json!({"content": "<think>a"}))],
+            &["thought Hm", "text <think>a"],
+        ),
+        (
+            "reasons to stop that are empty",
+            vec![
+                json!({"choices": [{"delta": {"content": "a"}, "finish_reason": ""}]}),
+                json!({"choices": [{"delta": {"content": "b"}, "finish_reason": "null"}]}),
+                json!({"choices": [{"delta": {"content": "c"}, "finish_reason": "None"}]}),
+            ],
+            &["text abc"],
+        ),
+        (
             "interleaved calls",
             vec![
                 first(),
@@ -173,9 +263,11 @@ fn in_the_wild() {
         ),
     ];
     for (what, chunks, want) in cases {
+        // Without a reason to stop, a call without arguments may have been cut.
+        let reasons = if want.contains(&"call f ") { &["stop"][..] } else { &["stop", ""] };
         let called = want.iter().any(|part| part.starts_with("call"));
         let stop = if called { "\"tool_calls\"" } else { "\"end_turn\"" };
-        for reason in ["stop", ""] {
+        for reason in reasons {
             let mut chunks = chunks.clone();
             if !reason.is_empty() {
                 chunks.push(finish(reason));
@@ -198,6 +290,7 @@ fn the_end_and_what_is_none() {
     let with = |more: &[Value]| sse(&[hello(), more.to_vec()].concat());
     let done = "data: [DONE]\n\n";
     let half = call(json!({"index": 0, "id": "a", "function": {"arguments": "{"}}));
+    let open = call(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": ""}}));
     for (body, want) in [
         (with(&[finish("stop")]) + done, "\"end_turn\""),
         (with(&[finish("stop")]), "\"end_turn\""),
@@ -210,6 +303,10 @@ fn the_end_and_what_is_none() {
         (with(&[]), "Protocol: the answer ended before the model had stopped"),
         (String::new(), "Protocol: the answer ended before the model had stopped"),
         (done.to_owned(), "Protocol: the answer ended before the model had stopped"),
+        (with(&[finish("")]), "Protocol: the answer ended before the model had stopped"),
+        (with(&[finish("null")]), "Protocol: the answer ended before the model had stopped"),
+        (with(&[open.clone(), finish("")]) + done, "Protocol: the answer ended before the model had stopped"),
+        (with(std::slice::from_ref(&open)) + done, "Protocol: the answer ended before the model had stopped"),
         (with(&[half.clone(), finish("stop")]), "Protocol: a call has no name"),
         (with(&[json!({"error": {"message": "Overloaded", "code": 502}})]) + done, "Unavailable: Overloaded"),
         (with(&[json!({"choices": [{"finish_reason": "error", "error": {"code": 429, "message": "busy"}}]})]), "RateLimited: busy"),
@@ -266,4 +363,28 @@ fn a_call_that_the_limit_cut_does_not_run() {
         [format!("call f {CUT_ARGUMENTS}")]
     );
     assert_eq!(texts(&read(&[open, finish("tool_calls")])), ["call f "]);
+}
+
+/// Only the end tag comes where the start tag is part of the prompt. What was streamed as text
+/// by then is marked, so that it is not part of the answer.
+#[test]
+fn a_thought_with_only_its_end_tag() {
+    let heard = read(&[
+        chunk(json!({"content": "Hm\n"})),
+        chunk(json!({"content": "</think>\n\nHi"})),
+        finish("stop"),
+    ]);
+    assert_snapshot!(heard.lines(), @r#"
+    part 0 started text
+    part 0 delta "Hm\n"
+    part 0 annotated preamble
+    part 0 finished
+    part 1 started text
+    part 1 delta "Hi"
+    part 1 finished
+    stop ["end_turn",null]
+    "#);
+    let body = json!({"choices": [{"message": {"content": "Hm\n</think>\n\nHi"}, "finish_reason": "stop"}]});
+    let heard = whole(Reader::default(), &body.to_string());
+    assert_eq!(texts(&heard), ["thought Hm\n", "text Hi"]);
 }

@@ -251,9 +251,13 @@ impl Item {
         arguments: &str,
         batch: &mut Batch,
     ) -> Result<(), ReadError> {
-        let text = item.as_object_mut().and_then(|item| item.remove(arguments));
-        let text = text.as_ref().and_then(Value::as_str).unwrap_or_default();
-        self.complete(0, text, batch)?;
+        let text = match item.as_object_mut().and_then(|item| item.remove(arguments)) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text,
+            // Some write the arguments themselves rather than their JSON.
+            Some(other) => other.to_string(),
+        };
+        self.complete(0, &text, batch)?;
         // Half of an object is no JSON, so nobody runs it; the model is told.
         if member(&item, "status") == Some("incomplete") {
             self.cut(batch);

@@ -7,7 +7,7 @@ use super::super::items::{ItemType, action};
 use super::super::types::{Response, UsageBody};
 use super::Reader;
 use super::item::{Form, Place, What, keep_opaque};
-use crate::provider::{Failure, ReadError};
+use crate::provider::{Failure, ReadError, stop_reason};
 use crate::text::member;
 
 impl Reader {
@@ -62,9 +62,11 @@ impl Reader {
         mut value: Value,
         batch: &mut Batch,
     ) -> Result<(), ReadError> {
+        let id = member(&value, "id").unwrap_or_default();
         let known = self.items.iter().rposition(|item| match index {
             Some(index) => item.index == Some(index),
-            None => !item.id.is_empty() && Some(&*item.id) == member(&value, "id"),
+            None if id.is_empty() => !item.done && item.id.is_empty(),
+            None => *item.id == *id,
         });
         let at = match known {
             Some(at) if self.items[at].done => return Ok(()),
@@ -115,16 +117,20 @@ impl Reader {
             return Err(ReadError::Failed(Failure::of_error(&error)));
         }
         self.model = response.model.or(self.model.take());
+        if let Some(id) = &response.id {
+            batch.set_response_id(id);
+        }
         for (index, item) in response.output.unwrap_or_default().into_iter().enumerate() {
             let index = self.index_of(index as u64, &item);
             self.finish_item(index, item, batch)?;
         }
-        let completed = response.status.as_deref() != Some("incomplete");
+        let status = response.status.as_deref().and_then(stop_reason);
+        let completed = status != Some("incomplete");
         for item in &mut self.items {
             item.end(completed, batch)?;
         }
         let usage = response.usage.map(|usage| self.usage(&usage));
-        let stop = match response.status.as_deref() {
+        let stop = match status {
             Some("completed") | None if self.refused => Stop::Refusal,
             Some("completed") | None if self.called => Stop::ToolCalls,
             Some("completed") | None => Stop::EndTurn,

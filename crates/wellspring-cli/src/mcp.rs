@@ -1,0 +1,201 @@
+//! The MCP servers of the agents: started in the background, each once.
+//!
+//! A server that is slow or broken delays nothing: its tools join when it is ready. When a
+//! server's list of tools changes, the runs that start after it see the new list.
+
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::{join_all, select_all};
+use tokio::sync::watch;
+use wellspring_engine::{AgentDef, Runtime};
+use wellspring_mcp::{McpConfig, McpConnection, McpError, McpServer};
+
+use crate::agents::Wanted;
+
+/// How long a command for all agents waits for servers before it goes on without those that
+/// are not ready. Most are ready in less.
+const JOIN_WAIT: Duration = Duration::from_secs(3);
+
+/// How long after a failed start the next one follows, the first time; then twice as long.
+const RETRY_DELAY_FIRST: Duration = Duration::from_secs(1);
+
+/// The longest wait between two starts.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(60);
+
+/// How far a server is.
+#[derive(Clone, Debug)]
+pub(crate) enum Joined {
+    Starting,
+    /// The last start failed; another one follows.
+    Failed(McpError),
+    Ready(McpConnection),
+}
+
+/// The servers of some agents.
+pub(crate) struct Servers {
+    known: Vec<(McpConfig, watch::Receiver<Joined>)>,
+}
+
+impl Servers {
+    /// Starts servers, and waits for them: briefly where all agents are wanted, until each has
+    /// answered where one is.
+    pub(crate) async fn start<'c>(
+        configs: impl IntoIterator<Item = &'c McpConfig>,
+        wanted: Wanted<'_>,
+    ) -> Self {
+        let mut known: Vec<(McpConfig, watch::Receiver<Joined>)> = Vec::new();
+        for config in configs {
+            if known.iter().all(|(other, _)| other != config) {
+                let (state, receiver) = watch::channel(Joined::Starting);
+                tokio::spawn(keep(config.clone(), state));
+                known.push((config.clone(), receiver));
+            }
+        }
+        let settled = known.iter_mut().map(|(_, state)| async {
+            // The sender lives as long as its task, which never ends.
+            let _ = state.wait_for(|state| !matches!(state, Joined::Starting)).await;
+        });
+        let settled = join_all(settled);
+        match wanted {
+            Wanted::All => {
+                let _ = tokio::time::timeout(JOIN_WAIT, settled).await;
+            }
+            Wanted::One(_) => {
+                settled.await;
+            }
+        }
+        Self { known }
+    }
+
+    /// How far a server is now.
+    pub(crate) fn state(&self, config: &McpConfig) -> Option<Joined> {
+        let (_, state) = self.known.iter().find(|(known, _)| known == config)?;
+        Some(state.borrow().clone())
+    }
+
+    /// Registers an agent with the tools that its servers have, and again whenever they change.
+    pub(crate) fn register(&self, runtime: &Runtime, def: AgentDef, configs: &[McpConfig]) {
+        let mine = self.known.iter().filter(|(known, _)| configs.contains(known));
+        let mut states: Vec<_> = mine.map(|(_, state)| state.clone()).collect();
+        runtime.register(with_tools(&def, &mut states));
+        if states.is_empty() {
+            return;
+        }
+        let runtime = runtime.clone();
+        tokio::spawn(async move {
+            loop {
+                let changes = states.iter_mut().map(|state| state.changed().boxed());
+                let (change, ..) = select_all(changes).await;
+                if change.is_err() {
+                    return;
+                }
+                runtime.register(with_tools(&def, &mut states));
+            }
+        });
+    }
+}
+
+fn with_tools(def: &AgentDef, states: &mut [watch::Receiver<Joined>]) -> AgentDef {
+    let mut def = def.clone();
+    for state in states {
+        if let Joined::Ready(server) = &*state.borrow_and_update() {
+            def.tools.extend(server.tools());
+        }
+    }
+    def
+}
+
+/// Starts a server, as often as it takes, and tells of each change of its tools.
+async fn keep(config: McpConfig, state: watch::Sender<Joined>) {
+    let mut delay = RETRY_DELAY_FIRST;
+    let connection = loop {
+        match McpServer::new(config.clone()).connect().await {
+            Ok(connection) => break connection,
+            Err(error) => {
+                tracing::warn!(%error, "an MCP server could not be started; trying again later");
+                state.send_replace(Joined::Failed(error));
+                tokio::time::sleep(delay).await;
+                delay = (2 * delay).min(RETRY_DELAY_MAX);
+            }
+        }
+    };
+    let mut versions = connection.versions();
+    versions.mark_unchanged();
+    state.send_replace(Joined::Ready(connection.clone()));
+    while versions.changed().await.is_ok() {
+        state.send_replace(Joined::Ready(connection.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use serde_json::{Value, json};
+    use wellspring_log::Log;
+    use wellspring_models::Scripted;
+    use wellspring_testkit::{Answer, FakeProvider};
+
+    use super::*;
+
+    fn tools(runtime: &Runtime) -> Vec<String> {
+        let def = runtime.agent("a").unwrap();
+        def.tools.iter().map(|tool| tool.spec().name.to_string()).collect()
+    }
+
+    fn agent() -> AgentDef {
+        AgentDef::model("a", Arc::new(Scripted::new([])))
+    }
+
+    /// Takes connections, and never answers.
+    #[tokio::test(start_paused = true)]
+    async fn a_hung_server_delays_nothing() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/mcp", listener.local_addr().unwrap());
+        let config = McpConfig::http("hung", url);
+        let began = tokio::time::Instant::now();
+        let servers = Servers::start([&config], Wanted::All).await;
+        assert_eq!(began.elapsed().as_secs(), JOIN_WAIT.as_secs());
+        assert!(matches!(servers.state(&config), Some(Joined::Starting)));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_fails_at_first_joins_later() {
+        let broken = Arc::new(AtomicBool::new(true));
+        let is_broken = Arc::clone(&broken);
+        let server = FakeProvider::answering(move |asked| {
+            if is_broken.load(Ordering::SeqCst) {
+                return Answer::status(500, "");
+            }
+            let result = match asked.body["method"].as_str() {
+                Some("initialize") => json!({
+                    "protocolVersion": asked.body["params"]["protocolVersion"],
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "small", "version": "1"},
+                }),
+                Some("tools/list") => {
+                    json!({"tools": [{"name": "echo", "inputSchema": {"type": "object"}}]})
+                }
+                Some(_) => return Answer::status(202, ""),
+                None => return Answer::status(405, ""),
+            };
+            let answer: Value = json!({"jsonrpc": "2.0", "id": asked.body["id"], "result": result});
+            Answer::ok("application/json", answer.to_string())
+        });
+        let server = server.await.unwrap();
+        let config = McpConfig::http("small", format!("{}/mcp", server.url()));
+        let servers = Servers::start([&config], Wanted::All).await;
+        assert!(matches!(servers.state(&config), Some(Joined::Failed(_))));
+        let runtime = Runtime::new(Log::in_memory());
+        servers.register(&runtime, agent(), std::slice::from_ref(&config));
+        assert_eq!(tools(&runtime), [""; 0]);
+
+        broken.store(false, Ordering::SeqCst);
+        while tools(&runtime).is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tools(&runtime), ["small__echo"]);
+    }
+}
