@@ -179,8 +179,8 @@ pub(crate) enum TokenCommand {
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// What to ask.
-    pub(crate) input: String,
+    /// What to ask. Text that is piped into the command is added to it, or is the question itself.
+    pub(crate) input: Option<String>,
     #[command(flatten)]
     pub(crate) whom: WhomArgs,
     #[command(flatten)]

@@ -4,7 +4,7 @@ use std::io::{IsTerminal as _, Write as _};
 
 use anyhow::Result;
 use uuid::Uuid;
-use wellspring_core::ThreadId;
+use wellspring_core::{Content, ThreadId};
 
 use crate::args::ChatArgs;
 use crate::follow::{Followed, answers, follow};
@@ -54,9 +54,9 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
             let rows = 1 + (width(PROMPT) + width(&line)).saturating_sub(1) / size().0;
             say(&format!("\u{1b}[{rows}A\r\u{1b}[J"))?;
         }
-        let run = start(place, &agent, &args.whom, Some(thread), line).await?;
+        let run = start(place, &agent, &args.whom, Some(thread), vec![Content::text(line)]).await?;
         let who = answers(args.answers.yes, args.answers.no);
-        let followed = follow(&place.runtime, run, View::screen(HINT), who, &lines).await?;
+        let followed = follow(&place.runtime, run, View::answer(HINT), who, &lines).await?;
         if followed == Followed::Left {
             return Ok(Exit::Cancelled);
         }

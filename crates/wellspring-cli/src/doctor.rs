@@ -131,7 +131,11 @@ fn print(checks: &[Check]) -> Result<()> {
             lines.push(Line::of([span(format!("  → {remedy}"), Style::DIM)]));
         }
     }
-    Ok(print_lines(&lines, if is_rich() { Ink::Coloured } else { Ink::Plain })?)
+    Ok(print_lines(
+        &mut std::io::stdout().lock(),
+        &lines,
+        if is_rich() { Ink::Coloured } else { Ink::Plain },
+    )?)
 }
 
 fn store(args: &PlaceArgs, config: &Config) -> Check {

@@ -117,10 +117,11 @@ impl Follower<'_> {
                         (None, _) => Pressed::Answer(nobody()),
                     };
                     match pressed {
-                        Pressed::Nothing => reprompt(&mut keyboard),
+                        Pressed::Nothing => {}
                         Pressed::Interrupt => if self.interrupt().await? { return Ok(Followed::Left) },
                         Pressed::Answer(answer) => self.answer_first(answer).await?,
                     }
+                    reprompt(&mut keyboard);
                 }
                 () = interrupts.next() => {
                     if self.interrupt().await? {
@@ -190,19 +191,22 @@ impl Follower<'_> {
         }
     }
 
+    /// Answers the first question; an answer that the run refuses is asked for again.
     async fn answer_first(&mut self, answer: Answer) -> Result<()> {
-        match self.asked.pop_front() {
-            Some(prompt) => self.answer(prompt.question.question, answer).await,
-            None => Ok(()),
+        let Some(mut prompt) = self.asked.pop_front() else { return Ok(()) };
+        let question = prompt.question.question;
+        match self.runtime.answer(self.run, question, answer, Some(LOCAL)).await {
+            Err(SendError::BadAnswer(why)) => {
+                prompt.refused(&why);
+                self.asked.push_front(prompt);
+                Ok(())
+            }
+            sent => taken(sent),
         }
     }
 
     async fn answer(&mut self, question: QuestionId, answer: Answer) -> Result<()> {
-        match self.runtime.answer(self.run, question, answer, Some(LOCAL)).await {
-            // Somebody else was faster, or the run is over: the records tell.
-            Ok(_) | Err(SendError::NoQuestion(_) | SendError::Finished(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        taken(self.runtime.answer(self.run, question, answer, Some(LOCAL)).await)
     }
 
     /// The first interrupt stops the run, the second leaves it. `true` to leave.
@@ -257,6 +261,14 @@ impl Follower<'_> {
     }
 }
 
+/// If the question was answered elsewhere first, or the run is over, the records say so.
+fn taken<T>(sent: Result<T, SendError>) -> Result<()> {
+    match sent {
+        Ok(_) | Err(SendError::NoQuestion(_) | SendError::Finished(_)) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 fn nobody() -> Answer {
     Answer::no("nobody could be asked")
 }
@@ -287,7 +299,11 @@ impl Keyboard {
 fn ask_line(prompt: &Prompt) -> Result<()> {
     let mut stderr = std::io::stderr().lock();
     let question = clean_line(&prompt.question.prompt);
-    write!(stderr, "? {question}\n  {} > ", prompt.label())?;
+    writeln!(stderr, "? {question}")?;
+    for choice in prompt.choices() {
+        writeln!(stderr, "  {choice}")?;
+    }
+    write!(stderr, "  {} > ", prompt.label())?;
     Ok(stderr.flush()?)
 }
 

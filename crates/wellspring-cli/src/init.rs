@@ -1,4 +1,4 @@
-//! `wellspring init`: a configuration to begin with.
+//! `wellspring init`: writes a first configuration.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,26 +11,36 @@ use crate::config::provider::{BUILT_IN, ProviderConfig};
 use crate::provider::Client;
 use crate::{Exit, Usage};
 
-/// The file, with every section that one may want, commented out. `#key` is a setting, `# …`
-/// is prose.
+/// The file, with every section commented out. `#key` is a setting, `# …` is a comment.
 const TEMPLATE: &str = include_str!("init/wellspring.toml");
 
-/// An agent; the model's provider goes where the mark is.
+/// An agent.
 const AGENT: &str = include_str!("init/assistant.md");
 
-/// Where the template names the provider.
-const MARK: &str = "@provider@";
+/// Where the agent's template names the provider.
+const PROVIDER: &str = "@provider@";
 
-/// Writes the files, all or none.
+/// Where the template names the agent that is asked by default.
+const DEFAULT: &str = "@default@";
+
+/// Writes the files, or none if one exists. An agent without a key could not be served, so
+/// without one the built-in demo is the default.
 pub(crate) fn init(args: &InitArgs) -> Result<Exit> {
     let provider = provider();
-    let files = [
-        (args.directory.join(FILE), TEMPLATE.to_owned()),
-        (args.directory.join("agents").join("assistant.md"), AGENT.replace(MARK, provider)),
-    ];
+    let default = if provider.is_some() { "assistant" } else { wellspring::demo::NAME };
+    let mut config = TEMPLATE.replace(DEFAULT, default);
+    if provider.is_none() {
+        // By default the demo is gone once there is a token.
+        config = config.replace("#demo = true", "demo = true");
+    }
+    let mut files = vec![(args.directory.join(FILE), config)];
+    if let Some(provider) = provider {
+        let agent = args.directory.join("agents").join("assistant.md");
+        files.push((agent, AGENT.replace(PROVIDER, provider)));
+    }
     if let Some((file, _)) = files.iter().find(|(file, _)| !args.force && file.exists()) {
         bail!(Usage(format!(
-            "{} is there already; `wellspring init --force` overwrites it",
+            "{} exists already; `wellspring init --force` overwrites it",
             file.display()
         )));
     }
@@ -39,24 +49,34 @@ pub(crate) fn init(args: &InitArgs) -> Result<Exit> {
         write(file, text)?;
         writeln!(out, "wrote {}", file.display())?;
     }
-    writeln!(out, "next: `wellspring doctor` looks whether it works, `wellspring` serves it")?;
+    if provider.is_none() {
+        writeln!(
+            out,
+            "no provider key is set, so the built-in demo answers; for a real model set a key, such \
+             as ANTHROPIC_API_KEY, and run `wellspring init --force`"
+        )?;
+    }
+    writeln!(out, "next: `wellspring doctor` checks the configuration, `wellspring` serves it")?;
     Ok(Exit::Completed)
 }
 
 fn write(file: &Path, text: &str) -> Result<()> {
     let folder = file.parent().context("a file has a folder")?;
     std::fs::create_dir_all(folder).and_then(|()| std::fs::write(file, text)).with_context(|| {
-        format!("could not write {}; write elsewhere with `wellspring init DIR`", file.display())
+        format!(
+            "failed to write {}; choose another directory: `wellspring init DIR`",
+            file.display()
+        )
     })
 }
 
-/// The first provider that the environment has a key for; otherwise the first of all.
-fn provider() -> &'static str {
+/// The first provider that the environment has a key for.
+fn provider() -> Option<&'static str> {
     let keyed = BUILT_IN.iter().filter(|(name, _)| *name != "ollama");
     let found =
         keyed.clone().find(|(name, kind)| Client::of(&ProviderConfig::usual(name, *kind)).is_ok());
     let ollama = std::env::var_os("OLLAMA_HOST").map(|_| "ollama");
-    found.map(|(name, _)| *name).or(ollama).unwrap_or(BUILT_IN[0].0)
+    found.map(|(name, _)| *name).or(ollama)
 }
 
 #[cfg(test)]
@@ -64,24 +84,25 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
-    /// The template is right as it is, and with everything in it switched on.
+    /// The template is valid as it is, and with every setting in it uncommented.
     #[test]
     fn the_template_can_be_used() {
-        let switched_on: String = TEMPLATE
+        let template = TEMPLATE.replace(DEFAULT, "assistant");
+        let switched_on: String = template
             .lines()
             .map(|line| match line.strip_prefix('#') {
                 Some(setting) if !setting.starts_with(' ') => format!("{setting}\n"),
                 _ => format!("{line}\n"),
             })
             .collect();
-        for text in [TEMPLATE.to_owned(), switched_on] {
+        for text in [template, switched_on] {
             let folder = tempfile::tempdir().unwrap();
             let file = folder.path().join(FILE);
             std::fs::create_dir(folder.path().join("agents")).unwrap();
             std::fs::write(&file, &text).unwrap();
             std::fs::write(
                 folder.path().join("agents/assistant.md"),
-                AGENT.replace(MARK, "anthropic"),
+                AGENT.replace(PROVIDER, "anthropic"),
             )
             .unwrap();
             let config = Config::read(&file, &|_| Some("value".into()));

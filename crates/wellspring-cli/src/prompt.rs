@@ -1,34 +1,28 @@
-//! Answers at the prompt: a line that is being typed, and what it means. Pure.
+//! Answers typed at the prompt: the line being edited, and what it means. No IO.
+
+mod fields;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use serde_json::{Map, Value, json};
-use wellspring_core::{Answer, Form, Question, Scope};
+use wellspring_core::{Answer, Choice, Form, Question, Scope};
 
 use crate::text::{Line, Style, clean_line, span, width};
+use fields::Fields;
 
-/// What a typed line comes to.
+/// The meaning of a typed line.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Typed {
-    /// An answer.
+enum Typed {
     Answer(Answer),
-    /// The arguments are to be edited first.
+    /// Edit the arguments first.
     Edit,
-    /// It means nothing; say what would.
+    /// The next field of a form.
+    Next,
+    /// Invalid; the text says what would be valid.
     Again(String),
 }
 
-/// What can be typed.
-pub(crate) fn label(form: &Form) -> &'static str {
-    match form {
-        Form::Approve => "[y]es [n]o [a]lways [t]his thread [e]dit, or why not",
-        Form::Choose { multiple: false, .. } => "a number, or no",
-        Form::Choose { multiple: true, .. } => "numbers with commas, or no",
-        Form::Schema(_) => "your answer",
-    }
-}
-
-/// What a line typed to a question means.
-pub(crate) fn read(form: &Form, line: &str) -> Typed {
+/// The meaning of a line that answers an approval or a choice.
+fn read(form: &Form, line: &str) -> Typed {
     let line = line.trim();
     let lower = line.to_lowercase();
     match form {
@@ -39,7 +33,7 @@ pub(crate) fn read(form: &Form, line: &str) -> Typed {
             "t" | "thread" | "this thread" => approve(Scope::Thread),
             "e" | "edit" => Typed::Edit,
             "n" | "no" => Typed::Answer(Answer::NO),
-            // Nothing that is not clearly a yes may run anything.
+            // Only a clear yes runs a tool.
             _ => Typed::Answer(Answer::no(line)),
         },
         Form::Choose { choices, multiple } => {
@@ -66,12 +60,7 @@ pub(crate) fn read(form: &Form, line: &str) -> Typed {
                 None => Typed::Again(format!("a number from 1 to {}", choices.len())),
             }
         }
-        Form::Schema(_) if line.is_empty() => Typed::Again("type an answer".into()),
-        Form::Schema(schema) => {
-            let wants_text = schema.get("type") == Some(&json!("string"));
-            let value = if wants_text { None } else { serde_json::from_str(line).ok() };
-            Typed::Answer(Answer::Value(value.unwrap_or_else(|| line.into())))
-        }
+        Form::Schema(schema) => Fields::of(schema).enter(line),
     }
 }
 
@@ -79,9 +68,9 @@ fn approve(scope: Scope) -> Typed {
     Typed::Answer(Answer::Approve { scope, arguments: None })
 }
 
-/// The arguments as a person edits them: just the text, where there is one member and it is
-/// text; JSON otherwise.
-pub(crate) fn editable(arguments: &str) -> String {
+/// The arguments as a person edits them: the bare text if the only member is a string, otherwise
+/// JSON.
+fn editable(arguments: &str) -> String {
     match serde_json::from_str::<Map<String, Value>>(arguments) {
         Ok(members) => match members.values().next() {
             Some(Value::String(text)) if members.len() == 1 && !text.contains('\n') => text.clone(),
@@ -91,8 +80,8 @@ pub(crate) fn editable(arguments: &str) -> String {
     }
 }
 
-/// What edited arguments mean.
-pub(crate) fn read_edited(arguments: &str, line: &str) -> Typed {
+/// The meaning of edited arguments.
+fn read_edited(arguments: &str, line: &str) -> Typed {
     let members = serde_json::from_str::<Map<String, Value>>(arguments).unwrap_or_default();
     let value = match members.iter().next() {
         Some((name, Value::String(text))) if members.len() == 1 && !text.contains('\n') => {
@@ -102,7 +91,7 @@ pub(crate) fn read_edited(arguments: &str, line: &str) -> Typed {
             Ok(value @ Value::Object(_)) => value,
             _ => {
                 return Typed::Again(
-                    "that is not a JSON object; edit it, or empty it to go back".into(),
+                    "not a JSON object; correct it, or clear it to go back".into(),
                 );
             }
         },
@@ -114,15 +103,17 @@ pub(crate) fn read_edited(arguments: &str, line: &str) -> Typed {
 #[derive(Clone, Debug)]
 pub(crate) struct Prompt {
     pub(crate) question: Question,
-    /// The arguments of the call that waits, as the model gave them.
+    /// The arguments of the waiting call, as the model gave them.
     pub(crate) arguments: String,
+    /// The fields of a schema question.
+    fields: Option<Fields>,
     editing: bool,
     notice: Option<String>,
     typed: Vec<char>,
     cursor: usize,
 }
 
-/// What a key did.
+/// The effect of a key.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Pressed {
     Nothing,
@@ -132,7 +123,30 @@ pub(crate) enum Pressed {
 
 impl Prompt {
     pub(crate) fn new(question: Question, arguments: String) -> Self {
-        Self { question, arguments, editing: false, notice: None, typed: Vec::new(), cursor: 0 }
+        let fields = match &question.form {
+            Form::Schema(schema) => Some(Fields::of(schema)),
+            Form::Approve | Form::Choose { .. } => None,
+        };
+        let (notice, typed) = (None, Vec::new());
+        Self { question, arguments, fields, editing: false, notice, typed, cursor: 0 }
+    }
+
+    /// The run refused the answer: asks again, and says why.
+    pub(crate) fn refused(&mut self, why: &str) {
+        self.notice = Some(why.into());
+        self.editing = false;
+        self.set("");
+        if let Some(fields) = &mut self.fields {
+            fields.again();
+        }
+    }
+
+    /// What there is to choose from, one line each.
+    pub(crate) fn choices(&self) -> Vec<String> {
+        let Form::Choose { choices, .. } = &self.question.form else { return Vec::new() };
+        let line =
+            |(at, choice): (usize, &Choice)| format!("{}. {}", at + 1, clean_line(&choice.label));
+        choices.iter().enumerate().map(line).collect()
     }
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "keys that type nothing are many")]
@@ -177,13 +191,15 @@ impl Prompt {
         Pressed::Nothing
     }
 
-    /// A whole line came.
+    /// Takes a whole line.
     pub(crate) fn enter(&mut self, line: &str) -> Pressed {
         let typed = if self.editing && line.trim().is_empty() {
             self.editing = false;
             Typed::Again("not edited".into())
         } else if self.editing {
             read_edited(&self.arguments, line)
+        } else if let Some(fields) = &mut self.fields {
+            fields.enter(line)
         } else {
             read(&self.question.form, line)
         };
@@ -193,6 +209,10 @@ impl Prompt {
                 self.editing = true;
                 self.notice = None;
                 self.set(&editable(&self.arguments));
+            }
+            Typed::Next => {
+                self.notice = None;
+                self.set("");
             }
             Typed::Again(notice) => {
                 self.notice = Some(notice);
@@ -204,12 +224,20 @@ impl Prompt {
         Pressed::Nothing
     }
 
-    /// What stands before the typed text.
+    /// What can be typed, shown before it.
     pub(crate) fn label(&self) -> String {
-        let label = if self.editing { "edit, Enter runs it" } else { label(&self.question.form) };
+        let label = match (&self.fields, &self.question.form) {
+            (Some(fields), _) => fields.label(),
+            _ if self.editing => "edit, Enter runs it".into(),
+            (None, Form::Choose { multiple: false, .. }) => "a number, or no".into(),
+            (None, Form::Choose { multiple: true, .. }) => "numbers with commas, or no".into(),
+            (None, Form::Approve | Form::Schema(_)) => {
+                "[y]es [n]o [a]lways [t]his thread [e]dit, or why not".into()
+            }
+        };
         match &self.notice {
             Some(notice) => format!("{notice}  {label}"),
-            None => label.into(),
+            None => label,
         }
     }
 
@@ -238,7 +266,7 @@ impl Prompt {
     }
 }
 
-/// Pasted text may hold anything; each character keeps its place.
+/// Replaces control characters of pasted text, one for one.
 fn clean_line_keeping_spaces(text: &str) -> String {
     text.chars()
         .map(
@@ -255,7 +283,7 @@ fn clean_line_keeping_spaces(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use wellspring_core::{Choice, QuestionId};
+    use wellspring_core::QuestionId;
 
     use super::*;
 

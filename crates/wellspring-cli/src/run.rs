@@ -1,10 +1,10 @@
 //! `wellspring run`.
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Read as _, Write as _, stdin};
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
 use serde_json::{Value, json};
-use wellspring_core::{AgentNo, Outcome, RunId, RunRequest, ThreadId, Transcript};
+use wellspring_core::{AgentNo, Content, Outcome, RunId, RunRequest, ThreadId, Transcript};
 use wellspring_engine::{StartError, StartRun, WorkerResult};
 
 use crate::args::{AnswerArgs, OutputArgs, RunArgs, WhomArgs};
@@ -12,40 +12,81 @@ use crate::follow::{Followed, answers, follow};
 use crate::lines::Lines;
 use crate::place::Place;
 use crate::view::View;
-use crate::{Exit, find};
+use crate::{Exit, Usage, find};
 
 /// What a person can do while a run goes on.
 pub(crate) const HINT: &str = "Ctrl-C stops";
 
+/// Bytes of standard input that a run is given: more than the context of most models holds.
+const STDIN_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
 /// Asks an agent something.
 pub(crate) async fn run(place: &Place, args: RunArgs) -> Result<Exit> {
+    let input = tokio::task::spawn_blocking(|| input(args.input)).await??;
     let agent = place.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
         Some(id) => Some(find::thread(place.log(), id).await?),
         None => None,
     };
-    let run = start(place, &agent, &args.whom, thread, args.input).await?;
+    let run = start(place, &agent, &args.whom, thread, input).await?;
     present(place, run, &args.output, args.answers).await
 }
 
-/// Starts a run of an agent that was made.
+/// The question from the command line, and what is piped into the command. Piped text alone is
+/// the question.
+fn input(question: Option<String>) -> Result<Vec<Content>> {
+    let piped = if stdin().is_terminal() { String::new() } else { piped()? };
+    match (question.filter(|it| !it.trim().is_empty()), piped.trim()) {
+        (Some(question), "") => Ok(vec![Content::text(question)]),
+        (None, "") => bail!(Usage(
+            "there is no question; pass it as an argument, `wellspring run \"what is here?\"`, or \
+             pipe it into the command"
+                .into()
+        )),
+        (None, _) => Ok(vec![Content::text(piped)]),
+        (Some(question), _) => Ok(vec![
+            Content::text(question),
+            Content::Resource { uri: "stdin".into(), text: piped.into(), media_type: None },
+        ]),
+    }
+}
+
+/// All of standard input.
+fn piped() -> Result<String> {
+    let mut bytes = Vec::new();
+    let read = stdin().lock().take(STDIN_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.context("failed to read standard input; run the command with `< /dev/null`")?;
+    if bytes.len() as u64 > STDIN_BYTES_MAX {
+        bail!(Usage(format!(
+            "standard input has more than {STDIN_BYTES_MAX} bytes; pipe less, or let an agent read \
+             the file with a tool"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        Usage("standard input is not UTF-8 text; convert it first, for example with iconv".into())
+            .into()
+    })
+}
+
+/// Starts a run of an agent that is registered.
 pub(crate) async fn start(
     place: &Place,
     agent: &str,
     whom: &WhomArgs,
     thread: Option<ThreadId>,
-    input: String,
+    input: Vec<Content>,
 ) -> Result<RunId> {
     let request = RunRequest {
+        input,
         model: whom.model.clone(),
         streaming: whom.no_stream.then_some(false),
-        ..RunRequest::text(input)
+        ..RunRequest::default()
     };
     let start = StartRun { thread, ..StartRun::new(agent, request) };
     match place.runtime.start(start).await {
         Ok(run) => Ok(run),
         Err(error @ (StartError::UnknownAgent { .. } | StartError::ModelNotAllowed { .. })) => {
-            bail!(crate::Usage(error.to_string()))
+            bail!(Usage(error.to_string()))
         }
         Err(StartError::ThreadBusy(run)) => bail!(
             "the thread is busy with run {run}; follow it with `wellspring runs show --follow {run}`, \
@@ -55,7 +96,7 @@ pub(crate) async fn start(
     }
 }
 
-/// Shows a run that goes on here, as it was asked for.
+/// Follows a run and shows it in the form that was asked for.
 pub(crate) async fn present(
     place: &Place,
     run: RunId,
@@ -65,7 +106,7 @@ pub(crate) async fn present(
     let view = match (output.events, output.json) {
         (Some(dialect), _) => View::events(dialect),
         (None, true) => View::Silent,
-        (None, false) => View::screen(HINT),
+        (None, false) => View::answer(HINT),
     };
     let answers = answers(answer_args.yes, answer_args.no);
     let followed = follow(&place.runtime, run, view, answers, &Lines::default()).await?;
@@ -83,7 +124,7 @@ pub(crate) async fn present(
     })
 }
 
-/// The typed result, or what there is to say instead.
+/// The typed result; without one, the answer and how the run ended.
 fn result(run: RunId, transcript: &Transcript) -> Value {
     if let Some(result) = &transcript.result {
         return result.clone();

@@ -18,7 +18,7 @@ use crate::interrupt::Interrupts;
 use crate::lines::Lines;
 use crate::place::{Place, Standing};
 use crate::run::present;
-use crate::screen::{Screen, ago, short_id};
+use crate::screen::{Screen, Shows, ago, short_id};
 use crate::text::{Line, Style, clean_line, span};
 use crate::view::{Ink, View, is_rich, print_lines, print_screen, size};
 use crate::{Exit, Usage, find};
@@ -98,7 +98,11 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                 Standing::Interrupted => {
                     place.agent(Some(&info.agent)).await?;
                     if !place.runtime.resume(info.run).await {
-                        bail!("run {} could not be adopted; another process was faster", info.run);
+                        bail!(
+                            "run {0} was taken over by another process; follow it with `wellspring \
+                             runs show --follow {0}`",
+                            short_id(info.run.uuid())
+                        );
                     }
                 }
                 // Its answer moves it on; until then it needs no owner, unless it waited too long.
@@ -200,7 +204,7 @@ async fn list(
         .enumerate()
         .map(|(number, line)| if number < found.len() { line.truncated(width) } else { line })
         .collect();
-    print_lines(&lines, ink)?;
+    print_lines(&mut std::io::stdout().lock(), &lines, ink)?;
     Ok(Exit::Completed)
 }
 
@@ -224,7 +228,8 @@ fn row(info: &RunInfo, standing: Standing, now: Millis) -> Line {
 
 async fn show(place: &Place, info: &RunInfo) -> Result<()> {
     let records = committed(place, info).await?;
-    let screen = if is_rich() { Screen::new("as it stands") } else { Screen::plain() };
+    let screen =
+        if is_rich() { Screen::new("as it stands") } else { Screen::plain(Shows::Everything) };
     print_screen(screen, &records, place.log().clock().now())?;
     let id = short_id(info.run.uuid());
     let advice = match place.standing(info) {
@@ -238,7 +243,7 @@ async fn show(place: &Place, info: &RunInfo) -> Result<()> {
         Standing::Over(_) => return Ok(()),
     };
     let ink = if is_rich() { Ink::Coloured } else { Ink::Plain };
-    Ok(print_lines(&[Line::of([span(advice, Style::YELLOW)])], ink)?)
+    Ok(print_lines(&mut std::io::stdout().lock(), &[Line::of([span(advice, Style::YELLOW)])], ink)?)
 }
 
 /// Every record up to where the run is now.

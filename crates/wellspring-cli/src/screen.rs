@@ -50,6 +50,18 @@ pub(crate) struct Screen {
     /// What a person can do while the run goes on.
     hint: &'static str,
     look: Look,
+    shows: Shows,
+}
+
+/// Which items a screen shows. In a pipe the answer and the rest go different ways.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Shows {
+    #[default]
+    Everything,
+    /// The text of the agent that was asked.
+    Answer,
+    /// Everything but the answer.
+    Rest,
 }
 
 /// For whose eyes the lines are.
@@ -69,8 +81,13 @@ impl Screen {
     }
 
     /// An empty screen for a pipe.
-    pub(crate) fn plain() -> Self {
-        Self { look: Look::Plain, ..Self::default() }
+    pub(crate) fn plain(shows: Shows) -> Self {
+        Self { look: Look::Plain, shows, ..Self::default() }
+    }
+
+    /// Whether lines were taken that cannot be taken back.
+    pub(crate) fn has_printed(&self) -> bool {
+        self.printed.is_some()
     }
 
     /// What a person can do from now on.
@@ -447,6 +464,15 @@ impl Screen {
             Body::Input(_) | Body::Plan(_) | Body::Note(..) | Body::End(_) => true,
             Body::Text(_) | Body::Thought(_) | Body::Tool(_) | Body::Question(_) => false,
         };
+        let is_answer = matches!(body, Body::Text(_)) && record.agent.is_root();
+        let shown = match self.shows {
+            Shows::Everything => true,
+            Shows::Answer => is_answer,
+            Shows::Rest => !is_answer,
+        };
+        if !shown {
+            return;
+        }
         let depth = self.depth(record.agent);
         self.items.push_back(Item { agent: record.agent, depth, body, settled });
     }

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
 use crate::args::{ServeArgs, TokenCommand};
@@ -99,7 +99,9 @@ pub(crate) async fn token(place: &Place, command: TokenCommand) -> Result<Exit> 
         }
         TokenCommand::Revoke { name } => {
             if !tokens.revoke(&name).await? {
-                anyhow::bail!(crate::Usage(format!("there is no token {name:?}")));
+                anyhow::bail!(Usage(format!(
+                    "there is no token {name:?}; `wellspring token list` shows them"
+                )));
             }
         }
     }
@@ -108,6 +110,15 @@ pub(crate) async fn token(place: &Place, command: TokenCommand) -> Result<Exit> 
 
 /// Copies all runs to a new file.
 pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
-    place.log().store().backup(file).await?;
+    if file.exists() {
+        anyhow::bail!(Usage(format!(
+            "{} exists already, and a backup overwrites nothing; name another file, or remove \
+             this one first",
+            file.display()
+        )));
+    }
+    place.log().store().backup(file.clone()).await.with_context(|| {
+        format!("failed to write {}; check that its directory exists and has room", file.display())
+    })?;
     Ok(Exit::Completed)
 }

@@ -3,13 +3,13 @@
 use std::io::{self, IsTerminal as _, Stdout, Write as _, stdout};
 use std::time::Instant;
 
-use wellspring_core::{Millis, Record};
+use wellspring_core::{Event, Millis, Outcome, Record, VoidReason};
 use wellspring_log::{Clock as _, SystemClock};
 use wellspring_wire::{DialectName, Encoder, Framing, Out, Positions};
 
 use crate::paint::{Painter, style_line};
 use crate::prompt::Prompt;
-use crate::screen::Screen;
+use crate::screen::{Screen, Shows, outcome_phrase};
 use crate::text::Line;
 
 /// Columns of a line where there is no terminal: longer ones do not break.
@@ -40,7 +40,10 @@ pub(crate) fn size() -> (usize, usize) {
 /// Where a run is shown.
 pub(crate) enum View {
     Live(Box<Live>),
+    /// The whole run as lines on standard output.
     Plain(Box<Screen>),
+    /// The answer alone on standard output.
+    Answer(Box<AnswerOnly>),
     Events(Box<Events>),
     Silent,
 }
@@ -52,20 +55,37 @@ pub(crate) struct Live {
     clock: Option<(Instant, Millis)>,
 }
 
+/// What a pipe gets: the answer, line by line. The rest goes to standard error if that is a
+/// terminal; otherwise only failures do.
+pub(crate) struct AnswerOnly {
+    answer: Screen,
+    rest: Option<Screen>,
+}
+
 pub(crate) struct Events {
     encoder: Encoder,
     out: Out,
 }
 
 impl View {
-    /// A terminal, or else a pipe.
+    /// The whole run: live in a terminal, as lines in a pipe.
     pub(crate) fn screen(hint: &'static str) -> Self {
         if is_rich() {
             let painter = Painter::new(stdout());
             Self::Live(Box::new(Live { screen: Screen::new(hint), painter, clock: None }))
         } else {
-            Self::Plain(Box::new(Screen::plain()))
+            Self::Plain(Box::new(Screen::plain(Shows::Everything)))
         }
+    }
+
+    /// The whole run in a terminal, only its answer in a pipe.
+    pub(crate) fn answer(hint: &'static str) -> Self {
+        if stdout().is_terminal() {
+            return Self::screen(hint);
+        }
+        let answer = Screen::plain(Shows::Answer);
+        let rest = io::stderr().is_terminal().then(|| Screen::plain(Shows::Rest));
+        Self::Answer(Box::new(AnswerOnly { answer, rest }))
     }
 
     pub(crate) fn events(dialect: DialectName) -> Self {
@@ -92,7 +112,13 @@ impl View {
                     lines.extend(screen.take_settled(UNLIMITED));
                     lines.extend(screen.take_overflow(UNLIMITED, 0, record.at));
                 }
-                print_lines(&lines, Ink::Plain)
+                print_lines(&mut stdout().lock(), &lines, Ink::Plain)
+            }
+            Self::Answer(view) => {
+                for record in records {
+                    view.apply(record)?;
+                }
+                Ok(())
             }
             Self::Events(events) => {
                 events.out.clear();
@@ -148,8 +174,35 @@ impl View {
     pub(crate) fn leave(&mut self) -> io::Result<()> {
         match self {
             Self::Live(live) => live.painter.leave(),
-            Self::Plain(_) | Self::Events(_) | Self::Silent => Ok(()),
+            Self::Plain(_) | Self::Answer(_) | Self::Events(_) | Self::Silent => Ok(()),
         }
+    }
+}
+
+impl AnswerOnly {
+    fn apply(&mut self, record: &Record) -> io::Result<()> {
+        self.answer.apply(record);
+        let mut lines = self.answer.take_settled(UNLIMITED);
+        lines.extend(self.answer.take_overflow(UNLIMITED, 0, record.at));
+        print_lines(&mut stdout().lock(), &lines, Ink::Plain)?;
+        let mut stderr = io::stderr().lock();
+        if let Some(rest) = &mut self.rest {
+            rest.apply(record);
+            let mut lines = rest.take_settled(UNLIMITED);
+            lines.extend(rest.take_overflow(UNLIMITED, 0, record.at));
+            return print_lines(&mut stderr, &lines, Ink::Plain);
+        }
+        if let Event::PartsVoided { why: VoidReason::Restarted, .. } = &record.event
+            && self.answer.has_printed()
+        {
+            writeln!(stderr, "wellspring: the model was interrupted; its answer begins again")?;
+        }
+        if let Event::RunFinished { outcome } = &record.event
+            && !matches!(**outcome, Outcome::Completed { .. })
+        {
+            writeln!(stderr, "wellspring: {}", outcome_phrase(outcome))?;
+        }
+        Ok(())
     }
 }
 
@@ -160,12 +213,11 @@ pub(crate) enum Ink {
 }
 
 /// Prints lines for good.
-pub(crate) fn print_lines(lines: &[Line], ink: Ink) -> io::Result<()> {
-    let mut out = stdout().lock();
+pub(crate) fn print_lines(out: &mut impl io::Write, lines: &[Line], ink: Ink) -> io::Result<()> {
     for line in lines {
         match ink {
             Ink::Plain => out.write_all(line.text().trim_end().as_bytes())?,
-            Ink::Coloured => style_line(&mut out, line)?,
+            Ink::Coloured => style_line(out, line)?,
         }
         out.write_all(b"\n")?;
     }
@@ -179,8 +231,8 @@ pub(crate) fn print_screen(mut screen: Screen, records: &[Record], now: Millis) 
     }
     if is_rich() {
         let width = size().0.saturating_sub(1).clamp(1, COLUMNS_MAX);
-        print_lines(&screen.all(width, now), Ink::Coloured)
+        print_lines(&mut stdout().lock(), &screen.all(width, now), Ink::Coloured)
     } else {
-        print_lines(&screen.all(UNLIMITED, now), Ink::Plain)
+        print_lines(&mut stdout().lock(), &screen.all(UNLIMITED, now), Ink::Plain)
     }
 }

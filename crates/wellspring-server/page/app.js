@@ -1,124 +1,112 @@
-// The page: talk to any agent, see it think and work, answer its questions, stop it; reload
-// or come back later and nothing is lost, because the server has it all.
+// The page: talk to any agent, watch it think and work, answer its questions, stop it. The
+// server keeps everything, so a reload or another tab shows the same.
 //
-// Whatever comes from a run is put on the page as text, never as HTML.
+// Text from a run is put on the page as text, never as HTML.
 
-import { StreamRefused, empty, fold, follow, interject, progressPercent, progressText } from "./client.js";
+import { StreamRefused, waitLonger } from "./client.js";
+import { el, link, markdown } from "./dom.js";
+import { answerText, questionForm } from "./form.js";
+import { Sender, keep, pending } from "./outbox.js";
+import { emptyRun, foldRecord } from "./records.js";
+import { connect, root } from "./streams.js";
 
-// Where the API is: an application may have mounted it below a path of its own.
-const root = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
+/** Tools whose calls are not shown as cards: the plan, the question and the result are. */
+const QUIET_TOOLS = ["update_plan", "ask_user", "return_result"];
+
+/** How long a hidden tab waits before it draws. */
+const HIDDEN_DRAW_MS = 250;
+
+/** What the log says of a run that was stopped here. */
+const STOP_REASON = "stopped on the page";
+
+/** Conversations in the list. */
+const THREADS_SHOWN = 100;
 
 const $ = (id) => document.getElementById(id);
 const main = document.querySelector("main");
+const watch = connect();
 
 let token = localStorage.getItem("wellspring-token") ?? "";
-let agents = [];
-/** What is on the screen; given up when another thread is chosen. */
+/** Aborted when another conversation is shown. */
 let scene = new AbortController();
 let thread;
-let working; // The run that goes on, if one does.
+/** Names a conversation that has no thread yet. */
+let draft = newDraft();
+/** The run that is not over, if there is one. */
+let working;
 
-function headers(more = {}) {
-  return token ? { authorization: `Bearer ${token}`, ...more } : more;
+function newDraft() {
+  return `${Date.now()}-${Math.random()}`;
 }
 
-async function api(method, path, body) {
-  const init = { method, headers: headers() };
+async function api(method, path, body, key) {
+  const headers = token ? { authorization: `Bearer ${token}` } : {};
+  const init = { method, headers };
   if (body !== undefined) {
     init.body = JSON.stringify(body);
-    init.headers["content-type"] = "application/json";
-    init.headers["idempotency-key"] = crypto.randomUUID?.() ?? String(Math.random());
+    headers["content-type"] = "application/json";
+    if (key) headers["idempotency-key"] = key;
   }
-  const response = await fetch(root + path, init);
-  const answer = response.status === 204 ? undefined : await response.json();
+  let response, answer;
+  try {
+    response = await fetch(root + path, init);
+    answer = response.status === 204 ? undefined : await response.json();
+  } catch {
+    const error = new Error("The server cannot be reached.");
+    throw Object.assign(error, { temporary: true });
+  }
   if (response.status === 401) {
-    await askForToken();
-    return api(method, path, body);
+    await askForToken(answer?.error);
+    return api(method, path, body, key);
   }
-  if (!response.ok) throw new Error(answer?.error ? `${answer.error.message}. ${answer.error.remedy}` : response.statusText);
+  if (!response.ok) {
+    const said = answer?.error;
+    // A person at a page has no use for the API's description.
+    const remedy = said?.remedy?.includes("openapi") ? "" : sentence(said?.remedy);
+    const error = new Error(said ? `${sentence(said.message)} ${remedy}`.trim() : response.statusText);
+    const temporary = response.status === 429 || response.status >= 500;
+    throw Object.assign(error, { temporary, status: response.status, code: said?.code });
+  }
   return answer;
 }
 
-async function askForToken() {
-  $("token").showModal();
-  await new Promise((resolve) => $("token").addEventListener("close", resolve, { once: true }));
-  token = $("secret").value.trim();
-  localStorage.setItem("wellspring-token", token);
+function sentence(text) {
+  return text ? `${text[0].toUpperCase()}${text.slice(1)}.`.replace(/\.\.$/, ".") : "";
 }
 
-/** An element with a class and children; text is text. */
-function el(tag, name, ...children) {
-  const node = document.createElement(tag);
-  if (name) node.className = name;
-  node.append(...children);
-  return node;
+/** Asks once, however many requests need a token. */
+let asking;
+function askForToken(error) {
+  asking ??= new Promise((resolve) => {
+    $("token-problem").textContent = token ? sentence(error?.message) : "";
+    $("token").showModal();
+    const done = () => {
+      token = $("secret").value.trim();
+      localStorage.setItem("wellspring-token", token);
+      asking = undefined;
+      resolve();
+    };
+    $("token").addEventListener("close", done, { once: true });
+  });
+  return asking;
 }
 
-// Words, with the little Markdown that models write.
-
-function inline(text) {
-  const nodes = [];
-  for (const piece of text.split(/(`[^`\n]+`|\*\*[^*\n]+\*\*|\*[^*\s][^*\n]*\*)/)) {
-    if (/^`[^`]+`$/.test(piece)) nodes.push(el("code", "", piece.slice(1, -1)));
-    else if (/^\*\*[^*]+\*\*$/.test(piece)) nodes.push(el("strong", "", piece.slice(2, -2)));
-    else if (/^\*[^*]+\*$/.test(piece)) nodes.push(el("em", "", piece.slice(1, -1)));
-    else if (piece) nodes.push(piece);
-  }
-  return nodes;
+/** Tells people who use a screen reader what a look would tell others. */
+function announce(text) {
+  $("status").textContent = text;
 }
 
-function words(text) {
-  const nodes = [];
-  let list;
-  let paragraph = [];
-  const flush = () => {
-    if (paragraph.length) {
-      const lines = paragraph.flatMap((line, at) => (at ? [el("br"), ...inline(line)] : inline(line)));
-      nodes.push(el("p", "", ...lines));
-    }
-    paragraph = [];
-    list = undefined;
-  };
-  const lines = text.split("\n");
-  for (let at = 0; at < lines.length; at++) {
-    const line = lines[at];
-    const item = /^\s*([-*•]|\d+[.)])\s+(.*)$/.exec(line);
-    const heading = /^#{1,6}\s+(.*)$/.exec(line);
-    if (line.startsWith("```")) {
-      flush();
-      const code = [];
-      while (++at < lines.length && !lines[at].startsWith("```")) code.push(lines[at]);
-      nodes.push(el("pre", "", el("code", "", code.join("\n"))));
-    } else if (heading) {
-      flush();
-      nodes.push(el("h3", "", ...inline(heading[1])));
-    } else if (item) {
-      const tag = /\d/.test(item[1]) ? "ol" : "ul";
-      if (list?.localName !== tag) {
-        flush();
-        nodes.push((list = el(tag)));
-      }
-      list.append(el("li", "", ...inline(item[2])));
-    } else if (line.trim() === "") {
-      flush();
-    } else {
-      if (list) flush();
-      paragraph.push(line);
-    }
-  }
-  flush();
-  return nodes;
-}
+// What a run looks like.
 
-function pretty(json) {
+function pretty(text) {
   try {
-    return JSON.stringify(JSON.parse(json), null, 2);
+    return JSON.stringify(JSON.parse(text), null, 2);
   } catch {
-    return json;
+    return text;
   }
 }
 
-/** The first thing that a call's arguments say. */
+/** The first value of a call's arguments, in one line. */
 function gist(args) {
   try {
     const value = Object.values(JSON.parse(args)).find((it) => typeof it === "string" || typeof it === "number");
@@ -128,203 +116,215 @@ function gist(args) {
   }
 }
 
-function drawBlock(node, block, finished) {
+/** A details element that opens and closes by itself until a person touches it. */
+function fold(node, name, open) {
+  const details = node.querySelector(":scope > details") ?? node.appendChild(el("details", "", el("summary"), el("div", "inside")));
+  details.className = name;
+  const [summary, inside] = details.children;
+  summary.onclick = () => (details.dataset.touched = "yes");
+  if (!details.dataset.touched) details.open = open;
+  return [summary, inside];
+}
+
+const OUTCOMES = { denied: "not allowed", interrupted: "interrupted", timed_out: "took too long", error: "failed" };
+
+function drawTool(node, block, run) {
+  const failed = block.done && block.outcome !== "ok";
+  node.hidden = QUIET_TOOLS.includes(block.name) && !failed;
+  const state = !block.done ? "busy" : failed ? "wrong" : "ok";
+  const busyShown = block.output || block.shown.length || block.percent !== undefined || block.children.length;
+  const [summary, inside] = fold(node, `card ${state}`, !block.done && Boolean(busyShown));
+  const label = block.title ?? block.name;
+  const mark = el("span", "mark", !block.done ? "" : failed ? "✕" : "✓");
+  mark.setAttribute("aria-hidden", "true");
+  const how = failed ? [el("span", "how", OUTCOMES[block.outcome] ?? "failed")] : [];
+  summary.replaceChildren(mark, el("span", "", block.done ? label : `Using ${label}…`), el("code", "", gist(block.args)), ...how);
+  const parts = [];
+  if (block.percent !== undefined && !block.done) {
+    const bar = el("progress");
+    Object.assign(bar, { max: 100, value: block.percent });
+    bar.setAttribute("aria-label", label);
+    parts.push(bar);
+  }
+  if (block.output) parts.push(el("pre", "", block.output));
+  parts.push(...block.shown.flatMap(drawContent));
+  const result = typeof block.result === "string" ? block.result : block.result == null ? "" : JSON.stringify(block.result, null, 2);
+  if (block.done && result && (failed || (!block.output && !block.shown.length))) parts.push(el("pre", "", result));
+  if (block.args && block.args !== "{}") parts.push(el("div", "quiet", "Arguments"), el("pre", "", pretty(block.args)));
+  const children = inside.querySelector(":scope > .children") ?? el("div", "children");
+  drawBlocks(children, block.children, block.done, run);
+  inside.replaceChildren(...parts, children);
+}
+
+function drawContent(content) {
+  if (content.diff) {
+    const { path, old_text = "", new_text } = content.diff;
+    const lines = (text, sign, name) => text.split("\n").map((line) => el("span", name, `${sign} ${line}\n`));
+    const old = old_text ? lines(old_text, "−", "gone") : [];
+    return [el("div", "quiet", path), el("pre", "diff", ...old, ...lines(new_text, "+", "new"))];
+  }
+  const { text, link: linked, media, resource } = content.content ?? {};
+  if (text !== undefined || resource) return [el("pre", "", text ?? resource.text)];
+  if (linked) return [el("p", "", link(linked.name ?? linked.uri, linked.uri))];
+  if (media) return [el("p", "quiet", media.name ?? media.media_type)];
+  return [];
+}
+
+function drawBlock(node, block, finished, run) {
   if (block.kind === "input") {
     node.className = "said";
     node.textContent = block.text;
   } else if (block.kind === "text") {
     node.className = "block text";
-    node.replaceChildren(...words(block.text));
+    node.replaceChildren(...markdown(block.text));
   } else if (block.kind === "thought") {
-    const details = node.firstChild ?? node.appendChild(el("details", "thought", el("summary"), el("div")));
     node.className = "block";
-    details.querySelector("summary").textContent = finished ? "Thoughts" : "Thinking…";
-    details.querySelector("div").textContent = block.text.trim();
-    if (!details.dataset.touched) details.open = !finished;
-    details.querySelector("summary").onclick = () => (details.dataset.touched = "yes");
+    const [summary, inside] = fold(node, "thought", !finished);
+    summary.textContent = finished ? "Thoughts" : "Thinking…";
+    inside.textContent = block.text.trim();
+  } else if (block.kind === "tool") {
+    node.className = "block";
+    drawTool(node, block, run);
+  } else if (block.kind === "agent") {
+    node.className = "block";
+    const [summary, inside] = fold(node, "agent", !block.done);
+    summary.textContent = block.name;
+    drawBlocks(inside, block.children, block.done, run);
+  } else if (block.kind === "question") {
+    node.className = "block";
+    if (block.answered === undefined && !finished) node.replaceChildren(form(run, block));
+    else node.replaceChildren(answered(block));
+  } else if (block.kind === "result") {
+    node.className = "block";
+    node.replaceChildren(el("pre", "result", JSON.stringify(block.value, null, 2)));
   } else {
-    node.className = "block";
-    node.hidden = block.name === "update_plan" && !block.isError; // The plan itself is shown.
-    const state = !block.done ? "busy" : block.isError ? "wrong" : "ok";
-    const details = node.firstChild ?? node.appendChild(el("details", "", el("summary"), el("div", "inside")));
-    details.className = `card ${state}`;
-    const label = block.done ? block.name : `Using ${block.name}…`;
-    const mark = el("span", "mark", !block.done ? "" : block.isError ? "✕" : "✓");
-    details.querySelector("summary").replaceChildren(mark, el("span", "", label), el("code", "", gist(block.args)));
-    const inside = [];
-    const percent = progressPercent(block.progress);
-    if (percent !== undefined && !block.done) {
-      const bar = el("progress");
-      bar.max = 100;
-      bar.value = percent;
-      inside.push(bar);
-    }
-    const shown = progressText(block.progress);
-    if (shown) inside.push(el("pre", "", shown));
-    if (block.done && block.output && !(shown && !block.isError)) inside.push(el("pre", "", pretty(block.output)));
-    if (block.args !== "{}") inside.push(el("div", "quiet", "Asked with"), el("pre", "", pretty(block.args)));
-    details.querySelector(".inside").replaceChildren(...inside);
-    if (!details.dataset.touched) details.open = !block.done && block.progress.length > 0;
-    details.querySelector("summary").onclick = () => (details.dataset.touched = "yes");
+    node.className = "block quiet";
+    node.replaceChildren(link(block.text, block.url));
   }
 }
 
+/** What is asked. An approval shows the arguments apart, if it is about a call. */
+function prompt({ question, card }) {
+  return question.form === "approve" && card ? `Allow ${card.title ?? card.name}?` : question.prompt;
+}
+
+/** Arguments as a person reads them: the bare text if there is only one. */
+function plainArguments(args) {
+  try {
+    const values = Object.values(JSON.parse(args));
+    if (values.length === 1 && typeof values[0] === "string") return values[0];
+  } catch {
+    // Then they are shown as they are.
+  }
+  return pretty(args);
+}
+
+function form(run, block) {
+  const { question, card } = block;
+  announce(`Question: ${prompt(block)}`);
+  const about = question.form === "approve" && card?.args && card.args !== "{}" ? plainArguments(card.args) : undefined;
+  return questionForm({ ...question, prompt: prompt(block), about }, (answer) => api("POST", `/v1/runs/${run}/answers`, { question: question.question, answer }));
+}
+
+function answered(block) {
+  const said = block.answered === undefined ? "not answered" : answerText(block.question, block.answered);
+  return el("p", "answered quiet", prompt(block), " ", el("strong", "", said));
+}
+
+/** Draws what changed; nodes stay with their blocks. */
+const drawn = new WeakMap();
+function drawBlocks(container, blocks, over, run) {
+  const nodes = blocks.map((block, at) => {
+    const finished = over || (block.kind === "thought" && at < blocks.length - 1);
+    const version = `${block.version} ${finished}`;
+    const shown = drawn.get(block) ?? { node: el("div") };
+    drawn.set(block, shown);
+    if (shown.version !== version) drawBlock(shown.node, block, finished, run);
+    shown.version = version;
+    return shown.node;
+  });
+  // Moving a node closes menus and loses the focus, so nodes that are in place stay.
+  nodes.forEach((node, at) => {
+    if (container.children[at] !== node) container.insertBefore(node, container.children[at] ?? null);
+  });
+  while (container.children.length > nodes.length) container.lastChild.remove();
+}
+
 function drawPlan(node, entries) {
-  const items = entries.map((entry) => el("li", entry.status, entry.content));
+  const words = { pending: "to do", in_progress: "in progress", completed: "done" };
+  const items = entries.map((entry) => {
+    const item = el("li", entry.status, entry.content);
+    item.append(el("span", "unseen", ` (${words[entry.status] ?? entry.status})`));
+    return item;
+  });
   node.replaceChildren(el("h3", "", "Plan"), el("ol", "", ...items));
   node.hidden = entries.length === 0;
 }
 
-function drawQuestion(run, question) {
-  const card = el("div", "block card question", el("p", "", question.prompt));
-  const row = el("div", "row");
-  const answer = async (answer) => {
-    for (const button of row.querySelectorAll("button")) button.disabled = true;
-    try {
-      await api("POST", `/v1/runs/${run}/answers`, { question: question.question, answer });
-    } catch (error) {
-      card.append(el("p", "failed-note", error.message));
-    }
-  };
-  const button = (label, act, name = "") => {
-    const node = el("button", name, label);
-    node.type = "button";
-    node.onclick = act;
-    row.append(node);
-  };
-  if (question.form === "approve") {
-    button("Allow", () => answer({ approve: {} }), "primary");
-    button("Allow in this thread", () => answer({ approve: { scope: "thread" } }));
-    button("Refuse", () => answer({ deny: {} }));
-  } else if (question.form?.choose) {
-    const { choices, multiple } = question.form.choose;
-    if (multiple) {
-      for (const choice of choices) {
-        const box = el("input");
-        box.type = "checkbox";
-        box.value = choice.id;
-        row.append(el("label", "", box, ` ${choice.label}`));
-      }
-      button("Answer", () => answer({ choose: [...row.querySelectorAll("input:checked")].map((box) => box.value) }), "primary");
-    } else {
-      for (const choice of choices) button(choice.label, () => answer({ choose: [choice.id] }));
-    }
-  } else {
-    const field = el("textarea");
-    field.placeholder = "An answer, as text or JSON";
-    card.append(field);
-    button("Answer", () => {
-      let value = field.value;
-      try {
-        value = JSON.parse(value);
-      } catch {
-        // Then it is a text.
-      }
-      answer({ value });
-    }, "primary");
-  }
-  card.append(row);
-  return card;
-}
-
-/** Keeps the end in sight, unless somebody has scrolled up to read. */
+/** Keeps the end in sight, unless the reader has scrolled up. */
 function keepEnd(draw) {
   const atEnd = main.scrollHeight - main.scrollTop - main.clientHeight < 80;
   draw();
   if (atEnd) main.scrollTop = main.scrollHeight;
 }
 
-/** Shows a run from its start on, until it ends. */
+/** Shows a run from its first record until it ends. */
 async function showRun(run, input, signal) {
   const section = el("section", "run");
+  section.setAttribute("aria-label", "Run");
+  const said = el("div", "said", input);
   const plan = el("div", "block card plan");
   const blocks = el("div");
-  const questions = el("div");
   const end = el("p", "waiting", "…");
   plan.hidden = true;
-  section.append(el("div", "said", input), plan, blocks, questions, end);
-  keepEnd(() => $("runs").append(section));
+  section.append(said, plan, blocks, end);
+  // Run ids sort by time, so a run that is shown before older ones still gets its place.
+  section.dataset.run = run;
+  const later = [...$("runs").children].find((it) => it.dataset.run > run);
+  $("runs").insertBefore(section, later ?? null);
   main.scrollTop = main.scrollHeight;
 
-  const view = empty();
-  const drawn = new Map();
+  const view = emptyRun();
+  let shownPlan = view.plan;
   let due = false;
   const draw = () => {
     due = false;
     keepEnd(() => {
-      view.blocks.forEach((block, at) => {
-        const finished = view.done || at < view.blocks.length - 1;
-        const version = `${block.version} ${finished}`;
-        if (!drawn.has(block)) drawn.set(block, { node: el("div") });
-        const shown = drawn.get(block);
-        if (blocks.children[at] !== shown.node) blocks.insertBefore(shown.node, blocks.children[at] ?? null);
-        if (shown.version !== version) drawBlock(shown.node, block, finished);
-        shown.version = version;
-      });
-      end.hidden = view.done || asked.size > 0 || view.blocks.at(-1)?.kind === "text";
+      said.textContent = view.input ?? input;
+      if (shownPlan !== view.plan) drawPlan(plan, (shownPlan = view.plan));
+      drawBlocks(blocks, view.blocks, view.done, run);
+      const last = view.blocks.at(-1);
+      end.hidden = view.done || view.open.size > 0 || (last?.kind === "text" && !last.finished);
     });
   };
   const drawSoon = () => {
-    if (!due) requestAnimationFrame(draw); // Many events, one drawing.
+    // One drawing for many records. A hidden tab has no animation frames.
+    if (!due) document.hidden ? setTimeout(draw, HIDDEN_DRAW_MS) : requestAnimationFrame(draw);
     due = true;
   };
-
-  const asked = new Map();
-  const added = new Map();
-  const side = new AbortController();
-  signal.addEventListener("abort", () => side.abort());
-  const aside = (async () => {
-    const kinds = "plan_updated,question_asked,question_answered,input_accepted,input_applied";
-    const url = `${root}/v1/runs/${run}/events?dialect=record&kinds=${kinds}`;
-    for await (const { id, event: record } of follow(url, { headers: headers(), signal: side.signal })) {
-      const { plan_updated, question_asked, question_answered, input_accepted, input_applied } = record.event;
-      if (input_accepted) {
-        const block = { kind: "input", text: textOf(input_accepted.content) };
-        added.set(input_accepted.inbox, block);
-        interject(view, block);
-        drawSoon();
-      }
-      if (input_applied) {
-        interject(view, added.get(input_applied.inbox), id);
-        drawSoon();
-      }
-      keepEnd(() => {
-        if (plan_updated) drawPlan(plan, plan_updated.entries);
-        if (question_asked) {
-          const card = drawQuestion(run, question_asked);
-          asked.set(question_asked.question, card);
-          questions.append(card);
-        }
-        if (question_answered) {
-          asked.get(question_answered.question)?.remove();
-          asked.delete(question_answered.question);
-        }
-        end.hidden = asked.size > 0;
-      });
-    }
-  })().catch(() => {});
-
-  const onConnection = (state) => ($("connection").hidden = state === "open");
-  const url = `${root}/v1/runs/${run}/events?dialect=agent_event`;
-  for await (const { id, event } of follow(url, { headers: headers(), signal, onConnection })) {
-    fold(view, event, id);
+  const onRecords = (records) => {
+    for (const record of records) foldRecord(view, record);
     drawSoon();
-    if (view.done) break;
-  }
+  };
+  await watch({ run, token, signal, onRecords, onConnection: showConnection });
   if (signal.aborted) return;
-  await aside; // What was decided and added is shown too, also of a run that was over before.
   draw();
-  questions.replaceChildren();
-  if (view.error?.startsWith("cancelled")) end.replaceWith(el("p", "stopped quiet", "Stopped."));
-  else if (view.error) end.replaceWith(el("p", "failed-note", view.error));
+  const { completed, cancelled, failed } = view.outcome ?? {};
+  const why = cancelled?.why === STOP_REASON ? undefined : cancelled?.why;
+  if (cancelled) end.replaceWith(el("p", "stopped quiet", why ? `Stopped: ${why}.` : "Stopped."));
+  else if (failed) end.replaceWith(el("p", "failed-note", sentence(failed.message)));
   else end.remove();
+  announce(completed ? "The answer is complete." : cancelled ? "The run was stopped." : "The run failed.");
 }
 
-function textOf(content) {
-  return (content ?? []).map((block) => block.text ?? block.resource?.text ?? `[${Object.keys(block)[0]}]`).join("\n");
+function showConnection(state) {
+  $("connection").hidden = state === "open";
+  if (state === "open") sender.flush();
 }
 
-/** All runs of a thread, oldest first: the newest ones come first, page by page. */
+// Conversations.
+
+/** All runs of a thread, oldest first: pages come newest first. */
 async function runsOf(id) {
   const all = [];
   let after = "";
@@ -341,55 +341,72 @@ async function showThread(id) {
   scene = new AbortController();
   const { signal } = scene;
   thread = id;
+  draft = id ?? newDraft();
   setWorking(undefined);
+  showConnection("open");
   $("runs").replaceChildren();
   markThread();
+  showPending();
+  document.body.classList.remove("listing");
+  $("list").setAttribute("aria-expanded", "false");
   if (!id) {
-    const hello = el("div", "hello", el("h2", "", "What shall we look at?"));
-    hello.append(el("p", "quiet", "Everything an agent thinks, does and says is kept as it happens. Close this page and come back: nothing is lost."));
-    $("runs").append(hello);
+    $("runs").append(el("div", "hello", el("h2", "", "Start a conversation"),
+      el("p", "quiet", "Ask an agent something. Its thoughts, tools and answers are stored as they happen, so you can close this page and come back.")));
     return;
   }
   try {
-    for (const { run, agent, state } of await runsOf(id)) {
-      const detail = await api("GET", `/v1/runs/${run}`);
-      if (signal.aborted) return;
-      $("agent").value = agent;
-      await attend(run, textOf(detail.input), state, signal);
-    }
+    const runs = await runsOf(id);
+    if (signal.aborted) return;
+    $("agent").value = runs.at(-1)?.agent;
+    await Promise.all(runs.map(({ run, title, state }) => attend(run, title ?? "", state, signal)));
   } catch (error) {
-    if (!signal.aborted) $("runs").append(el("p", "failed-note", error.message));
+    if (!signal.aborted) complain(error.message);
   }
 }
 
-/** Shows a run, as the one that goes on while it does. */
+/** Shows a run, and marks it as the one that works until it is over. */
 async function attend(run, input, state, signal) {
+  if ($("runs").querySelector(`[data-run="${run}"]`)) return;
   const over = ["completed", "cancelled", "failed"].includes(state);
   if (!over) setWorking(run);
   try {
     await showRun(run, input, signal);
   } catch (error) {
     if (!(error instanceof StreamRefused)) throw error;
-    $("runs").append(el("p", "failed-note", error.message));
+    complain(error.message);
   }
   if (!signal.aborted && working === run) setWorking(undefined);
   if (!over) listThreads();
 }
 
+function complain(message) {
+  const note = el("p", "failed-note", message);
+  note.setAttribute("role", "alert");
+  $("runs").append(note);
+}
+
 function setWorking(run) {
   working = run;
   $("stop").hidden = !run;
-  $("send").hidden = Boolean(run);
-  $("input").placeholder = run ? "Add to it" : "Ask something";
+  $("send").textContent = run ? "Add" : "Send";
+  $("input").placeholder = run ? "Add something" : "Ask something";
+  document.title = run ? "● Wellspring" : "Wellspring";
 }
 
 async function listThreads() {
-  const { threads } = await api("GET", "/v1/threads?limit=100");
+  let threads;
+  try {
+    ({ threads } = await api("GET", `/v1/threads?limit=${THREADS_SHOWN}`));
+  } catch {
+    return; // The list stays as it was; the connection's state is shown elsewhere.
+  }
   const items = threads.map((it) => {
-    const link = el("a", "", el("i", `dot ${it.state}`), el("span", "", it.title || "Untitled"));
+    const dot = el("i", `dot ${it.state}`);
+    dot.title = it.state;
+    const link = el("a", "", dot, el("span", "", it.title || "Untitled"));
     link.href = `#${it.thread}`;
     link.dataset.thread = it.thread;
-    link.title = it.title;
+    link.title = `${it.title || "Untitled"} (${it.state})`;
     return el("li", "", link);
   });
   $("threads").replaceChildren(...items);
@@ -398,30 +415,62 @@ async function listThreads() {
 
 function markThread() {
   for (const link of $("threads").querySelectorAll("a")) {
-    if (link.dataset.thread === thread) link.setAttribute("aria-current", "true");
+    if (link.dataset.thread === thread) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
 }
 
-async function send() {
+// Sending.
+
+const sender = new Sender(api, (what, message, more) => {
+  const here = message.thread ? message.thread === thread : message.draft === draft;
+  if (what === "waiting") {
+    $("connection").hidden = false;
+  } else if (what === "refused") {
+    if (here) complain(`Not sent: “${message.input}”. ${more.message}`);
+    if (here && !$("input").value) $("input").value = message.input;
+  } else if (here) {
+    $("connection").hidden = true;
+    if (!message.thread) {
+      thread = more.thread;
+      history.replaceState(null, "", `#${thread}`);
+    }
+    if (more.state !== undefined) attend(more.run, message.input, more.state, scene.signal).catch((error) => complain(error.message));
+  }
+  showPending();
+  if (what === "sent") listThreads();
+});
+
+/** Shows the messages of this conversation that the server has not taken yet. */
+function showPending() {
+  const here = pending().filter((it) => (it.thread ? it.thread === thread : it.draft === draft || !thread));
+  if (here.length) $("runs").querySelector(".hello")?.remove();
+  const shown = here.map((it) => el("div", "said pending", it.input));
+  if (here.length) shown.push(el("p", "quiet pending-note", "Not sent yet."));
+  keepEnd(() => $("pending").replaceChildren(...shown));
+}
+
+function send() {
   const input = $("input").value.trim();
   if (!input) return;
-  $("input").value = "";
   try {
-    if (working) {
-      await api("POST", `/v1/runs/${working}/input`, { content: input });
-      return;
-    }
-    $("runs").querySelector(".hello")?.remove();
-    const body = { agent: $("agent").value, input };
-    if (thread) body.thread = thread;
-    const started = await api("POST", "/v1/runs", body);
-    thread = started.thread;
-    history.replaceState(null, "", `#${thread}`);
-    listThreads();
-    await attend(started.run, input, started.state, scene.signal);
+    keep({ draft, thread, run: working, agent: $("agent").value, input });
   } catch (error) {
-    $("runs").append(el("p", "failed-note", error.message));
+    complain(error.message);
+    return;
+  }
+  $("input").value = "";
+  showPending();
+  main.scrollTop = main.scrollHeight;
+  sender.flush();
+}
+
+async function stop() {
+  if (!working) return;
+  try {
+    await api("POST", `/v1/runs/${working}/cancel`, { why: STOP_REASON });
+  } catch (error) {
+    complain(`Not stopped. ${error.message}`);
   }
 }
 
@@ -435,15 +484,44 @@ $("input").addEventListener("keydown", (event) => {
     send();
   }
 });
-$("stop").addEventListener("click", () => working && api("POST", `/v1/runs/${working}/cancel`, { why: "stopped on the page" }));
-$("new").addEventListener("click", () => (location.hash = ""));
+$("stop").addEventListener("click", stop);
+$("new").addEventListener("click", () => {
+  location.hash = "";
+  $("input").focus();
+});
+$("list").addEventListener("click", () => {
+  const open = document.body.classList.toggle("listing");
+  $("list").setAttribute("aria-expanded", String(open));
+});
 addEventListener("hashchange", () => showThread(location.hash.slice(1) || undefined));
+addEventListener("online", () => sender.flush());
+addEventListener("focus", listThreads);
 
-({ agents } = await api("GET", "/v1/agents"));
-$("agent").replaceChildren(...agents.map((agent) => {
-  const option = el("option", "", agent.name);
-  option.title = agent.description;
-  return option;
-}));
-listThreads();
-showThread(location.hash.slice(1) || undefined);
+async function begin() {
+  let wait = 0;
+  for (;;) {
+    try {
+      const { agents } = await api("GET", "/v1/agents");
+      $("connection").hidden = true;
+      return agents;
+    } catch (error) {
+      if (!error.temporary) throw error;
+      $("connection").hidden = false;
+      await new Promise((resolve) => setTimeout(resolve, (wait = waitLonger(wait))));
+    }
+  }
+}
+
+try {
+  const options = (await begin()).map((agent) => {
+    const option = el("option", "", agent.name);
+    option.title = agent.description;
+    return option;
+  });
+  $("agent").replaceChildren(...options);
+  listThreads();
+  showThread(location.hash.slice(1) || undefined);
+  sender.flush();
+} catch (error) {
+  complain(error.message);
+}

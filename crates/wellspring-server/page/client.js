@@ -1,17 +1,22 @@
-// AgentEvent over server-sent events: a stream that reconnects by itself, and the fold from
-// events to what a screen shows. No dependency, no build step: import it from a page.
+// Server-sent events of a run: `follow` reads any dialect and reconnects by itself; `fold` turns
+// AgentEvents into what a screen shows. No dependency, no build step: import it from a page.
 //
 //   import { follow, empty, fold } from "/page/client.js";
 //   let view = empty();
-//   for await (const { id, event } of follow("/v1/runs/…/events?dialect=agent_event")) {
-//     view = fold(view, event, id);
+//   for await (const { event } of follow("/v1/runs/…/events?dialect=agent_event")) {
+//     view = fold(view, event);
 //   }
 
-/** How long to wait before reconnecting: doubled each time, up to the second. */
+/** Reconnecting backs off exponentially between these, with ±25 % jitter. */
 const WAIT_FIRST_MS = 250;
 const WAIT_LAST_MS = 8000;
 
-/** The stream cannot be had: the token is wrong, the run is gone. Trying again will not help. */
+/** The wait after one of `ms`; 0 is before the first. */
+export function waitLonger(ms) {
+  return Math.min(ms * 2 || WAIT_FIRST_MS, WAIT_LAST_MS);
+}
+
+/** The server refused the stream: the token is invalid or the run is gone. Do not retry. */
 export class StreamRefused extends Error {
   constructor(status, error) {
     super(error?.message ?? `the server answered ${status}`);
@@ -21,8 +26,8 @@ export class StreamRefused extends Error {
 }
 
 /**
- * The events of a stream, each once and in order, however often the connection breaks.
- * Yields { id, name, event }; ends when the run has ended.
+ * Yields the events of a stream as { id, name, event }, each once and in order, however often
+ * the connection breaks. Ends when the run has ended.
  *
  * @param {string} url
  * @param {{ headers?: object, after?: string, signal?: AbortSignal,
@@ -31,26 +36,26 @@ export class StreamRefused extends Error {
 export async function* follow(url, { headers = {}, after, signal, onConnection } = {}) {
   let last = after;
   let wait = WAIT_FIRST_MS;
-  let atOnce = true; // A stream that ends well is mostly the last one: ask without waiting, once.
+  let atOnce = true; // After a complete response the run is usually over: ask once without waiting.
   for (;;) {
     let ended = false;
     try {
       const asked = { ...headers, accept: "text/event-stream" };
       if (last !== undefined) asked["last-event-id"] = last;
       const response = await fetch(url, { headers: asked, signal, cache: "no-store" });
-      if (response.status === 204) return; // All of it was seen.
+      if (response.status === 204) return; // There is nothing after the last event.
       if (!response.ok) {
         const body = await response.json().catch(() => ({}));
         const refused = new StreamRefused(response.status, body.error);
-        const passing = response.status === 429 || response.status >= 500;
-        if (!passing) throw refused;
+        const temporary = response.status === 429 || response.status >= 500;
+        if (!temporary) throw refused;
         wait = Math.max(wait, 1000 * Number(response.headers.get("retry-after") ?? 0));
       } else {
         onConnection?.("open");
         for await (const message of messages(response.body)) {
           wait = WAIT_FIRST_MS;
           atOnce = true;
-          // What closes the wire, but not the run, has no id: reading on misses nothing.
+          // An event without an id ends the stream and not the run: reading on misses nothing.
           if (message.id === undefined) continue;
           last = message.id;
           yield { id: message.id, name: message.name, event: JSON.parse(message.data) };
@@ -68,11 +73,11 @@ export async function* follow(url, { headers = {}, after, signal, onConnection }
     }
     onConnection?.("waiting");
     await new Promise((resolve) => setTimeout(resolve, wait * (0.75 + Math.random() / 2)));
-    wait = Math.min(wait * 2, WAIT_LAST_MS);
+    wait = waitLonger(wait);
   }
 }
 
-/** The messages of an event stream's bytes. What is cut off in the middle is not one. */
+/** Splits the bytes of an event stream into messages. An incomplete last message is dropped. */
 async function* messages(body) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
@@ -107,44 +112,33 @@ function parse(block) {
   return data.length ? { id, name, data: data.join("\n") } : undefined;
 }
 
-/** What a screen shows before anything has happened. */
+/** A view before the first event. */
 export function empty() {
   return { blocks: [], done: false, error: undefined };
 }
 
 /**
- * What a screen shows after one more event: blocks of thoughts, tool cards and words.
- * Changes `view` and returns it; a block that changed has a new `version`. The event's id is
- * needed only where something is put between the blocks later: see `interject`.
+ * Applies one AgentEvent to `view`: blocks of thoughts, text and tool cards. AgentEvents have no
+ * call ids, so two parallel calls of one tool cannot be told apart; a page that shows such calls
+ * reads records instead (records.js).
  */
-export function fold(view, event, id) {
-  const at = placeOf(id);
+export function fold(view, event) {
   switch (event.type) {
     case "thought":
-      grow(view, "thought", event.content, at);
+      grow(view, "thought", event.content);
       break;
     case "stream":
-      grow(view, "text", event.content, at);
+      grow(view, "text", event.content);
       break;
     case "tool_call":
-      append(view, {
-        kind: "tool", name: event.toolName, args: event.toolArgs, progress: [], done: false, at, version: 0,
-      });
+      view.blocks.push({ kind: "tool", name: event.toolName, args: event.toolArgs, progress: [], done: false });
       break;
-    case "tool_progress": {
-      const card = openCard(view, event.toolName);
-      if (card) {
-        card.progress.push(event.data);
-        card.version++;
-      }
+    case "tool_progress":
+      openCard(view, event.toolName)?.progress.push(event.data);
       break;
-    }
     case "tool_result": {
       const card = openCard(view, event.toolName);
-      if (card) {
-        Object.assign(card, { output: event.output, isError: event.isError === true, done: true });
-        card.version++;
-      }
+      if (card) Object.assign(card, { output: event.output, isError: event.isError === true, done: true });
       break;
     }
     case "final":
@@ -158,63 +152,18 @@ export function fold(view, event, id) {
   return view;
 }
 
-/** The place in the run that an id names: ids are `record` or `record.event`. */
-function placeOf(id) {
-  return id === undefined ? Infinity : parseInt(id, 10);
+function grow(view, kind, text) {
+  const last = view.blocks.at(-1);
+  if (last?.kind === kind) last.text += text;
+  else view.blocks.push({ kind, text });
 }
 
-/** Where what happens at a place goes: before whatever the user added only after it. */
-function indexAt(view, at) {
-  const later = view.blocks.findIndex((it) => it.kind === "input" && it.at >= at);
-  return later < 0 ? view.blocks.length : later;
-}
-
-function append(view, block) {
-  view.blocks.splice(indexAt(view, block.at), 0, block);
-}
-
-function grow(view, kind, text, at) {
-  const last = view.blocks[indexAt(view, at) - 1];
-  if (last?.kind === kind) {
-    last.pieces.push({ at, from: last.text.length });
-    last.text += text;
-    last.version++;
-  } else {
-    append(view, { kind, text, at, pieces: [{ at, from: 0 }], version: 0 });
-  }
-}
-
-/**
- * Puts what a user added while the run went on where the agent took it up, at the record `id`;
- * at the end, while it has not. Words that came after that are another block from then on.
- */
-export function interject(view, block, id) {
-  const at = placeOf(id);
-  Object.assign(block, { at, version: (block.version ?? -1) + 1 });
-  view.blocks = view.blocks.filter((it) => it !== block);
-  const after = view.blocks.findIndex((it) => it.at > at);
-  const index = after < 0 ? view.blocks.length : after;
-  const before = view.blocks[index - 1];
-  const cut = before?.pieces?.find((piece) => piece.at > at);
-  view.blocks.splice(index, 0, block);
-  if (cut) {
-    const pieces = before.pieces.filter((piece) => piece.at > at);
-    const rest = { ...before, text: before.text.slice(cut.from), at: cut.at, version: 0 };
-    rest.pieces = pieces.map((piece) => ({ ...piece, from: piece.from - cut.from }));
-    before.text = before.text.slice(0, cut.from);
-    before.pieces = before.pieces.filter((piece) => piece.at <= at);
-    before.version++;
-    view.blocks.splice(index + 1, 0, rest);
-  }
-  return view;
-}
-
-/** Calls of one tool are told apart by their order: the first that is open is the one. */
+/** The first open card of a tool. */
 function openCard(view, name) {
   return view.blocks.find((block) => block.kind === "tool" && block.name === name && !block.done);
 }
 
-/** What a tool card shows as its output: chunks joined, the rest as it is. */
+/** The output that a tool reported so far: text chunks joined. */
 export function progressText(progress) {
   let text = "";
   for (const data of progress) {
@@ -224,7 +173,7 @@ export function progressText(progress) {
   return text;
 }
 
-/** How far a tool says that it is, in percent. */
+/** The last percentage that a tool reported, 0 to 100. */
 export function progressPercent(progress) {
   const told = progress.findLast((data) => typeof data?.percent === "number");
   return told && Math.max(0, Math.min(100, told.percent));

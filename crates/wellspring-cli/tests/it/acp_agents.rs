@@ -167,7 +167,7 @@ fn an_installed_agent_is_asked_by_its_name() {
     install(&program, &format!("#!/bin/sh\nexec {this}\n"));
     let asked = run(&format!("{}:/usr/bin:/bin", folder.path().display()));
     assert_eq!(asked.status.code(), Some(0), "{asked:?}");
-    assert!(String::from_utf8(asked.stdout).unwrap().contains("\nI am here.\n"));
+    assert_eq!(String::from_utf8(asked.stdout).unwrap(), "I am here.\n");
 }
 
 /// To an agent that takes MCP servers over stdio only, the program itself carries our tools.

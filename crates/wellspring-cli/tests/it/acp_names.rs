@@ -104,7 +104,7 @@ fn every_known_agent_is_fetched_by_npx_where_it_can_be() {
         let output = run(&home, programs.path(), "other");
         let Some(package) = package else {
             assert_eq!(output.status.code(), Some(1), "{name}: {output:?}");
-            let said = String::from_utf8_lossy(&output.stdout);
+            let said = String::from_utf8_lossy(&output.stderr);
             let missing = format!("{} is not installed: see https://", command[0]);
             assert!(said.contains(&missing), "{name}: {said}");
             assert!(!programs.path().join("argv").exists(), "{name}");

@@ -2,10 +2,11 @@
 
 use std::process::Output;
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use wellspring_testkit::{Answer, Asked, FakeProvider};
 
-use crate::kit::Home;
+use crate::kit::{Going, Home};
 use crate::mcp_server;
 use crate::providers::{anthropic, anthropic_call, chat, gemini, models, ollama, responses};
 
@@ -29,6 +30,24 @@ fn last(fake: &FakeProvider) -> Asked {
     fake.asked().pop().unwrap()
 }
 
+/// Without a key, the configuration that `init` writes serves the demo.
+#[test]
+fn init_without_a_key_can_be_served() {
+    let home = Home::with_files(&[]);
+    insta::assert_snapshot!(printed(&with(&home, &[], &["init"])), @r"
+    wrote ./wellspring.toml
+    no provider key is set, so the built-in demo answers; for a real model set a key, such as ANTHROPIC_API_KEY, and run `wellspring init --force`
+    next: `wellspring doctor` checks the configuration, `wellspring` serves it
+    ");
+    assert!(home.print(&["run", "help"]).contains("I am a script"));
+    let mut server = Going::start(home.paced(0, &["serve", "--listen", "127.0.0.1:0"]));
+    server.wait_for("Wellspring is at http://127.0.0.1:");
+    server.wait_for("agents: demo");
+    server.signal(Signal::INT);
+    let (status, ..) = server.end();
+    assert_eq!(status.code(), Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn init_then_doctor_then_run() {
     let home = Home::with_files(&[]);
@@ -45,11 +64,11 @@ async fn init_then_doctor_then_run() {
     insta::assert_snapshot!(shown, @r"
     wrote ./wellspring.toml
     wrote ./agents/assistant.md
-    next: `wellspring doctor` looks whether it works, `wellspring` serves it
+    next: `wellspring doctor` checks the configuration, `wellspring` serves it
     ");
     let again = with(&home, &key, &["init"]);
     assert_eq!(again.status.code(), Some(2));
-    insta::assert_snapshot!(said(&again), @"wellspring: ./wellspring.toml is there already; `wellspring init --force` overwrites it");
+    insta::assert_snapshot!(said(&again), @"wellspring: ./wellspring.toml exists already; `wellspring init --force` overwrites it");
     printed(&with(&home, &key, &["init", "--force"]));
 
     let mut listen = key.to_vec();

@@ -3,6 +3,7 @@
 use std::io::Write as _;
 
 use serde_json::{Value, json};
+use wellspring_core::Event;
 
 use crate::kit::{Home, json_lines};
 
@@ -12,8 +13,53 @@ fn the_answer_comes_as_it_was_written() {
     let shown = home.print(&["run", "--yes", "Good morning"]);
     assert!(shown.contains("You said *Good morning*. I am a **script**"), "{shown}");
     assert!(shown.contains("- The command **ran**"), "{shown}");
-    assert!(shown.contains("1 files in 1 folders"), "{shown}");
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control()), "{shown:?}");
+}
+
+/// A pipe gets the words of the agent; what the command says about the run is not in it.
+#[test]
+fn a_pipe_gets_the_answer_alone() {
+    let home = Home::new();
+    let output = home.output(&["run", "long"]);
+    let (shown, said) = (String::from_utf8(output.stdout).unwrap(), output.stderr);
+    assert_eq!(String::from_utf8_lossy(&said), "");
+    let result: Value = serde_json::from_str(&home.print(&["run", "--json", "long"])).unwrap();
+    assert_eq!(shown.trim_end(), result["answer"].as_str().unwrap().trim_end());
+    let failed = home.output(&["run", "fail for good"]);
+    let said = String::from_utf8_lossy(&failed.stderr);
+    let shown = String::from_utf8_lossy(&failed.stdout);
+    assert_eq!((failed.status.code(), &*shown), (Some(1), "This will not end\n"), "{said}");
+    assert!(said.starts_with("wellspring: failed: "), "{said}");
+}
+
+/// Runs the command with something on standard input.
+fn piped(home: &Home, arguments: &[&str], input: &[u8]) -> std::process::Output {
+    let mut command = home.paced(0, arguments);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
+fn what_is_piped_in_is_part_of_the_question() {
+    let home = Home::new();
+    let input = |id: &str| {
+        let (records, _) = home.records(id);
+        let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
+        json!(started.request.input)
+    };
+    let alone = piped(&home, &["run"], b"help\n");
+    assert_eq!(alone.status.code(), Some(0), "{alone:?}");
+    assert!(String::from_utf8_lossy(&alone.stdout).contains("I am a script"), "{alone:?}");
+    assert_eq!(input("last"), json!([{"text": "help\n"}]));
+    let both = piped(&home, &["run", "help"], b"one\ntwo\n");
+    assert_eq!(both.status.code(), Some(0), "{both:?}");
+    let stdin = json!({"resource": {"uri": "stdin", "text": "one\ntwo\n"}});
+    assert_eq!(input("last"), json!([{"text": "help"}, stdin]));
+    let (nothing, binary) = (piped(&home, &["run"], b"\n"), piped(&home, &["run"], &[0xff, 0xfe]));
+    assert_eq!((nothing.status.code(), binary.status.code()), (Some(2), Some(2)));
+    let said = [nothing.stderr, binary.stderr].map(|said| String::from_utf8(said).unwrap());
+    insta::assert_snapshot!(said.join(""));
 }
 
 #[test]
@@ -78,7 +124,7 @@ fn exit_codes_say_how_it_ended() {
         (&["run", "--model", "m", "x"], 2, "the agent demo lets nobody choose its model"),
         (&["--listen", "127.0.0.1:0", "run", "x"], 2, "are for `wellspring` alone and for `serve`"),
         (&["--config", "gone.toml", "run", "x"], 2, "gone.toml: it cannot be read"),
-        (&["run"], 2, "Usage"),
+        (&["run"], 2, "there is no question; pass it as an argument"),
         (&["run", "--events", "agui", "x"], 2, "known are record, thought_event"),
         (&["runs", "show", "zz"], 2, "is not the id of a run"),
         (&["runs", "show", "00000000"], 2, "`wellspring runs list` shows what there is"),
@@ -101,14 +147,12 @@ fn nothing_is_kept_when_nothing_should_be() {
 #[test]
 fn a_conversation_in_a_pipe() {
     let home = Home::new();
-    let mut command = home.paced(0, &["chat"]);
-    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
-    child.stdin.take().unwrap().write_all(b"help\n\n  \nlong\n").unwrap();
-    let output = child.wait_with_output().unwrap();
+    let output = piped(&home, &["chat"], b"help\n\n  \nlong\n");
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     let shown = String::from_utf8(output.stdout).unwrap();
-    assert!(shown.contains("› help") && shown.contains("› long"), "{shown}");
+    assert!(shown.starts_with("I am a script") && shown.contains("40. A spring"), "{shown}");
+    assert!(!shown.contains('›'), "{shown}");
     let listed: Value = serde_json::from_str(&home.print(&["runs", "list", "--json"])).unwrap();
     assert_eq!(listed.as_array().unwrap().len(), 2);
     assert_eq!(listed[0]["run"]["after"], listed[1]["run"]["run"]);

@@ -314,7 +314,9 @@ fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
     std::fs::create_dir_all(copy.parent().unwrap()).unwrap();
     assert_eq!(home.print(&["backup", copy.to_str().unwrap()]), "");
     let again = home.output(&["backup", copy.to_str().unwrap()]);
-    assert_ne!(again.status.code(), Some(0), "a copy is never written over");
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert_eq!(again.status.code(), Some(2), "{said}");
+    assert!(said.contains("exists already") && said.contains("name another file"), "{said}");
     let copied = copy.parent().unwrap().to_str().unwrap();
     let exported = home.print(&["--data-dir", copied, "runs", "export", run]);
     assert_eq!(exported, home.print(&["runs", "export", run]));

@@ -3,6 +3,10 @@
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 
+use serde_json::{Value, json};
+use wellspring_core::{Event, Record};
+
+use crate::acp_agents;
 use crate::kit::{BINARY, Home};
 
 fn is_there(program: &str, argument: &str) -> bool {
@@ -103,7 +107,6 @@ fn command_in_script(
         .arg("/dev/null")
         .current_dir(home.work())
         .env("WELLSPRING_DATA_DIR", home.data())
-        .env("WELLSPRING_CONFIG", home.config())
         .env("WELLSPRING_DEMO_PACE_MS", "2")
         .env("TERM", "xterm-256color")
         .env_remove("NO_COLOR")
@@ -111,6 +114,9 @@ fn command_in_script(
         .stdout(Stdio::piped());
     if !colour {
         command.env("NO_COLOR", "1");
+    }
+    if home.config().exists() {
+        command.env("WELLSPRING_CONFIG", home.config());
     }
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
@@ -165,6 +171,63 @@ fn without_colour_a_question_is_a_line() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains("- The command **ran**"), "{shown}");
     assert!(!shown.contains('\u{1b}'), "{shown:?}");
+}
+
+/// A form of an agent is filled in field by field. What the form refuses is asked for again, with
+/// what was typed as the default; and a form can be declined.
+#[test]
+fn a_form_is_filled_in_corrected_and_declined() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    let form = json!({"type": "object", "required": ["age", "colour"], "properties": {
+        "age": {"type": "integer", "title": "Age", "minimum": 18},
+        "colour": {"type": "string", "title": "Colour", "enum": ["red", "blue"]},
+    }});
+    let params = json!({"mode": "form", "message": "Who are you?", "requestedSchema": form});
+    let ask = json!({"request": {"method": "elicitation/create", "params": params}});
+    let config = acp_agents::config(&json!({"prompts": [[ask]]}), "");
+    let filled_in = [
+        ("Age (1 of 2)", "seven\r"),
+        ("\"seven\" is not a whole number", "7\r"),
+        ("Colour (2 of 2)", "2\r"),
+        ("less than the minimum of 18", "36\r"),
+        ("Enter for blue", "\r"),
+    ];
+    for colour in [true, false] {
+        for (steps, want) in [
+            (&filled_in[..], json!({"action": "accept", "content": {"age": 36, "colour": "blue"}})),
+            (&[("Age (1 of 2)", "/decline\r")], json!({"action": "decline"})),
+        ] {
+            let home = Home::with_files(&[("wellspring.toml", &config)]);
+            let (code, shown) = in_script(&home, colour, steps);
+            assert_eq!(code, Some(0), "{shown}");
+            let (records, _) = home.records("last");
+            let chunk = |record: &Record| {
+                let Event::PartDelta { chunk, .. } = &record.event else { return None };
+                Some(chunk.to_string())
+            };
+            let text: String = records.iter().filter_map(chunk).collect();
+            let told: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(told, want, "{shown}");
+        }
+    }
+}
+
+/// An agent's own options are listed and chosen by number.
+#[test]
+fn a_choice_is_made_by_number() {
+    if !is_there("script", "--version") {
+        return skip("script");
+    }
+    for colour in [true, false] {
+        let steps = [("a number, or no", "9\r"), ("from 1 to 4", "2\r")];
+        let (code, shown) = command_in_script(&Home::new(), "run ask", colour, &steps);
+        assert_eq!(code, Some(0), "{shown}");
+        for part in ["the sea", "You chose", "river"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+    }
 }
 
 /// The command ignores a polite request, so that the run takes a while to stop.

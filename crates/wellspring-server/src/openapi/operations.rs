@@ -292,13 +292,21 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
             plain("readDescription", "This description.", "application/json")
         }
         ("GET", "/") => plain("readPage", "A page to talk to the agents.", "text/html"),
-        ("GET", "/page/style.css") => plain("readStyle", "How the page looks.", "text/css"),
-        ("GET", "/page/client.js") => {
-            plain("readClient", "AgentEvent over SSE, for pages.", "text/javascript")
-        }
-        ("GET", "/page/app.js") => plain("readApp", "What the page does.", "text/javascript"),
+        ("GET", "/page/style.css") => plain("readStyle", "The page's style sheet.", "text/css"),
+        ("GET", "/page/app.js") => script("readApp", "The page's script."),
+        ("GET", "/page/client.js") => script("readClient", "AgentEvent over SSE, for any page."),
+        ("GET", "/page/dom.js") => script("readDom", "The page's elements and Markdown."),
+        ("GET", "/page/form.js") => script("readForm", "The page's forms for questions."),
+        ("GET", "/page/outbox.js") => script("readOutbox", "Messages not sent yet."),
+        ("GET", "/page/records.js") => script("readRecords", "The fold from records to a view."),
+        ("GET", "/page/streams.js") => script("readStreams", "Streams shared by all tabs."),
+        ("GET", "/page/worker.js") => script("readWorker", "The worker that tabs share."),
         _ => Described::default(),
     }
+}
+
+fn script(id: &'static str, summary: &'static str) -> Described {
+    plain(id, summary, "text/javascript")
 }
 
 fn plain(id: &'static str, summary: &'static str, media_type: &str) -> Described {

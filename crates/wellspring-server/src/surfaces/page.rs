@@ -1,4 +1,4 @@
-//! The page: embedded files, so that the first command already has something to look at.
+//! The page at `/`: files embedded in the binary.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,25 @@ use axum::routing::get;
 use super::Route;
 use crate::app::Prefix;
 
-/// Each row: where it is, what it is, and all of it.
-const FILES: [(&str, &str, &str); 4] = [
-    ("/", "text/html; charset=utf-8", include_str!("../../page/index.html")),
-    ("/page/style.css", "text/css; charset=utf-8", include_str!("../../page/style.css")),
-    ("/page/client.js", "text/javascript; charset=utf-8", include_str!("../../page/client.js")),
-    ("/page/app.js", "text/javascript; charset=utf-8", include_str!("../../page/app.js")),
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Each row: path, content type and content.
+const FILES: [(&str, &str, &str); 10] = [
+    ("/", HTML, include_str!("../../page/index.html")),
+    ("/page/style.css", CSS, include_str!("../../page/style.css")),
+    ("/page/app.js", JAVASCRIPT, include_str!("../../page/app.js")),
+    ("/page/client.js", JAVASCRIPT, include_str!("../../page/client.js")),
+    ("/page/dom.js", JAVASCRIPT, include_str!("../../page/dom.js")),
+    ("/page/form.js", JAVASCRIPT, include_str!("../../page/form.js")),
+    ("/page/outbox.js", JAVASCRIPT, include_str!("../../page/outbox.js")),
+    ("/page/records.js", JAVASCRIPT, include_str!("../../page/records.js")),
+    ("/page/streams.js", JAVASCRIPT, include_str!("../../page/streams.js")),
+    ("/page/worker.js", JAVASCRIPT, include_str!("../../page/worker.js")),
 ];
 
-/// Nothing but our own files runs or is shown, and nobody frames the page.
+/// Only the server's own files are loaded and run, and no other page can frame this one.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
