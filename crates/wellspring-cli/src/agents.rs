@@ -255,6 +255,7 @@ impl<'a> Agents<'a> {
         def.queue = agent.queue;
         def.policy = agent.policy.clone();
         def.approvers.clone_from(&agent.approvers);
+        def.editors = agent.editors.clone();
         def.sub_agents.clone_from(&agent.sub_agents);
         def.limits = agent.limits.clone();
         def.timeouts = agent.timeouts.clone();

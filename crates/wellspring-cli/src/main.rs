@@ -68,7 +68,19 @@ impl std::fmt::Display for Usage {
 
 impl std::error::Error for Usage {}
 
+/// Keeps children of the same user from reading our memory and our environment (`/proc/PID`),
+/// which hold keys. A debugger needs to be root then.
+fn keep_secrets() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) =
+        rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
+    {
+        tracing::warn!(%error, "children may read this process's environment");
+    }
+}
+
 fn main() -> ExitCode {
+    keep_secrets();
     let cli = Cli::parse();
     let telemetry = match telemetry(&cli) {
         Ok(telemetry) => telemetry,

@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{Event, Form, OutputStream, PartKind, Record, Role, ToolCall, ToolMode, Wait};
+use crate::event::{
+    Event, Form, OutputStream, PartKind, Record, Role, RunsOn, ToolCall, ToolMode, Wait,
+};
 use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId, RunId, Seq, ThreadId};
 
 /// What is open at a point of a run.
@@ -178,6 +180,18 @@ impl Outline {
     pub fn blocking_questions(&self) -> Vec<Wait> {
         let asked = self.questions.iter().filter(|(_, question)| question.blocking);
         asked.map(|(question, _)| Wait::Question(*question)).collect()
+    }
+
+    /// Whether an approval may bring other arguments for the call: only while a call that this
+    /// process runs has not started. A remote agent cannot be given other arguments than its
+    /// own, and a tool that asks in mid-call has its arguments already.
+    #[must_use]
+    pub fn takes_edited_arguments(&self, question: &QuestionOutline) -> bool {
+        let call = question.call.and_then(|call| self.call(call));
+        question.form == Form::Approve
+            && call.is_some_and(|call| {
+                call.tool.runs_on == RunsOn::Here && !matches!(call.state, CallState::Started(_))
+            })
     }
 
     /// Applies one record. Total: an illegal record changes nothing but the head;

@@ -35,6 +35,8 @@ pub struct AgentDef {
     pub policy: Policy,
     /// Principals other than the asker who may answer its questions.
     pub approvers: Vec<Box<str>>,
+    /// Who may edit a call's arguments when approving it.
+    pub editors: Editors,
     /// The agents it may call, by name.
     pub sub_agents: Vec<Box<str>>,
     /// Budgets of a run.
@@ -64,6 +66,19 @@ pub enum Backend {
     Model(Arc<dyn Model>),
     /// A remote agent, which runs its own loop.
     Remote(Arc<dyn RemoteAgent>),
+}
+
+/// Who may edit a call's arguments when approving it. Edited arguments have to fit the tool's
+/// schema, and the policy must not deny them.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub enum Editors {
+    /// Everyone who may answer the question.
+    #[default]
+    Approvers,
+    /// Nobody: a call runs as it was shown, or not at all.
+    Nobody,
+    /// Of those who may answer, the ones named here.
+    Named(Vec<Box<str>>),
 }
 
 /// What happens to a request while its thread has an unfinished run.
@@ -103,6 +118,7 @@ impl AgentDef {
             queue: ToolMode::Parallel,
             policy: Policy::default(),
             approvers: Vec::new(),
+            editors: Editors::default(),
             sub_agents: Vec::new(),
             limits: Limits::default(),
             timeouts: Timeouts::default(),

@@ -20,6 +20,7 @@ use wellspring_core::{
     ToolResult,
 };
 
+use crate::agent::AgentDef;
 use crate::agent_loop::AgentWork;
 use crate::calls::queue::Queue;
 use crate::calls::result::ResultTool;
@@ -281,14 +282,14 @@ impl AgentWork {
                 let verdict = match answer {
                     Answer::Approve { arguments: None, .. } => Verdict::Run(ready),
                     Answer::Approve { arguments: Some(edited), .. } => {
-                        match check_arguments(&**tool, &edited) {
+                        match check_edited(&self.def, &tool.spec().name, &edited) {
                             Ok(()) => {
                                 ready.arguments = edited;
                                 ready.edited = true;
                                 Verdict::Run(ready)
                             }
                             Err(message) => {
-                                error(format!("approved with other arguments, but {message}"))
+                                denied(&format!("approved with other arguments, but {message}"))
                             }
                         }
                     }
@@ -484,6 +485,17 @@ async fn taken_back(caller: Option<&Context>) {
 /// says so, or because the sub-agent it calls goes on from the log.
 fn is_repeatable(tool: &dyn Tool) -> bool {
     tool.spec().idempotent || &*tool.spec().name == crate::tools::CALL_AGENT
+}
+
+/// Checks arguments that an approver edited: like the model's own, they have to fit the schema,
+/// and the policy must not deny them. Says why not.
+pub(crate) fn check_edited(def: &AgentDef, tool: &str, edited: &Value) -> Result<(), String> {
+    let tool = def.tool(tool).ok_or_else(|| format!("there is no tool {tool:?}"))?;
+    check_arguments(&**tool, edited)?;
+    match def.policy.decide(tool.spec(), edited) {
+        Approval::Allow | Approval::Ask => Ok(()),
+        Approval::Deny => Err("the policy denies the edited arguments".into()),
+    }
 }
 
 fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), String> {

@@ -252,7 +252,8 @@ impl RunHost {
                 approval: Some(Approval::Ask),
                 ..ToolSpec::new(open.tool.name.clone(), "")
             };
-            match self.work.def.policy.decide(&spec, &parse_arguments(&open.arguments)) {
+            let arguments = parse_arguments(&open.arguments);
+            match self.work.def.policy.decide_remote(&spec, &arguments) {
                 Approval::Allow => return Answer::yes(),
                 Approval::Deny => return Answer::no("the policy does not allow this call"),
                 Approval::Ask => {}

@@ -208,14 +208,18 @@ impl Run {
             let ours = tool.filter(|call| call.tool.runs_on.is_ours());
             let asker = transcript.agents.get(&open.agent).map(|agent| agent.name.clone());
             let tool = ours.map(|call| call.tool.name.clone()).zip(asker);
-            Some((open.agent, tool, answers::check(&open.form, &answer)))
+            let outline = &transcript.outline;
+            let fits = answers::check(&open.form, &answer).and_then(|()| {
+                answers::check_editing(&self.def, outline, open, &answer, by.as_deref())
+            });
+            Some((open.agent, tool, fits))
         });
         let Some((agent, tool, fits)) = asked else { return false };
         if self.inbox_state().answers.contains_key(&question) || !self.may_answer(by.as_deref()) {
             return false;
         }
         if let Err(why) = fits {
-            tracing::warn!(run = %self.id(), %question, why, "an answer that is none was ignored");
+            tracing::warn!(run = %self.id(), %question, why, "ignored an invalid answer");
             return false;
         }
         if let (Answer::Approve { scope, .. }, Some((tool, asker))) = (&answer, tool) {

@@ -34,7 +34,7 @@ pub mod tools;
 mod turn;
 mod ui;
 
-pub use agent::{AdaptAgent, AgentDef, Backend, WhenBusy};
+pub use agent::{AdaptAgent, AgentDef, Backend, Editors, WhenBusy};
 pub use calls::policy::{Policy, Rule, RuleError};
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{

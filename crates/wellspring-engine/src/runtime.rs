@@ -23,6 +23,7 @@ pub use self::errors::{SendError, StartError};
 pub use self::start::{AgentRef, StartRun};
 use crate::agent::AgentDef;
 use crate::calls::answers::{self, may_answer};
+use crate::calls::check_edited;
 use crate::hooks::Hooks;
 
 /// Runs agents over a log. Cheap to clone.
@@ -286,10 +287,23 @@ impl Runtime {
             let Some(open) = transcript.outline.questions.get(&question) else {
                 return Err(SendError::NoQuestion(question));
             };
-            answers::check(&open.form, answer).map_err(|why| SendError::BadAnswer(why.into()))?;
+            let bad = |why: String| SendError::BadAnswer(why.into());
+            answers::check(&open.form, answer).map_err(bad)?;
             // An agent that is not known here cannot go on here either; it decides who may.
             if def.as_ref().is_some_and(|def| !may_answer(def, asker, by)) {
                 return Err(SendError::NotAllowed);
+            }
+            if let Some(def) = &def {
+                answers::check_editing(def, &transcript.outline, open, answer, by).map_err(bad)?;
+            }
+            if let Answer::Approve { arguments: Some(edited), .. } = answer {
+                let call = open.call.and_then(|call| transcript.outline.call(call));
+                let asking = transcript.agents.get(&open.agent).and_then(|it| self.agent(&it.name));
+                let asking = if open.agent.is_root() { def.clone() } else { asking };
+                // The run checks again, by the rules of the process that owns it.
+                if let (Some(call), Some(asking)) = (call, asking) {
+                    check_edited(&asking, &call.tool.name, edited).map_err(bad)?;
+                }
             }
         }
         Ok(transcript)

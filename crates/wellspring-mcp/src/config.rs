@@ -91,7 +91,7 @@ impl McpConfig {
         }
     }
 
-    /// Gives a command one more variable. It gets few others: see [`ENVIRONMENT`](crate::ENVIRONMENT).
+    /// Gives a command one more variable. It gets few others: see [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
     #[must_use]
     pub fn env(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         if let McpTransport::Stdio { env, .. } = &mut self.transport {
@@ -134,7 +134,7 @@ pub enum McpTransport {
         command: Box<str>,
         /// Its arguments.
         args: Vec<Box<str>>,
-        /// Variables that it gets besides [`ENVIRONMENT`](crate::ENVIRONMENT).
+        /// Variables that it gets besides [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
         env: BTreeMap<Box<str>, Box<str>>,
         /// Where it starts; where we run when absent.
         cwd: Option<PathBuf>,

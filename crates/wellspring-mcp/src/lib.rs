@@ -44,7 +44,7 @@ pub use loopback::{
     LoopbackHandler, NeverSeen, Reporter, run_at_once,
 };
 pub use name::TOOL_NAME_CHARS_MAX;
-pub use process::{ENVIRONMENT, STDERR_BYTES_MAX, STOP_GRACE};
+pub use process::{STDERR_BYTES_MAX, STOP_GRACE};
 pub use server::{
     HEALTHY_TIME, McpConnection, McpServer, REFRESH_INTERVAL, RESTART_DELAY_FIRST,
     RESTART_DELAY_MAX, RESTARTS_MAX, connect_all,

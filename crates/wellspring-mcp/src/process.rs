@@ -15,13 +15,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio_util::task::AbortOnDropHandle;
+use wellspring_core::CHILD_ENVIRONMENT;
 
 use crate::config::McpTransport;
-
-/// What a command sees of our environment besides what is configured: enough to find
-/// programs and speak the user's language, and none of our keys.
-pub const ENVIRONMENT: [&str; 10] =
-    ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
 
 /// Bytes kept of what a server writes to its standard error: a stack trace and what led to it.
 pub const STDERR_BYTES_MAX: usize = 4 * 1024;
@@ -33,6 +29,16 @@ pub const STOP_GRACE: Duration = Duration::from_secs(2);
 /// How long a process that closed its output has to end by itself: its exit code says more
 /// than that we killed it.
 const EXIT_TIME: Duration = Duration::from_millis(500);
+
+/// Leaves a command only [`CHILD_ENVIRONMENT`] of our environment.
+pub fn clear_environment(command: &mut Command) {
+    command.env_clear();
+    for name in CHILD_ENVIRONMENT {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+}
 
 /// A process, and its group. Dropped, it kills the group.
 #[derive(Debug)]
@@ -57,12 +63,8 @@ impl Process {
     pub(crate) fn start(transport: &McpTransport) -> Option<io::Result<(Self, Pipes)>> {
         let McpTransport::Stdio { command, args, env, cwd } = transport else { return None };
         let mut starting = Command::new(&**command);
-        starting.args(args.iter().map(|arg| &**arg)).env_clear();
-        for name in ENVIRONMENT {
-            if let Some(value) = std::env::var_os(name) {
-                starting.env(name, value);
-            }
-        }
+        starting.args(args.iter().map(|arg| &**arg));
+        clear_environment(&mut starting);
         starting.envs(env.iter().map(|(name, value)| (&**name, &**value)));
         if let Some(directory) = cwd {
             starting.current_dir(directory);

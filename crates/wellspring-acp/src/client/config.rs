@@ -30,9 +30,10 @@ pub const SESSIONS_PER_PROCESS_DEFAULT: usize = 32;
 pub struct AcpConfig {
     /// How it is reached.
     pub transport: AcpTransport,
-    /// Set in its environment, besides all that is in ours.
+    /// Set in its environment, besides [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT)
+    /// and, for an agent known by name, its [`KnownAgent::variables`](super::KnownAgent::variables).
     pub env: BTreeMap<Box<str>, Box<str>>,
-    /// Taken out of its environment.
+    /// Variables that it does not get although it would by default.
     pub env_remove: Vec<Box<str>>,
     /// Headers of every request to an agent at a URL, for example a token.
     pub headers: BTreeMap<Box<str>, Box<str>>,

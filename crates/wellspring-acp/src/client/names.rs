@@ -18,6 +18,9 @@ pub struct KnownAgent {
     pub package: Option<&'static str>,
     /// What to do if it is not installed.
     pub install: &'static str,
+    /// The variables of ours that it gets besides those that every child process gets: its
+    /// credentials, and where its configuration is.
+    pub variables: &'static [&'static str],
 }
 
 const KNOWN: &[KnownAgent] = &[
@@ -27,6 +30,14 @@ const KNOWN: &[KnownAgent] = &[
         args: &[],
         package: Some("@agentclientprotocol/claude-agent-acp@0.99.1"),
         install: "npm install -g @agentclientprotocol/claude-agent-acp",
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "ANTHROPIC_AUTH_TOKEN",
+            "ANTHROPIC_BASE_URL",
+            "ANTHROPIC_MODEL",
+            "CLAUDE_CODE_OAUTH_TOKEN",
+            "CLAUDE_CONFIG_DIR",
+        ],
     },
     KnownAgent {
         name: "codex",
@@ -34,6 +45,7 @@ const KNOWN: &[KnownAgent] = &[
         args: &[],
         package: Some("@agentclientprotocol/codex-acp@2.6.0"),
         install: "npm install -g @agentclientprotocol/codex-acp",
+        variables: &["CODEX_API_KEY", "CODEX_HOME", "OPENAI_API_KEY", "OPENAI_BASE_URL"],
     },
     KnownAgent {
         name: "gemini",
@@ -41,6 +53,16 @@ const KNOWN: &[KnownAgent] = &[
         args: &["--acp"],
         package: Some("@google/gemini-cli@0.61.0"),
         install: "npm install -g @google/gemini-cli",
+        variables: &[
+            "GEMINI_API_KEY",
+            "GEMINI_MODEL",
+            "GOOGLE_API_KEY",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "GOOGLE_CLOUD_LOCATION",
+            "GOOGLE_CLOUD_PROJECT",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GOOGLE_GENAI_USE_VERTEXAI",
+        ],
     },
     KnownAgent {
         name: "opencode",
@@ -48,6 +70,13 @@ const KNOWN: &[KnownAgent] = &[
         args: &["acp"],
         package: Some("opencode-ai@1.18.33"),
         install: "npm install -g opencode-ai",
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "GEMINI_API_KEY",
+            "OPENAI_API_KEY",
+            "OPENCODE_CONFIG",
+            "OPENROUTER_API_KEY",
+        ],
     },
     KnownAgent {
         name: "goose",
@@ -55,6 +84,14 @@ const KNOWN: &[KnownAgent] = &[
         args: &["acp"],
         package: None,
         install: "see https://block.github.io/goose",
+        variables: &[
+            "ANTHROPIC_API_KEY",
+            "GOOGLE_API_KEY",
+            "GOOSE_MODEL",
+            "GOOSE_PROVIDER",
+            "OPENAI_API_KEY",
+            "OPENROUTER_API_KEY",
+        ],
     },
     KnownAgent {
         name: "kiro",
@@ -62,6 +99,7 @@ const KNOWN: &[KnownAgent] = &[
         args: &["acp"],
         package: None,
         install: "see https://kiro.dev/cli",
+        variables: &["KIRO_API_KEY"],
     },
     KnownAgent {
         name: "auggie",
@@ -69,6 +107,7 @@ const KNOWN: &[KnownAgent] = &[
         args: &["--acp"],
         package: Some("@augmentcode/auggie"),
         install: "npm install -g @augmentcode/auggie",
+        variables: &["AUGMENT_API_TOKEN", "AUGMENT_API_URL", "AUGMENT_SESSION_AUTH"],
     },
 ];
 

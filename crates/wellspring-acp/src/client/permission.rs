@@ -43,6 +43,8 @@ pub(super) fn decide(permission: &Permission, answer: &Answer) -> Decided {
     use PermissionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
     let first = |kinds: &[PermissionKind]| kinds.iter().find_map(|kind| permission.option(*kind));
     let chosen = match answer {
+        // The protocol cannot carry other arguments, so what was approved would not be what runs.
+        Answer::Approve { arguments: Some(_), .. } => None,
         Answer::Approve { scope: Scope::Once, .. } => first(&[AllowOnce]),
         // What the agent cannot remember, it is allowed this time.
         Answer::Approve { scope: Scope::Thread | Scope::Always, .. } => {
@@ -133,6 +135,7 @@ mod tests {
             (&no_no, Answer::Value(json!(true)), "cancelled"),
             (&odd, Answer::yes(), "never"),
             (&odd, choose("odd"), "odd"),
+            (&all, Answer::Approve { scope: Scope::Once, arguments: Some(json!({})) }, "no"),
         ] {
             assert_eq!(told(permission, &answer), want, "{answer:?}");
         }

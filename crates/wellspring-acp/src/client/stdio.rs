@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::process::{ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
-use wellspring_mcp::process::{Pipes, Process};
+use wellspring_mcp::process::{Pipes, Process, clear_environment};
 
 use super::config::{AcpConfig, AcpTransport};
 use super::connection::{Heard, LINES_WAITING_MAX, Wire};
@@ -22,6 +22,7 @@ pub const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Starts an agent's process.
 pub(super) fn start(config: &AcpConfig) -> Result<Wire, AcpError> {
+    let mut variables: &[&str] = &[];
     let words = match &config.transport {
         AcpTransport::Command(words) => words.clone(),
         AcpTransport::Name(name) => {
@@ -29,6 +30,7 @@ pub(super) fn start(config: &AcpConfig) -> Result<Wire, AcpError> {
                 program: name.clone(),
                 hint: "it is not an agent known by name; give its command".into(),
             })?;
+            variables = known.variables;
             known.command(&path(config))?
         }
         AcpTransport::Url(url) => {
@@ -40,6 +42,12 @@ pub(super) fn start(config: &AcpConfig) -> Result<Wire, AcpError> {
     };
     let mut command = Command::new(&**program);
     command.args(args.iter().map(|arg| &**arg));
+    clear_environment(&mut command);
+    for name in variables {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
     for name in &config.env_remove {
         command.env_remove(&**name);
     }

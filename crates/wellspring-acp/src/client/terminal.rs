@@ -13,6 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::Command;
 use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
+use wellspring_mcp::process::clear_environment;
 
 use super::files::Files;
 use crate::lock;
@@ -143,6 +144,7 @@ impl Terminals {
         let args = params["args"].as_array().into_iter().flatten();
         let mut command = Command::new(program);
         command.args(args.filter_map(Value::as_str)).current_dir(files.folder(&params["cwd"])?);
+        clear_environment(&mut command);
         for variable in params["env"].as_array().into_iter().flatten() {
             if let (Some(name), Some(value)) =
                 (variable["name"].as_str(), variable["value"].as_str())

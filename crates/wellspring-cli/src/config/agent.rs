@@ -8,7 +8,7 @@ use wellspring_acp::client::{AcpConfig, AcpError, AcpTransport, FileAccess};
 use wellspring_core::{ModelSettings, ToolChoice, ToolMode};
 use wellspring_engine::schema::Schema;
 use wellspring_engine::tools::egress::Range;
-use wellspring_engine::{Limits, Policy, Rule, Timeouts, WhenBusy};
+use wellspring_engine::{Editors, Limits, Policy, Rule, Timeouts, WhenBusy};
 use wellspring_mcp::McpConfig;
 use wellspring_models::Secret;
 
@@ -45,6 +45,7 @@ pub(crate) struct AgentConfig {
     pub(crate) queue: ToolMode,
     pub(crate) policy: Policy,
     pub(crate) approvers: Vec<Box<str>>,
+    pub(crate) editors: Editors,
     pub(crate) sub_agents: Vec<Box<str>>,
     pub(crate) output: Option<Json>,
     pub(crate) when_busy: WhenBusy,
@@ -152,6 +153,7 @@ pub(crate) fn agent(
             .unwrap_or_default(),
         policy: policy(&section),
         approvers: section.texts("approvers").unwrap_or_default(),
+        editors: editors(&section),
         sub_agents: section.texts("sub_agents").unwrap_or_default(),
         output: output(&section),
         when_busy: section
@@ -385,20 +387,65 @@ fn policy(section: &Section<'_>) -> Policy {
         if let Some(decision) = rule.word("decide", &DECISIONS) {
             read = read.decide(decision);
         }
-        if let Some(pattern) = rule.text("arguments") {
-            match read.clone().arguments(pattern) {
-                Ok(with) => read = with,
-                Err(error) => {
-                    let remedy = "write it as Rust's `regex` reads it; a backslash is doubled \
-                                  within double quotes, and not within single ones";
-                    section.source.complain(node.line, error.to_string(), remedy);
-                }
-            }
+        if let Some(item) = rule.get("arguments") {
+            read = patterns(&rule, item, read);
         }
         rule.done();
         policy = policy.rule(read);
     }
     policy
+}
+
+/// Adds what a rule says of arguments: by name, a pattern, or `{ raw = PATTERN }`.
+fn patterns(section: &Section<'_>, item: Item<'_>, mut rule: Rule) -> Rule {
+    let Value::Table(members) = &item.node.value else {
+        section.wrong(item);
+        return rule;
+    };
+    for member in members {
+        let raw = match &member.node.value {
+            Value::Table(inner) => match inner.as_slice() {
+                [only] if only.name == "raw" => text(&only.node),
+                _ => None,
+            },
+            Value::Nothing
+            | Value::Bool(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Text(_)
+            | Value::List(_) => None,
+        };
+        let with = match (text(&member.node), raw) {
+            (Some(pattern), _) => rule.clone().argument(&*member.name, pattern),
+            (None, Some(pattern)) => rule.clone().raw_argument(&*member.name, pattern),
+            (None, None) => {
+                section.wrong(item);
+                continue;
+            }
+        };
+        match with {
+            Ok(with) => rule = with,
+            Err(error) => {
+                let remedy = "write it as Rust's `regex` reads it; a backslash is doubled within \
+                              double quotes, and not within single ones";
+                section.source.complain(member.node.line, error.to_string(), remedy);
+            }
+        }
+    }
+    rule
+}
+
+fn editors(section: &Section<'_>) -> Editors {
+    let Some(item) = section.get("editors") else { return Editors::default() };
+    match text(item.node) {
+        Some("approvers") => Editors::Approvers,
+        Some("nobody") => Editors::Nobody,
+        Some(_) => {
+            section.wrong(item);
+            Editors::Nobody
+        }
+        None => section.texts("editors").map_or(Editors::Nobody, Editors::Named),
+    }
 }
 
 fn output(section: &Section<'_>) -> Option<Json> {

@@ -100,3 +100,35 @@ fn the_first_token_takes_the_shell_from_a_running_demo() {
     assert!(!home.work().join("answer").exists());
     stop(server);
 }
+
+/// The files of a process that cannot be dumped belong to root, whoever runs it, so that no
+/// other process of its user can read its environment. As root, the test runs it as another user.
+#[cfg(target_os = "linux")]
+#[test]
+fn other_processes_of_the_user_cannot_read_our_environment() {
+    use std::os::unix::fs::MetadataExt as _;
+
+    let home = Home::with_files(&[("wellspring.toml", "")]);
+    let mut command = home.paced(0, &["--ephemeral", "serve", "--listen", "127.0.0.1:0"]);
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        use std::os::unix::process::CommandExt as _;
+        // The home's folder is root's alone.
+        command.current_dir("/").env("WELLSPRING_CONFIG", "/dev/null").uid(NOBODY).gid(NOBODY);
+    }
+    let mut server = Going::start(command);
+    server.wait_for("Wellspring is at");
+    let process = std::path::Path::new("/proc").join(server.id().to_string());
+    let status = std::fs::read_to_string(process.join("status")).unwrap();
+    let user = status.lines().find_map(|line| line.strip_prefix("Uid:")).unwrap();
+    let user: u32 = user.split_whitespace().next().unwrap().parse().unwrap();
+    assert_ne!(user, 0);
+    assert_eq!(std::fs::metadata(process.join("environ")).unwrap().uid(), 0);
+    if !is_root {
+        assert!(std::fs::read(process.join("environ")).is_err());
+    }
+    stop(server);
+}
+
+#[cfg(target_os = "linux")]
+const NOBODY: u32 = 65534;

@@ -1,8 +1,8 @@
 //! Whether an answer is one: a question says what may be said to it.
 
-use wellspring_core::{Answer, Form};
+use wellspring_core::{Answer, Form, Outline, QuestionOutline};
 
-use crate::agent::AgentDef;
+use crate::agent::{AgentDef, Editors};
 use crate::schema::Schema;
 
 /// Holds an answer against the form of its question; says what would be one.
@@ -45,6 +45,38 @@ pub(crate) fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) 
         }
         (Some(_), None) => false,
     }
+}
+
+/// Checks that an answer which edits arguments may do so: the question takes them, and `by` may
+/// edit. Says why not.
+pub(crate) fn check_editing(
+    def: &AgentDef,
+    outline: &Outline,
+    question: &QuestionOutline,
+    answer: &Answer,
+    by: Option<&str>,
+) -> Result<(), String> {
+    let Answer::Approve { arguments: Some(_), .. } = answer else { return Ok(()) };
+    if !outline.takes_edited_arguments(question) {
+        return Err(
+            "the arguments of this call cannot be edited, because it does not run here or \
+                    has started; approve it as it is, or deny it"
+                .into(),
+        );
+    }
+    let may_edit = match &def.editors {
+        Editors::Approvers => true,
+        Editors::Nobody => false,
+        Editors::Named(names) => by.is_some_and(|by| names.iter().any(|name| &**name == by)),
+    };
+    if may_edit {
+        return Ok(());
+    }
+    let who = by.unwrap_or("an unnamed caller");
+    let agent = &def.name;
+    Err(format!(
+        "{who} may not edit arguments for agent {agent}; approve the call as it is, or deny it"
+    ))
 }
 
 #[cfg(test)]

@@ -16,7 +16,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use wellspring_core::{
-    Context, Tool, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec, ToolTimeouts,
+    CHILD_ENVIRONMENT, Context, Tool, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec,
+    ToolTimeouts,
 };
 
 use super::function::{parameters, typed};
@@ -43,11 +44,6 @@ const LONGEST: Duration = Duration::from_secs(COMMAND_SECONDS_MAX + 60);
 /// Between asking a command to end and killing it: time to remove its temporary files, and
 /// less than the engine waits for a call that it has cancelled.
 pub const STOP_GRACE: Duration = Duration::from_secs(1);
-
-/// What a command sees of our environment unless told otherwise: enough to find programs and
-/// speak the user's language, and none of our keys.
-pub const ENVIRONMENT: [&str; 8] =
-    ["HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER"];
 
 /// A tool that runs shell commands. It asks first, and runs one at a time: a command may
 /// depend on what the one before it did.
@@ -97,18 +93,11 @@ impl Shell {
             ..ToolSpec::new("run_shell_command", description)
         };
         let inherited = |name: &str| Some((name.into(), std::env::var_os(name)?));
-        let environment = ENVIRONMENT.into_iter().filter_map(inherited).collect();
+        let environment = CHILD_ENVIRONMENT.into_iter().filter_map(inherited).collect();
         Ok(Self { spec, root: found, environment, grace: STOP_GRACE })
     }
 
-    /// Lets commands see our whole environment, keys and all.
-    #[must_use]
-    pub fn whole_environment(mut self) -> Self {
-        self.environment = std::env::vars_os().collect();
-        self
-    }
-
-    /// Lets commands see one more variable.
+    /// Lets commands see one more variable than [`CHILD_ENVIRONMENT`].
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));

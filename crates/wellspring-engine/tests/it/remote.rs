@@ -8,8 +8,8 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Value, json};
 use wellspring_core::{
     Answer, Approval, Ask, Batch, Context, Event, Form, LocalPart, ModelError, PartKind, Record,
-    RemoteAgent, RemoteRequest, RunRequest, RunsOn, Stop, Tool, ToolCall, ToolError, ToolMode,
-    ToolOutcome, ToolResult, ToolSpec, render,
+    RemoteAgent, RemoteRequest, RunRequest, RunsOn, Scope, Stop, Tool, ToolCall, ToolError,
+    ToolMode, ToolOutcome, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Policy, Rule, StartRun};
@@ -259,7 +259,7 @@ async fn rules_answer_permissions_before_people_do() {
     for (decision, outcome) in
         [(Approval::Allow, ToolOutcome::Ok), (Approval::Deny, ToolOutcome::Denied)]
     {
-        let rule = Rule::tool("sh").arguments("^ls$").unwrap().decide(decision);
+        let rule = Rule::tool("sh").argument("command", "ls").unwrap().decide(decision);
         let def = AgentDef { policy: Policy::default().rule(rule), ..asking() };
         let records = play(def, RunRequest::text("go")).await;
         let ended = records.iter().find_map(|record| match &record.event {
@@ -269,4 +269,26 @@ async fn rules_answer_permissions_before_people_do() {
         assert_eq!(ended, Some(outcome));
         assert!(!records.iter().any(|it| matches!(it.event, Event::QuestionAsked(_))));
     }
+}
+
+/// An agent that runs its own tools cannot be given other arguments: nobody can approve such a
+/// call with any.
+#[tokio::test(start_paused = true)]
+async fn arguments_of_a_remote_agents_own_call_cannot_be_edited() {
+    let runtime = runtime();
+    runtime.register(asking());
+    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let asked = read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
+    let Event::QuestionAsked(question) = &asked.last().unwrap().event else { unreachable!() };
+    let edited =
+        Answer::Approve { scope: Scope::Once, arguments: Some(json!({"command": "ls -l"})) };
+    let refused = runtime.answer(run, question.question, edited, None).await.unwrap_err();
+    assert!(refused.to_string().contains("cannot be edited"), "{refused}");
+    runtime.answer(run, question.question, Answer::yes(), None).await.unwrap();
+    let records = finished(&runtime, run).await;
+    assert!(
+        records
+            .iter()
+            .all(|record| !matches!(record.event, Event::ToolStarted { arguments: Some(_), .. }))
+    );
 }

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use wellspring_core::{
-    AgentNo, Approval, CancellationToken, Context, Event, Message, Record, ToolError, ToolKind,
-    ToolMode, ToolResult, ToolSpec, render,
+    AgentNo, Answer, Approval, CancellationToken, Command, Context, Event, Message, QuestionId,
+    Record, Scope, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{FunctionTool, from_function};
-use wellspring_engine::{AgentDef, Limits, Policy, Rule, StartRun, Timeouts};
+use wellspring_engine::{AgentDef, Editors, Limits, Policy, Rule, StartRun, Timeouts};
 use wellspring_models::{Gate, Say};
 
 use crate::kit::{agent, echo, finished, play, read_until, runtime};
@@ -168,6 +168,56 @@ async fn a_call_that_cannot_run_tells_the_model_why() {
     "#);
 }
 
+/// Edited arguments pass the policy and the schema like the model's own, when they are answered
+/// and when the call runs.
+#[tokio::test(start_paused = true)]
+async fn nobody_can_edit_a_call_into_what_the_policy_denies() {
+    let deny = Rule::tool("echo").argument("say", "rm .*").unwrap().decide(Approval::Deny);
+    let ask = Rule::tool("echo").decide(Approval::Ask);
+    let policy = Policy::default().rule(deny).rule(ask);
+    let refused = [
+        (Editors::Approvers, Some(json!({"say": "rm -rf /"}))),
+        // Unreadable for the rule, so denied.
+        (Editors::Approvers, Some(json!({"say": ["rm", "-rf", "/"]}))),
+        (Editors::Approvers, Some(json!("rm -rf /"))),
+        (Editors::Nobody, Some(json!({"say": "ls -l"}))),
+        (Editors::Named(vec!["eve".into()]), Some(json!({"say": "ls -l"}))),
+    ];
+    let mut told = Vec::new();
+    for (editors, arguments) in refused {
+        let def = agent(two_turns(Say::new().call("echo", json!({"say": "ls"}))), [echo()]);
+        let runtime = runtime();
+        runtime.register(AgentDef { policy: policy.clone(), editors, ..def });
+        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
+        let edited = Answer::Approve { scope: Scope::Once, arguments };
+        let error = runtime.answer(run, QuestionId(0), edited.clone(), None).await.unwrap_err();
+        told.push(error.to_string());
+        // Put into the inbox by a process that did not check, it runs nothing either.
+        let command =
+            Command::Answer { question: QuestionId(0), answer: edited, by: None, wire_run: None };
+        runtime.send(run, "unchecked", command).await.unwrap();
+        // It ends the run where that answer was ignored, and comes too late where it was not.
+        let _ = runtime.send(run, "no", no_to_the_first()).await;
+        let records = finished(&runtime, run).await;
+        assert!(!records.iter().any(|it| matches!(it.event, Event::ToolStarted { .. })));
+    }
+    let reasons = [
+        "the policy denies the edited arguments",
+        "the policy denies the edited arguments",
+        "are not valid JSON",
+        "may not edit arguments for agent agent",
+        "may not edit arguments for agent agent",
+    ];
+    for (told, reason) in told.iter().zip(reasons) {
+        assert!(told.contains(reason), "{told}");
+    }
+}
+
+fn no_to_the_first() -> Command {
+    Command::Answer { question: QuestionId(0), answer: Answer::NO, by: None, wire_run: None }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_policy_denies_by_argument() {
     let def = agent(
@@ -176,7 +226,7 @@ async fn a_policy_denies_by_argument() {
         ),
         [echo()],
     );
-    let rule = Rule::tool("ec*").arguments(r"\brm\b").unwrap().decide(Approval::Deny);
+    let rule = Rule::tool("ec*").argument("say", r"rm\b.*").unwrap().decide(Approval::Deny);
     let records = play(AgentDef { policy: Policy::default().rule(rule), ..def }).await;
     insta::assert_snapshot!(tool_lines(&records), @r#"
     tool 0 finished denied "the policy does not allow this call"

@@ -1,7 +1,7 @@
 //! Files and commands that an agent uses through us.
 
 use serde_json::json;
-use wellspring_acp::client::{AcpAgent, FileAccess};
+use wellspring_acp::client::{AcpAgent, AcpConfig, FileAccess};
 use wellspring_core::RunRequest;
 
 use super::kit::{config, driven, play, shown, words};
@@ -76,4 +76,24 @@ async fn what_is_not_allowed_is_not_served() {
     let said =
         words(&play(driven(AcpAgent::new("scripted", config)), RunRequest::text("go")).await);
     insta::assert_snapshot!(said, @r#"{"code":-32602,"message":"files are not read here"}{"code":-32601,"message":"there is no method \"terminal/create\" here"}"#);
+}
+
+/// Cargo sets `CARGO_MANIFEST_DIR` for this process, as others set their keys.
+#[tokio::test]
+async fn neither_an_agent_nor_its_commands_see_our_environment() {
+    const SECRET: &str = "CARGO_MANIFEST_DIR";
+    assert!(std::env::var_os(SECRET).is_some());
+    let folder = tempfile::tempdir().unwrap();
+    let script = json!({"prompts": [[{"terminal": {"command": "env"}}]]});
+    let agent = AcpAgent::new("scripted", config(&script).cwd(folder.path()));
+    let said = words(&play(driven(agent), RunRequest::text("go")).await);
+    assert!(said.contains("PATH=") && !said.contains(SECRET), "{said}");
+
+    let seen = folder.path().join("seen");
+    let command = AcpConfig::command(["sh", "-c", "env > seen"]).env("GIVEN", "by name");
+    let agent = AcpAgent::new("shell", command.cwd(folder.path()));
+    play(driven(agent), RunRequest::text("go")).await;
+    let seen = std::fs::read_to_string(seen).unwrap();
+    assert!(seen.contains("PATH=") && seen.contains("GIVEN=by name"), "{seen}");
+    assert!(!seen.contains(SECRET), "{seen}");
 }

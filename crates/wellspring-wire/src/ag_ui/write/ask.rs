@@ -80,12 +80,13 @@ impl Scene<'_> {
             (Form::Approve, None) => "confirmation",
             (Form::Choose { .. } | Form::Schema(_), _) => "input_required",
         };
+        let edit = self.outline.takes_edited_arguments(outline);
         Interrupt {
             id: ids::question(self.head.run, question),
             reason: reason.into(),
             message: Some(outline.prompt.clone()).filter(|prompt| !prompt.is_empty()),
             tool_call_id: call.map(|call| self.id(call)),
-            response_schema: response_schema(&outline.form, call.is_some()),
+            response_schema: response_schema(&outline.form, edit),
             expires_at: outline.expires_at.and_then(iso_8601),
             metadata: choices(&outline.form),
             subagent_run_id: self.tag(outline.agent),
@@ -95,7 +96,7 @@ impl Scene<'_> {
 
 /// What an answer looks like. A yes may come with other arguments, which take the place of
 /// the model's; that the schema has them is what lets a client offer it.
-fn response_schema(form: &Form, has_call: bool) -> Option<Map<String, Value>> {
+fn response_schema(form: &Form, takes_edited_arguments: bool) -> Option<Map<String, Value>> {
     let schema = match form {
         Form::Approve => {
             let mut properties = json!({
@@ -103,7 +104,7 @@ fn response_schema(form: &Form, has_call: bool) -> Option<Map<String, Value>> {
                 "reason": {"type": "string"},
                 "scope": {"enum": ["once", "thread", "always"]},
             });
-            if let (true, Value::Object(properties)) = (has_call, &mut properties) {
+            if let (true, Value::Object(properties)) = (takes_edited_arguments, &mut properties) {
                 properties.insert("editedArgs".into(), json!({"type": "object"}));
             }
             json!({"type": "object", "properties": properties, "required": ["approved"]})
