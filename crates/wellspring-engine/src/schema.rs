@@ -19,7 +19,16 @@ pub const COMPLAINTS_MAX: usize = 16;
 const PATTERN_BACKTRACK_MAX: usize = 100_000;
 
 /// Bytes of a compiled `pattern`, so that a schema from a client cannot exhaust memory.
-const PATTERN_BYTES_MAX: usize = 1024 * 1024;
+const PATTERN_BYTES_MAX: usize = 256 * 1024;
+
+/// Values in a schema, those inside others included: more than any published tool has.
+const NODES_MAX: usize = 20_000;
+
+/// Patterns in a schema. Each may take a few milliseconds and [`PATTERN_BYTES_MAX`] to compile.
+const PATTERNS_MAX: usize = 64;
+
+/// Characters of all patterns of a schema together, as they are written.
+const PATTERN_CHARS_MAX: usize = 8 * 1024;
 
 /// A compiled JSON schema.
 ///
@@ -58,7 +67,13 @@ impl Schema {
     /// # Errors
     ///
     /// If it is not a schema, or refers to another document.
+    ///
+    /// Also if it is too large to compile: a schema may come from a client.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
+        let size = Size::of(schema);
+        if let Some(what) = size.too_large() {
+            return Err(SchemaError { what: what.clone(), cause: what.into() });
+        }
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(PATTERN_BACKTRACK_MAX)
             .size_limit(PATTERN_BYTES_MAX);
@@ -88,6 +103,63 @@ impl Schema {
             complaints.push(format!("more than {COMPLAINTS_MAX} things are wrong"));
         }
         if complaints.is_empty() { Ok(()) } else { Err(complaints) }
+    }
+}
+
+/// How much there is to compile.
+#[derive(Default)]
+struct Size {
+    nodes: usize,
+    patterns: usize,
+    pattern_chars: usize,
+}
+
+impl Size {
+    fn of(schema: &Value) -> Self {
+        let mut size = Self::default();
+        let mut left = vec![schema];
+        while let Some(value) = left.pop() {
+            size.nodes += 1;
+            // What is left is bounded by the document; there is no need to count all of it.
+            if size.nodes > NODES_MAX {
+                break;
+            }
+            match value {
+                Value::Array(items) => left.extend(items),
+                Value::Object(members) => {
+                    if let Some(Value::String(pattern)) = members.get("pattern") {
+                        size.pattern(pattern);
+                    }
+                    if let Some(Value::Object(patterns)) = members.get("patternProperties") {
+                        patterns.keys().for_each(|pattern| size.pattern(pattern));
+                    }
+                    left.extend(members.values());
+                }
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        size
+    }
+
+    fn pattern(&mut self, pattern: &str) {
+        self.patterns += 1;
+        self.pattern_chars += pattern.len();
+    }
+
+    fn too_large(&self) -> Option<String> {
+        if self.nodes > NODES_MAX {
+            return Some(format!("it has more than {NODES_MAX} values"));
+        }
+        if self.patterns > PATTERNS_MAX {
+            return Some(format!("it has {} patterns, more than {PATTERNS_MAX}", self.patterns));
+        }
+        if self.pattern_chars > PATTERN_CHARS_MAX {
+            let chars = self.pattern_chars;
+            return Some(format!(
+                "its patterns have {chars} characters, more than {PATTERN_CHARS_MAX}"
+            ));
+        }
+        None
     }
 }
 

@@ -1,19 +1,17 @@
 //! What every request shares, and who may make which.
 
 use std::future::Future;
-use std::hash::{BuildHasher as _, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wellspring_core::{RunId, ThreadId};
@@ -24,13 +22,10 @@ use crate::auth::{AuthError, Authenticate, Signer};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::guard::Caller;
-use crate::limits::{Gates, RunPass};
+use crate::limits::{BytesPass, Gates, RunPass};
 use crate::metrics::Metrics;
 use crate::stream::{EventStream, Folds, Surroundings, Wanted};
-
-/// Through how many doors requests go that must not overtake each other: enough that two
-/// which have nothing to do with each other seldom meet.
-const DOORS: usize = 64;
+use crate::turns::{Turn, Turns};
 
 /// How long a request's body may take: a large one on a slow line. Whoever sends a byte now and
 /// then does not keep a connection for ever.
@@ -50,8 +45,7 @@ pub(crate) struct Shared {
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
     folds: Arc<Folds>,
-    doors: Box<[Mutex<()>; DOORS]>,
-    hasher: RandomState,
+    turns: Turns,
     /// Nothing new is begun.
     pub(crate) draining: CancellationToken,
     /// Streams end.
@@ -85,8 +79,7 @@ impl App {
             gates,
             metrics,
             folds: Arc::default(),
-            hasher: RandomState::new(),
-            doors: Box::new(std::array::from_fn(|_| Mutex::const_new(()))),
+            turns: Turns::default(),
             draining: CancellationToken::new(),
             closing: CancellationToken::new(),
         }))
@@ -119,9 +112,8 @@ impl App {
     }
 
     /// Alone with an outside id: two requests that name the same do not start two runs.
-    pub(crate) async fn alone(&self, id: &ExternalId) -> MutexGuard<'_, ()> {
-        let door = self.hasher.hash_one(id) as usize % DOORS;
-        self.doors[door].lock().await
+    pub(crate) async fn alone(&self, id: &ExternalId) -> Turn {
+        self.turns.take(id).await
     }
 
     /// Lets one more run start, within the limits; held until it has.
@@ -321,8 +313,10 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
         app: &App,
     ) -> impl Future<Output = Result<Self, ApiError>> + Send {
         let limit = app.config.limits.body_bytes;
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        let mut pass = app.gates.bytes(caller.name());
         async move {
-            let bytes = read_body(request.into_body(), limit).await?;
+            let bytes = read_body(request.into_body(), limit, &mut pass).await?;
             let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
             // A list would be taken for an object's members without their names.
             if text.trim_ascii_start().first() == Some(&b'[') {
@@ -335,22 +329,36 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     }
 }
 
-async fn read_body(body: Body, limit: usize) -> Result<Bytes, ApiError> {
-    let collected = Limited::new(body, limit).collect();
-    let Ok(collected) = tokio::time::timeout(BODY_TIMEOUT, collected).await else {
-        let message = format!("the body took longer than {} s", BODY_TIMEOUT.as_secs());
-        let remedy = "send it faster, or name files by URL instead of sending them";
-        return Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message, remedy));
-    };
-    match collected {
-        Ok(collected) => Ok(collected.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("the body is larger than {limit} bytes");
-            let remedy = "name files by URL instead of sending them";
-            Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message, remedy))
+/// Reads a body, within its limit, its time and what all bodies together may hold.
+async fn read_body(body: Body, limit: usize, pass: &mut BytesPass) -> Result<Vec<u8>, ApiError> {
+    let mut body = Limited::new(body, limit);
+    let mut bytes = Vec::new();
+    let collect = async {
+        while let Some(frame) = body.frame().await {
+            let frame = frame.map_err(|error| broken_off(&*error, limit))?;
+            let Ok(data) = frame.into_data() else { continue };
+            pass.grow(data.len())?;
+            bytes.extend_from_slice(&data);
         }
-        Err(error) => Err(ApiError::bad("bad_body", format!("the body broke off: {error}"))),
+        Ok(())
+    };
+    match tokio::time::timeout(BODY_TIMEOUT, collect).await {
+        Ok(collected) => collected.map(|()| bytes),
+        Err(_) => {
+            let message = format!("the body took longer than {} s", BODY_TIMEOUT.as_secs());
+            let remedy = "send it faster, or name files by URL instead of sending them";
+            Err(ApiError::new(StatusCode::REQUEST_TIMEOUT, "too_slow", message, remedy))
+        }
     }
+}
+
+fn broken_off(error: &(dyn std::error::Error + 'static), limit: usize) -> ApiError {
+    if !error.is::<LengthLimitError>() {
+        return ApiError::bad("bad_body", format!("the body broke off: {error}"));
+    }
+    let message = format!("the body is larger than {limit} bytes");
+    let remedy = "name files by URL instead of sending them";
+    ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message, remedy)
 }
 
 #[cfg(test)]
@@ -358,18 +366,22 @@ mod tests {
     use std::convert::Infallible;
 
     use futures::{StreamExt as _, stream};
+    use wellspring_log::Log;
 
     use super::*;
+    use crate::config::ServerLimits;
 
     /// A byte every ten seconds, for ever: it is told so, and nobody waits for the rest.
     #[tokio::test(start_paused = true)]
     async fn a_body_that_trickles_in_is_given_up() {
         let trickle = stream::repeat(()).then(|()| async {
             tokio::time::sleep(Duration::from_secs(10)).await;
-            Ok::<_, Infallible>(Bytes::from_static(b" "))
+            Ok::<_, Infallible>(axum::body::Bytes::from_static(b" "))
         });
         let since = Instant::now();
-        let error = read_body(Body::from_stream(trickle), 1000).await.unwrap_err();
+        let gates = Gates::new(&ServerLimits::default(), Runtime::new(Log::in_memory()));
+        let mut pass = gates.bytes("");
+        let error = read_body(Body::from_stream(trickle), 1000, &mut pass).await.unwrap_err();
         assert_eq!((error.status.as_u16(), error.code), (408, "too_slow"));
         assert_eq!(since.elapsed(), BODY_TIMEOUT);
     }

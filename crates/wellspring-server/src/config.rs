@@ -57,6 +57,10 @@ impl Default for ServerConfig {
 pub struct ServerLimits {
     /// Bytes of a request's body: a long conversation with a few pictures.
     pub body_bytes: usize,
+    /// Bytes that all request bodies being read and all large answers being sent hold together.
+    pub held_bytes: usize,
+    /// Bytes of these per token: a few of the largest bodies at once.
+    pub held_bytes_per_token: usize,
     /// Connections in all: what a process usually may have open, twice over.
     pub connections: usize,
     /// Runs at work in all.
@@ -80,6 +84,8 @@ impl Default for ServerLimits {
     fn default() -> Self {
         Self {
             body_bytes: 8 * 1024 * 1024,
+            held_bytes: 512 * 1024 * 1024,
+            held_bytes_per_token: 128 * 1024 * 1024,
             connections: 32 * 1024,
             runs: 10_000,
             runs_per_token: 100,

@@ -25,7 +25,7 @@ impl Caller {
         let _ = self.0.set(Arc::clone(&who.id));
     }
 
-    fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.0.get().map_or("", |id| id)
     }
 }

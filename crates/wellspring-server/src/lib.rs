@@ -19,6 +19,7 @@
 //! 3. Every stream says how it ends, also when the server does.
 //! 4. Beyond a limit the answer is an error with the time to wait, never a wait.
 
+mod answers;
 mod api;
 mod app;
 mod auth;
@@ -35,6 +36,7 @@ mod stream;
 mod surfaces;
 mod threads;
 mod tokens;
+mod turns;
 
 pub use api::{Api, ApiBuilder, OpenError, router};
 pub use auth::{AuthError, Authenticate, SIGNED_FOR, SIGNED_FOR_MAX};

@@ -11,12 +11,11 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use tokio::time::Instant;
 use wellspring_core::RunId;
-use wellspring_engine::Runtime;
+use wellspring_engine::{LOCAL, Principal, Runtime};
 
 use crate::config::ServerLimits;
 use crate::error::ApiError;
 use crate::lock;
-use wellspring_engine::Principal;
 
 /// The most callers whose rate is remembered; beyond it those that have been quiet longest
 /// enough to be forgiven are forgotten, and then all.
@@ -32,6 +31,7 @@ pub(crate) struct Gates {
     runtime: Runtime,
     runs: Arc<Mutex<Runs>>,
     streams: Arc<Mutex<OpenStreams>>,
+    held: Arc<Held>,
     tokens: Rates<Arc<str>>,
     addresses: Rates<IpAddr>,
 }
@@ -42,6 +42,20 @@ struct Runs {
     starting: BTreeSet<RunId>,
     /// Those of a token that were starting or at work when last looked at.
     per_token: BTreeMap<Arc<str>, Vec<RunId>>,
+}
+
+/// What request bodies and large answers hold.
+struct Held {
+    max: usize,
+    per_token_max: usize,
+    now: Mutex<HeldNow>,
+}
+
+#[derive(Default)]
+struct HeldNow {
+    all: usize,
+    /// By the principal's id; requests of which nobody knows whose they are count together.
+    per_token: BTreeMap<Arc<str>, usize>,
 }
 
 #[derive(Default)]
@@ -57,6 +71,11 @@ impl Gates {
             runtime,
             runs: Arc::default(),
             streams: Arc::default(),
+            held: Arc::new(Held {
+                max: limits.held_bytes,
+                per_token_max: limits.held_bytes_per_token,
+                now: Mutex::default(),
+            }),
             tokens: Rates::new(limits.requests_per_token),
             addresses: Rates::new(limits.requests_per_address),
         }
@@ -124,6 +143,11 @@ impl Gates {
         }
     }
 
+    /// Counts what a request of this principal holds, none of it yet.
+    pub(crate) fn bytes(&self, id: &str) -> BytesPass {
+        BytesPass { held: Arc::clone(&self.held), id: id.into(), bytes: 0 }
+    }
+
     /// Counts a stream as open until what is returned is dropped.
     pub(crate) fn stream(&self, who: &Principal) -> Result<StreamPass, ApiError> {
         let mut open = lock(&self.streams);
@@ -152,6 +176,55 @@ fn too_often(whose: &str, wait: Duration) -> ApiError {
     let seconds = u32::try_from(wait.as_secs().saturating_add(1)).unwrap_or(u32::MAX);
     let status = StatusCode::TOO_MANY_REQUESTS;
     ApiError::new(status, "too_often", message, "slow down").retry_after(seconds)
+}
+
+/// What one request holds; given back when it is dropped.
+pub(crate) struct BytesPass {
+    held: Arc<Held>,
+    id: Arc<str>,
+    bytes: usize,
+}
+
+impl BytesPass {
+    /// Holds more, within the limits.
+    pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let mut now = lock(&self.held.now);
+        let theirs = now.per_token.get(&self.id).copied().unwrap_or(0).saturating_add(bytes);
+        let all = now.all.saturating_add(bytes);
+        let (status, message) = if all > self.held.max {
+            (StatusCode::SERVICE_UNAVAILABLE, "the server is busy with large requests")
+        } else if *self.id != *LOCAL && theirs > self.held.per_token_max {
+            (StatusCode::TOO_MANY_REQUESTS, "this token has too many large requests at once")
+        } else {
+            now.all = all;
+            now.per_token.insert(Arc::clone(&self.id), theirs);
+            drop(now);
+            self.bytes += bytes;
+            return Ok(());
+        };
+        let remedy = "try again in a few seconds, with fewer at once";
+        Err(ApiError::new(status, "too_much_at_once", message, remedy).retry_after(5))
+    }
+
+    /// Holds less.
+    pub(crate) fn shrink(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        let mut now = lock(&self.held.now);
+        now.all -= bytes;
+        if let Some(theirs) = now.per_token.get_mut(&self.id) {
+            *theirs -= bytes;
+            if *theirs == 0 {
+                now.per_token.remove(&self.id);
+            }
+        }
+    }
+}
+
+impl Drop for BytesPass {
+    fn drop(&mut self) {
+        self.shrink(self.bytes);
+    }
 }
 
 /// A run that is about to start.
@@ -263,6 +336,31 @@ mod tests {
         assert_eq!(burst, [None, None, Some((429, "too_often", Some(2))), None]);
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(ask("192.0.2.1"), None);
+    }
+
+    /// One token can use up its own share only, and what is over does not count.
+    #[tokio::test]
+    async fn what_requests_hold_is_bounded() {
+        let limits =
+            ServerLimits { held_bytes: 100, held_bytes_per_token: 40, ..ServerLimits::default() };
+        let gates = Gates::new(&limits, Runtime::new(wellspring_log::Log::in_memory()));
+        let hold = |id: &str, bytes: usize| {
+            let mut pass = gates.bytes(id);
+            pass.grow(bytes).map(|()| pass).map_err(|error| error.status.as_u16())
+        };
+        let mut one = hold("one", 40).unwrap();
+        assert_eq!(hold("one", 1).err(), Some(429));
+        let two = hold("two", 40).unwrap();
+        assert_eq!(hold("three", 21).err(), Some(503));
+        let three = hold("three", 20).unwrap();
+        assert_eq!(hold("four", 1).err(), Some(503));
+        one.shrink(30);
+        drop(hold("one", 30).unwrap());
+        let local = hold(LOCAL, 30).unwrap();
+        assert_eq!(hold(LOCAL, 1).err(), Some(503));
+        drop((one, two, three, local));
+        let now = lock(&gates.held.now);
+        assert_eq!((now.all, now.per_token.len()), (0, 0));
     }
 
     #[tokio::test(start_paused = true)]

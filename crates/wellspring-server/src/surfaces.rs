@@ -7,6 +7,7 @@ use axum::routing::MethodRouter;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
 
+use crate::answers::counted;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::guard::guard;
@@ -48,6 +49,7 @@ pub(crate) fn router(app: App) -> Router {
     router
         .fallback(no_route)
         .method_not_allowed_fallback(wrong_method)
+        .layer(middleware::from_fn_with_state(app.clone(), counted))
         .layer(CompressionLayer::new().compress_when(compressed))
         .layer(middleware::from_fn_with_state(app.clone(), guard))
         .with_state(app)

@@ -69,6 +69,12 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["wellspring-core", "wellspring-wire", "wellspring-log", "wellspring-engine"],
         &["wellspring-models"],
     ),
+    // What an application uses that mounts the server.
+    (
+        "example-mounted",
+        &["wellspring-engine", "wellspring-log", "wellspring-models", "wellspring-server"],
+        &[],
+    ),
     ("wellspring-testkit", &["wellspring-core"], &[]),
     ("xtask", &[], &[]),
 ];

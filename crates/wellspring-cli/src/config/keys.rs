@@ -165,6 +165,8 @@ pub(crate) const SERVER_LIMITS: Table = Table {
     about: "How much is too much. Beyond a limit the answer is 413, 429 or 503, never a wait.",
     keys: &[
         key("body_bytes", NUMBER, "8388608", "Of a request's body."),
+        key("held_bytes", NUMBER, "536870912", "Of bodies and large answers on their way, in all."),
+        key("held_bytes_per_token", NUMBER, "134217728", "Of these, per token."),
         key("connections", NUMBER, "32768", "In all."),
         key("runs", NUMBER, "10000", "At work, in all."),
         key("runs_per_token", NUMBER, "100", "At work, per token."),

@@ -60,6 +60,10 @@ fn server_limits(section: Section<'_>) -> ServerLimits {
     let default = ServerLimits::default();
     let limits = ServerLimits {
         body_bytes: section.number("body_bytes").unwrap_or(default.body_bytes),
+        held_bytes: section.number("held_bytes").unwrap_or(default.held_bytes),
+        held_bytes_per_token: section
+            .number("held_bytes_per_token")
+            .unwrap_or(default.held_bytes_per_token),
         connections: section.number("connections").unwrap_or(default.connections),
         runs: section.number("runs").unwrap_or(default.runs),
         runs_per_token: section.number("runs_per_token").unwrap_or(default.runs_per_token),

@@ -129,3 +129,35 @@ fn of_alternatives_the_closest_is_named() {
     let square = json!({"kind": "square", "side": 1.0, "name": "a"});
     assert_eq!(complaints(&schema, &json!({"shapes": [square]})), [""; 0]);
 }
+
+/// Schemas come from clients too: what would take seconds to compile is refused at once.
+#[test]
+fn a_schema_that_is_too_large_is_refused() {
+    let patterns = |count: usize, pattern: &str| {
+        let members = (0..count)
+            .map(|number| (format!("p{number}"), json!({ "type": "string", "pattern": pattern })));
+        json!({ "type": "object", "properties": members.collect::<serde_json::Map<_, _>>() })
+    };
+    let by_key = |count: usize| {
+        let members = (0..count).map(|number| (format!("^{number}"), json!(true)));
+        json!({ "patternProperties": members.collect::<serde_json::Map<_, _>>() })
+    };
+    let said = |schema: &Value| {
+        Schema::compile(schema).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(said(&patterns(PATTERNS_MAX, "^[a-z]+$")), "");
+    assert_eq!(
+        [
+            said(&patterns(PATTERNS_MAX + 1, "^[a-z]+$")),
+            said(&by_key(PATTERNS_MAX + 1)),
+            said(&patterns(2, &"a".repeat(PATTERN_CHARS_MAX / 2 + 1))),
+            said(&json!({ "enum": vec![0; NODES_MAX] })),
+        ],
+        [
+            "the schema cannot be used: it has 65 patterns, more than 64",
+            "the schema cannot be used: it has 65 patterns, more than 64",
+            "the schema cannot be used: its patterns have 8194 characters, more than 8192",
+            "the schema cannot be used: it has more than 20000 values",
+        ]
+    );
+}

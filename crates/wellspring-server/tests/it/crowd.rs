@@ -1,0 +1,153 @@
+//! A crowd of connections that say nothing and of clients that read nothing, beside runs that
+//! people watch.
+//!
+//! The server is a process of its own (this test binary again), so that its memory and its file
+//! descriptors can be measured.
+
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use reqwest::Client;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::process::Command;
+use wellspring_engine::{AgentDef, Runtime};
+use wellspring_log::Log;
+use wellspring_models::Say;
+use wellspring_server::{Server, ServerConfig, ServerLimits};
+use wellspring_testkit::soak;
+
+use crate::kit::{agent, config, parse_sse};
+
+/// Runs that people watch meanwhile.
+const RUNS: usize = 50;
+
+/// Deltas of each of these runs.
+const DELTAS: usize = 200;
+
+/// Bytes of the run that the crowd does not read.
+const UNREAD_RUN_BYTES: usize = 7 * 1024 * 1024;
+
+/// Memory of the server without the crowd, in a build without optimisation: the long run in the
+/// store and its folds, and the 50 runs.
+const BASE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Memory that a connection which says nothing may cost.
+const SILENT_BYTES: u64 = 16 * 1024;
+
+/// Memory that a client which reads nothing may cost: what waits to be sent, and one page.
+const UNREAD_BYTES: u64 = 320 * 1024;
+
+/// Descriptors besides the connections'.
+const DESCRIPTORS: usize = 64;
+
+/// The variable by which the binary knows that it is the server.
+const SERVER: &str = "WELLSPRING_TEST_CROWD_SERVER";
+
+/// Not a test: the server of the one below.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn crowd_server() {
+    if std::env::var_os(SERVER).is_none() {
+        return;
+    }
+    let runtime = Runtime::new(Log::in_memory());
+    let piece = "0123456789abcdef".repeat(64);
+    let long = (0..UNREAD_RUN_BYTES / piece.len()).fold(Say::new(), |say, _| say.text(&piece));
+    runtime.register(AgentDef { name: "long".into(), ..agent([long], []) });
+    let short = (0..DELTAS).fold(Say::new(), |say, _| say.text("word "));
+    let short = short.pace(Duration::from_millis(5));
+    runtime.register(agent([short], []));
+    let limits = ServerLimits { connections: usize::MAX / 2, ..ServerLimits::default() };
+    let config = ServerConfig { limits, ..config() };
+    let server = Server::builder(runtime).config(config).start().await.unwrap();
+    println!("\nserver at http://{}", server.address());
+    // Until the test closes this end.
+    let mut stdin = Vec::new();
+    let _ = tokio::io::stdin().read_to_end(&mut stdin).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_that_says_or_reads_nothing_costs_little() {
+    let silent = soak(200, 10_000) as usize;
+    let unread = soak(50, 2_000) as usize;
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "crowd::crowd_server", "--nocapture"])
+        .env(SERVER, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::inherit())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let address = loop {
+        let line = lines.next_line().await.unwrap().unwrap();
+        if let Some(address) = line.strip_prefix("server at http://") {
+            break address.to_owned();
+        }
+    };
+    let client = Client::builder().no_proxy().build().unwrap();
+    let start = async |agent: &str| {
+        let request = client.post(format!("http://{address}/v1/runs"));
+        let request = request.json(&json!({ "agent": agent, "input": "go" }));
+        let started: Value = request.send().await.unwrap().json().await.unwrap();
+        started["run"].as_str().unwrap().to_owned()
+    };
+    let watch = async |run: String| {
+        let url = format!("http://{address}/v1/runs/{run}/events?dialect=record");
+        let text = client.get(url).send().await.unwrap().text().await.unwrap();
+        parse_sse(&text).len()
+    };
+    let all = async || {
+        let since = Instant::now();
+        let watched = join_all((0..RUNS).map(async |_| watch(start("agent").await).await)).await;
+        assert!(watched.iter().all(|events| *events == watched[0]), "{watched:?}");
+        assert!(watched[0] > DELTAS / 2, "{watched:?}");
+        since.elapsed()
+    };
+    let long = start("long").await;
+    watch(long.clone()).await;
+    let alone = all().await;
+    let ask = format!("GET /v1/runs/{long}/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    let mut crowd = Vec::new();
+    for _ in 0..unread {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(8 * 1024).unwrap();
+        let mut connection = socket.connect(address.parse().unwrap()).await.unwrap();
+        connection.write_all(ask.as_bytes()).await.unwrap();
+        crowd.push(connection);
+    }
+    for connection in &mut crowd {
+        // Now it has its stream; it reads no more of it.
+        let mut first = [0; 1];
+        connection.read_exact(&mut first).await.unwrap();
+    }
+    for number in 0..silent {
+        let mut connection = TcpStream::connect(&address).await.unwrap();
+        // Some say nothing at all, some begin: HTTP/1.1, and HTTP/2.
+        let said: &[u8] = match number % 3 {
+            0 => b"",
+            1 => b"GET / HTTP/1.1\r\n",
+            _ => b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0",
+        };
+        // Those that came first may have been let go already.
+        let _ = connection.write_all(said).await;
+        crowd.push(connection);
+    }
+    let pid = child.id().unwrap();
+    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let beside = all().await;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak = peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024;
+    println!(
+        "{silent} silent, {unread} unread: {} MB at most, {descriptors} descriptors; \
+         {RUNS} runs took {alone:?} alone and {beside:?} beside them",
+        peak / 1024 / 1024
+    );
+    let allowed = BASE_BYTES + silent as u64 * SILENT_BYTES + unread as u64 * UNREAD_BYTES;
+    assert!(peak < allowed, "{peak} bytes of memory, where {allowed} are allowed");
+    assert!(descriptors <= silent + unread + RUNS * 2 + DESCRIPTORS, "{descriptors} descriptors");
+}
