@@ -1,4 +1,4 @@
-//! How an MCP server is reached, and what of it is used.
+//! The configuration of an MCP server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use wellspring_core::{Approval, ToolTimeouts};
 
-/// How long a server may take until it has introduced itself, unless told otherwise:
-/// `npx` fetches the package first.
+/// The default time limit for starting a server and its handshake. `npx` downloads the package
+/// first.
 pub const STARTUP_TIME_DEFAULT: Duration = Duration::from_secs(60);
 
-/// How long a server may take for an answer that is no tool's (a list, a resource), unless
-/// told otherwise: it only has to look something up.
+/// The default time limit for requests other than tool calls, such as lists and resources.
 pub const REQUEST_TIME_DEFAULT: Duration = Duration::from_secs(30);
 
-/// An MCP server, and what of it is used.
+/// An MCP server, and which of its tools are used.
 ///
 /// ```
 /// use wellspring_mcp::{McpConfig, McpTransport};
@@ -28,9 +27,9 @@ pub const REQUEST_TIME_DEFAULT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpConfig {
-    /// What people call it; also in front of its tools' names.
+    /// The server's name, and the prefix of its tools' names.
     pub name: Box<str>,
-    /// In front of its tools' names, instead of its own name.
+    /// The prefix of its tools' names, if it is not `name`.
     pub prefix: Option<Box<str>>,
     /// How it is reached.
     pub transport: McpTransport,
@@ -40,8 +39,7 @@ pub struct McpConfig {
     pub allow: Option<BTreeSet<Box<str>>>,
     /// Tools not to use, by the server's own names.
     pub deny: BTreeSet<Box<str>>,
-    /// Whether a tool may run, by the server's own name for it. It overrules what the server
-    /// says of its tool.
+    /// Whether a tool may run, by the server's own name for it. It overrides the server's hints.
     pub approval: BTreeMap<Box<str>, Approval>,
     /// Whether the tools not named in [`approval`](Self::approval) may run. When absent, a
     /// tool that says it only reads may, and all others ask.
@@ -51,7 +49,7 @@ pub struct McpConfig {
 }
 
 impl McpConfig {
-    /// A server that is a command of this machine.
+    /// A server that runs as a command on this machine.
     #[must_use]
     pub fn stdio(
         name: impl Into<Box<str>>,
@@ -75,7 +73,7 @@ impl McpConfig {
         Self::new(name, McpTransport::Http { url: url.into(), headers: BTreeMap::new() })
     }
 
-    /// A server, and all of it.
+    /// A server, with all its tools and the default limits.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, transport: McpTransport) -> Self {
         Self {
@@ -100,7 +98,7 @@ impl McpConfig {
         self
     }
 
-    /// Starts a command in this directory, which is also what it is told to work on.
+    /// Starts a command in this directory, which is also offered to it as its root.
     #[must_use]
     pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
         if let McpTransport::Stdio { cwd, .. } = &mut self.transport {
@@ -136,19 +134,20 @@ pub enum McpTransport {
         args: Vec<Box<str>>,
         /// Variables that it gets besides [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
         env: BTreeMap<Box<str>, Box<str>>,
-        /// Where it starts; where we run when absent.
+        /// The working directory, also offered as the server's root. `None` is the directory of
+        /// this process, and offers no root.
         cwd: Option<PathBuf>,
     },
     /// A URL, over streamable HTTP.
     Http {
-        /// Where.
+        /// The address of the server.
         url: Box<str>,
         /// Headers of every request: credentials, mostly.
         headers: BTreeMap<Box<str>, Box<str>>,
     },
 }
 
-/// Values of variables and headers are secrets as often as not.
+/// Values of variables and headers may be secret and are not shown.
 impl fmt::Debug for McpTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -185,11 +184,11 @@ pub(crate) fn without_queries(text: &str) -> String {
 /// How long a server may take.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct McpTimeouts {
-    /// From its start until it has introduced itself.
+    /// From its start to the end of the handshake.
     pub startup: Duration,
-    /// For an answer that is no tool's.
+    /// For requests other than tool calls.
     pub request: Duration,
-    /// For its tools; the engine sees to it.
+    /// For tool calls; the engine enforces it.
     pub call: ToolTimeouts,
 }
 

@@ -1,4 +1,4 @@
-//! A server that is kept running, and its tools.
+//! A connection to a server, which is restarted when it ends, and its tools.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,24 +17,23 @@ use crate::error::{McpError, McpErrorKind};
 use crate::name;
 use crate::tool::Offer;
 
-/// How long after a server's end it is started again, the first time; then twice as long
-/// each time.
+/// The first wait before a server that ended is started again; it doubles each time.
 pub const RESTART_DELAY_FIRST: Duration = Duration::from_millis(250);
 
 /// How long at most between two attempts to start a server again.
 pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// Attempts to start a server again before we wait until somebody needs it: some two
-/// minutes, in which whoever repairs it has had their chance.
+/// Attempts to start a server again, over about two minutes, before the next attempt waits for a
+/// call.
 pub const RESTARTS_MAX: u32 = 10;
 
-/// How long a server must have run for its earlier ends to be forgotten.
+/// How long a server must have run for its earlier failures not to count.
 pub const HEALTHY_TIME: Duration = Duration::from_secs(60);
 
-/// How long between two looks at a list of tools that changes all the time.
+/// The shortest time between two reads of a list of tools that keeps changing.
 pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An MCP server that can be connected to.
+/// An MCP server, before the connection.
 ///
 /// ```
 /// use wellspring_mcp::{McpConfig, McpServer};
@@ -58,7 +57,7 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// A server as it is configured. Nothing happens yet.
+    /// A server with this configuration. Nothing is started yet.
     #[must_use]
     pub fn new(config: McpConfig) -> Self {
         Self { config }
@@ -68,12 +67,12 @@ impl McpServer {
     ///
     /// # Errors
     ///
-    /// When it cannot be started or reached, or does not answer in time. Nothing is left
-    /// running then.
+    /// If it cannot be started or reached, or does not answer in time. Nothing is left running
+    /// then.
     ///
     /// # Cancel safety
     ///
-    /// Dropped, it leaves nothing behind.
+    /// Dropping the future stops the server.
     pub async fn connect(self) -> Result<McpConnection, McpError> {
         let config = self.config;
         if config.name.trim().is_empty() {
@@ -99,8 +98,8 @@ impl McpServer {
     }
 }
 
-/// Connects to several servers at once. A server that cannot be reached spoils nothing for
-/// the others; two of one name would share their tools' names, so the second is refused.
+/// Connects to several servers at once. If one fails, the others are still connected. A second
+/// server with the same name is refused, because their tools' names would collide.
 pub async fn connect_all(
     configs: impl IntoIterator<Item = McpConfig>,
 ) -> Vec<Result<McpConnection, McpError>> {
@@ -158,7 +157,7 @@ impl McpConnection {
         self.handle.shared.version.subscribe()
     }
 
-    /// Why the server cannot be used now, if so.
+    /// Checks that the server can be used now.
     ///
     /// # Errors
     ///

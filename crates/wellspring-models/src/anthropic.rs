@@ -1,4 +1,4 @@
-//! Anthropic's models, and whatever else speaks the Messages API.
+//! Anthropic's Messages API, and servers that implement it.
 
 use std::borrow::Cow;
 
@@ -9,10 +9,10 @@ use wellspring_wire::provider::{AnswerReader, Written};
 use crate::hosted::{Hosted, KeyForm, Protocol, Variables};
 use crate::listing::Listing;
 
-/// Where Anthropic is.
+/// The default address.
 pub const BASE_URL: &str = "https://api.anthropic.com";
 
-/// The model that answers unless told otherwise.
+/// The default model.
 pub const MODEL: &str = "claude-sonnet-4-5";
 
 const VERSION: &str = "2023-06-01";
@@ -20,8 +20,8 @@ const VERSION: &str = "2023-06-01";
 /// A model behind Anthropic's Messages API.
 ///
 /// The environment is `ANTHROPIC_API_KEY` (or `ANTHROPIC_API_KEY_FILE`, or
-/// `ANTHROPIC_AUTH_TOKEN`), `ANTHROPIC_BASE_URL` and `ANTHROPIC_MODEL`. An address may end
-/// with `/v1` or not.
+/// `ANTHROPIC_AUTH_TOKEN`), `ANTHROPIC_BASE_URL` and `ANTHROPIC_MODEL`. The
+/// address may end with `/v1` or not.
 ///
 /// ```
 /// use wellspring_core::{Model as _, Thinking};
@@ -43,8 +43,7 @@ pub struct Messages {
 }
 
 impl Anthropic {
-    /// Whether the provider keeps what the next request will begin with; on unless told
-    /// otherwise.
+    /// Whether to use prompt caching [default: true].
     #[must_use]
     pub fn cache(self, cache: bool) -> Self {
         self.with(|protocol| protocol.options.cache = cache)

@@ -1,4 +1,4 @@
-//! A circuit breaker: a provider that keeps failing is left alone for a while.
+//! A circuit breaker: stops asking a provider that keeps failing, for a while.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,19 +8,18 @@ use futures::stream::StreamExt as _;
 use tokio::time::Instant;
 use wellspring_core::{AttemptStream, FailureKind, Model, ModelError, TurnRequest};
 
-/// Failures in a row that open a breaker unless told otherwise: more than the attempts of one
-/// turn, so that one unlucky run does not stop all others.
+/// Failures in a row that open a breaker, by default: more than the attempts of one turn, so that
+/// one run alone does not stop all others.
 pub const FAILURES_DEFAULT: u32 = 5;
 
-/// How long an open breaker stays so unless told otherwise.
+/// How long an open breaker stays open, by default.
 pub const REST_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Stops asking a model that keeps failing, and lets one attempt through now and then to see
-/// whether it is back.
+/// Stops asking a model that keeps failing. After a rest it lets one attempt through, to check
+/// whether the provider works again.
 ///
-/// Failures are those of the provider: unavailable, limited, broken off, silent. What is wrong
-/// with the request is not. One breaker is shared by all models of a provider: clone its
-/// [`Circuit`].
+/// Only failures of the provider count: unavailable, rate limited, broken off, stalled. An invalid
+/// request does not. All models of a provider share one [`Circuit`]: clone it.
 ///
 /// ```
 /// use wellspring_models::{Breaker, Circuit, Say, Scripted};
@@ -42,7 +41,7 @@ impl std::fmt::Debug for Breaker {
     }
 }
 
-/// What several breakers know of one provider.
+/// The state that the breakers of one provider share.
 #[derive(Clone, Debug)]
 pub struct Circuit {
     provider: Box<str>,
@@ -55,12 +54,12 @@ pub struct Circuit {
 struct State {
     /// In a row.
     failures: u32,
-    /// Until when nobody is let through.
+    /// Until when no attempt is let through.
     open_until: Option<Instant>,
 }
 
 impl Circuit {
-    /// Of a provider that errors call by this name.
+    /// A closed circuit of a provider, which errors call by this name.
     #[must_use]
     pub fn new(provider: impl Into<Box<str>>) -> Self {
         Self {
@@ -71,22 +70,22 @@ impl Circuit {
         }
     }
 
-    /// Opens after so many failures in a row.
+    /// Sets how many failures in a row open it.
     #[must_use]
     pub fn failures(mut self, max: u32) -> Self {
         self.failures_max = max.max(1);
         self
     }
 
-    /// Stays open for so long.
+    /// Sets how long it stays open.
     #[must_use]
     pub fn rest(mut self, rest: Duration) -> Self {
         self.rest = rest;
         self
     }
 
-    /// Whether an attempt may be made now. Of many that ask when the time is over, one may:
-    /// the rest waits for how that goes.
+    /// Whether an attempt may be made now. When the rest is over, one attempt is let through; the
+    /// others are refused until it has ended.
     fn admit(&self) -> Result<(), ModelError> {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,19 +111,19 @@ impl Circuit {
             Some(error) if error.is_retryable() => {
                 state.failures = state.failures.saturating_add(1);
                 if state.failures >= self.failures_max {
-                    // Where the provider says how long, it knows best.
+                    // The provider may ask for a longer wait.
                     let rest = error.wait().unwrap_or_default().max(self.rest);
                     state.open_until = Some(Instant::now() + rest);
                 }
             }
-            // It answered: it only did not like the question.
+            // It answered; the request was at fault.
             Some(_) => *state = State::default(),
         }
     }
 }
 
 impl Breaker {
-    /// Around a model.
+    /// Puts a model behind a circuit.
     #[must_use]
     pub fn new(model: impl Model + 'static, circuit: Circuit) -> Self {
         Self { model: Arc::new(model), circuit }

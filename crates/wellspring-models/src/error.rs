@@ -1,45 +1,45 @@
-//! What can be wrong with a model before it is asked anything.
+//! Errors in the configuration of a client, found before any request.
 
 use std::path::PathBuf;
 
-/// A model cannot be set up like this.
+/// A client cannot be configured like this.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// There is no key.
+    /// No key is set.
     #[error("no key: set {variable}, or {variable}_FILE to a file with it")]
     NoKey {
-        /// Where it was looked for.
+        /// The environment variable that was looked up.
         variable: Box<str>,
     },
-    /// The file with the key is not there, or not for us.
+    /// The key file is missing or not readable.
     #[error("the key file {} cannot be read", path.display())]
     KeyFile {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Why not.
+        /// The error of the file system.
         #[source]
         source: std::io::Error,
     },
-    /// The file with the key has none.
+    /// The key file is empty.
     #[error("the key file {} is empty", path.display())]
     EmptyKeyFile {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
     },
-    /// An address that is none.
+    /// The address is not an HTTP URL.
     #[error("{url:?} is no address of a server: it should be like https://api.example.com")]
     BadUrl {
-        /// What it is.
+        /// The address as it was given.
         url: Box<str>,
     },
-    /// A header that HTTP does not allow; its value may be secret and is not shown.
+    /// A header that HTTP does not allow. Its value may be secret and is not shown.
     #[error("the header {name:?} is not one that HTTP allows")]
     BadHeader {
-        /// Which.
+        /// The header's name.
         name: Box<str>,
     },
-    /// There is no way to speak HTTPS here.
+    /// The TLS library could not be set up.
     #[error("HTTPS cannot be set up")]
     NoHttp(#[source] Box<dyn std::error::Error + Send + Sync>),
 }

@@ -9,10 +9,10 @@ use wellspring_wire::provider::{AnswerReader, Written};
 use crate::hosted::{Hosted, KeyForm, Protocol, Variables};
 use crate::listing::Listing;
 
-/// Where Google is.
+/// The default address.
 pub const BASE_URL: &str = "https://generativelanguage.googleapis.com";
 
-/// The model that answers unless told otherwise.
+/// The default model.
 pub const MODEL: &str = "gemini-flash-latest";
 
 /// A model behind the Gemini API.
@@ -57,8 +57,8 @@ impl Protocol for GenerateContent {
         written.strip_suffix("/v1beta").unwrap_or(written).into()
     }
 
-    /// A model's name is part of the address, and may come from whoever makes the request: it
-    /// must not lead anywhere else.
+    /// A model's name is part of the path and may come from the client: it must not lead to
+    /// another path.
     fn path(model: &str, streaming: bool) -> Option<Cow<'static, str>> {
         let legal = |segment: &str| {
             let known = |byte: u8| byte.is_ascii_alphanumeric() || b"-._@".contains(&byte);

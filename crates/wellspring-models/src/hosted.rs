@@ -1,4 +1,4 @@
-//! The client of a provider, once for all of them.
+//! The client that all providers share.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,48 +16,48 @@ use crate::http::{Endpoint, Exchange};
 use crate::listing::{ListedModel, Listing};
 use crate::secret::Secret;
 
-/// What differs between providers: where they are, how they are let know who asks, and the
-/// pure code that speaks their wire. The rest of a client is [`Hosted`].
+/// What differs between providers: address, authentication, and the code that reads and writes
+/// their wire format. [`Hosted`] is the rest of a client.
 pub trait Protocol: Clone + Default + fmt::Debug + Send + Sync + 'static {
     /// What errors call the provider.
     const NAME: &'static str;
-    /// Where it is unless told otherwise.
+    /// The default address.
     const BASE_URL: &'static str;
-    /// The model that answers unless told otherwise.
+    /// The default model.
     const MODEL: &'static str;
     /// How a key is sent.
     const KEY: KeyForm;
     /// Headers that every request has.
     const HEADERS: &'static [(&'static str, &'static str)] = &[];
-    /// What it is called in the environment.
+    /// The environment variables that configure it.
     const VARIABLES: Variables;
     /// How it lists its models.
     const LISTING: Listing;
 
-    /// An address as people write it, as a request's path can follow it.
+    /// Normalises a configured address, so that a request's path can follow it.
     fn address(written: &str) -> Cow<'_, str> {
         Cow::Borrowed(written)
     }
 
-    /// It will be spoken at this address; some can tell by it with whom.
+    /// Called with the address that will be used. Some protocols infer the vendor from it.
     fn at(&mut self, base_url: &str) {
         let _ = base_url;
     }
 
-    /// What errors call the provider, where the protocol has many.
+    /// The provider's name in errors, if the protocol has several providers.
     fn provider(&self) -> &str {
         Self::NAME
     }
 
-    /// Where a model is asked, behind the base URL; nothing where its name cannot be one.
+    /// The path of a request, relative to the base URL; `None` if the model's name is invalid.
     fn path(model: &str, streaming: bool) -> Option<Cow<'static, str>>;
 
-    /// What a streamed answer is cut into.
+    /// How a streamed answer is framed.
     fn framer() -> Framer {
         Framer::sse()
     }
 
-    /// A request for one turn.
+    /// Writes the request for one turn.
     fn write(&self, model: &str, request: &TurnRequest) -> Written;
 
     /// The reader of its answer.
@@ -73,19 +73,19 @@ pub enum KeyForm {
     Header(&'static str),
 }
 
-/// What a provider is called in the environment.
+/// The environment variables of a provider.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Variables {
-    /// The variables of keys, each also with `_FILE` behind it, and how that key is sent. The
-    /// first one that is set counts.
+    /// The variables that hold a key (or, with `_FILE` appended, name a file with it), and how
+    /// that key is sent. The first one that is set is used.
     pub keys: &'static [(&'static str, KeyForm)],
-    /// Whether it can be asked without a key.
+    /// Whether it works without a key.
     pub keyless: bool,
     /// The address.
     pub base_url: &'static str,
     /// The model.
     pub model: &'static str,
-    /// Headers, after the variables that hold them.
+    /// Variables whose values are sent as headers: (variable, header).
     pub headers: &'static [(&'static str, &'static str)],
 }
 
@@ -103,20 +103,20 @@ pub struct Hosted<P> {
 }
 
 impl<P: Protocol> Hosted<P> {
-    /// At its usual address, with a key.
+    /// A client at the provider's default address, with a key.
     ///
     /// # Errors
     ///
-    /// When the key cannot be sent in a header.
+    /// If the key contains characters that a header cannot hold.
     pub fn new(key: Secret) -> Result<Self, SetupError> {
         Self::keyless(P::BASE_URL)?.key(&key)
     }
 
-    /// At an address, without a key.
+    /// A client at an address, without a key.
     ///
     /// # Errors
     ///
-    /// When the address is none.
+    /// If `base_url` is not an HTTP URL.
     pub fn keyless(base_url: &str) -> Result<Self, SetupError> {
         let mut protocol = P::default();
         let base_url = P::address(base_url);
@@ -128,11 +128,11 @@ impl<P: Protocol> Hosted<P> {
         Ok(Self { endpoint, model: P::MODEL.into(), thinking: None, output: None, protocol })
     }
 
-    /// As the environment says; [`Protocol::VARIABLES`] are the names.
+    /// A client configured by the environment variables in [`Protocol::VARIABLES`].
     ///
     /// # Errors
     ///
-    /// When there is no key and one is needed, or something of it cannot be used.
+    /// If a key is required and missing, or if a variable is invalid.
     pub fn from_env() -> Result<Self, SetupError> {
         Self::from_env_with(|name| std::env::var(name).ok())
     }
@@ -163,8 +163,8 @@ impl<P: Protocol> Hosted<P> {
         })
     }
 
-    /// The first key that is set. A file that cannot be read is an error, not a reason to look
-    /// further.
+    /// The first key that is set. A key file that cannot be read is an error; later variables
+    /// are then not tried.
     fn key_in(
         environment: &impl Fn(&str) -> Option<String>,
     ) -> Result<Option<(Secret, KeyForm)>, SetupError> {
@@ -178,18 +178,18 @@ impl<P: Protocol> Hosted<P> {
         Ok(None)
     }
 
-    /// Another model.
+    /// Uses another model.
     #[must_use]
     pub fn model(mut self, name: impl Into<Box<str>>) -> Self {
         self.model = name.into();
         self
     }
 
-    /// At another address.
+    /// Uses another address.
     ///
     /// # Errors
     ///
-    /// When the address is none.
+    /// If `url` is not an HTTP URL.
     pub fn base_url(mut self, url: &str) -> Result<Self, SetupError> {
         let url = P::address(url);
         self.protocol.at(&url);
@@ -197,11 +197,11 @@ impl<P: Protocol> Hosted<P> {
         Ok(self)
     }
 
-    /// With a key.
+    /// Sends a key with every request.
     ///
     /// # Errors
     ///
-    /// When it cannot be sent in a header.
+    /// If the key contains characters that a header cannot hold.
     pub fn key(self, key: &Secret) -> Result<Self, SetupError> {
         self.sent_as(P::KEY, key)
     }
@@ -214,41 +214,41 @@ impl<P: Protocol> Hosted<P> {
         Ok(self)
     }
 
-    /// With a header: an organisation, a beta, a gateway's own. It replaces one of the same
-    /// name.
+    /// Sends a header with every request, such as an organisation or a beta flag. It replaces a
+    /// header of the same name.
     ///
     /// # Errors
     ///
-    /// When HTTP does not allow it.
+    /// If the name or the value is not valid in HTTP.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, SetupError> {
         self.endpoint = self.endpoint.header(name, value)?;
         Ok(self)
     }
 
-    /// How long it thinks where a request does not say.
+    /// How much to think, for requests that do not set it.
     #[must_use]
     pub fn thinking(mut self, thinking: Thinking) -> Self {
         self.thinking = Some(thinking);
         self
     }
 
-    /// The shape that every answer has where a request does not say.
+    /// The JSON schema of answers, for requests that do not set one.
     #[must_use]
     pub fn output(mut self, name: impl Into<Box<str>>, schema: Value) -> Self {
         self.output = Some(OutputSchema { name: name.into(), schema });
         self
     }
 
-    /// The models that there are.
+    /// Lists the provider's models.
     ///
     /// # Errors
     ///
-    /// When the provider cannot be reached, or refuses.
+    /// If the provider cannot be reached, or refuses.
     pub async fn models(&self) -> Result<Vec<ListedModel>, ModelError> {
         P::LISTING.fetch(&self.endpoint).await
     }
 
-    /// Its protocol, changed.
+    /// Changes the protocol's options.
     pub(crate) fn with(mut self, change: impl FnOnce(&mut P)) -> Self {
         change(&mut self.protocol);
         self.endpoint = self.endpoint.named(self.protocol.provider());
@@ -262,7 +262,7 @@ impl<P: Protocol> Model for Hosted<P> {
     }
 
     fn provider(&self) -> Option<&str> {
-        // The conventions call two of them otherwise.
+        // OpenTelemetry's conventions have other names for two of them.
         Some(match self.protocol.provider() {
             "gemini" => "gcp.gemini",
             "mistral" => "mistral_ai",
@@ -305,7 +305,7 @@ impl<P: Protocol> Model for Hosted<P> {
     }
 }
 
-/// What an environment makes of a client, in one line.
+/// Describes the client that an environment configures, in one line.
 #[cfg(test)]
 pub(crate) fn from_env<P: Protocol>(variables: &[(&str, &str)]) -> String {
     let environment = |name: &str| {

@@ -1,15 +1,14 @@
-//! The plumbing between a provider's wire and the engine, once for all providers.
+//! HTTP for all providers: sends requests and turns the bodies of answers into events.
 //!
-//! An `Endpoint` knows where a provider is and what to say to be let in; an `Exchange` is
-//! one request in the provider's words and the reader of its answer. Dropping the attempt's
-//! stream drops the response, and with it the connection.
+//! An `Endpoint` holds a provider's address and credentials; an `Exchange` is one request and the
+//! reader of its answer. Dropping the attempt's stream drops the response and closes the
+//! connection.
 //!
 //! # What is deliberately absent
 //!
-//! Trying again, and time limits beyond that of connecting: both are the engine's, which knows
-//! what an attempt has done so far. (A request that met a connection as it was being closed is
-//! sent once more: no server has begun to answer it.) Redirects: a key is for the server it was
-//! given to.
+//! Retries, and time limits other than for connecting: the engine has both, because it knows what
+//! an attempt has done so far. (A request on a connection that was just being closed is sent once
+//! more: no server has begun to answer it.) Redirects: a key must not go to another server.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,8 +30,8 @@ use wellspring_wire::{Frame, Framer};
 use crate::error::SetupError;
 use crate::secret::Secret;
 
-/// How long a connection may take to be there, with TLS. Beyond that the server is down, and
-/// another attempt helps more than waiting.
+/// How long connecting may take, including TLS. After that the server is likely down, and another
+/// attempt helps more than waiting.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Bytes of an error's body that are read: the rest would not be shown anyway.
@@ -46,10 +45,10 @@ pub const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// already; waiting for it lets the connection be used again.
 pub const LINGER: Duration = Duration::from_millis(100);
 
-/// How long something small, such as a list of models, may take: nobody waits longer for it.
+/// How long a small request, such as a list of models, may take.
 pub const GET_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes of something small. The longest lists of models, of gateways with everyone's, have a
+/// Bytes of the answer to a small request. The longest lists of models, those of gateways, have a
 /// few megabytes.
 pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
 
@@ -81,7 +80,7 @@ const SECRET_BYTES_MIN: usize = 8;
 /// Connections that are kept for the next request, per provider. More are opened as needed.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
-/// Where a provider is, and what lets us in.
+/// A provider's address and credentials.
 #[derive(Clone)]
 pub(crate) struct Endpoint {
     provider: Box<str>,
@@ -91,8 +90,8 @@ pub(crate) struct Endpoint {
     headers: HeaderMap,
     file_key: Option<Arc<Mutex<FileKey>>>,
     client: reqwest::Client,
-    /// What was asked for last, and where that is. Mostly it is asked for again, and to read
-    /// an address takes longer than to write a short request.
+    /// The last path and its URL. Most requests have the same path, and parsing a URL takes longer
+    /// than writing a short request.
     last: Arc<Mutex<Option<Asked>>>,
 }
 
@@ -121,7 +120,7 @@ impl std::fmt::Debug for Endpoint {
 
 /// One request and the reader of its answer.
 pub(crate) struct Exchange {
-    /// Behind the base URL, with its leading slash.
+    /// Relative to the base URL, with its leading slash.
     pub(crate) path: Cow<'static, str>,
     pub(crate) written: Written,
     pub(crate) framer: Framer,
@@ -216,9 +215,9 @@ impl Endpoint {
         headers
     }
 
-    /// Plays one attempt. The request is made when the stream is polled: some servers send the
-    /// head of their answer only once they have read the prompt, or have the answer whole. To
-    /// wait for that is to wait for the answer; connecting has its own limit.
+    /// Makes one attempt. The request is sent when the stream is polled, because some servers send
+    /// the head of their answer only when they have read the prompt or have the whole answer.
+    /// Waiting for that counts as waiting for the answer; connecting has its own limit.
     pub(crate) fn attempt(self, exchange: Exchange) -> AttemptStream {
         for (what, count) in &exchange.written.left_out {
             tracing::info!(provider = %self.provider, count, "the model is not told {what}");
@@ -283,7 +282,7 @@ impl Endpoint {
         Ok(url)
     }
 
-    /// Asks for something small that there is, within a time.
+    /// Makes a small GET request, with a time limit.
     pub(crate) async fn get(&self, path: &str) -> Result<Value, ModelError> {
         let request = self
             .client
@@ -754,6 +753,23 @@ mod tests {
         );
         let bad = endpoint.header("x-key", "sk\nsecret").unwrap_err();
         assert_eq!(bad.to_string(), "the header \"x-key\" is not one that HTTP allows");
+    }
+
+    #[test]
+    fn a_key_file_that_changes_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key");
+        std::fs::write(&file, "first").unwrap();
+        let key = Secret::from_file(&file).unwrap();
+        let endpoint = Endpoint::new("acme", "https://api.example.com").unwrap();
+        let endpoint = endpoint.key("authorization", "Bearer ", &key).unwrap();
+        let sent = || endpoint.headers()["authorization"].to_str().unwrap().to_owned();
+        assert_eq!(sent(), "Bearer first");
+        std::fs::write(&file, "the second").unwrap();
+        assert_eq!(sent(), "Bearer the second");
+        // While it is being replaced, the last key counts.
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(sent(), "Bearer the second");
     }
 
     #[test]

@@ -1,11 +1,11 @@
-//! Models: what attempts one turn of a conversation.
+//! Models: clients that attempt one turn of a conversation.
 //!
 //! Every model here implements [`wellspring_core::Model`] and keeps its numbered contract.
 //!
 //! # What is deliberately absent
 //!
-//! Protocols: reading and writing a provider's wire is pure code that lives elsewhere; a
-//! client here is the plumbing around it. The turn loop, retries and tools: the engine's.
+//! Protocols: reading and writing a provider's wire format is pure code in `wellspring-wire`.
+//! The turn loop, retries and tools are in `wellspring-engine`.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/models.md")]

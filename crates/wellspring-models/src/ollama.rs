@@ -10,10 +10,10 @@ use wellspring_wire::provider::{AnswerReader, Written};
 use crate::hosted::{Hosted, KeyForm, Protocol, Variables};
 use crate::listing::Listing;
 
-/// Where Ollama is unless told otherwise.
+/// The default address.
 pub const BASE_URL: &str = "http://127.0.0.1:11434";
 
-/// The model that answers unless told otherwise.
+/// The default model.
 pub const MODEL: &str = "qwen3";
 
 /// A model that Ollama runs.

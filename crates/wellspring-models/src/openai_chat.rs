@@ -1,4 +1,4 @@
-//! Whatever speaks OpenAI's Chat Completions: OpenAI itself, llama.cpp, vLLM, OpenRouter, …
+//! OpenAI's Chat Completions API, and servers that implement it: llama.cpp, vLLM, OpenRouter, …
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use crate::hosted::{Hosted, KeyForm, Protocol, Variables};
 use crate::listing::Listing;
 use crate::openai_responses;
 
-/// Where OpenAI is.
+/// The default address.
 pub const BASE_URL: &str = openai_responses::BASE_URL;
 
-/// The model that answers unless told otherwise.
+/// The default model.
 pub const MODEL: &str = "gpt-5-mini";
 
 /// A model behind a Chat Completions API.
@@ -36,12 +36,12 @@ pub const MODEL: &str = "gpt-5-mini";
 /// ```
 pub type OpenAiChat = Hosted<ChatCompletions>;
 
-/// The Chat Completions API, with what is peculiar to a vendor.
+/// The Chat Completions API, with the differences of a vendor.
 #[derive(Clone, Debug)]
 pub struct ChatCompletions {
-    /// As the address tells.
+    /// Inferred from the address.
     found: Vendor,
-    /// As somebody said, who knows better.
+    /// Set explicitly; overrides `found`.
     told: Option<Vendor>,
 }
 
@@ -58,7 +58,7 @@ impl ChatCompletions {
 }
 
 impl OpenAiChat {
-    /// With the peculiarities of this vendor, and under its name in errors.
+    /// Sets the vendor, whose differences apply and whose name errors show.
     #[must_use]
     pub fn vendor(self, vendor: Vendor) -> Self {
         self.with(|protocol| protocol.told = Some(vendor))

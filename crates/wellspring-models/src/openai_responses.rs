@@ -1,4 +1,4 @@
-//! OpenAI's models, and whatever else speaks the Responses API.
+//! OpenAI's Responses API, and servers that implement it.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use wellspring_wire::provider::{AnswerReader, Written};
 use crate::hosted::{Hosted, KeyForm, Protocol, Variables};
 use crate::listing::Listing;
 
-/// Where OpenAI is.
+/// The default address.
 pub const BASE_URL: &str = "https://api.openai.com/v1";
 
-/// The model that answers unless told otherwise.
+/// The default model.
 pub const MODEL: &str = "gpt-5.1";
 
-/// OpenAI's own, whichever of its protocols is spoken.
+/// OpenAI's variables, for both of its protocols.
 pub(crate) const VARIABLES: Variables = Variables {
     keys: &[("OPENAI_API_KEY", KeyForm::Bearer)],
     keyless: false,

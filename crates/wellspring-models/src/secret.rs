@@ -1,4 +1,4 @@
-//! Keys, which nobody may read by accident.
+//! Keys, which are never printed.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -55,18 +55,18 @@ impl Stamp {
 }
 
 impl Secret {
-    /// A key that is at hand.
+    /// A key from a string.
     #[must_use]
     pub fn new(key: impl Into<Box<str>>) -> Self {
         Self { key: key.into(), file: None }
     }
 
-    /// From the environment: from `variable`, or from the file that `variable` with `_FILE`
-    /// behind it names.
+    /// Reads a key from the environment variable `variable`, or from the file that the variable
+    /// `{variable}_FILE` names.
     ///
     /// # Errors
     ///
-    /// When neither is set, or the file cannot be read.
+    /// If neither is set, or the file cannot be read.
     pub fn from_env(variable: &str) -> Result<Self, SetupError> {
         Self::from_env_with(variable, |name| std::env::var(name).ok())
     }
@@ -85,11 +85,12 @@ impl Secret {
         }
     }
 
-    /// From a file that holds nothing else.
+    /// Reads a key from a file that holds nothing else. Clients read the file again when it
+    /// changes.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or is empty.
+    /// If the file cannot be read, or is empty.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, SetupError> {
         let path = path.as_ref();
         // Before it is read: a change in between is noticed the next time.
@@ -126,7 +127,7 @@ impl Secret {
     }
 }
 
-/// A text of a key's size: what is named may be a device without an end.
+/// Reads at most [`KEY_BYTES_MAX`]: the path may be a device without an end.
 fn read(path: &Path) -> io::Result<String> {
     let mut key = String::new();
     let file = std::fs::File::open(path)?;

@@ -224,6 +224,26 @@ async fn what_lets_us_in_is_sent() {
     assert_eq!(sent(1, "authorization"), "Bearer sk-1");
 }
 
+/// What the answer is read by cannot be replaced: such a request is not sent.
+#[tokio::test]
+async fn extra_does_not_replace_what_the_answer_depends_on() {
+    for provider in providers() {
+        let server = FakeProvider::start([provider.streams(&*provider.whole)]).await.unwrap();
+        let model = (provider.model)(&server.url());
+        let conversation = match provider.name {
+            "openai_responses" => "input",
+            "gemini" => "contents",
+            _ => "messages",
+        };
+        let mut request = hello();
+        request.settings.extra = Some(serde_json::json!({conversation: []}));
+        let Err(error) = model.attempt(request).await else { panic!("{}", provider.name) };
+        let want = format!("`extra` cannot set `{conversation}`: remove it there");
+        assert!(error.to_string().ends_with(&want), "{error}");
+        assert_eq!(server.asked().len(), 0);
+    }
+}
+
 /// The body of an error is read so far and no farther: this one never ends.
 #[tokio::test]
 async fn errors_without_an_end() {
