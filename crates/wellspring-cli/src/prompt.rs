@@ -307,6 +307,7 @@ mod tests {
             form: Form::Approve,
             expires_at: None,
             blocking: false,
+            key: None,
         };
         let mut prompt = Prompt::new(question, r#"{"command":"ls"}"#.into());
         let type_in = |prompt: &mut Prompt, text: &str| {

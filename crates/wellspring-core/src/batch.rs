@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::chunk::Chunk;
 use crate::event::{Annotation, Event, Extended, PartKind, Stop, Usage};
 use crate::id::{AgentNo, PartId};
+use crate::outline::Outline;
 
 /// A part as its source numbers it: from 0, within one attempt or one remote run. The
 /// engine maps it to a [`PartId`] of the run.
@@ -30,6 +31,13 @@ enum Item {
 }
 
 impl Batch {
+    /// A batch whose parts count on from where a run is: for a remote agent that goes on with
+    /// the parts of [`RemoteRequest::so_far`](crate::RemoteRequest::so_far).
+    #[must_use]
+    pub fn after(outline: &Outline) -> Self {
+        Self { next_part: outline.next_part.0, ..Self::default() }
+    }
+
     /// Opens a part.
     pub fn start(&mut self, kind: PartKind) -> LocalPart {
         self.start_of(AgentNo::ROOT, kind)

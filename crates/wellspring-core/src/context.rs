@@ -44,6 +44,9 @@ pub struct ContextFacts {
     pub signal: CancellationToken,
     /// When the work will be cut off.
     pub deadline: Option<Instant>,
+    /// The key under which a remote agent makes a call that it can make again: see
+    /// [`Context::resumable`].
+    pub resume_key: Option<Box<str>>,
 }
 
 /// Receives what a [`Context`] reports. The engine implements it.
@@ -85,6 +88,8 @@ pub struct Ask {
     /// Set to the question's id once it has been asked, so that the asker can look up who
     /// answered it.
     pub asked_as: Arc<OnceLock<QuestionId>>,
+    /// The asker's own name for the question: see [`Ask::resumable`].
+    pub resume_key: Option<Box<str>>,
 }
 
 impl Ask {
@@ -93,7 +98,16 @@ impl Ask {
     pub fn new(prompt: impl Into<Box<str>>, form: Form) -> Self {
         let withdrawn = CancellationToken::new();
         let asked_as = Arc::default();
-        Self { prompt: prompt.into(), form, expires_in: None, withdrawn, asked_as }
+        let (expires_in, resume_key) = (None, None);
+        Self { prompt: prompt.into(), form, expires_in, withdrawn, asked_as, resume_key }
+    }
+
+    /// Lets a remote agent's run pause while the question is open. When the run goes on, the
+    /// agent asks again under the same key and gets the answer. Keys are unique within a run.
+    #[must_use]
+    pub fn resumable(mut self, key: impl Into<Box<str>>) -> Self {
+        self.resume_key = Some(key.into());
+        self
     }
 
     /// Withdraws the question when `token` is cancelled.
@@ -126,8 +140,18 @@ impl Context {
             cwd: None,
             signal,
             deadline: None,
+            resume_key: None,
         };
         Self::new(facts, Arc::new(Nowhere))
+    }
+
+    /// The context for a tool call that a remote agent can make again: the run may pause until
+    /// the call has its result, and a second call under the same key gets that result. Keys are
+    /// unique within a run; the peer's own id of the call is one.
+    #[must_use]
+    pub fn resumable(&self, key: impl Into<Box<str>>) -> Self {
+        let facts = ContextFacts { resume_key: Some(key.into()), ..(*self.facts).clone() };
+        Self { facts: Arc::new(facts), host: Arc::clone(&self.host) }
     }
 
     /// The trace id of the run.

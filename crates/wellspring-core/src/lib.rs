@@ -42,7 +42,7 @@ pub use model::{
 pub use outline::{
     AgentOutline, CallOutline, CallState, Outline, PartOutline, PartShape, QuestionOutline, RunHead,
 };
-pub use remote::{RemoteAgent, RemoteRequest};
+pub use remote::{RemoteAgent, RemoteCapabilities, RemoteInputs, RemoteRequest, RemoteResume};
 pub use render::render;
 pub use request::{Amendment, ContextNote, RunRequest, WireNames};
 pub use tokio_util::sync::CancellationToken;

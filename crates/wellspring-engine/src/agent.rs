@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde_json::Value;
-use wellspring_core::{Model, ModelSettings, RemoteAgent, RunRequest, Tool, ToolMode};
+use wellspring_core::{
+    Model, ModelSettings, RemoteAgent, RemoteInputs, RunRequest, Tool, ToolMode,
+};
 
 use crate::calls::policy::Policy;
 use crate::hooks::Hooks;
@@ -120,6 +122,15 @@ impl AgentDef {
     /// Whether the model streams for a request.
     pub(crate) fn streams(&self, request: &RunRequest) -> bool {
         request.streaming.unwrap_or(self.streaming)
+    }
+
+    /// Whether input can be added while a run of this agent is going on.
+    #[must_use]
+    pub fn takes_input(&self) -> bool {
+        match &self.backend {
+            Backend::Model(_) => true,
+            Backend::Remote(agent) => agent.capabilities().inputs != RemoteInputs::Refused,
+        }
     }
 
     /// The tool of that name.

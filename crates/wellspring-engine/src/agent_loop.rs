@@ -509,20 +509,11 @@ impl AgentWork {
         question: QuestionId,
         expires_at: Option<Millis>,
     ) -> Answer {
-        let expiry = async {
-            match expires_at {
-                // No timer where the time is over: even the shortest one is not ready at once,
-                // and a run that waits for nothing but a timer is paused, only to be woken.
-                Some(at) if at <= self.run.now() => {}
-                Some(at) => tokio::time::sleep(at.since(self.run.now())).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
             answer = self.run.answer(question) => answer,
             () = self.run.signal.cancelled() => Answer::Withdrawn,
-            () = expiry => {
+            () = self.run.until(expires_at) => {
                 self.run.answer_myself(self.agent, question, Answer::Expired);
                 self.run.answer(question).await
             }

@@ -27,6 +27,7 @@ use crate::host::RunHost;
 use crate::limits::TOOL_BYTES_MAX;
 use crate::run::activity::Busy;
 use crate::runtime::close::{close_agent, finished};
+use crate::runtime::drive::client_call_expiry;
 use crate::schema::Schema;
 use crate::telemetry;
 use crate::turn::{TurnCall, parse_arguments};
@@ -228,11 +229,15 @@ impl AgentWork {
         }
         if open.tool.runs_on == RunsOn::Client {
             drop(busy);
-            tokio::select! {
-                () = self.run.client_result(call) => {}
-                () = self.run.signal.cancelled() => {}
-            }
-            return (Verdict::Nothing, self.run.activity.busy());
+            let expires_at =
+                self.run.folded(|transcript| client_call_expiry(transcript, call, &self.run.def));
+            let verdict = tokio::select! {
+                biased;
+                () = self.run.client_result(call) => Verdict::Nothing,
+                () = self.run.signal.cancelled() => Verdict::Nothing,
+                () = self.run.until(expires_at) => self.expire_client_call(call),
+            };
+            return (verdict, self.run.activity.busy());
         }
         let Some(tool) = self.def.tool(&open.tool.name) else {
             let names: Vec<_> = self.def.tools.iter().map(|tool| &*tool.spec().name).collect();
@@ -302,6 +307,16 @@ impl AgentWork {
         }
     }
 
+    /// The client gave no result in time. A result that comes later is not taken.
+    fn expire_client_call(&self, call: PartId) -> Verdict {
+        if !self.run.close_client_call(call) {
+            return Verdict::Nothing;
+        }
+        let limit = self.run.def.timeouts.client_call.as_secs_f32();
+        let message = format!("timed out: the client gave no result within {limit} s");
+        Verdict::Result(ToolOutcome::TimedOut, ToolResult::new(message))
+    }
+
     async fn ask_approval(&self, ready: &ReadyCall, busy: Busy) -> (Answer, Busy) {
         let before = self.run.folded(|transcript| {
             let about = transcript.questions.values().rev().find(|asked| {
@@ -325,6 +340,7 @@ impl AgentWork {
                     form: Form::Approve,
                     expires_at: Some(self.run.now().plus(self.def.timeouts.question)),
                     blocking: false,
+                    key: None,
                 };
                 self.run.push(self.agent, Event::QuestionAsked(Box::new(question.clone())));
                 self.run.commit().await;
@@ -373,6 +389,7 @@ impl AgentWork {
             messages: self.messages().into(),
             cwd: self.run.started.request.cwd.clone(),
             signal: signal.clone(),
+            resume_key: None,
             deadline: Some((started + total).into_std()),
         });
         // A tool that panics is a tool that failed; the run goes on.

@@ -9,14 +9,15 @@ use futures::future::{BoxFuture, FutureExt as _};
 use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
-    AgentNo, Answer, Approval, Ask, Content, Context, ContextFacts, Event, Host, LocalPart,
-    Outcome, PartId, Question, QuestionId, ToolError, ToolSpec, ToolUpdate,
+    AgentNo, Answer, Approval, Ask, AskedQuestion, Content, Context, ContextFacts, Event, Host,
+    LocalPart, Outcome, PartId, Question, QuestionId, ToolError, ToolSpec, ToolUpdate,
 };
 
 use crate::agent_loop::AgentWork;
 use crate::limits::AGENT_DEPTH_MAX;
 use crate::remote::place::Placed;
 use crate::run::Run;
+use crate::run::activity::Aside;
 use crate::turn::parse_arguments;
 use crate::ui::is_success;
 
@@ -35,7 +36,30 @@ pub(crate) struct RunHost {
     asked: AtomicUsize,
     /// Set when the call has its result: what a tool says later is not a fact any more.
     closed: AtomicBool,
+    /// What a remote agent waits for that it can ask for again after a pause.
+    resumable_waits: Mutex<ResumableWaits>,
     patience: Mutex<Patience>,
+}
+
+/// Answers and results that a remote agent waits for under keys. While there are some, the
+/// agent itself does not count as busy.
+#[derive(Debug, Default)]
+struct ResumableWaits {
+    count: usize,
+    aside: Option<Aside>,
+}
+
+/// Held while a remote agent waits for something that it can ask for again after a pause.
+pub(crate) struct ResumableWait<'a>(&'a RunHost);
+
+impl Drop for ResumableWait<'_> {
+    fn drop(&mut self) {
+        let mut waits = self.0.resumable_waits();
+        waits.count -= 1;
+        if waits.count == 0 {
+            waits.aside = None;
+        }
+    }
 }
 
 /// What the limits of time are measured from.
@@ -77,6 +101,7 @@ impl RunHost {
             placed: Placed::default(),
             asked: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
+            resumable_waits: Mutex::default(),
             patience: Mutex::new(Patience {
                 progress_at: Instant::now(),
                 excused: Duration::ZERO,
@@ -106,6 +131,22 @@ impl RunHost {
         self.closed.store(true, Ordering::Relaxed);
     }
 
+    /// Lets the run pause until the guard is dropped, as far as this remote agent is concerned.
+    /// `None` for a sub-agent, which is not found again by its handle.
+    pub(crate) fn resumable_wait(&self) -> Option<ResumableWait<'_>> {
+        if !self.work.agent.is_root() {
+            return None;
+        }
+        let mut waits = self.resumable_waits();
+        waits.count += 1;
+        waits.aside.get_or_insert_with(|| self.run().activity.step_aside());
+        Some(ResumableWait(self))
+    }
+
+    fn resumable_waits(&self) -> MutexGuard<'_, ResumableWaits> {
+        self.resumable_waits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self) -> &Arc<Run> {
         &self.work.run
     }
@@ -122,24 +163,38 @@ impl RunHost {
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// The question that this call asked at this point before its process died, if it did.
-    fn asked_before(&self, nth: usize) -> Option<(QuestionId, Option<Answer>)> {
-        let call = self.call?;
+    /// The question that this call asked at this point, or that a remote agent asked under this
+    /// key, before the run paused or its process died.
+    fn asked_before(&self, nth: usize, key: Option<&str>) -> Option<(QuestionId, Option<Answer>)> {
         self.run().folded(|transcript| {
+            let answer = |asked: &AskedQuestion| {
+                let answer = asked.answered.as_ref().map(|answered| answered.answer.clone());
+                (asked.question.question, answer)
+            };
+            let Some(call) = self.call else {
+                let mut asked = transcript.questions.values().rev();
+                return asked
+                    .find(|asked| {
+                        key.is_some()
+                            && asked.question.key.as_deref() == key
+                            && asked.agent == self.work.agent
+                    })
+                    .map(answer);
+            };
             let ours = transcript.questions.values().filter(|asked| {
                 asked.question.call == Some(call)
                     && !matches!(asked.question.form, wellspring_core::Form::Approve)
             });
-            let asked = ours.into_iter().nth(nth)?;
-            let answer = asked.answered.as_ref().map(|answered| answered.answer.clone());
-            Some((asked.question.question, answer))
+            ours.into_iter().nth(nth).map(answer)
         })
     }
 
     async fn ask_now(&self, ask: Ask, about: Option<PartId>) -> Answer {
         let run = self.run();
         let nth = self.asked.fetch_add(1, Ordering::Relaxed);
-        let (question, expires_at) = match self.asked_before(nth) {
+        let may_pause =
+            ask.resume_key.is_some() && self.call.is_none() && self.work.agent.is_root();
+        let (question, expires_at) = match self.asked_before(nth, ask.resume_key.as_deref()) {
             Some((_, Some(answer))) => return answer,
             Some((question, None)) => {
                 let expires_at = run.folded(|transcript| {
@@ -157,7 +212,8 @@ impl RunHost {
                     prompt: ask.prompt,
                     form: ask.form,
                     expires_at: Some(expires_at),
-                    blocking: !self.repeatable,
+                    blocking: !self.repeatable && !may_pause,
+                    key: ask.resume_key,
                 };
                 run.push(self.work.agent, Event::QuestionAsked(Box::new(asked)));
                 run.commit().await;
@@ -167,6 +223,7 @@ impl RunHost {
         // Asked twice, it is still the same question.
         let _ = ask.asked_as.set(question);
         let aside = self.repeatable.then(|| run.activity.step_aside());
+        let waits = may_pause.then(|| self.resumable_wait());
         self.patience().asking_since = Some(Instant::now());
         let answer = tokio::select! {
             biased;
@@ -176,7 +233,7 @@ impl RunHost {
                 run.answer(question).await
             }
         };
-        drop(aside);
+        drop((aside, waits));
         let mut patience = self.patience();
         patience.progress_at = Instant::now();
         let asked_for = patience.asking_since.take().map_or(Duration::ZERO, |at| at.elapsed());

@@ -76,12 +76,17 @@ impl Run {
 
     /// Waits for the answer to a question.
     pub(crate) async fn answer(&self, question: QuestionId) -> Answer {
-        self.until(|state| state.answers.get(&question).cloned()).await
+        self.state_until(|state| state.answers.get(&question).cloned()).await
     }
 
     /// Waits until a call that runs in the client has its result.
     pub(crate) async fn client_result(&self, call: PartId) {
-        self.until(|state| state.results.contains(&call).then_some(())).await;
+        self.state_until(|state| state.results.contains(&call).then_some(())).await;
+    }
+
+    /// Takes no result for a call that runs in the client any more; `false` if it has one.
+    pub(crate) fn close_client_call(&self, call: PartId) -> bool {
+        self.inbox_state().results.insert(call)
     }
 
     /// Answers a question on the engine's own account, unless it has an answer.
@@ -177,6 +182,10 @@ impl Run {
             }
             // It only says how to go on, and the run does already.
             Command::Resume { .. } => false,
+            Command::AddInput { .. } if !self.def.takes_input() => {
+                tracing::warn!(run = %self.id(), "ignored added input: the agent takes none");
+                false
+            }
             Command::AddInput { content } => {
                 self.push(AgentNo::ROOT, Event::InputAccepted { inbox, content });
                 true
@@ -223,7 +232,7 @@ impl Run {
         may_answer(&self.def, self.started.request.by.as_deref(), by)
     }
 
-    async fn until<T>(&self, found: impl Fn(&InboxState) -> Option<T>) -> T {
+    async fn state_until<T>(&self, found: impl Fn(&InboxState) -> Option<T>) -> T {
         loop {
             let changed = self.inbox_state_changed.notified();
             tokio::pin!(changed);

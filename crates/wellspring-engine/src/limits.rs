@@ -104,6 +104,8 @@ pub struct Timeouts {
     pub run: Duration,
     /// A question, until it expires.
     pub question: Duration,
+    /// A call that runs in a client, until it expires and the model is told so.
+    pub client_call: Duration,
     /// How long tools and remote agents may take to end after a cancel; then they are dropped.
     pub cancel_grace: Duration,
 }
@@ -119,6 +121,7 @@ impl Default for Timeouts {
             tool_total: Duration::from_secs(30 * 60),
             run: Duration::from_secs(6 * 60 * 60),
             question: Duration::from_secs(24 * 60 * 60),
+            client_call: Duration::from_secs(24 * 60 * 60),
             cancel_grace: Duration::from_secs(2),
         }
     }

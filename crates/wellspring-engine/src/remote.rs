@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use futures::stream::{FuturesUnordered, StreamExt as _};
 use wellspring_core::{
-    ContextFacts, Event, FailureKind, Message, ModelError, Outcome, RemoteAgent, RemoteRequest,
-    RunRequest, Stop,
+    AgentNo, Annotation, Content, ContextFacts, Event, FailureKind, InboxNo, Message, ModelError,
+    Outcome, PartId, PartShape, RemoteAgent, RemoteInputs, RemoteRequest, RemoteResume, RunRequest,
+    Stop, Transcript,
 };
 
 use crate::agent_loop::{AgentWork, failed};
@@ -19,21 +20,60 @@ use crate::remote::tools::{RemoteToolCalls, remote_tools};
 use crate::run::activity::Busy;
 use crate::runtime::close::closed_work;
 
+/// What a remote agent is asked to do next.
+enum Prompt {
+    /// The run's request.
+    Request,
+    /// To go on with what it was asked before.
+    Resume,
+    /// The input that was added while it worked.
+    FollowUp { inputs: Vec<InboxNo> },
+}
+
 impl AgentWork {
-    /// Plays a remote agent's run into the log.
+    /// Plays a remote agent's run into the log. Input that was added meanwhile is a further
+    /// prompt in the same session.
     pub(crate) async fn work_remote(&self, remote: &dyn RemoteAgent, busy: Busy) -> Outcome {
         let _busy = busy;
         let result_tool = match self.result_tool() {
             Ok(tool) => tool,
             Err(outcome) => return outcome,
         };
-        let (request, calls) = match self.remote_request(remote, result_tool.as_ref()) {
-            Ok(request) => request,
+        let mut prompt = match self.first_prompt(remote) {
+            Ok(prompt) => prompt,
             Err(outcome) => return outcome,
         };
-        if request.attached.is_some() {
-            self.close_what_was_open().await;
+        loop {
+            let stop = match self.prompt_remote(remote, prompt, result_tool.as_ref()).await {
+                Ok(stop) => stop,
+                Err(error) => return self.run.cancelled().unwrap_or_else(|| failed(&error)),
+            };
+            self.run.commit().await;
+            self.run.look_into_inbox().await;
+            if let Some(outcome) = self.run.cancelled() {
+                return outcome;
+            }
+            let inputs = self.waiting_inputs(remote);
+            if inputs.is_empty() {
+                return Outcome::Completed { stop };
+            }
+            if let Some(outcome) = self.run.cancelled_at_edge() {
+                return outcome;
+            }
+            prompt = Prompt::FollowUp { inputs };
         }
+    }
+
+    async fn prompt_remote(
+        &self,
+        remote: &dyn RemoteAgent,
+        prompt: Prompt,
+        result_tool: Option<&ResultTool>,
+    ) -> Result<Stop, ModelError> {
+        if let Prompt::Resume = prompt {
+            self.close_what_was_open(remote.capabilities().resume).await;
+        }
+        let (request, calls) = self.remote_request(remote, &prompt, result_tool);
         let placed = Placed::default();
         let host = RunHost::remote(self.clone(), placed.clone());
         let context = host.context(ContextFacts {
@@ -46,47 +86,53 @@ impl AgentWork {
             cwd: self.run.started.request.cwd.clone(),
             signal: self.run.signal.clone(),
             deadline: None,
+            resume_key: None,
         });
         let mut playing = Playing {
             work: self,
-            placing: Placing::new(self, placed),
+            placing: Placing::new(self, placed, remote.name(), request.so_far.as_deref()),
             calls,
-            result_tool: result_tool.as_ref(),
+            host: Arc::clone(&host),
+            result_tool,
+            inputs: match prompt {
+                Prompt::Request | Prompt::Resume => Vec::new(),
+                Prompt::FollowUp { inputs } => inputs,
+            },
         };
         let played = playing.play(remote, request, context).await;
         host.close();
-        match played {
-            Ok(stop) => self.run.cancelled().unwrap_or(Outcome::Completed { stop }),
-            Err(error) => self.run.cancelled().unwrap_or_else(|| failed(&error)),
-        }
+        played
     }
 
-    /// What the agent was doing when our process ended is over: it has other words for what it
-    /// does from here on.
-    async fn close_what_was_open(&self) {
+    /// Closes what cannot go on after the process that drove the agent has ended: calls of our
+    /// tools and questions that the agent cannot ask for again, and, if it goes on in new
+    /// parts, everything that it had open itself.
+    async fn close_what_was_open(&self, resume: RemoteResume) {
         let lost = Outcome::Failed {
             kind: FailureKind::Lost,
             message: "the process that drove the agent ended".into(),
             retryable: true,
         };
-        let events = self.run.folded(|transcript| closed_work(&transcript.outline, &lost));
+        let events = self.run.folded(|transcript| {
+            let mut events = closed_work(&transcript.outline, &lost);
+            events.retain_mut(|event| is_over(transcript, resume, event));
+            events
+        });
         for (agent, event) in events {
             self.run.push(agent, event);
         }
         self.run.commit().await;
     }
 
-    fn remote_request(
-        &self,
-        remote: &dyn RemoteAgent,
-        result_tool: Option<&ResultTool>,
-    ) -> Result<(RemoteRequest, RemoteToolCalls), Outcome> {
+    fn first_prompt(&self, remote: &dyn RemoteAgent) -> Result<Prompt, Outcome> {
         let (attached, adopted) = self.run.folded(|transcript| {
-            (transcript.attached.get(remote.name()).cloned(), transcript.outline.epoch > 0)
+            (transcript.attached.contains_key(remote.name()), transcript.outline.epoch > 0)
         });
         // A sub-agent's calls share its name, so its handle does not say which of them it was.
-        let attached = attached.filter(|_| adopted && self.agent.is_root());
-        if adopted && attached.is_none() && self.was_at_work() {
+        if adopted && attached && self.agent.is_root() {
+            return Ok(Prompt::Resume);
+        }
+        if adopted && self.was_at_work() {
             return Err(Outcome::Failed {
                 kind: FailureKind::Lost,
                 message:
@@ -96,20 +142,63 @@ impl AgentWork {
                 retryable: true,
             });
         }
+        Ok(Prompt::Request)
+    }
+
+    /// The inputs that were added to the run and that the agent has not been given.
+    fn waiting_inputs(&self, remote: &dyn RemoteAgent) -> Vec<InboxNo> {
+        match remote.capabilities().inputs {
+            RemoteInputs::FollowUp if self.agent.is_root() => {}
+            RemoteInputs::FollowUp | RemoteInputs::Refused => return Vec::new(),
+        }
+        self.run.folded(|transcript| transcript.outline.inputs.iter().copied().collect())
+    }
+
+    fn remote_request(
+        &self,
+        remote: &dyn RemoteAgent,
+        prompt: &Prompt,
+        result_tool: Option<&ResultTool>,
+    ) -> (RemoteRequest, RemoteToolCalls) {
         let root = self.agent.is_root();
-        let specs = self.def.tools.iter().map(|tool| tool.spec().clone());
-        let (tools, calls) = remote_tools(specs.chain(result_tool.map(|tool| tool.spec.clone())));
+        let mut asked = self.asked();
+        let ours = self.def.tools.iter().map(|tool| tool.spec().clone());
+        let client = asked.client_tools.iter().cloned();
+        let result = result_tool.map(|tool| tool.spec.clone());
+        let (tools, calls) = remote_tools(ours.chain(client).chain(result));
+        let mut history =
+            if root { Arc::clone(&self.run.history) } else { Arc::<[Message]>::from([]) };
+        let handle =
+            || self.run.folded(|transcript| transcript.attached.get(remote.name()).cloned());
+        let mut session = self.run.sessions.get(remote.name()).filter(|_| root).cloned();
+        let (mut attached, mut so_far) = (None, None);
+        match prompt {
+            Prompt::Request => {}
+            Prompt::Resume => {
+                attached = handle();
+                so_far = Some(Arc::new(self.run.folded(Transcript::clone)));
+            }
+            Prompt::FollowUp { inputs } => {
+                session = handle().or(session);
+                history = self.messages().into();
+                asked.input = self.run.folded(|transcript| {
+                    let added = inputs.iter().filter_map(|input| transcript.inputs.get(input));
+                    added.flatten().cloned().collect::<Vec<Content>>()
+                });
+            }
+        }
         let request = RemoteRequest {
             run: self.run.id(),
             thread: self.run.started.thread,
-            request: self.asked(),
+            request: asked,
             instructions: Arc::clone(&self.def.instructions),
-            history: if root { Arc::clone(&self.run.history) } else { Arc::from([]) },
+            history,
             tools,
             attached,
-            session: self.run.sessions.get(remote.name()).filter(|_| root).cloned(),
+            so_far,
+            session,
         };
-        Ok((request, calls))
+        (request, calls)
     }
 
     /// What the agent is asked: the run's request, or what another agent called it with.
@@ -147,7 +236,10 @@ struct Playing<'a> {
     work: &'a AgentWork,
     placing: Placing<'a>,
     calls: RemoteToolCalls,
+    host: Arc<RunHost>,
     result_tool: Option<&'a ResultTool>,
+    /// The inputs that this prompt consists of, until the agent has begun to work on it.
+    inputs: Vec<InboxNo>,
 }
 
 impl Playing<'_> {
@@ -158,6 +250,7 @@ impl Playing<'_> {
         context: wellspring_core::Context,
     ) -> Result<Stop, ModelError> {
         let work = self.work;
+        let host = Arc::clone(&self.host);
         let at_once = work.def.limits.tools_at_once;
         let mut running = FuturesUnordered::new();
         let starting = remote.run(request, context);
@@ -167,7 +260,7 @@ impl Playing<'_> {
             tokio::select! {
                 batches = &mut starting => break batches?,
                 Some(call) = self.calls.next(), if running.len() < at_once => {
-                    running.push(work.run_remote_call(call, self.result_tool));
+                    running.push(work.run_remote_call(call, &host, self.result_tool));
                 }
                 Some(()) = running.next() => {}
             }
@@ -177,7 +270,7 @@ impl Playing<'_> {
             let batch = tokio::select! {
                 batch = batches.next() => batch,
                 Some(call) = self.calls.next(), if running.len() < at_once => {
-                    running.push(work.run_remote_call(call, self.result_tool));
+                    running.push(work.run_remote_call(call, &host, self.result_tool));
                     continue;
                 }
                 Some(()) = running.next() => continue,
@@ -185,6 +278,7 @@ impl Playing<'_> {
             let Some(batch) = batch else { break };
             let mut batch = batch?;
             if let Some((why, _)) = batch.take_stop() {
+                self.apply_inputs();
                 stop = Some(why);
             }
             for (agent, event) in batch.into_events() {
@@ -192,6 +286,11 @@ impl Playing<'_> {
                     .placing
                     .place(agent, event)
                     .map_err(|what| ModelError::new(remote.name(), FailureKind::Protocol, what))?;
+                // The agent may know its session before it has been prompted. If the process
+                // ends in between, the input is not applied and will be sent again.
+                if !matches!(event, Event::Attached { .. }) {
+                    self.apply_inputs();
+                }
                 if let Event::PartDelta { .. } = &event {
                     for hooks in work.run.runtime.hooks(&work.def) {
                         hooks.on_chunk(work.run.id(), &event);
@@ -206,4 +305,66 @@ impl Playing<'_> {
             ModelError::new(remote.name(), FailureKind::Protocol, message)
         })
     }
+
+    /// The agent has begun to work on the inputs of its prompt.
+    fn apply_inputs(&mut self) {
+        for inbox in std::mem::take(&mut self.inputs) {
+            self.work.run.push(self.work.agent, Event::InputApplied { inbox });
+        }
+    }
+}
+
+/// Whether an event that would close something is to be appended after a crash or a pause. It is
+/// not if the agent asks for the same thing again under its key, or continues the part.
+fn is_over(
+    transcript: &Transcript,
+    resume: RemoteResume,
+    (agent, event): &mut (AgentNo, Event),
+) -> bool {
+    let outline = &transcript.outline;
+    let is_ours = |call: PartId| outline.call(call).is_some_and(|open| open.tool.runs_on.is_ours());
+    // A sub-agent that one of our calls started ends with that call.
+    let mut at = *agent;
+    while let Some(open) = outline.agents.get(&at).filter(|_| !at.is_root()) {
+        if open.call.is_some_and(is_ours) {
+            return true;
+        }
+        at = open.parent;
+    }
+    if let Event::QuestionAnswered(answered) = event {
+        let asked = transcript.questions.get(&answered.question);
+        return !asked.is_some_and(|asked| asked.question.key.is_some());
+    }
+    if let Event::ToolFinished { call, .. } = event
+        && is_ours(*call)
+    {
+        return call_key(transcript, *call).is_none();
+    }
+    if resume == RemoteResume::NewParts {
+        return true;
+    }
+    if let Event::PartsVoided { parts, .. } = event {
+        parts.retain(|part| is_ours(*part));
+        return !parts.is_empty();
+    }
+    if let Event::PartFinished { part } = event {
+        return match outline.part(*part).map(|part| part.shape) {
+            Some(PartShape::Output(call, _)) => is_ours(call),
+            Some(PartShape::Call | PartShape::Text(_) | PartShape::Thought | PartShape::Opaque)
+            | None => is_ours(*part),
+        };
+    }
+    false
+}
+
+/// The key under which a remote agent made a call of our tools, if it did.
+pub(crate) fn call_key(transcript: &Transcript, call: PartId) -> Option<&str> {
+    transcript.parts.get(&call)?.annotations.iter().find_map(|annotation| match annotation {
+        Annotation::ProviderId(id) => Some(&**id),
+        Annotation::Signature(_)
+        | Annotation::Encrypted(_)
+        | Annotation::Citation(_)
+        | Annotation::Preamble
+        | Annotation::Other(_) => None,
+    })
 }

@@ -122,6 +122,17 @@ impl Run {
         self.owner_clock()
     }
 
+    /// Waits until a time; for ever if there is none.
+    pub(crate) async fn until(&self, at: Option<Millis>) {
+        match at {
+            // No timer where the time is over: even the shortest one is not ready at once, and
+            // a run that waits for nothing but a timer is paused, only to be woken.
+            Some(at) if at <= self.now() => {}
+            Some(at) => tokio::time::sleep(at.since(self.now())).await,
+            None => std::future::pending().await,
+        }
+    }
+
     fn owner_clock(&self) -> Millis {
         self.runtime.log().clock().now()
     }

@@ -329,6 +329,10 @@ impl Runtime {
         key: &str,
         content: Vec<Content>,
     ) -> Result<Put, SendError> {
+        let info = self.unfinished(run).await?;
+        if self.def_of(&info).is_some_and(|def| !def.takes_input()) {
+            return Err(SendError::NoInput { agent: info.agent });
+        }
         self.send(run, &format!("input-{key}"), Command::AddInput { content }).await
     }
 

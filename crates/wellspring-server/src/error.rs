@@ -218,6 +218,12 @@ impl From<SendError> for ApiError {
                 message,
                 "GET /v1/runs/{run} lists what it waits for",
             ),
+            SendError::NoInput { .. } => Self::new(
+                StatusCode::CONFLICT,
+                "no_input_taken",
+                message,
+                "wait until the run is over, or cancel it",
+            ),
             SendError::NotAllowed => Self::new(
                 StatusCode::FORBIDDEN,
                 "not_yours_to_answer",

@@ -230,7 +230,8 @@ impl RunBuilder {
     ) -> QuestionId {
         let question = self.outline.next_question;
         let prompt = prompt.into();
-        let asked = Question { question, call, prompt, form, expires_at: None, blocking };
+        let asked =
+            Question { question, call, prompt, form, expires_at: None, blocking, key: None };
         self.push(Event::QuestionAsked(Box::new(asked)));
         question
     }

@@ -10,8 +10,8 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::Value;
 use wellspring_core::{
-    Batch, CancellationToken, Context, ModelError, RemoteAgent, RemoteRequest, RunId, ThreadId,
-    Tool,
+    Batch, CancellationToken, Context, ModelError, RemoteAgent, RemoteCapabilities, RemoteInputs,
+    RemoteRequest, RemoteResume, RunId, ThreadId, Tool,
 };
 
 use super::attend::{Attending, Ear};
@@ -176,6 +176,12 @@ impl AcpAgent {
 impl RemoteAgent for AcpAgent {
     fn name(&self) -> &str {
         &self.shared.name
+    }
+
+    /// The protocol has no way to add to a prompt that is being answered; another prompt in the
+    /// same session follows it.
+    fn capabilities(&self) -> RemoteCapabilities {
+        RemoteCapabilities { inputs: RemoteInputs::FollowUp, resume: RemoteResume::NewParts }
     }
 
     fn run(

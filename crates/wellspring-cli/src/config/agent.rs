@@ -457,6 +457,7 @@ fn timeouts(section: Section<'_>) -> Timeouts {
         tool_total: section.duration("tool_total").unwrap_or(default.tool_total),
         run: section.duration("run").unwrap_or(default.run),
         question: section.duration("question").unwrap_or(default.question),
+        client_call: section.duration("client_call").unwrap_or(default.client_call),
         cancel_grace: section.duration("cancel_grace").unwrap_or(default.cancel_grace),
     };
     section.done();

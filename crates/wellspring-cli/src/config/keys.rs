@@ -409,6 +409,12 @@ pub(crate) const TIMEOUTS: Table = Table {
         key("tool_total", TIME, "`\"30m\"`", "A tool in all."),
         key("run", TIME, "`\"6h\"`", "The whole run; waiting for people does not count."),
         key("question", TIME, "`\"1d\"`", "A question without an answer."),
+        key(
+            "client_call",
+            TIME,
+            "`\"24h\"`",
+            "A call that runs in a client, until it expires and the model is told so.",
+        ),
         key("cancel_grace", TIME, "`\"2s\"`", "How long what is cancelled has to end."),
     ],
 };

@@ -24,6 +24,10 @@ pub struct Question {
     /// that the run does not pause. Stored under its first name, `in_place`.
     #[serde(default, rename = "in_place", skip_serializing_if = "std::ops::Not::not")]
     pub blocking: bool,
+    /// The asker's own name for it, by which a remote agent finds its question again after a
+    /// pause or a crash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<Box<str>>,
 }
 
 /// The kind of answer that a question takes.

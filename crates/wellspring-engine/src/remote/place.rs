@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wellspring_core::{AgentNo, Checker, Event, Millis, PartId, Record};
+use wellspring_core::{AgentNo, Checker, Event, Millis, PartId, Record, Transcript};
 
 use crate::agent_loop::AgentWork;
 
@@ -29,13 +29,28 @@ pub(crate) struct Placing<'a> {
     parts: Placed,
     agents: BTreeMap<AgentNo, AgentNo>,
     checker: Checker,
+    /// The agent's name, under which its handle is kept.
+    origin: Box<str>,
 }
 
 impl<'a> Placing<'a> {
-    pub(crate) fn new(work: &'a AgentWork, parts: Placed) -> Self {
+    /// `resumed` if the agent goes on with a run: it knows the parts and agents of that run by
+    /// their numbers there.
+    pub(crate) fn new(
+        work: &'a AgentWork,
+        parts: Placed,
+        origin: &str,
+        resumed: Option<&Transcript>,
+    ) -> Self {
         let checker = work.run.folded(|transcript| Checker::resume(transcript.outline.clone()));
-        let agents = BTreeMap::from([(AgentNo::ROOT, work.agent)]);
-        Self { work, parts, agents, checker }
+        let mut agents = BTreeMap::from([(AgentNo::ROOT, work.agent)]);
+        if let Some(resumed) = resumed {
+            agents.extend(resumed.outline.agents.keys().map(|agent| (*agent, *agent)));
+            for part in resumed.parts.keys() {
+                parts.insert(*part, *part);
+            }
+        }
+        Self { work, parts, agents, checker, origin: origin.into() }
     }
 
     pub(crate) fn place(
@@ -68,6 +83,9 @@ impl<'a> Placing<'a> {
                 part
             })
         });
+        if let Event::Attached { origin, .. } = &mut event {
+            origin.clone_from(&self.origin);
+        }
         if let Event::AgentStarted { parent, .. } = &mut event {
             *parent = *self.agents.get(parent).ok_or("a sub-agent's parent has not started")?;
         }

@@ -7,14 +7,16 @@ use futures::future::{BoxFuture, FutureExt as _};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use wellspring_core::{
-    Context, Event, FailureKind, Outcome, PartKind, RETURN_RESULT, Tool, ToolError, ToolOutcome,
-    ToolResult, ToolSpec,
+    Annotation, Context, Event, FailureKind, Outcome, PartId, PartKind, RETURN_RESULT, Tool,
+    ToolError, ToolOutcome, ToolResult, ToolSpec,
 };
 
 use crate::agent_loop::AgentWork;
 use crate::calls::Verdict;
 use crate::calls::result::ResultTool;
+use crate::host::RunHost;
 use crate::limits::REMOTE_CALLS_WAITING_MAX;
+use crate::remote::call_key;
 use crate::runtime::close::finished;
 
 /// The calls that a remote agent makes of our tools.
@@ -81,10 +83,14 @@ impl AgentWork {
     pub(crate) async fn run_remote_call(
         &self,
         call: RemoteToolCall,
+        host: &RunHost,
         result_tool: Option<&ResultTool>,
     ) {
         let RemoteToolCall { name, arguments, caller, done } = call;
+        // From here on only the call itself counts as busy.
+        let waits = caller.facts().resume_key.is_some().then(|| host.resumable_wait());
         let result = self.call_for(name, arguments, caller, result_tool).await;
+        drop(waits);
         // An agent that no longer waits is told nothing.
         let _ = done.send(result);
     }
@@ -97,34 +103,61 @@ impl AgentWork {
         result_tool: Option<&ResultTool>,
     ) -> Result<ToolResult, ToolError> {
         let run = &self.run;
-        let part = run.mint_part();
-        let mut kind = PartKind::call(name.clone());
-        self.describe(&mut kind);
-        run.push(self.agent, Event::PartStarted { part, kind });
-        run.push(self.agent, Event::PartDelta { part, chunk: arguments.to_string().into() });
-        run.push(self.agent, Event::PartFinished { part });
-        run.commit().await;
-        let open = run.folded(|transcript| transcript.outline.call(part).cloned());
-        let Some(open) = open else { return Err(ToolError::new("the run is over")) };
-        let (verdict, busy) = self.gate(part, &open, result_tool, run.activity.busy()).await;
-        match verdict {
-            Verdict::Run(ready) => drop(self.run_call(ready.heard_by(caller), busy).await),
-            Verdict::Result(outcome, result) => {
-                run.push(self.agent, finished(part, outcome, result));
+        let mut busy = run.activity.busy();
+        let key = caller.facts().resume_key.clone();
+        let part = match key.as_deref().and_then(|key| self.called_before(key)) {
+            Some(part) => part,
+            None => {
+                let part = run.mint_part();
+                let mut kind = PartKind::call(name.clone());
+                self.describe(&mut kind);
+                run.push(self.agent, Event::PartStarted { part, kind });
+                if let Some(key) = key {
+                    let annotation = Box::new(Annotation::ProviderId(key));
+                    run.push(self.agent, Event::PartAnnotated { part, annotation });
+                }
+                let chunk = arguments.to_string().into();
+                run.push(self.agent, Event::PartDelta { part, chunk });
+                run.push(self.agent, Event::PartFinished { part });
+                run.commit().await;
+                part
             }
-            Verdict::Nothing => {}
+        };
+        // A call that was made before may have its result already.
+        if let Some(open) = run.folded(|transcript| transcript.outline.call(part).cloned()) {
+            let verdict;
+            (verdict, busy) = self.gate(part, &open, result_tool, busy).await;
+            match verdict {
+                Verdict::Run(ready) => busy = self.run_call(ready.heard_by(caller), busy).await,
+                Verdict::Result(outcome, result) => {
+                    run.push(self.agent, finished(part, outcome, result));
+                }
+                Verdict::Nothing => {}
+            }
+            run.commit().await;
         }
-        run.commit().await;
         let ended =
             run.folded(|transcript| transcript.parts.get(&part)?.call.as_ref()?.finished.clone());
         if result_tool.is_some() && &*name == RETURN_RESULT {
             self.limit_repairs();
         }
+        drop(busy);
         match ended {
             Some((ToolOutcome::Ok, result)) => Ok(result),
             Some((_, result)) => Err(ToolError::new(result.output_text())),
             None => Err(ToolError::new("the run ended before the tool did")),
         }
+    }
+
+    /// The call that the agent made under this key before the run paused or its process died.
+    fn called_before(&self, key: &str) -> Option<PartId> {
+        self.run.folded(|transcript| {
+            let made = transcript.parts.iter().find(|(part, said)| {
+                let ours = matches!(&said.kind, PartKind::ToolCall(call) if call.runs_on.is_ours());
+                ours && said.agent == self.agent && call_key(transcript, **part) == Some(key)
+            });
+            made.map(|(part, _)| *part)
+        })
     }
 
     /// Ends a run whose agent does not get its result right.

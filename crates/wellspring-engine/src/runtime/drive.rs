@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures::future::FutureExt as _;
-use wellspring_core::{AgentNo, Event, FailureKind, Millis, Outcome, Outline, RunsOn, Wait};
+use wellspring_core::{
+    AgentNo, Event, FailureKind, Millis, Outcome, PartId, RunsOn, Transcript, Wait,
+};
 use wellspring_log::AppendError;
 
+use crate::agent::AgentDef;
 use crate::agent_loop::AgentWork;
 use crate::run::Run;
 use crate::runtime::close::closing_events;
@@ -51,7 +54,7 @@ async fn own(run: &Arc<Run>) -> Left {
             Left::Finished(outcome)
         }
         End::Idle => {
-            let (waits, expires_at) = run.folded(|transcript| waits(&transcript.outline));
+            let (waits, expires_at) = run.folded(|transcript| waits(transcript, &run.def));
             run.push(AgentNo::ROOT, Event::RunPaused { waits });
             run.commit().await;
             Left::Paused(expires_at)
@@ -139,10 +142,22 @@ fn internal(message: &str) -> Outcome {
 }
 
 /// What a paused run waits for, and when the first of it expires.
-pub(crate) fn waits(outline: &Outline) -> (Vec<Wait>, Option<Millis>) {
+pub(crate) fn waits(transcript: &Transcript, def: &AgentDef) -> (Vec<Wait>, Option<Millis>) {
+    let outline = &transcript.outline;
     let questions = outline.questions.keys().copied().map(Wait::Question);
     let client = outline.calls.iter().filter(|(_, call)| call.tool.runs_on == RunsOn::Client);
+    let calls = client.clone().filter_map(|(call, _)| client_call_expiry(transcript, *call, def));
+    let asked = outline.questions.values().filter_map(|question| question.expires_at);
+    let expires_at = asked.chain(calls).min();
     let waits = questions.chain(client.map(|(call, _)| Wait::Call(*call))).collect();
-    let expires_at = outline.questions.values().filter_map(|question| question.expires_at).min();
     (waits, expires_at)
+}
+
+/// When a call that runs in a client expires: counted from when the call was complete.
+pub(crate) fn client_call_expiry(
+    transcript: &Transcript,
+    call: PartId,
+    def: &AgentDef,
+) -> Option<Millis> {
+    Some(transcript.parts.get(&call)?.updated_at.plus(def.timeouts.client_call))
 }

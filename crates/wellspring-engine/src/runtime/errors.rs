@@ -68,6 +68,12 @@ pub enum SendError {
     /// The call does not wait for a result from outside.
     #[error("call {0} does not wait for a result from outside")]
     NoCall(PartId),
+    /// The agent of the run is a remote one that takes no input while it works.
+    #[error("the agent {agent} takes no input while it works; wait until the run is over")]
+    NoInput {
+        /// The agent's name.
+        agent: Box<str>,
+    },
     /// The answer is not theirs to give.
     #[error("only whoever started the run, or a named approver, may answer")]
     NotAllowed,

@@ -12,7 +12,7 @@ use super::{Runtime, Working};
 use crate::agent::AgentDef;
 use crate::run::{Announced, NewRunParts, Run};
 use crate::runtime::close::closing_events;
-use crate::runtime::drive::{Left, drive};
+use crate::runtime::drive::{Left, drive, waits};
 
 /// How many orphaned runs one [`Runtime::recover`] looks at; the next call takes the rest.
 const RECOVER_MAX: usize = 1000;
@@ -48,7 +48,8 @@ impl Runtime {
         for info in store.list(filter).await? {
             let Ok(transcript) = self.inner.log.transcript(info.run).await else { continue };
             let outline = &transcript.outline;
-            let (_, expires_at) = crate::runtime::drive::waits(outline);
+            let def = self.def_of(&info);
+            let expires_at = def.and_then(|def| waits(&transcript, &def).1);
             let inbox = store.inbox(info.run, InboxNo(0)).await?;
             let news = inbox.iter().any(|entry| !outline.taken.contains(&entry.number));
             if news || expires_at.is_some_and(|at| at <= now) {

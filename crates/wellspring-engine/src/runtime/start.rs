@@ -177,6 +177,9 @@ impl Runtime {
                     match self.add_input(busy, &key, request.input.clone()).await {
                         Ok(_) => return Ok(Some(busy)),
                         Err(SendError::Finished(_)) => return Ok(None),
+                        Err(SendError::NoInput { .. }) => {
+                            return Err(StartError::ThreadBusy(busy));
+                        }
                         Err(error) => return Err(log_error(error)),
                     }
                 }

@@ -67,6 +67,7 @@ impl RecordingHost {
             cwd: None,
             signal,
             deadline: None,
+            resume_key: None,
         };
         Context::new(facts, Arc::clone(self) as Arc<dyn Host>)
     }

@@ -17,6 +17,7 @@ mod properties;
 mod questions;
 mod recovery;
 mod remote;
+mod remote_resume;
 mod results;
 mod sub_agents;
 mod tools;

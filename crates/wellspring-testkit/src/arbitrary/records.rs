@@ -126,7 +126,8 @@ fn other_event() -> BoxedStrategy<Event> {
             |(question, call, form, blocking)| {
                 let prompt = "May I?".into();
                 let expires_at = call.map(|_| Millis(u64::MAX));
-                let asked = Question { question, call, prompt, form, expires_at, blocking };
+                let asked =
+                    Question { question, call, prompt, form, expires_at, blocking, key: None };
                 Event::QuestionAsked(Box::new(asked))
             }
         ),

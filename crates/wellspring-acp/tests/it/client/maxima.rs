@@ -126,6 +126,7 @@ async fn words_read_at_once() {
         history: [].into(),
         tools: Vec::new(),
         attached: None,
+        so_far: None,
         session: None,
     };
     let context = Context::create("trace", CancellationToken::new());

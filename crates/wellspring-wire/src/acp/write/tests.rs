@@ -27,6 +27,7 @@ fn question(form: Form) -> Question {
         form,
         expires_at: None,
         blocking: false,
+        key: None,
     }
 }
 

@@ -354,6 +354,7 @@ fn a_question_is_an_interrupt_with_a_schema() {
         form: Form::Approve,
         expires_at: Some(wellspring_core::Millis(1_760_000_000_123)),
         blocking: false,
+        key: None,
     })));
     let second = run.ask(None, "Which colour?", choose(false));
     let waits = vec![Wait::Question(QuestionId(0)), Wait::Question(second)];
