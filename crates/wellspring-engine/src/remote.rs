@@ -333,7 +333,7 @@ fn is_over(
     }
     if let Event::QuestionAnswered(answered) = event {
         let asked = transcript.questions.get(&answered.question);
-        return !asked.is_some_and(|asked| asked.question.key.is_some());
+        return asked.is_none_or(|asked| asked.question.key.is_none());
     }
     if let Event::ToolFinished { call, .. } = event
         && is_ours(*call)

@@ -8,13 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use wellspring_core::{
     AgentNo, Annotation, Batch, Event as Fact, Extended, FailureKind, LocalPart, Outcome, PartId,
-    PartKind, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult,
+    PartKind, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, Transcript,
 };
 
 pub use self::end::{End, PendingCall, ReadError};
 use self::words::{
     ORIGIN, custom, ends_chunk, keep, metadata_kind, metadata_text, name_of, stop, text_kind,
-    usage, whole, words,
+    usage, words,
 };
 use super::super::ids;
 use super::super::types::{Event, Message, RunFinished, RunOutcome, SubagentOutcome};
@@ -64,6 +64,26 @@ pub struct Reader {
     said: BTreeSet<Box<str>>,
     /// What the last chunk opened.
     chunk: Option<(Kind, Box<str>)>,
+    /// The tools that run on our side: their calls are made through us and not yielded.
+    tools: BTreeSet<Box<str>>,
+    /// Whether parts are annotated with the peer's ids, so that [`Reader::resume`] finds them.
+    annotates: bool,
+    /// What was said before the connection was lost, and not told again since.
+    before: BTreeMap<(Kind, Box<str>), Before>,
+    /// The messages that are complete, with their bytes, for when the connection is lost.
+    complete: BTreeMap<(Kind, Box<str>), usize>,
+    /// Sub-agents of the run that another reader has counted.
+    agents_before: u32,
+}
+
+/// A message that was said, wholly or in part, before the connection was lost.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    agent: AgentNo,
+    /// The part, if it is still open.
+    part: Option<LocalPart>,
+    /// Bytes that were said.
+    bytes: usize,
 }
 
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -77,19 +97,119 @@ enum Kind {
 struct Open {
     agent: AgentNo,
     part: Option<LocalPart>,
+    /// Bytes that were said.
+    bytes: usize,
+    /// Bytes that come again and were said before.
+    again: usize,
 }
 
 #[derive(Debug)]
 struct Call {
     agent: AgentNo,
-    part: LocalPart,
+    /// `None` for a call of a tool that runs on our side.
+    part: Option<LocalPart>,
     name: Box<str>,
     arguments: String,
     open: bool,
     answered: bool,
+    /// Bytes of the arguments that come again, once the call is started again.
+    again: usize,
+    /// Whether the call is to be started again.
+    restarts: bool,
 }
 
 impl Reader {
+    /// A reader for an agent that is offered these tools. Their calls are not yielded but handed
+    /// over as [`End::Pending`]. Parts carry the peer's ids, so that [`Reader::resume`] can go on.
+    #[must_use]
+    pub fn new(tools: impl IntoIterator<Item = Box<str>>) -> Self {
+        Self { tools: tools.into_iter().collect(), annotates: true, ..Self::default() }
+    }
+
+    /// The same reader for a run that was read up to here by another one. The batch must count
+    /// on from the transcript: see [`Batch::after`].
+    ///
+    /// Sub-agents are not found again: the peer's names for them are not kept. They end here,
+    /// and what the peer says of them is told as new.
+    #[must_use]
+    pub fn resume(mut self, so_far: &Transcript, batch: &mut Batch) -> Self {
+        for (id, said) in &so_far.parts {
+            let part = LocalPart(id.0);
+            let name = said.annotations.iter().find_map(provider_id);
+            let Some(name) = name.filter(|_| said.agent.is_root()) else { continue };
+            let kind = match &said.kind {
+                PartKind::Text { .. } => Kind::Text,
+                PartKind::Thought => Kind::Reasoning,
+                PartKind::ToolCall(tool) => {
+                    let ours = tool.runs_on.is_ours();
+                    let progress = said.call.as_ref();
+                    let call = Call {
+                        agent: said.agent,
+                        part: Some(part).filter(|_| !ours),
+                        name: tool.name.clone(),
+                        arguments: said.text.clone(),
+                        open: !said.finished,
+                        answered: progress.is_some_and(|it| it.finished.is_some()),
+                        again: said.text.len(),
+                        restarts: true,
+                    };
+                    self.calls.insert(name.into(), call);
+                    continue;
+                }
+                PartKind::Output { .. } | PartKind::Opaque(_) => continue,
+            };
+            let part = (!said.finished).then_some(part);
+            let before = Before { agent: said.agent, part, bytes: said.text.len() };
+            self.said.insert(name.into());
+            self.before.insert((kind, name.into()), before);
+        }
+        for agent in so_far.outline.agents.keys().rev().filter(|agent| !agent.is_root()) {
+            let outcome = Outcome::Failed {
+                kind: FailureKind::Lost,
+                message: "the connection to the agent was lost".into(),
+                retryable: true,
+            };
+            close_agent_events(so_far, *agent, batch);
+            batch.event_of(*agent, Fact::AgentFinished { outcome: Box::new(outcome) });
+        }
+        self.agents_before = so_far.outline.next_agent.0.saturating_sub(1);
+        self
+    }
+
+    /// The connection was lost and the same run will be told again: what was said already is
+    /// not said twice.
+    pub fn reconnect(&mut self, batch: &mut Batch) {
+        self.end_chunk(batch);
+        for ((kind, id), open) in std::mem::take(&mut self.open) {
+            let Open { agent, part, bytes, .. } = open;
+            self.before.insert((kind, id), Before { agent, part, bytes });
+        }
+        for (name, bytes) in std::mem::take(&mut self.complete) {
+            self.before.insert(name, Before { agent: AgentNo::ROOT, part: None, bytes });
+        }
+        for call in self.calls.values_mut().filter(|call| call.open) {
+            (call.again, call.restarts) = (call.arguments.len(), true);
+        }
+        self.running = false;
+    }
+
+    /// The part of a call that the agent makes itself.
+    #[must_use]
+    pub fn call_part(&self, id: &str) -> Option<LocalPart> {
+        self.calls.get(id)?.part
+    }
+
+    /// A call of one of our tools that has no result yet.
+    #[must_use]
+    pub fn pending_call(&self, id: &str) -> Option<PendingCall> {
+        let call = self.calls.get(id).filter(|call| call.part.is_none() && !call.answered)?;
+        Some(PendingCall {
+            id: id.into(),
+            name: call.name.clone(),
+            arguments: call.arguments.clone(),
+        })
+    }
+
     /// Reads one event into `batch`; says so when it ends the run. An error means that the peer
     /// broke its protocol; the reader is then spent.
     ///
@@ -165,7 +285,7 @@ impl Reader {
                     .find_map(|kind| self.open.get(&(kind, e.entity_id.clone())));
                 let message = message.and_then(|open| Some((open.agent, open.part?)));
                 let call = self.calls.get(&e.entity_id).filter(|call| call.open);
-                match message.or(call.map(|call| (call.agent, call.part))) {
+                match message.or(call.and_then(|call| Some((call.agent, call.part?)))) {
                     Some((agent, part)) => {
                         let annotation = Box::new(Annotation::Encrypted(e.encrypted_value));
                         let part = PartId(part.0);
@@ -245,7 +365,7 @@ impl Reader {
             Event::SubagentStarted(e) => {
                 let parent = self.agent(e.parent_subagent_run_id, batch);
                 let call = e.parent_tool_call_id.and_then(|call| self.calls.get(&call));
-                let call = call.map(|call| PartId(call.part.0));
+                let call = call.and_then(|call| call.part).map(|part| PartId(part.0));
                 self.start_agent(e.subagent_run_id, parent, call, e.name, batch);
             }
             Event::SubagentFinished(e) => {
@@ -287,14 +407,16 @@ impl Reader {
         batch: &mut Batch,
     ) -> bool {
         let Some(call) = self.calls.get_mut(id).filter(|call| !call.answered) else { return false };
-        // A part has to be closed for good before the run can end.
-        if call.open {
-            call.open = false;
-            batch.event_of(call.agent, Fact::PartFinished { part: PartId(call.part.0) });
-        }
+        let was_open = std::mem::take(&mut call.open);
         call.answered = true;
         call.arguments = String::new();
-        let call_id = PartId(call.part.0);
+        // The engine has the calls of our own tools.
+        let Some(part) = call.part else { return true };
+        let call_id = PartId(part.0);
+        // A part has to be closed for good before the run can end.
+        if was_open {
+            batch.event_of(call.agent, Fact::PartFinished { part: call_id });
+        }
         let result = Box::new(result);
         batch.event_of(call.agent, Fact::ToolFinished { call: call_id, outcome, result });
         true
@@ -333,7 +455,14 @@ impl Reader {
             let (name, arguments) = (call.name.clone(), call.arguments.clone());
             Some(PendingCall { id, name, arguments })
         };
-        let pending: Vec<PendingCall> = pending.into_iter().filter_map(waits).collect();
+        let mut pending: Vec<PendingCall> = pending.into_iter().filter_map(waits).collect();
+        // Older agents do not name the calls that they leave to the client.
+        let ours = self.calls.iter().filter(|(_, call)| call.part.is_none() && !call.answered);
+        for (id, _) in ours {
+            if !pending.iter().any(|call| call.id == *id) {
+                pending.extend(self.pending_call(id));
+            }
+        }
         if !pending.is_empty() {
             return End::Pending(pending);
         }
@@ -359,7 +488,15 @@ impl Reader {
         }
         for call in self.calls.values_mut().filter(|call| call.open) {
             call.open = false;
-            batch.event_of(call.agent, Fact::PartFinished { part: PartId(call.part.0) });
+            if let Some(part) = call.part {
+                batch.event_of(call.agent, Fact::PartFinished { part: PartId(part.0) });
+            }
+        }
+        // What was open when the connection was lost, and was not told again.
+        for before in std::mem::take(&mut self.before).into_values() {
+            if let Some(part) = before.part {
+                batch.event_of(before.agent, Fact::PartFinished { part: PartId(part.0) });
+            }
         }
         self.chunk = None;
     }
@@ -386,7 +523,8 @@ impl Reader {
         if let Some(agent) = self.agents.get(&tag) {
             return *agent;
         }
-        let agent = AgentNo(u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).next();
+        let count = u32::try_from(self.agents.len()).unwrap_or(u32::MAX);
+        let agent = AgentNo(count.saturating_add(self.agents_before)).next();
         self.agents.insert(tag, agent);
         self.active.insert(agent);
         batch.event_of(agent, Fact::AgentStarted { parent, call, name, input: Vec::new() });
@@ -425,9 +563,16 @@ impl Reader {
         if self.open.contains_key(&(kind, id.clone())) {
             return Err(ReadError::StillOpen { event, id });
         }
-        let part = part.map(|part| batch.start_of(agent, part));
+        let open = match self.before.remove(&(kind, id.clone())) {
+            Some(Before { agent, part, bytes }) => Open { agent, part, bytes, again: bytes },
+            None => {
+                let part = part.map(|part| batch.start_of(agent, part));
+                self.annotate(agent, part, &id, batch);
+                Open { agent, part, bytes: 0, again: 0 }
+            }
+        };
         self.said.insert(id.clone());
-        self.open.insert((kind, id), Open { agent, part });
+        self.open.insert((kind, id), open);
         Ok(())
     }
 
@@ -439,8 +584,11 @@ impl Reader {
         batch: &mut Batch,
         event: &'static str,
     ) -> Result<(), ReadError> {
-        let open = self.open.get(&(kind, Box::from(id)));
+        let open = self.open.get_mut(&(kind, Box::from(id)));
         let open = open.ok_or_else(|| ReadError::NotOpen { event, id: id.into() })?;
+        let text = said_anew(text, &mut open.again)
+            .ok_or_else(|| ReadError::Diverged { event, id: id.into() })?;
+        open.bytes += text.len();
         if let Some(part) = open.part {
             batch.delta_of(open.agent, part, text);
         }
@@ -455,7 +603,10 @@ impl Reader {
         event: &'static str,
     ) -> Result<(), ReadError> {
         let open = self.open.remove(&(kind, id.clone()));
-        let open = open.ok_or(ReadError::NotOpen { event, id })?;
+        let open = open.ok_or_else(|| ReadError::NotOpen { event, id: id.clone() })?;
+        if self.annotates {
+            self.complete.insert((kind, id), open.bytes);
+        }
         if let Some(part) = open.part {
             batch.event_of(open.agent, Fact::PartFinished { part: PartId(part.0) });
         }
@@ -470,16 +621,25 @@ impl Reader {
         batch: &mut Batch,
         event: &'static str,
     ) -> Result<(), ReadError> {
-        match self.calls.get(&id) {
+        match self.calls.get_mut(&id) {
+            // It is told again after the connection was lost.
+            Some(call) if call.open && call.restarts => {
+                call.restarts = false;
+                return Ok(());
+            }
             Some(call) if call.open => return Err(ReadError::StillOpen { event, id }),
             // A call is told once; whoever opens it again adds nothing.
             Some(_) => return Ok(()),
             None => {}
         }
         let name = tool.name.clone();
-        let part = batch.start_of(agent, PartKind::ToolCall(Box::new(tool)));
-        let arguments = String::new();
-        self.calls.insert(id, Call { agent, part, name, arguments, open: true, answered: false });
+        let part = (!self.tools.contains(&name))
+            .then(|| batch.start_of(agent, PartKind::ToolCall(Box::new(tool))));
+        self.annotate(agent, part, &id, batch);
+        let (arguments, open, answered) = (String::new(), true, false);
+        let (again, restarts) = (0, false);
+        let call = Call { agent, part, name, arguments, open, answered, again, restarts };
+        self.calls.insert(id, call);
         Ok(())
     }
 
@@ -497,8 +657,12 @@ impl Reader {
                 let (what, max) = ("bytes of a call's arguments", ARGUMENTS_BYTES_MAX);
                 return Err(ReadError::TooMany { what, max });
             }
+            let text = said_anew(text, &mut call.again)
+                .ok_or_else(|| ReadError::Diverged { event, id: id.into() })?;
             call.arguments.push_str(text);
-            batch.delta_of(call.agent, call.part, text);
+            if let Some(part) = call.part {
+                batch.delta_of(call.agent, part, text);
+            }
         }
         Ok(())
     }
@@ -511,8 +675,8 @@ impl Reader {
     ) -> Result<(), ReadError> {
         let call = self.calls.get_mut(id);
         let call = call.ok_or_else(|| ReadError::NotOpen { event, id: id.into() })?;
-        if std::mem::take(&mut call.open) {
-            batch.event_of(call.agent, Fact::PartFinished { part: PartId(call.part.0) });
+        if let (true, Some(part)) = (std::mem::take(&mut call.open), call.part) {
+            batch.event_of(call.agent, Fact::PartFinished { part: PartId(part.0) });
         }
         Ok(())
     }
@@ -557,9 +721,7 @@ impl Reader {
                 Message::Assistant(message) => {
                     let agent = self.agent(message.subagent_run_id.clone(), batch);
                     let text = message.content.as_deref().unwrap_or_default();
-                    if self.said.insert(message.id.clone()) && !text.is_empty() {
-                        whole(PartKind::TEXT, agent, text, batch);
-                    }
+                    self.snapshot_text(Kind::Text, &message.id, agent, text, batch);
                     for call in &message.tool_calls {
                         if !self.calls.contains_key(&call.id) {
                             let tool = ToolCall {
@@ -568,21 +730,35 @@ impl Reader {
                                 ..ToolCall::default()
                             };
                             let arguments = call.function.arguments.clone();
-                            let (name, kind) =
-                                (tool.name.clone(), PartKind::ToolCall(Box::new(tool)));
-                            let part = whole(kind, agent, &arguments, batch);
-                            let (open, answered) = (false, false);
+                            let name = tool.name.clone();
+                            let part = (!self.tools.contains(&name)).then(|| {
+                                let kind = PartKind::ToolCall(Box::new(tool));
+                                let part = batch.start_of(agent, kind);
+                                self.annotate(agent, Some(part), &call.id, batch);
+                                batch.delta_of(agent, part, &arguments);
+                                batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+                                part
+                            });
+                            let (open, answered, again, restarts) = (false, false, 0, false);
                             let call_id = call.id.clone();
-                            let call = Call { agent, part, name, arguments, open, answered };
+                            let call = Call {
+                                agent,
+                                part,
+                                name,
+                                arguments,
+                                open,
+                                answered,
+                                again,
+                                restarts,
+                            };
                             self.calls.insert(call_id, call);
                         }
                     }
                 }
                 Message::Reasoning(message) => {
                     let agent = self.agent(message.subagent_run_id.clone(), batch);
-                    if self.said.insert(message.id.clone()) && !message.content.is_empty() {
-                        whole(PartKind::Thought, agent, &message.content, batch);
-                    }
+                    let text = &message.content;
+                    self.snapshot_text(Kind::Reasoning, &message.id, agent, text, batch);
                 }
                 Message::Tool(message) => {
                     let (outcome, result) = match &message.error {
@@ -596,6 +772,73 @@ impl Reader {
                 | Message::User(_)
                 | Message::Activity(_) => {}
             }
+        }
+    }
+
+    /// A message that a snapshot has whole: said now if it is new, or completed if it was open
+    /// when the connection was lost.
+    fn snapshot_text(
+        &mut self,
+        kind: Kind,
+        id: &str,
+        agent: AgentNo,
+        text: &str,
+        batch: &mut Batch,
+    ) {
+        if let Some(Before { agent, part: Some(part), bytes }) =
+            self.before.remove(&(kind, id.into()))
+        {
+            batch.delta_of(agent, part, text.get(bytes..).unwrap_or_default());
+            batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+        } else if self.said.insert(id.into()) && !text.is_empty() {
+            let part = match kind {
+                Kind::Reasoning => PartKind::Thought,
+                Kind::Text | Kind::Call => PartKind::TEXT,
+            };
+            let part = batch.start_of(agent, part);
+            self.annotate(agent, Some(part), id, batch);
+            batch.delta_of(agent, part, text);
+            batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+        }
+    }
+
+    fn annotate(&self, agent: AgentNo, part: Option<LocalPart>, id: &str, batch: &mut Batch) {
+        if let Some(part) = part.filter(|_| self.annotates) {
+            let annotation = Box::new(Annotation::ProviderId(id.into()));
+            batch.event_of(agent, Fact::PartAnnotated { part: PartId(part.0), annotation });
+        }
+    }
+}
+
+/// What of a piece of text was not said before. `None` if it is cut where no character ends: then
+/// it is another text.
+fn said_anew<'a>(text: &'a str, again: &mut usize) -> Option<&'a str> {
+    let known = text.len().min(*again);
+    *again -= known;
+    text.get(known..)
+}
+
+fn provider_id(annotation: &Annotation) -> Option<&str> {
+    match annotation {
+        Annotation::ProviderId(id) => Some(id),
+        Annotation::Signature(_)
+        | Annotation::Encrypted(_)
+        | Annotation::Citation(_)
+        | Annotation::Preamble
+        | Annotation::Other(_) => None,
+    }
+}
+
+/// Closes what a sub-agent left open.
+fn close_agent_events(so_far: &Transcript, agent: AgentNo, batch: &mut Batch) {
+    for (part, _) in so_far.outline.open_parts(agent) {
+        batch.event_of(agent, Fact::PartFinished { part });
+    }
+    for (call, open) in &so_far.outline.calls {
+        if open.agent == agent {
+            let result = Box::new(ToolResult::new("the connection to the agent was lost"));
+            let outcome = ToolOutcome::Interrupted;
+            batch.event_of(agent, Fact::ToolFinished { call: *call, outcome, result });
         }
     }
 }

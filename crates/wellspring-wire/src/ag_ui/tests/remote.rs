@@ -246,3 +246,76 @@ fn samples_read_back_with_the_same_words() {
         assert_eq!(theirs.sources, ours.sources, "{}", sample.name);
     }
 }
+
+fn records(facts: &[(AgentNo, Fact)]) -> Vec<Record> {
+    let run = RunBuilder::new("agent", "go").records();
+    let start = run.into_iter().take(1);
+    let facts = facts.iter().zip(2..).map(|((agent, event), seq)| Record {
+        seq: Seq(seq),
+        agent: *agent,
+        at: Millis(0),
+        event: event.clone(),
+    });
+    start.chain(facts).collect()
+}
+
+/// What a reader with a tool of ours makes of events, cut after some of them; the rest is told
+/// again from the start by the peer, to the same reader or to one that knows only the log.
+fn cut_and_told_again(events: &[Value], cut: usize, restart: bool) -> Vec<String> {
+    let parse = |event: &Value| serde_json::from_value::<Event>(event.clone()).unwrap();
+    let tools = || ["pick".into()];
+    let (mut reader, mut batch) = (Reader::new(tools()), Batch::default());
+    for event in &events[..cut] {
+        reader.push(parse(event), &mut batch).unwrap();
+    }
+    let mut facts: Facts = batch.take().into_events().collect();
+    if restart {
+        let so_far = Transcript::fold(&records(&facts));
+        batch = Batch::after(&so_far.outline);
+        reader = Reader::new(tools()).resume(&so_far, &mut batch);
+    } else {
+        reader.reconnect(&mut batch);
+    }
+    let mut end = None;
+    for event in events {
+        end = reader.push(parse(event), &mut batch).unwrap();
+    }
+    facts.extend(batch.into_events());
+    let records = records(&facts);
+    let mut checker = Checker::default();
+    for record in &records {
+        checker.push(record).unwrap();
+    }
+    let transcript = Transcript::fold(&records);
+    let said = transcript.parts.values().map(|part| format!("{:?} {}", part.kind, part.text));
+    said.chain([format!("{end:?}")]).collect()
+}
+
+#[test]
+fn what_is_told_again_is_not_said_twice() {
+    let events = run(json!([
+        {"type": "REASONING_MESSAGE_START", "messageId": "r1", "role": "reasoning"},
+        {"type": "REASONING_MESSAGE_CONTENT", "messageId": "r1", "delta": "Hm."},
+        {"type": "REASONING_MESSAGE_END", "messageId": "r1"},
+        {"type": "TEXT_MESSAGE_START", "messageId": "m1"},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m1", "delta": "One "},
+        {"type": "TEXT_MESSAGE_CONTENT", "messageId": "m1", "delta": "two"},
+        {"type": "TEXT_MESSAGE_END", "messageId": "m1"},
+        {"type": "TOOL_CALL_START", "toolCallId": "c1", "toolCallName": "clock"},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": "{\"z\":"},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c1", "delta": "1}"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c1"},
+        {"type": "TOOL_CALL_RESULT", "messageId": "t", "toolCallId": "c1", "content": "12:00"},
+        {"type": "TOOL_CALL_START", "toolCallId": "c2", "toolCallName": "pick"},
+        {"type": "TOOL_CALL_ARGS", "toolCallId": "c2", "delta": "{}"},
+        {"type": "TOOL_CALL_END", "toolCallId": "c2"},
+    ]));
+    let whole = cut_and_told_again(&events, 0, false);
+    assert_eq!(whole.len(), 4, "{whole:?}");
+    assert!(whole[3].contains("Pending"), "{whole:?}");
+    for cut in 0..events.len() {
+        for restart in [false, true] {
+            assert_eq!(cut_and_told_again(&events, cut, restart), whole, "{cut} {restart}");
+        }
+    }
+}

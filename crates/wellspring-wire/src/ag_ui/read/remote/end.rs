@@ -73,6 +73,14 @@ pub enum ReadError {
         /// The event's type.
         event: &'static str,
     },
+    /// A text that is told again after a lost connection differs from what was said before.
+    #[error("{event} tells {id:?} again, and the text is not the one from before")]
+    Diverged {
+        /// The event's type.
+        event: &'static str,
+        /// The id that it named.
+        id: Box<str>,
+    },
     /// More than we track for one run.
     #[error("the run has more than {max} {what}")]
     TooMany {

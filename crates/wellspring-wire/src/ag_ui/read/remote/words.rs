@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 use wellspring_core::{
-    AgentNo, Batch, Event as Fact, Extended, LocalPart, PartId, PartKind, Role, Stop, ToolKind,
-    Usage, UsageScope,
+    AgentNo, Batch, Event as Fact, Extended, PartKind, Role, Stop, ToolKind, Usage, UsageScope,
 };
 
 use super::super::super::types::{
@@ -12,13 +11,6 @@ use super::super::super::types::{
 
 /// The origin of extended events.
 pub(super) const ORIGIN: &str = "ag-ui";
-
-pub(super) fn whole(kind: PartKind, agent: AgentNo, text: &str, batch: &mut Batch) -> LocalPart {
-    let part = batch.start_of(agent, kind);
-    batch.delta_of(agent, part, text);
-    batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
-    part
-}
 
 /// The part kind of a streamed message; `None` for instructions to a model, which are not shown.
 pub(super) fn text_kind(role: TextRole) -> Option<PartKind> {
