@@ -113,8 +113,8 @@ async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
     }
     insta::assert_snapshot!(told, @r#"
     record: Some("closed") {"error":{"code":"store","message":"the store failed","remedy":"try again; the server's log says more"}}
-    ag_ui: None {"code":"store","message":"the store failed; try again; the server's log says more","type":"RUN_ERROR"}
-    agent_event: None {"error":"the store failed; try again; the server's log says more","type":"error"}
+    ag_ui: None {"type":"RUN_ERROR","message":"the store failed; try again; the server's log says more","code":"store"}
+    agent_event: None {"type":"error","error":"the store failed; try again; the server's log says more"}
     "#);
     let new = json!({ "agent": "agent", "input": "go" });
     assert_eq!(kit.post("/v1/runs", &new).send().await.unwrap().status(), 503);
