@@ -1,8 +1,6 @@
 //! A batch: the events that one read of a source produced.
 
-use std::sync::Arc;
-
-use crate::chunk::Chunk;
+use crate::buffer::EventBuffer;
 use crate::event::{Annotation, Event, Extended, PartKind, Stop, Usage};
 use crate::id::{AgentNo, PartId};
 use crate::outline::Outline;
@@ -18,17 +16,10 @@ pub struct LocalPart(pub u32);
 /// that part numbers continue.
 #[derive(Debug, Default)]
 pub struct Batch {
-    text: String,
-    items: Vec<Item>,
+    events: EventBuffer<AgentNo>,
     next_part: u32,
     stop: Option<(Stop, Option<Usage>)>,
     response_id: Option<Box<str>>,
-}
-
-#[derive(Debug)]
-enum Item {
-    Delta { agent: AgentNo, part: u32, start: usize, end: usize },
-    Event { agent: AgentNo, event: Event },
 }
 
 impl Batch {
@@ -60,9 +51,7 @@ impl Batch {
     /// Extends a part of a sub-agent.
     pub fn delta_of(&mut self, agent: AgentNo, part: LocalPart, text: &str) {
         if !text.is_empty() {
-            let start = self.text.len();
-            self.text.push_str(text);
-            self.items.push(Item::Delta { agent, part: part.0, start, end: self.text.len() });
+            self.events.delta(agent, PartId(part.0), text);
         }
     }
 
@@ -92,7 +81,7 @@ impl Batch {
 
     /// An event of a sub-agent; `agent` is the source's own number.
     pub fn event_of(&mut self, agent: AgentNo, event: Event) {
-        self.items.push(Item::Event { agent, event });
+        self.events.event(agent, event);
     }
 
     /// The source stopped properly. Without this an end is a truncation.
@@ -103,7 +92,7 @@ impl Batch {
     /// Whether the batch holds no events and no stop.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.items.is_empty() && self.stop.is_none()
+        self.events.is_empty() && self.stop.is_none()
     }
 
     /// Whether the batch holds the source's proper stop.
@@ -115,7 +104,7 @@ impl Batch {
     /// Bytes of text in the batch.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
-        self.text.len()
+        self.events.text_bytes()
     }
 
     /// Takes the events so far. This batch continues empty, and part numbers continue.
@@ -123,10 +112,9 @@ impl Batch {
     pub fn take(&mut self) -> Self {
         // A source that sent this much at once will probably do so again: reserving the same capacity
         // is cheaper than growing to it. After a stop nothing follows.
-        let room = if self.is_stopped() { 0 } else { self.items.len() };
+        let room = if self.is_stopped() { 0 } else { self.events.len() };
         let next = Self {
-            text: String::with_capacity(if room > 1 { self.text.len() } else { 0 }),
-            items: Vec::with_capacity(room),
+            events: EventBuffer::with_capacity(if room > 1 { self.text_bytes() } else { 0 }, room),
             next_part: self.next_part,
             stop: None,
             response_id: None,
@@ -151,13 +139,6 @@ impl Batch {
 
     /// The events in order, with their agents. All deltas share one buffer.
     pub fn into_events(self) -> impl Iterator<Item = (AgentNo, Event)> {
-        let buffer: Arc<str> = self.text.into();
-        self.items.into_iter().map(move |item| match item {
-            Item::Delta { agent, part, start, end } => {
-                let chunk = Chunk::slice(&buffer, start, end);
-                (agent, Event::PartDelta { part: PartId(part), chunk })
-            }
-            Item::Event { agent, event } => (agent, event),
-        })
+        self.events.into_events()
     }
 }

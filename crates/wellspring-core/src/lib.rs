@@ -9,6 +9,7 @@
 //! IO, the clock, randomness, any protocol. Nothing here spawns.
 
 mod batch;
+mod buffer;
 mod cancel;
 mod check;
 mod chunk;
@@ -29,6 +30,7 @@ mod tool;
 mod transcript;
 
 pub use batch::{Batch, LocalPart};
+pub use buffer::EventBuffer;
 pub use cancel::{CancellationToken, Cancelled, DropGuard};
 pub use check::{Checker, Invariant, Violation};
 pub use chunk::Chunk;

@@ -18,6 +18,10 @@ use crate::message::{CallResult, Message, MessagePart, WirePartId};
 use crate::outline::Outline;
 use crate::present::present;
 
+/// What a part's text takes at first. Deltas are a few bytes each: growing from nothing would
+/// cost four allocations for the first sentence.
+const TEXT_BYTES_START: usize = 128;
+
 /// A run, or a prefix of one, folded. Folding a prefix and then the rest gives the same.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Transcript {
@@ -193,6 +197,9 @@ impl Transcript {
         match &record.event {
             Event::PartDelta { part, chunk } => {
                 if let Some(part) = self.parts.get_mut(part) {
+                    if part.text.capacity() == 0 {
+                        part.text.reserve(TEXT_BYTES_START.max(chunk.len()));
+                    }
                     part.text.push_str(chunk);
                     part.updated_at = record.at;
                 }

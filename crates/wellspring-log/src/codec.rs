@@ -12,11 +12,10 @@
 //! [`VERSION`], and this one stays readable.
 
 use std::io;
-use std::sync::Arc;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wellspring_core::{AgentNo, Chunk, Event, Millis, PartId, Record, Seq};
+use wellspring_core::{AgentNo, Event, EventBuffer, Millis, PartId, Record, Seq};
 
 /// The version that [`encode`] writes.
 pub const VERSION: u8 = 1;
@@ -131,40 +130,31 @@ pub fn decode(first: Seq, body: &[u8]) -> Result<Vec<Record>, DecodeError> {
     let mut input = Input { bytes: content, at: 1 };
     let mut at = input.varint()?;
     // Nothing is reserved by a number that was read: what is kept is at most what came in.
-    let mut text = String::new();
-    let mut items = Vec::new();
+    let mut events = EventBuffer::default();
     while input.at < content.len() {
         let tag = input.byte()?;
         let agent = AgentNo(input.varint_u32()?);
         at = at.wrapping_add(unzigzag(input.varint()?).cast_unsigned());
-        let item = match tag {
+        let tagged = (agent, Millis(at));
+        match tag {
             TAG_DELTA => {
                 let part = PartId(input.varint_u32()?);
-                let start = text.len();
                 let malformed = input.malformed("a delta is not UTF-8");
-                text.push_str(std::str::from_utf8(input.block()?).map_err(|_| malformed)?);
-                Item::Delta { part, start, end: text.len() }
+                let text = std::str::from_utf8(input.block()?).map_err(|_| malformed)?;
+                events.delta(tagged, part, text);
             }
             TAG_EVENT => {
                 let start = input.at;
                 let event = from_json(input.block()?)
                     .map_err(|what| DecodeError::Malformed { at: start, what })?;
-                Item::Event(event)
+                events.event(tagged, event);
             }
             other => return Err(input.malformed(&format!("unknown tag {other}"))),
-        };
-        items.push((agent, Millis(at), item));
+        }
     }
-    let text: Arc<str> = text.into();
-    let records = items.into_iter().zip(first.0..).map(|((agent, at, item), seq)| {
-        let event = match item {
-            Item::Delta { part, start, end } => {
-                Event::PartDelta { part, chunk: Chunk::slice(&text, start, end) }
-            }
-            Item::Event(event) => event,
-        };
-        Record { seq: Seq(seq), agent, at, event }
-    });
+    let records = events.into_events().zip(first.0..);
+    let records =
+        records.map(|(((agent, at), event), seq)| Record { seq: Seq(seq), agent, at, event });
     Ok(records.collect())
 }
 
@@ -199,11 +189,6 @@ pub(crate) fn from_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     let value = T::deserialize(&mut reader).map_err(|error| error.to_string())?;
     reader.end().map_err(|error| error.to_string())?;
     Ok(value)
-}
-
-enum Item {
-    Delta { part: PartId, start: usize, end: usize },
-    Event(Event),
 }
 
 struct Input<'a> {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use wellspring_core::{AgentNo, Chunk, Event, Millis, Outcome, PartId, Record, Seq, Transcript};
+use wellspring_core::{AgentNo, Event, EventBuffer, Millis, Outcome, Record, Seq, Transcript};
 
 use crate::codec;
 use crate::fold;
@@ -509,36 +509,15 @@ fn state_of(event: &Event) -> Option<RunState> {
 
 /// Joins neighbouring deltas of one part, with all their text in one buffer.
 fn join(events: Vec<(AgentNo, Event)>) -> Vec<(AgentNo, Event)> {
-    enum Item {
-        Delta { agent: AgentNo, part: PartId, start: usize, end: usize },
-        Event(AgentNo, Event),
-    }
-    let mut text = String::new();
-    let mut items: Vec<Item> = Vec::new();
+    let mut joined = EventBuffer::default();
     for (agent, event) in events {
-        let Event::PartDelta { part, chunk } = event else {
-            items.push(Item::Event(agent, event));
-            continue;
-        };
-        let start = text.len();
-        text.push_str(&chunk);
-        match items.last_mut() {
-            Some(Item::Delta { agent: last_agent, part: last_part, end, .. })
-                if (*last_agent, *last_part) == (agent, part) =>
-            {
-                *end = text.len();
-            }
-            _ => items.push(Item::Delta { agent, part, start, end: text.len() }),
+        if let Event::PartDelta { part, chunk } = &event {
+            joined.join(agent, *part, chunk, |last, next| last == next);
+        } else {
+            joined.event(agent, event);
         }
     }
-    let text: Arc<str> = text.into();
-    let events = items.into_iter().map(|item| match item {
-        Item::Delta { agent, part, start, end } => {
-            (agent, Event::PartDelta { part, chunk: Chunk::slice(&text, start, end) })
-        }
-        Item::Event(agent, event) => (agent, event),
-    });
-    events.collect()
+    joined.into_events().collect()
 }
 
 /// Appends and waits. A failure that leaves the append's fate open is settled.

@@ -1,6 +1,6 @@
 //! A session from its beginning: its runs, read from the log.
 
-use wellspring_core::{Event, Outline, Record, RunId, Seq};
+use wellspring_core::{Event, EventBuffer, Outline, Record, RunId, Seq};
 use wellspring_wire::acp::Acp;
 use wellspring_wire::{Dialect as _, Out};
 
@@ -53,33 +53,18 @@ impl Agent {
 
 /// Records with adjacent deltas of one part joined: what was said long ago need not be said
 /// again word by word.
-fn joined<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<Record> {
-    let mut joined: Vec<Record> = Vec::new();
-    let mut text = String::new();
-    let settle = |joined: &mut Vec<Record>, text: &mut String| {
-        if let (false, Some(Record { event: Event::PartDelta { chunk, .. }, .. })) =
-            (text.is_empty(), joined.last_mut())
-        {
-            *chunk = std::mem::take(text).into();
+fn joined<'a>(records: impl Iterator<Item = &'a Record>) -> impl Iterator<Item = Record> {
+    let mut joined = EventBuffer::default();
+    for Record { seq, agent, at, event } in records {
+        let place = (*seq, *agent, *at);
+        if let Event::PartDelta { part, chunk } = event {
+            joined.join(place, *part, chunk, |last, next| {
+                last.0 = next.0;
+                true
+            });
+        } else {
+            joined.event(place, event.clone());
         }
-    };
-    for record in records {
-        if let (
-            Event::PartDelta { part, chunk },
-            Some(Record { seq, event: Event::PartDelta { part: last, .. }, .. }),
-        ) = (&record.event, joined.last_mut())
-            && part == last
-        {
-            *seq = record.seq;
-            text.push_str(chunk);
-            continue;
-        }
-        settle(&mut joined, &mut text);
-        if let Event::PartDelta { chunk, .. } = &record.event {
-            text.push_str(chunk);
-        }
-        joined.push(record.clone());
     }
-    settle(&mut joined, &mut text);
-    joined
+    joined.into_events().map(|((seq, agent, at), event)| Record { seq, agent, at, event })
 }
