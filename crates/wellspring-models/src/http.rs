@@ -731,7 +731,8 @@ mod tests {
     #[test]
     fn a_key_that_a_provider_repeats_is_redacted() {
         let endpoint = Endpoint::new("acme", "https://api.example.com/").unwrap();
-        let endpoint = endpoint.bearer(&Secret::new("sk-very-secret")).unwrap();
+        let key = Secret::new("sk-very-secret");
+        let endpoint = endpoint.key("authorization", "Bearer ", &key).unwrap();
         let endpoint = endpoint.header("anthropic-version", "2023-06-01").unwrap();
         let said = "no such key: sk-very-secret; use version 2023-06-01";
         let error = ModelError::new("acme", FailureKind::Refused, said);
