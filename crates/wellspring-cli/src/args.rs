@@ -71,6 +71,9 @@ pub(crate) enum Command {
     /// Make, list and revoke the tokens that let others use the server.
     #[command(subcommand)]
     Token(TokenCommand),
+    /// List and revoke approvals that hold for longer than one call.
+    #[command(subcommand)]
+    Approvals(ApprovalsCommand),
     /// Write a configuration to begin with: wellspring.toml and an agent.
     Init(InitArgs),
     /// Look whether everything works, and say what to do where it does not.
@@ -153,6 +156,24 @@ pub(crate) struct AcpArgs {
     /// Who answers in a new session; the others are its modes.
     #[arg(long)]
     pub(crate) agent: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ApprovalsCommand {
+    /// List the approvals that hold for longer than one call.
+    List {
+        /// Whose.
+        #[arg(long, default_value = wellspring_engine::DEFAULT_TENANT)]
+        tenant: String,
+    },
+    /// Revoke one.
+    Revoke {
+        /// The first column of the list.
+        id: String,
+        /// Whose.
+        #[arg(long, default_value = wellspring_engine::DEFAULT_TENANT)]
+        tenant: String,
+    },
 }
 
 #[derive(Debug, Subcommand)]

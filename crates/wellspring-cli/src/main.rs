@@ -148,6 +148,7 @@ async fn command(cli: Cli) -> Result<Exit> {
         Some(Command::Acp(args)) => acp::acp(&open()?, &args).await,
         Some(Command::Serve(args)) => serve::serve(&open()?, alone.and(args)).await,
         Some(Command::Token(command)) => serve::token(&open()?, command).await,
+        Some(Command::Approvals(command)) => serve::approvals(&open()?, command).await,
         Some(Command::Backup { file }) => serve::backup(&open()?, file).await,
         Some(Command::Init(args)) => init::init(&args),
         Some(Command::Doctor { json }) => doctor::doctor(&cli.place, json).await,

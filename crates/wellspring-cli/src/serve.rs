@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use wellspring_engine::LOCAL;
 use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
-use crate::args::{ServeArgs, TokenCommand};
+use crate::args::{ApprovalsCommand, ServeArgs, TokenCommand};
 use crate::interrupt::Interrupts;
 use crate::place::Place;
 use crate::{Exit, Usage};
@@ -101,6 +102,30 @@ pub(crate) async fn token(place: &Place, command: TokenCommand) -> Result<Exit> 
             if !tokens.revoke(&name).await? {
                 anyhow::bail!(Usage(format!(
                     "there is no token {name:?}; `wellspring token list` shows them"
+                )));
+            }
+        }
+    }
+    Ok(Exit::Completed)
+}
+
+/// Lists and revokes standing approvals.
+pub(crate) async fn approvals(place: &Place, command: ApprovalsCommand) -> Result<Exit> {
+    let mut out = std::io::stdout();
+    match command {
+        ApprovalsCommand::List { tenant } => {
+            for approval in place.runtime.approvals(&tenant).await? {
+                let by = approval.by.as_deref().unwrap_or("-");
+                let scope = if approval.thread.is_some() { "thread" } else { "always" };
+                let (id, agent, tool) = (approval.id(), &approval.agent, &approval.tool);
+                let arguments = &approval.arguments;
+                writeln!(out, "{id}\t{by}\t{scope}\t{agent}\t{tool}\t{arguments}")?;
+            }
+        }
+        ApprovalsCommand::Revoke { id, tenant } => {
+            if !place.runtime.revoke_approval(&tenant, &id, LOCAL).await? {
+                anyhow::bail!(Usage(format!(
+                    "there is no standing approval {id:?}; `wellspring approvals list` shows them"
                 )));
             }
         }

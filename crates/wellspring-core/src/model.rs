@@ -177,6 +177,18 @@ impl ModelError {
         }
     }
 
+    /// Replaces secrets in the message. The cause is left as it is: whoever adds one sees to it
+    /// that it has no secrets.
+    #[must_use]
+    pub fn redacted<'s>(mut self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
+        for secret in secrets {
+            if self.message.contains(secret) {
+                self.message = self.message.replace(secret, "[redacted]").into();
+            }
+        }
+        self
+    }
+
     /// Adds the underlying cause.
     #[must_use]
     pub fn because(mut self, cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {

@@ -1,7 +1,7 @@
 //! The calls of a turn: may they run, when do they run, and what came of them.
 
 pub(crate) mod answers;
-mod approvals;
+pub(crate) mod approvals;
 pub(crate) mod policy;
 pub(crate) mod queue;
 pub(crate) mod result;
@@ -270,7 +270,10 @@ impl AgentWork {
         }
         let mut decision = self.def.policy.decide(tool.spec(), &ready.arguments);
         if decision == Approval::Ask
-            && self.run.has_standing_approval(&self.def.name, &tool.spec().name).await
+            && self
+                .run
+                .has_standing_approval(&self.def.name, &tool.spec().name, &ready.arguments)
+                .await
         {
             decision = Approval::Allow;
         }

@@ -12,8 +12,10 @@ use wellspring_core::{
 use wellspring_log::InboxEntry;
 
 use crate::calls::answers::{self, may_answer};
+use crate::calls::approvals::StandingApproval;
 use crate::run::Run;
 use crate::runtime::close::finished;
+use crate::turn::parse_arguments;
 
 /// The effects of inbox entries that the code waiting for them has not picked up yet.
 #[derive(Debug, Default)]
@@ -207,7 +209,7 @@ impl Run {
             // wants that tells the agent.
             let ours = tool.filter(|call| call.tool.runs_on.is_ours());
             let asker = transcript.agents.get(&open.agent).map(|agent| agent.name.clone());
-            let tool = ours.map(|call| call.tool.name.clone()).zip(asker);
+            let tool = ours.map(|call| (call.tool.name.clone(), call.arguments.clone())).zip(asker);
             let outline = &transcript.outline;
             let fits = answers::check(&open.form, &answer).and_then(|()| {
                 answers::check_editing(&self.def, outline, open, &answer, by.as_deref())
@@ -222,8 +224,21 @@ impl Run {
             tracing::warn!(run = %self.id(), %question, why, "ignored an invalid answer");
             return false;
         }
-        if let (Answer::Approve { scope, .. }, Some((tool, asker))) = (&answer, tool) {
-            self.remember_approval(*scope, &asker, &tool).await;
+        // With edited arguments, what was shown is not what was approved: that holds once.
+        if let (Answer::Approve { scope, arguments: None }, Some(((tool, arguments), agent))) =
+            (&answer, tool)
+        {
+            let approval = StandingApproval {
+                by: by.clone(),
+                agent,
+                tool,
+                arguments: parse_arguments(&arguments),
+                thread: None,
+                run: self.id(),
+                question,
+                at: self.now(),
+            };
+            self.remember_approval(*scope, approval).await;
         }
         self.inbox_state().answers.insert(question, answer.clone());
         let answered = Answered { question, answer, by, inbox: Some(inbox) };

@@ -35,6 +35,7 @@ mod turn;
 mod ui;
 
 pub use agent::{AdaptAgent, AgentDef, Backend, Editors, WhenBusy};
+pub use calls::approvals::StandingApproval;
 pub use calls::policy::{Policy, Rule, RuleError};
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{

@@ -71,6 +71,13 @@ const BLANK_BYTES_MAX: usize = 64 * 1024;
 /// Bytes that an error shows of something that is not an answer.
 const SHOWN_BYTES_MAX: usize = 200;
 
+/// Headers whose values are no secrets.
+const OPEN_HEADERS: [&str; 2] = ["anthropic-beta", "anthropic-version"];
+
+/// The shortest value of a header that is redacted in errors. Shorter ones are words such as
+/// `true`, without which an error could not be read.
+const SECRET_BYTES_MIN: usize = 8;
+
 /// Connections that are kept for the next request, per provider. More are opened as needed.
 const IDLE_CONNECTIONS_MAX: usize = 64;
 
@@ -222,6 +229,7 @@ impl Endpoint {
         let Exchange { path, written, framer, reader, streaming } = exchange;
         let accept = if streaming { "text/event-stream" } else { "application/json" };
         let limit = written.output_limit;
+        let secrets = self.secrets();
         let answer = async move {
             let response = self.send(&path, written.body, accept).await?;
             let (body, form) = Body::begin(response, streaming, framer)
@@ -239,7 +247,11 @@ impl Endpoint {
         };
         // Boxed by itself: what it takes to ask is not kept while the answer streams.
         let answer = answer.boxed().try_flatten_stream();
-        answer.map_ok(move |batch| corrected(batch, limit)).boxed()
+        // A provider may repeat a key in its error, and clients and logs see errors.
+        answer
+            .map_ok(move |batch| corrected(batch, limit))
+            .map_err(move |error| redacted(error, &secrets))
+            .boxed()
     }
 
     async fn send(
@@ -301,8 +313,22 @@ impl Endpoint {
         let (body, _) = read_at_most(Body::unread(response), ERROR_BODY_BYTES_MAX).await;
         let mut failure = Failure::of_status(status, &body);
         failure.retry_after = wait.or(failure.retry_after);
-        Err(failed(&self.provider, ReadError::Failed(failure)))
+        let error = failed(&self.provider, ReadError::Failed(failure));
+        Err(redacted(error, &self.secrets()))
     }
+
+    /// The values of headers that let us in.
+    fn secrets(&self) -> Vec<HeaderValue> {
+        let headers = self.headers();
+        let secret = headers.iter().filter(|(name, _)| !OPEN_HEADERS.contains(&name.as_str()));
+        secret.map(|(_, value)| value.clone()).collect()
+    }
+}
+
+fn redacted(error: ModelError, secrets: &[HeaderValue]) -> ModelError {
+    let values = secrets.iter().filter_map(|value| value.to_str().ok());
+    let keys = values.map(|value| value.strip_prefix("Bearer ").unwrap_or(value).trim());
+    error.redacted(keys.filter(|key| key.len() >= SECRET_BYTES_MIN))
 }
 
 async fn send(request: reqwest::RequestBuilder) -> Result<Response, reqwest::Error> {
@@ -700,6 +726,20 @@ mod tests {
         let ended = "acme: the answer ended before the model had stopped";
         assert_eq!(read(count - 1).await, ended);
         assert_eq!(read(count).await, format!("acme: sent more than {ANSWER_BYTES_MAX} bytes"));
+    }
+
+    #[test]
+    fn a_key_that_a_provider_repeats_is_redacted() {
+        let endpoint = Endpoint::new("acme", "https://api.example.com/").unwrap();
+        let key = Secret::new("sk-very-secret");
+        let endpoint = endpoint.key("authorization", "Bearer ", &key).unwrap();
+        let endpoint = endpoint.header("anthropic-version", "2023-06-01").unwrap();
+        let said = "no such key: sk-very-secret; use version 2023-06-01";
+        let error = ModelError::new("acme", FailureKind::Refused, said);
+        assert_eq!(
+            redacted(error, &endpoint.secrets()).to_string(),
+            "acme: no such key: [redacted]; use version 2023-06-01"
+        );
     }
 
     #[test]

@@ -1,45 +1,173 @@
 //! Standing approvals: a yes that holds for longer than one call.
+//!
+//! A standing approval holds for the person who gave it and for what they were shown: the same
+//! agent calling the same tool with the same arguments, in a run that this person started. It
+//! is a document in the store, so that it can be listed and revoked; giving and revoking it are
+//! in the audit log.
 
-use wellspring_core::Scope;
-use wellspring_log::Expected;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use wellspring_core::{Millis, QuestionId, RunId, Scope, ThreadId};
 use wellspring_log::document::segment;
+use wellspring_log::{Act, DocumentFilter, Expected, NewAudit, StoreError};
 
 use crate::run::Run;
+use crate::runtime::Runtime;
+
+/// A yes that holds for longer than one call.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub struct StandingApproval {
+    /// Who gave it; `None` if the caller had no name.
+    pub by: Option<Box<str>>,
+    /// The agent that may make the call.
+    pub agent: Box<str>,
+    /// The tool.
+    pub tool: Box<str>,
+    /// The arguments that were shown, and no others.
+    pub arguments: Value,
+    /// The only thread in which it holds; `None` if it holds in all.
+    pub thread: Option<ThreadId>,
+    /// The run that asked.
+    pub run: RunId,
+    /// The question that was answered.
+    pub question: QuestionId,
+    /// When it was given.
+    pub at: Millis,
+}
+
+impl StandingApproval {
+    /// What [`Runtime::revoke_approval`] takes.
+    #[must_use]
+    pub fn id(&self) -> String {
+        format!("{}-{}", self.run, self.question)
+    }
+
+    fn holds(&self, run: &Run, arguments: &Value) -> bool {
+        self.arguments == *arguments
+            && self.by == run.started.request.by
+            && self.thread.is_none_or(|thread| thread == run.started.thread)
+    }
+}
+
+impl Runtime {
+    /// Lists a tenant's standing approvals.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn approvals(&self, tenant: &str) -> Result<Vec<StandingApproval>, StoreError> {
+        let kept = self.approval_documents(tenant).await?;
+        Ok(kept.into_iter().map(|(_, approval)| approval).collect())
+    }
+
+    /// Revokes a standing approval; `false` if the tenant has none with this id.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn revoke_approval(
+        &self,
+        tenant: &str,
+        id: &str,
+        by: &str,
+    ) -> Result<bool, StoreError> {
+        let kept = self.approval_documents(tenant).await?;
+        let Some((name, approval)) = kept.into_iter().find(|(_, it)| it.id() == id) else {
+            return Ok(false);
+        };
+        let key = format!("revoke_approval-{name}");
+        let at = self.log().clock().now();
+        self.audit_approval(tenant, key, "revoke_approval", by, at, &approval).await?;
+        self.log().store().put_document(name, None, Expected::Anything).await?;
+        Ok(true)
+    }
+
+    async fn approval_documents(
+        &self,
+        tenant: &str,
+    ) -> Result<Vec<(Box<str>, StandingApproval)>, StoreError> {
+        let mut filter = DocumentFilter::below(format!("approval/{}/", segment(tenant)));
+        let mut all = Vec::new();
+        loop {
+            let page = self.log().store().documents(filter.clone()).await?;
+            let Some(last) = page.last() else { return Ok(all) };
+            filter.after = Some(last.name.clone());
+            all.extend(page.into_iter().filter_map(|document| {
+                let approval = serde_json::from_str(&document.text).ok()?;
+                Some((document.name, approval))
+            }));
+        }
+    }
+
+    async fn audit_approval(
+        &self,
+        tenant: &str,
+        key: String,
+        did: &str,
+        by: &str,
+        at: Millis,
+        approval: &StandingApproval,
+    ) -> Result<(), StoreError> {
+        let details = json!({
+            "id": approval.id(), "agent": approval.agent, "tool": approval.tool,
+            "arguments": approval.arguments, "thread": approval.thread,
+        });
+        let act = Act { at, by: by.into(), run: approval.run, did: did.into(), details };
+        let entry = NewAudit { tenant: tenant.into(), key: key.into(), act };
+        self.log().store().put_audit(entry).await.map(drop)
+    }
+}
 
 impl Run {
-    /// Whether somebody said yes to this tool for longer than one call.
-    pub(crate) async fn has_standing_approval(&self, agent: &str, tool: &str) -> bool {
-        for name in [self.thread_approval(agent, tool), self.agent_approval(agent, tool)] {
-            match self.runtime.log().store().document(name).await {
-                Ok(Some(_)) => return true,
-                Ok(None) => {}
+    /// Whether the asker has approved this very call for longer than once.
+    pub(crate) async fn has_standing_approval(
+        &self,
+        agent: &str,
+        tool: &str,
+        arguments: &Value,
+    ) -> bool {
+        // One page: past that many approvals of one tool, the run asks.
+        let filter = DocumentFilter::below(self.approvals_of(agent, tool));
+        match self.runtime.log().store().documents(filter).await {
+            Ok(kept) => kept.iter().any(|document| {
+                let approval: Result<StandingApproval, _> = serde_json::from_str(&document.text);
+                approval.is_ok_and(|approval| approval.holds(self, arguments))
+            }),
+            Err(error) => {
                 // Without the answer of the store, the safe thing is to ask.
-                Err(error) => tracing::warn!(%error, tool, "standing approvals could not be read"),
+                tracing::warn!(%error, tool, "failed to read standing approvals");
+                false
             }
         }
-        false
     }
 
-    pub(crate) async fn remember_approval(&self, scope: Scope, agent: &str, tool: &str) {
-        let name = match scope {
+    /// Keeps a yes, if it is for longer than once.
+    pub(crate) async fn remember_approval(&self, scope: Scope, approval: StandingApproval) {
+        let thread = match scope {
             Scope::Once => return,
-            Scope::Thread => self.thread_approval(agent, tool),
-            Scope::Always => self.agent_approval(agent, tool),
+            Scope::Thread => Some(self.started.thread),
+            Scope::Always => None,
         };
-        let store = self.runtime.log().store();
-        let kept = store.put_document(name, Some("yes".into()), Expected::Anything).await;
-        if let Err(error) = kept {
-            tracing::warn!(%error, tool, "the standing approval could not be kept");
+        let approval = StandingApproval { thread, ..approval };
+        let prefix = self.approvals_of(&approval.agent, &approval.tool);
+        let name = format!("{prefix}{}", approval.id());
+        let kept = async {
+            let (runtime, by) = (&self.runtime, approval.by.as_deref().unwrap_or_default());
+            let key = format!("standing_approval-{name}");
+            let (tenant, at) = (&self.tenant, approval.at);
+            runtime.audit_approval(tenant, key, "standing_approval", by, at, &approval).await?;
+            let text = serde_json::to_string(&approval)
+                .map_err(|error| StoreError::failed("writing a standing approval", error))?;
+            let store = runtime.log().store();
+            store.put_document(name.into(), Some(text.into()), Expected::Anything).await
+        };
+        if let Err(error) = kept.await {
+            tracing::warn!(%error, tool = %approval.tool, "failed to keep a standing approval");
         }
     }
 
-    fn thread_approval(&self, agent: &str, tool: &str) -> Box<str> {
-        let thread = self.started.thread;
-        format!("approval/thread/{thread}/{}/{}", segment(agent), segment(tool)).into()
-    }
-
-    fn agent_approval(&self, agent: &str, tool: &str) -> Box<str> {
+    fn approvals_of(&self, agent: &str, tool: &str) -> String {
         let tenant = segment(&self.tenant);
-        format!("approval/agent/{tenant}/{}/{}", segment(agent), segment(tool)).into()
+        format!("approval/{tenant}/{}/{}/", segment(agent), segment(tool))
     }
 }

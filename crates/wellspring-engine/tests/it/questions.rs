@@ -140,6 +140,47 @@ async fn a_yes_for_longer_is_not_asked_again() {
     }
 }
 
+/// A standing approval holds for who gave it and for what was shown, is listed and audited, and
+/// ends when it is revoked.
+#[tokio::test(start_paused = true)]
+async fn a_standing_approval_is_for_one_person_and_one_call() {
+    let runtime = crate::kit::runtime();
+    let asks_again = async |by: &str, n: u64| {
+        let say = [Say::new().call("risky", json!({"n": n})), Say::new().chunks(["done"])];
+        let def = AgentDef { approvers: vec!["ben".into()], ..agent(say, [asks("risky")]) };
+        runtime.register(def);
+        let mut start = StartRun::text("agent", "go");
+        start.request.by = Some(by.into());
+        let run = runtime.start(start).await.unwrap();
+        let over = |event: &Event| is_paused(event) || matches!(event, Event::RunFinished { .. });
+        let records = read_until(&runtime, run, over).await;
+        records.iter().any(|it| matches!(it.event, Event::QuestionAsked(_))).then_some(run)
+    };
+    let run = asks_again("ann", 1).await.unwrap();
+    let always = Answer::Approve { scope: Scope::Always, arguments: None };
+    runtime.answer(run, QuestionId(0), always, Some("ann")).await.unwrap();
+    finished(&runtime, run).await;
+    let mut asked = Vec::new();
+    for (by, n) in [("ann", 1), ("ann", 2), ("ben", 1)] {
+        asked.push((by, n, asks_again(by, n).await.is_some()));
+    }
+    assert_eq!(asked, [("ann", 1, false), ("ann", 2, true), ("ben", 1, true)]);
+
+    let tenant = wellspring_engine::DEFAULT_TENANT;
+    let listed = runtime.approvals(tenant).await.unwrap();
+    let [approval] = &listed[..] else { panic!("{listed:?}") };
+    assert_eq!((approval.by.as_deref(), &*approval.tool), (Some("ann"), "risky"));
+    assert_eq!((&approval.arguments, approval.thread, approval.run), (&json!({"n": 1}), None, run));
+    assert!(!runtime.revoke_approval("other", &approval.id(), "eve").await.unwrap());
+    assert!(runtime.revoke_approval(tenant, &approval.id(), "ben").await.unwrap());
+    assert_eq!(runtime.approvals(tenant).await.unwrap(), []);
+    assert!(asks_again("ann", 1).await.is_some());
+    let filter = wellspring_log::AuditFilter { tenant: tenant.into(), before: None, limit: 10 };
+    let kept = runtime.log().store().audit(filter).await.unwrap();
+    let acts: Vec<_> = kept.iter().map(|it| (&*it.act.by, &*it.act.did)).collect();
+    assert_eq!(acts, [("ben", "revoke_approval"), ("ann", "standing_approval")]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn many_questions_at_once_and_the_first_answer_wins() {
     let say = Say::new()
