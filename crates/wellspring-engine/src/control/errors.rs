@@ -131,19 +131,18 @@ pub enum ControlError {
 
 impl From<StoreError> for ControlError {
     fn from(error: StoreError) -> Self {
-        match error {
-            StoreError::NoRun(run) => Self::NoRun(run),
-            StoreError::Unfinished(run) => Self::Unfinished(run),
-            error => Self::Store(error),
+        if let StoreError::NoRun(run) = error {
+            Self::NoRun(run)
+        } else if let StoreError::Unfinished(run) = error {
+            Self::Unfinished(run)
+        } else {
+            Self::Store(error)
         }
     }
 }
 
 impl From<ReadError> for ControlError {
     fn from(error: ReadError) -> Self {
-        match error {
-            ReadError::NoRun(run) => Self::NoRun(run),
-            error => Self::Read(error),
-        }
+        if let ReadError::NoRun(run) = error { Self::NoRun(run) } else { Self::Read(error) }
     }
 }

@@ -168,10 +168,10 @@ impl Control {
     async fn begin(&self, run: RunId, mut new: New) -> Result<Started, StartError> {
         let tenant: Box<str> = (*self.who.tenant).into();
         if let Some(after) = new.after {
-            let info = self.find(after).await.map_err(|error| match error {
-                ControlError::NoRun(run) => StartError::NoRun(run),
-                error => StartError::Log(Box::new(error)),
-            })?;
+            let info = match self.find(after).await {
+                Err(ControlError::NoRun(run)) => return Err(StartError::NoRun(run)),
+                found => found.map_err(|error| StartError::Log(Box::new(error)))?,
+            };
             let thread = *new.thread.get_or_insert(info.thread);
             if info.thread != thread {
                 return Err(StartError::NotInThread { run: after, thread });
