@@ -64,9 +64,10 @@ impl From<StartError> for ThinkError {
 
 impl From<ControlError> for ThinkError {
     fn from(error: ControlError) -> Self {
-        match error {
-            ControlError::Read(error) => Self::Log(error),
-            error => Self::Control(Arc::new(error)),
+        if let ControlError::Read(error) = error {
+            Self::Log(error)
+        } else {
+            Self::Control(Arc::new(error))
         }
     }
 }
