@@ -45,7 +45,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 use wellspring_core::{CancellationToken, ThreadId};
-use wellspring_engine::{DEFAULT_TENANT, Runtime};
+use wellspring_engine::{Control, Runtime};
 use wellspring_wire::acp;
 
 pub use crate::rpc::PENDING_MAX;
@@ -90,7 +90,7 @@ const VERSION: u64 = 1;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let runtime = Runtime::new(Log::in_memory());
 /// runtime.register(AgentDef::model("greeter", Arc::new(Scripted::new([Say::new().text("Hello.")]))));
-/// let surface = AcpSurface::new(runtime, "greeter")?;
+/// let surface = AcpSurface::new(runtime.local(), "greeter")?;
 /// let (client, agent) = tokio::io::duplex(64 * 1024);
 /// let (input, output) = tokio::io::split(agent);
 /// tokio::spawn(surface.serve(input, output));
@@ -107,7 +107,7 @@ const VERSION: u64 = 1;
 /// ```
 #[derive(Debug)]
 pub struct AcpSurface {
-    runtime: Runtime,
+    control: Control,
     agent: Box<str>,
 }
 
@@ -120,17 +120,19 @@ pub struct UnknownAgent {
 }
 
 impl AcpSurface {
-    /// All agents that are registered; `agent` is the one that a new session talks to.
+    /// All agents that are registered, for one principal; `agent` is the one that a new session
+    /// talks to.
     ///
     /// # Errors
     ///
     /// When there is no agent of that name.
-    pub fn new(runtime: Runtime, agent: &str) -> Result<Self, UnknownAgent> {
+    pub fn new(control: Control, agent: &str) -> Result<Self, UnknownAgent> {
+        let runtime = control.runtime();
         if runtime.agent(agent).is_none() {
             let known: Vec<_> = runtime.agents().iter().map(|it| it.name.to_string()).collect();
             return Err(UnknownAgent { name: agent.into(), known: known.join(", ") });
         }
-        Ok(Self { runtime, agent: agent.into() })
+        Ok(Self { control, agent: agent.into() })
     }
 
     /// Serves one client until it closes its side. Runs go on in the runtime.
@@ -152,7 +154,8 @@ impl AcpSurface {
         let writing = AbortOnDropHandle::new(tokio::spawn(rpc::write(output, lines)));
         let peer = Peer::new(out);
         let agent = Agent {
-            runtime: self.runtime,
+            runtime: self.control.runtime().clone(),
+            control: self.control,
             peer: peer.clone(),
             default_agent: self.agent,
             client: Mutex::default(),
@@ -168,6 +171,7 @@ impl AcpSurface {
 
 /// What serves one client.
 struct Agent {
+    control: Control,
     runtime: Runtime,
     peer: Peer,
     default_agent: Box<str>,
@@ -369,10 +373,6 @@ impl Agent {
     /// Tells the client something about a session.
     async fn update(&self, session: &Session, update: Value) -> Result<(), RpcError> {
         Ok(self.peer.notify("session/update", &session.update(update)).await?)
-    }
-
-    const fn tenant() -> &'static str {
-        DEFAULT_TENANT
     }
 }
 

@@ -224,8 +224,8 @@ async fn play(agent: &AcpAgent, scene: Scene, home: &Path) -> Result<String, Fai
         Scene::Hello | Scene::Shell | Scene::Hang => {}
     }
     runtime.register(def);
-    let run = runtime.start(StartRun::new("agent", request)).await?;
-    let mut cursor = runtime.attach(run, Seq(0)).await?;
+    let run = runtime.local().start(StartRun::new("agent", request)).await?.run;
+    let mut cursor = runtime.local().attach(run, Seq(0)).await?;
     let (mut questions, mut thoughts, mut repairs) = (0, 0, 0);
     let mut cancelled_at = None;
     while let Some(frames) = cursor.next().await? {
@@ -246,14 +246,14 @@ async fn play(agent: &AcpAgent, scene: Scene, home: &Path) -> Result<String, Fai
                         }
                         Form::Approve | Form::Schema(_) => Answer::yes(),
                     };
-                    runtime.answer(run, question.question, answer, None).await?;
+                    runtime.local().answer(run, question.question, answer).await?;
                 }
                 Event::PartStarted { kind: wellspring_core::PartKind::Thought, .. } => {
                     thoughts += 1
                 }
                 Event::PartDelta { .. } if scene == Scene::Hang && cancelled_at.is_none() => {
                     cancelled_at = Some(Instant::now());
-                    runtime.cancel(run, CancelWhen::Now, None, None).await?;
+                    runtime.local().cancel(run, CancelWhen::Now, None).await?;
                 }
                 Event::ToolFinished { outcome: wellspring_core::ToolOutcome::Error, .. } => {
                     repairs += 1

@@ -13,7 +13,7 @@ use crate::place::Place;
 pub(crate) async fn acp(place: &Place, args: &AcpArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let agent = place.agents_and(args.agent.as_deref()).await?;
-    let surface = AcpSurface::new(place.runtime.clone(), &agent)?;
+    let surface = AcpSurface::new(place.control(), &agent)?;
     let exit = tokio::select! {
         served = surface.serve(tokio::io::stdin(), tokio::io::stdout()) => {
             served.context("cannot read what the editor says")?;

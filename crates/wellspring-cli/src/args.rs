@@ -62,8 +62,7 @@ pub(crate) enum Command {
     /// Talk with an agent: one conversation, line by line. Ctrl-D leaves.
     Chat(ChatArgs),
     /// Look at runs, also while they go on.
-    #[command(subcommand)]
-    Runs(Runs),
+    Runs(RunsArgs),
     /// Serve the agents over HTTP, with a page to talk to them.
     Serve(ServeArgs),
     /// Be an ACP agent on standard input and output, for an editor that starts it.
@@ -254,6 +253,15 @@ pub(crate) struct AnswerArgs {
     /// Say no to every question.
     #[arg(long, short)]
     pub(crate) no: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RunsArgs {
+    /// The tenant whose runs to use.
+    #[arg(long, global = true, default_value = wellspring_engine::DEFAULT_TENANT)]
+    pub(crate) tenant: String,
+    #[command(subcommand)]
+    pub(crate) command: Runs,
 }
 
 #[derive(Debug, Subcommand)]

@@ -23,7 +23,7 @@ const PROMPT: &str = "› ";
 pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
     let agent = place.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
-        Some(id) => find::thread(place.log(), id).await?,
+        Some(id) => find::thread(&place.control(), id).await?,
         None => ThreadId::new(Uuid::now_v7()),
     };
     let person = std::io::stdin().is_terminal();
@@ -56,7 +56,7 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
         }
         let run = start(place, &agent, &args.whom, Some(thread), vec![Content::text(line)]).await?;
         let who = answers(args.answers.yes, args.answers.no);
-        let followed = follow(&place.runtime, run, View::answer(HINT), who, &lines).await?;
+        let followed = follow(&place.control(), run, View::answer(HINT), who, &lines).await?;
         if followed == Followed::Left {
             return Ok(Exit::Cancelled);
         }

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use uuid::Uuid;
 use wellspring_core::ThreadId;
-use wellspring_log::{Log, RunFilter, RunInfo};
+use wellspring_engine::Control;
+use wellspring_log::{RunFilter, RunInfo};
 
 use crate::screen::short_id;
 
@@ -11,24 +12,29 @@ use crate::screen::short_id;
 const CANDIDATES_SHOWN: usize = 5;
 
 /// The run that an id means: all of it, its beginning, its end, or `last`.
-pub(crate) async fn run(log: &Log, id: &str) -> Result<RunInfo> {
+pub(crate) async fn run(control: &Control, id: &str) -> Result<RunInfo> {
     if let Ok(run) = id.parse()
-        && let Some(info) = log.store().info(run).await?
+        && let Ok(info) = control.info(run).await
     {
         return Ok(info);
     }
-    find(log, id, "run", |info| info.run.uuid()).await
+    find(control, id, "run", |info| info.run.uuid()).await
 }
 
 /// The thread that an id means.
-pub(crate) async fn thread(log: &Log, id: &str) -> Result<ThreadId> {
+pub(crate) async fn thread(control: &Control, id: &str) -> Result<ThreadId> {
     if let Ok(thread) = id.parse() {
         return Ok(thread);
     }
-    Ok(find(log, id, "thread", |info| info.thread.uuid()).await?.thread)
+    Ok(find(control, id, "thread", |info| info.thread.uuid()).await?.thread)
 }
 
-async fn find(log: &Log, id: &str, what: &str, key: fn(&RunInfo) -> Uuid) -> Result<RunInfo> {
+async fn find(
+    control: &Control,
+    id: &str,
+    what: &str,
+    key: fn(&RunInfo) -> Uuid,
+) -> Result<RunInfo> {
     let wanted = id.replace('-', "").to_lowercase();
     if wanted.is_empty() || wanted != "last" && !wanted.bytes().all(|b| b.is_ascii_hexdigit()) {
         bail!(crate::Usage(format!(
@@ -38,7 +44,7 @@ async fn find(log: &Log, id: &str, what: &str, key: fn(&RunInfo) -> Uuid) -> Res
     let mut found: Vec<RunInfo> = Vec::new();
     let mut filter = RunFilter::default();
     loop {
-        let page = log.store().list(filter.clone()).await?;
+        let page = control.list(filter.clone()).await?;
         let Some(last) = page.last() else { break };
         filter.after_run = Some(last.run);
         for info in page {

@@ -13,7 +13,7 @@ use wellspring_core::{
     Answer, CancelWhen, Event, Form, Outcome, Outline, Question, QuestionId, Record, RunId, Scope,
     Seq,
 };
-use wellspring_engine::{LOCAL, Runtime, SendError};
+use wellspring_engine::{Control, ControlError};
 
 use crate::interrupt::Interrupts;
 use crate::lines::Lines;
@@ -53,14 +53,14 @@ pub(crate) enum Followed {
 
 /// Follows a run until it is over.
 pub(crate) async fn follow(
-    runtime: &Runtime,
+    control: &Control,
     run: RunId,
     view: View,
     answers: Answers,
     lines: &Lines,
 ) -> Result<Followed> {
     let mut follower = Follower {
-        runtime,
+        control,
         run,
         view,
         answers,
@@ -76,7 +76,7 @@ pub(crate) async fn follow(
 }
 
 struct Follower<'a> {
-    runtime: &'a Runtime,
+    control: &'a Control,
     run: RunId,
     view: View,
     answers: Answers,
@@ -90,7 +90,7 @@ struct Follower<'a> {
 
 impl Follower<'_> {
     async fn follow(&mut self) -> Result<Followed> {
-        let mut cursor = self.runtime.attach(self.run, Seq(0)).await?;
+        let mut cursor = self.control.attach(self.run, Seq(0)).await?;
         let mut interrupts = Interrupts::new()?;
         let mut pictures = tokio::time::interval(PICTURE);
         pictures.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -195,8 +195,8 @@ impl Follower<'_> {
     async fn answer_first(&mut self, answer: Answer) -> Result<()> {
         let Some(mut prompt) = self.asked.pop_front() else { return Ok(()) };
         let question = prompt.question.question;
-        match self.runtime.answer(self.run, question, answer, Some(LOCAL)).await {
-            Err(SendError::BadAnswer(why)) => {
+        match self.control.answer(self.run, question, answer).await {
+            Err(ControlError::BadAnswer(why)) => {
                 prompt.refused(&why);
                 self.asked.push_front(prompt);
                 Ok(())
@@ -206,7 +206,7 @@ impl Follower<'_> {
     }
 
     async fn answer(&mut self, question: QuestionId, answer: Answer) -> Result<()> {
-        taken(self.runtime.answer(self.run, question, answer, Some(LOCAL)).await)
+        taken(self.control.answer(self.run, question, answer).await)
     }
 
     /// The first interrupt stops the run, the second leaves it. `true` to leave.
@@ -222,8 +222,8 @@ impl Follower<'_> {
     async fn stop(&mut self, why: &str) -> Result<()> {
         self.stopping = true;
         self.asked.clear();
-        match self.runtime.cancel(self.run, CancelWhen::Now, None, Some(why)).await {
-            Ok(_) | Err(SendError::Finished(_)) => Ok(()),
+        match self.control.cancel(self.run, CancelWhen::Now, Some(why)).await {
+            Ok(_) | Err(ControlError::Finished(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -262,9 +262,14 @@ impl Follower<'_> {
 }
 
 /// If the question was answered elsewhere first, or the run is over, the records say so.
-fn taken<T>(sent: Result<T, SendError>) -> Result<()> {
+fn taken<T>(sent: Result<T, ControlError>) -> Result<()> {
     match sent {
-        Ok(_) | Err(SendError::NoQuestion(_) | SendError::Finished(_)) => Ok(()),
+        Ok(_)
+        | Err(
+            ControlError::NoQuestion(_)
+            | ControlError::Finished(_)
+            | ControlError::AlreadyAnswered { .. },
+        ) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

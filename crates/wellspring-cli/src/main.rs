@@ -144,7 +144,9 @@ async fn command(cli: Cli) -> Result<Exit> {
         }
         Some(Command::Run(args)) => run::run(&open()?, args).await,
         Some(Command::Chat(args)) => chat::chat(&open()?, args).await,
-        Some(Command::Runs(command)) => runs::runs(&open()?, command).await,
+        Some(Command::Runs(args)) => {
+            runs::runs(&open()?.in_tenant(args.tenant), args.command).await
+        }
         Some(Command::Acp(args)) => acp::acp(&open()?, &args).await,
         Some(Command::Serve(args)) => serve::serve(&open()?, alone.and(args)).await,
         Some(Command::Token(command)) => serve::token(&open()?, command).await,

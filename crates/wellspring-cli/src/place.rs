@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use wellspring_engine::Runtime;
+use wellspring_core::Millis;
+use wellspring_engine::{Control, Principal, Runtime};
 use wellspring_log::{Durability, Log, LogOptions, RunInfo, RunState, SqliteOptions, SqliteStore};
 use wellspring_server::{Metrics, ServerConfig};
 
@@ -32,6 +33,8 @@ pub(crate) struct Place {
     pub(crate) runtime: Runtime,
     /// What a server counts; it times the store too.
     pub(crate) metrics: Metrics,
+    /// Who the person at the terminal is.
+    who: Principal,
 }
 
 /// How a run stands, as people see it.
@@ -92,7 +95,7 @@ impl Place {
         };
         let runtime = Runtime::new(log);
         runtime.span_parents(telemetry::set_parent);
-        Ok(Self { config, runtime, metrics })
+        Ok(Self { config, runtime, metrics, who: Principal::local() })
     }
 
     /// Makes one agent, or the default one, with those that it may call; gives its name.
@@ -137,15 +140,30 @@ impl Place {
         Ok(())
     }
 
+    /// The same, for the runs of another tenant.
+    pub(crate) fn in_tenant(self, tenant: String) -> Self {
+        Self { who: self.who.in_tenant(tenant), ..self }
+    }
+
+    /// What the person at the terminal may do with the runs.
+    pub(crate) fn control(&self) -> Control {
+        self.runtime.control(self.who.clone())
+    }
+
+    /// The log itself, for what is not about runs: tokens and backups.
     pub(crate) fn log(&self) -> &Log {
         self.runtime.log()
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.log().clock().now()
     }
 
     pub(crate) fn standing(&self, info: &RunInfo) -> Standing {
         match info.state {
             RunState::Paused => Standing::Waiting,
             RunState::Running => {
-                let now = self.log().clock().now();
+                let now = self.now();
                 let alive = info.lease.as_ref().is_some_and(|lease| lease.until > now);
                 if alive { Standing::Running } else { Standing::Interrupted }
             }

@@ -25,7 +25,7 @@ pub(crate) async fn run(place: &Place, args: RunArgs) -> Result<Exit> {
     let input = tokio::task::spawn_blocking(|| input(args.input)).await??;
     let agent = place.agent(args.whom.agent.as_deref()).await?;
     let thread = match &args.whom.thread {
-        Some(id) => Some(find::thread(place.log(), id).await?),
+        Some(id) => Some(find::thread(&place.control(), id).await?),
         None => None,
     };
     let run = start(place, &agent, &args.whom, thread, input).await?;
@@ -83,8 +83,8 @@ pub(crate) async fn start(
         ..RunRequest::default()
     };
     let start = StartRun { thread, ..StartRun::new(agent, request) };
-    match place.runtime.start(start).await {
-        Ok(run) => Ok(run),
+    match place.control().start(start).await {
+        Ok(started) => Ok(started.run),
         Err(error @ (StartError::UnknownAgent { .. } | StartError::ModelNotAllowed { .. })) => {
             bail!(Usage(error.to_string()))
         }
@@ -109,10 +109,10 @@ pub(crate) async fn present(
         (None, false) => View::answer(HINT),
     };
     let answers = answers(answer_args.yes, answer_args.no);
-    let followed = follow(&place.runtime, run, view, answers, &Lines::default()).await?;
+    let followed = follow(&place.control(), run, view, answers, &Lines::default()).await?;
     if let Followed::Over(_) = followed {
         if output.json {
-            let transcript = place.log().transcript(run).await?;
+            let transcript = place.control().transcript(run).await?;
             writeln!(std::io::stdout(), "{}", result(run, &transcript))?;
         }
         place.settle().await;

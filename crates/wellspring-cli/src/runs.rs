@@ -9,7 +9,7 @@ use anyhow::{Result, bail};
 use futures::TryStreamExt as _;
 use serde_json::json;
 use wellspring_core::{CancelWhen, Millis, Outcome, Record, RunId, Seq};
-use wellspring_engine::SendError;
+use wellspring_engine::ControlError;
 use wellspring_log::{RunFilter, RunInfo, RunState};
 
 use crate::args::{Runs, Speed, StateArg};
@@ -31,11 +31,11 @@ const CANCEL_WAIT: Duration = Duration::from_secs(15);
 
 /// One of the `runs` commands.
 pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
-    let log = place.log();
+    let control = &place.control();
     match command {
         Runs::List { state, agent, thread, limit, json } => {
             let thread = match thread {
-                Some(id) => Some(find::thread(log, &id).await?),
+                Some(id) => Some(find::thread(control, &id).await?),
                 None => None,
             };
             let agent = agent.map(Into::into);
@@ -43,9 +43,9 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
             list(place, filter, state, limit, json).await
         }
         Runs::Show { id, follow: false, json } => {
-            let info = find::run(log, &id).await?;
+            let info = find::run(control, &id).await?;
             if json {
-                let transcript = log.transcript(info.run).await?;
+                let transcript = control.transcript(info.run).await?;
                 let standing = place.standing(&info).word();
                 let shown = json!({"run": info, "standing": standing, "transcript": transcript});
                 writeln!(std::io::stdout(), "{shown:#}")?;
@@ -55,20 +55,16 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
             Ok(Exit::Completed)
         }
         Runs::Show { id, follow: true, .. } => {
-            let info = find::run(log, &id).await?;
+            let info = find::run(control, &id).await?;
             let view = View::screen("Ctrl-C leaves it alone");
-            Ok(
-                match follow(&place.runtime, info.run, view, Answers::Others, &Lines::default())
-                    .await?
-                {
-                    Followed::Over(Outcome::Completed { .. }) => Exit::Completed,
-                    Followed::Over(Outcome::Failed { .. }) => Exit::Failed,
-                    Followed::Over(Outcome::Cancelled { .. }) | Followed::Left => Exit::Cancelled,
-                },
-            )
+            Ok(match follow(control, info.run, view, Answers::Others, &Lines::default()).await? {
+                Followed::Over(Outcome::Completed { .. }) => Exit::Completed,
+                Followed::Over(Outcome::Failed { .. }) => Exit::Failed,
+                Followed::Over(Outcome::Cancelled { .. }) | Followed::Left => Exit::Cancelled,
+            })
         }
         Runs::Replay { id, speed, events } => {
-            let info = find::run(log, &id).await?;
+            let info = find::run(control, &id).await?;
             let view = match events {
                 Some(dialect) => View::events(dialect),
                 None => View::screen("a replay"),
@@ -76,15 +72,15 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
             replay(place, info.run, view, speed).await
         }
         Runs::Cancel { id, why } => {
-            cancel(place, &find::run(log, &id).await?, why.as_deref()).await
+            cancel(place, &find::run(control, &id).await?, why.as_deref()).await
         }
         Runs::Export { id, format } => {
-            let info = find::run(log, &id).await?;
-            export::export(log, &info, format).await?;
+            let info = find::run(control, &id).await?;
+            export::export(control, &info, format).await?;
             Ok(Exit::Completed)
         }
         Runs::Resume { id, output, answers } => {
-            let info = find::run(log, &id).await?;
+            let info = find::run(control, &id).await?;
             match place.standing(&info) {
                 Standing::Over(_) => bail!(Usage(format!(
                     "run {} is over already; see it with `wellspring runs show {0}`",
@@ -108,8 +104,8 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
                 // Its answer moves it on; until then it needs no owner, unless it waited too long.
                 Standing::Waiting => {
                     place.agent(Some(&info.agent)).await?;
-                    let outline = log.transcript(info.run).await?.outline;
-                    let now = log.clock().now();
+                    let outline = control.transcript(info.run).await?.outline;
+                    let now = place.now();
                     let mut open = outline.questions.values();
                     if open.any(|question| question.expires_at.is_some_and(|at| at <= now)) {
                         place.runtime.resume(info.run).await;
@@ -119,14 +115,14 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
             present(place, info.run, &output, answers).await
         }
         Runs::Delete { id } => {
-            let info = find::run(log, &id).await?;
+            let info = find::run(control, &id).await?;
             if !info.state.is_final() {
                 bail!(Usage(format!(
                     "run {0} is not over; stop it first with `wellspring runs cancel {0}`",
                     short_id(info.run.uuid())
                 )));
             }
-            log.store().delete(info.run).await?;
+            control.delete(info.run).await?;
             writeln!(std::io::stdout(), "deleted run {}", info.run)?;
             Ok(Exit::Completed)
         }
@@ -150,7 +146,7 @@ async fn list(
     };
     let mut found: Vec<(RunInfo, Standing)> = Vec::new();
     'pages: loop {
-        let page = place.log().store().list(filter.clone()).await?;
+        let page = place.control().list(filter.clone()).await?;
         let Some(last) = page.last() else { break };
         filter.after_run = Some(last.run);
         for info in page {
@@ -176,10 +172,8 @@ async fn list(
         writeln!(std::io::stdout(), "{:#}", serde_json::Value::Array(rows))?;
         return Ok(Exit::Completed);
     }
-    let mut lines: Vec<Line> = found
-        .iter()
-        .map(|(info, standing)| row(info, *standing, place.log().clock().now()))
-        .collect();
+    let mut lines: Vec<Line> =
+        found.iter().map(|(info, standing)| row(info, *standing, place.now())).collect();
     if lines.is_empty() {
         lines.push(Line::of([span("no runs; start one with `wellspring run \"…\"`", Style::DIM)]));
     }
@@ -230,7 +224,7 @@ async fn show(place: &Place, info: &RunInfo) -> Result<()> {
     let records = committed(place, info).await?;
     let screen =
         if is_rich() { Screen::new("as it stands") } else { Screen::plain(Shows::Everything) };
-    print_screen(screen, &records, place.log().clock().now())?;
+    print_screen(screen, &records, place.now())?;
     let id = short_id(info.run.uuid());
     let advice = match place.standing(info) {
         Standing::Running => {
@@ -248,9 +242,9 @@ async fn show(place: &Place, info: &RunInfo) -> Result<()> {
 
 /// Every record up to where the run is now.
 pub(crate) async fn committed(place: &Place, info: &RunInfo) -> Result<Vec<Record>> {
-    let head = place.log().transcript(info.run).await?.outline.head;
+    let head = place.control().transcript(info.run).await?.outline.head;
     let mut records = Vec::new();
-    let mut cursor = place.log().cursor(info.run, Seq(0)).await?;
+    let mut cursor = place.control().attach(info.run, Seq(0)).await?;
     while records.len() < usize::try_from(head.0)? {
         let Some(frames) = cursor.next().await? else { break };
         records.extend(frames.iter().flat_map(|frame| frame.records().iter().cloned()));
@@ -270,7 +264,7 @@ fn pause(speed: Speed, before: Option<Millis>, at: Millis) -> Duration {
 async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let played = async {
-        let cursor = place.log().cursor(run, Seq(0)).await?;
+        let cursor = place.control().attach(run, Seq(0)).await?;
         let mut records = std::pin::pin!(cursor.into_records());
         let mut before: Option<Millis> = None;
         while let Some(record) = records.try_next().await? {
@@ -298,9 +292,9 @@ async fn replay(place: &Place, run: RunId, mut view: View, speed: Speed) -> Resu
 
 async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit> {
     let id = short_id(info.run.uuid());
-    match place.runtime.cancel(info.run, CancelWhen::Now, None, why).await {
+    match place.control().cancel(info.run, CancelWhen::Now, why).await {
         Ok(_) => {}
-        Err(SendError::Finished(_)) => {
+        Err(ControlError::Finished(_)) => {
             writeln!(
                 std::io::stdout(),
                 "run {id} is over already: {}",
@@ -310,7 +304,7 @@ async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit
         }
         Err(error) => return Err(error.into()),
     }
-    let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, place.runtime.wait(info.run)).await else {
+    let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, place.control().wait(info.run)).await else {
         bail!(
             "run {id} was told to stop, but has not after {} s; `wellspring runs show --follow {id}` \
              shows what it does",

@@ -72,13 +72,13 @@ async fn through(log: &Log, deltas: usize, readers: usize) -> f64 {
     // A part per batch; the limit of a turn's parts is not what is measured here.
     runtime.register(AgentDef { timeouts, ..AgentDef::model("agent", model) });
     let began = Instant::now();
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let reading = (0..readers.max(1)).map(|_| {
         let runtime = runtime.clone();
         tokio::spawn(async move {
             let after = if readers == 0 { u64::MAX } else { 0 };
             let mut seen = 0_usize;
-            let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+            let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
             if after == u64::MAX {
                 // Without a reader, only the end is waited for.
                 drop(cursor);
@@ -107,8 +107,8 @@ async fn first_delta(log: &Log, rounds: usize) -> f64 {
     let mut total = Duration::ZERO;
     for _ in 0..rounds {
         let began = Instant::now();
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
-        let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
+        let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
         let mut first = None;
         while let Some(frames) = cursor.next().await.unwrap() {
             let mut records = frames.iter().flat_map(|frame| frame.records());

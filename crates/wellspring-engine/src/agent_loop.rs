@@ -16,9 +16,12 @@ use wellspring_core::{
     ToolCall, ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
 };
 
+use wellspring_log::NewCommand;
+
 use crate::agent::{AgentDef, Backend};
 use crate::calls::Running;
 use crate::calls::result::ResultTool;
+use crate::control::key::Key;
 use crate::hooks::TurnReport;
 use crate::limits::REPETITIONS_MAX;
 use crate::run::Run;
@@ -228,8 +231,8 @@ impl AgentWork {
     /// everything that others want of a run, so that it is there after a crash too.
     async fn remind(&self, turn: u32) {
         let command = Command::AddInput { content: reminder() };
-        let key = format!("result-reminder-{turn}").into();
-        let reminder = vec![wellspring_log::NewCommand { key, command }];
+        let key = Key::Reminder { turn }.encode();
+        let reminder = vec![NewCommand { key, command, audit: None }];
         if let Err(error) = self.run.runtime.log().send(self.run.id(), reminder).await {
             tracing::warn!(run = %self.run.id(), %error, "the reminder could not be sent");
             self.run.cancel_now(Outcome::Failed {

@@ -20,6 +20,7 @@
 mod agent;
 mod agent_loop;
 mod calls;
+mod control;
 mod hooks;
 mod host;
 mod inbox;
@@ -37,6 +38,10 @@ mod ui;
 pub use agent::{AdaptAgent, AgentDef, Backend, Editors, WhenBusy};
 pub use calls::approvals::StandingApproval;
 pub use calls::policy::{Policy, Rule, RuleError};
+pub use control::{
+    AdmissionLimits, AgentRef, ClientId, Control, ControlError, InThread, RequestKey, StartError,
+    StartKey, StartRun, Started, StartedAs,
+};
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{
     AGENT_DEPTH_MAX, ARGUMENT_BYTES_MAX, ATTEMPTS_DEFAULT, HISTORY_RUNS_MAX, Limits,
@@ -44,6 +49,6 @@ pub use limits::{
     RETRIES_DEFAULT, TOOL_BYTES_MAX, TOOLS_AT_ONCE_DEFAULT, TURNS_DEFAULT, Timeouts,
 };
 pub use principal::{DEFAULT_TENANT, LOCAL, Permission, Permissions, Principal, UnknownPermission};
-pub use runtime::{AgentRef, Runtime, SendError, StartError, StartRun};
+pub use runtime::Runtime;
 pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnState};
 pub use ui::{RuntimeUi, WorkerResult, show};

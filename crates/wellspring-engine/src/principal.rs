@@ -14,7 +14,7 @@ pub const DEFAULT_TENANT: &str = "default";
 pub const LOCAL: &str = "local";
 
 /// Someone who acts on runs. A surface makes one per request, from whatever authenticates its
-/// callers; the engine decides what it may do. Cheap to clone.
+/// callers; [`Control`](crate::Control) decides what it may do. Cheap to clone.
 ///
 /// ```
 /// use wellspring_engine::{Permission, Principal};
@@ -54,7 +54,19 @@ impl Principal {
         Self { is_local: true, ..Self::new(DEFAULT_TENANT, LOCAL, [Permission::Admin]) }
     }
 
-    /// Whether it is [`Principal::local`].
+    /// The same principal under another name.
+    #[must_use]
+    pub fn named(self, id: impl Into<Arc<str>>) -> Self {
+        Self { id: id.into(), ..self }
+    }
+
+    /// The same principal in another tenant.
+    #[must_use]
+    pub fn in_tenant(self, tenant: impl Into<Arc<str>>) -> Self {
+        Self { tenant: tenant.into(), ..self }
+    }
+
+    /// Whether it is [`Principal::local`], possibly under another name or in another tenant.
     #[must_use]
     pub const fn is_local(&self) -> bool {
         self.is_local

@@ -2,9 +2,8 @@
 
 pub(crate) mod close;
 pub(crate) mod drive;
-mod errors;
+pub(crate) mod history;
 mod recover;
-mod start;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,17 +12,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use wellspring_core::{
-    Answer, CancelWhen, CancellationToken, Command, Content, PartId, QuestionId, RunId, RunRequest,
-    Seq, ToolOutcome, ToolResult, Transcript,
-};
-use wellspring_log::{Cursor, Log, NewCommand, Put, PutAll, ReadError, RunInfo};
+use wellspring_core::{CancellationToken, RunId, RunRequest};
+use wellspring_log::{Log, RunInfo};
 
-pub use self::errors::{SendError, StartError};
-pub use self::start::{AgentRef, StartRun};
 use crate::agent::AgentDef;
-use crate::calls::answers::{self, may_answer};
-use crate::calls::check_edited;
+use crate::control::StartError;
+use crate::control::admission::Admission;
 use crate::hooks::Hooks;
 
 /// Runs agents over a log. Cheap to clone.
@@ -37,8 +31,8 @@ use crate::hooks::Hooks;
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
 /// let runtime = Runtime::new(Log::in_memory());
 /// runtime.register(AgentDef::model("greeter", Arc::new(Scripted::new([Say::new().text("Hello.")]))));
-/// let run = runtime.start(StartRun::text("greeter", "Hi")).await?;
-/// let transcript = runtime.wait(run).await?;
+/// let run = runtime.local().start(StartRun::text("greeter", "Hi")).await?.run;
+/// let transcript = runtime.local().wait(run).await?;
 /// assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Hello.");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -58,6 +52,7 @@ struct Inner {
     observer: Observer,
     span_parents: SpanParents,
     run_time_max: OnceLock<Duration>,
+    admission: Admission,
 }
 
 /// Who is told of every run, whichever its agent.
@@ -96,14 +91,16 @@ struct State {
 #[derive(Clone, Debug)]
 struct Working {
     def: Arc<AgentDef>,
+    /// The principal that started it.
+    by: Option<Box<str>>,
     live: bool,
     /// The store failed it, and it has not come back yet.
     lost: bool,
 }
 
 impl Working {
-    fn live(def: &Arc<AgentDef>) -> Self {
-        Self { def: Arc::clone(def), live: true, lost: false }
+    fn live(def: &Arc<AgentDef>, by: Option<&str>) -> Self {
+        Self { def: Arc::clone(def), by: by.map(Into::into), live: true, lost: false }
     }
 }
 
@@ -119,6 +116,7 @@ impl Runtime {
             observer: Observer::default(),
             span_parents: SpanParents::default(),
             run_time_max: OnceLock::new(),
+            admission: Admission::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -204,177 +202,29 @@ impl Runtime {
         self.state().agents.values().cloned().collect()
     }
 
-    /// Reads a run from after a record. Detaching changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such run or record.
-    pub async fn attach(&self, run: RunId, after: Seq) -> Result<Cursor, ReadError> {
-        self.inner.log.cursor(run, after).await
-    }
-
-    /// Waits until a run is over and gives its transcript.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such run, or the log fails.
-    pub async fn wait(&self, run: RunId) -> Result<Transcript, ReadError> {
-        let mut transcript = Transcript::default();
-        let mut cursor = self.attach(run, Seq(0)).await?;
-        while let Some(frames) = cursor.next().await? {
-            for frame in &frames {
-                transcript.extend(frame.records());
-            }
-        }
-        Ok(transcript)
-    }
-
-    /// Stops a run, wherever it runs. Idempotent; durable when it returns.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such run, or it is over.
-    pub async fn cancel(
-        &self,
-        run: RunId,
-        when: CancelWhen,
-        by: Option<&str>,
-        why: Option<&str>,
-    ) -> Result<Put, SendError> {
-        let key = match when {
-            CancelWhen::Now => "cancel",
-            CancelWhen::AfterTurn => "cancel-after-turn",
-        };
-        let command = Command::Cancel { when, by: by.map(Into::into), why: why.map(Into::into) };
-        self.send(run, key, command).await
-    }
-
-    /// Answers a question. The first answer wins.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such run or open question, or `by` has no say.
-    pub async fn answer(
-        &self,
-        run: RunId,
-        question: QuestionId,
-        answer: Answer,
-        by: Option<&str>,
-    ) -> Result<Put, SendError> {
-        self.check_answers(run, [(question, &answer)], by).await?;
-        let key = format!("answer-{question}-{}", by.unwrap_or_default());
-        let command = Command::Answer { question, answer, by: by.map(Into::into), wire_run: None };
-        self.send(run, &key, command).await
-    }
-
-    /// Whether these answers would be taken: each question is open, its answer is one, and `by`
-    /// has a say. Nothing is sent; the run is given as it stands.
-    ///
-    /// # Errors
-    ///
-    /// As those of [`answer`](Self::answer).
-    pub async fn check_answers<'a>(
-        &self,
-        run: RunId,
-        answers: impl IntoIterator<Item = (QuestionId, &'a Answer)>,
-        by: Option<&str>,
-    ) -> Result<Transcript, SendError> {
-        let info = self.unfinished(run).await?;
-        let transcript = self.inner.log.transcript(run).await.map_err(log_error)?;
-        let asker = transcript.started.as_ref().and_then(|started| started.request.by.as_deref());
-        let def = self.def_of(&info);
-        for (question, answer) in answers {
-            let Some(open) = transcript.outline.questions.get(&question) else {
-                return Err(SendError::NoQuestion(question));
-            };
-            let bad = |why: String| SendError::BadAnswer(why.into());
-            answers::check(&open.form, answer).map_err(bad)?;
-            // An agent that is not known here cannot go on here either; it decides who may.
-            if def.as_ref().is_some_and(|def| !may_answer(def, asker, by)) {
-                return Err(SendError::NotAllowed);
-            }
-            if let Some(def) = &def {
-                answers::check_editing(def, &transcript.outline, open, answer, by).map_err(bad)?;
-            }
-            if let Answer::Approve { arguments: Some(edited), .. } = answer {
-                let call = open.call.and_then(|call| transcript.outline.call(call));
-                let asking = transcript.agents.get(&open.agent).and_then(|it| self.agent(&it.name));
-                let asking = if open.agent.is_root() { def.clone() } else { asking };
-                // The run checks again, by the rules of the process that owns it.
-                if let (Some(call), Some(asking)) = (call, asking) {
-                    check_edited(&asking, &call.tool.name, edited).map_err(bad)?;
-                }
-            }
-        }
-        Ok(transcript)
-    }
-
-    /// Hands in the result of a call that ran in the client. The first one wins.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such run, or the call does not wait for one.
-    pub async fn finish_call(
-        &self,
-        run: RunId,
-        call: PartId,
-        outcome: ToolOutcome,
-        result: ToolResult,
-    ) -> Result<Put, SendError> {
-        self.unfinished(run).await?;
-        let transcript = self.inner.log.transcript(run).await.map_err(log_error)?;
-        let open = transcript.outline.call(call);
-        if !open.is_some_and(|open| open.tool.runs_on == wellspring_core::RunsOn::Client) {
-            return Err(SendError::NoCall(call));
-        }
-        let command = Command::FinishCall { call, outcome, result, wire_run: None };
-        self.send(run, &format!("result-{call}"), command).await
-    }
-
-    /// Adds to what a run was asked; the model sees it from its next turn on. Calls with the
-    /// same key add once.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such run, or it is over.
-    pub async fn add_input(
-        &self,
-        run: RunId,
-        key: &str,
-        content: Vec<Content>,
-    ) -> Result<Put, SendError> {
-        let info = self.unfinished(run).await?;
-        if self.def_of(&info).is_some_and(|def| !def.takes_input()) {
-            return Err(SendError::NoInput { agent: info.agent });
-        }
-        self.send(run, &format!("input-{key}"), Command::AddInput { content }).await
-    }
-
-    /// Puts a command into a run's inbox and makes sure that somebody looks.
-    ///
-    /// # Errors
-    ///
-    /// When there is no such run, or it is over.
-    pub async fn send(&self, run: RunId, key: &str, command: Command) -> Result<Put, SendError> {
-        self.unfinished(run).await?;
-        let commands = vec![NewCommand { key: key.into(), command }];
-        let put = match self.inner.log.send(run, commands).await? {
-            PutAll::Done(puts) => puts.into_iter().next(),
-            PutAll::KeyTaken { number, .. } => Some(Put { number, existed: true }),
-        };
-        self.wake(run).await;
-        put.ok_or(SendError::NoRun(run))
-    }
-
-    async fn unfinished(&self, run: RunId) -> Result<RunInfo, SendError> {
-        let info = self.inner.log.store().info(run).await?.ok_or(SendError::NoRun(run))?;
-        if info.state.is_final() { Err(SendError::Finished(run)) } else { Ok(info) }
-    }
-
-    fn def_of(&self, info: &RunInfo) -> Option<Arc<AgentDef>> {
+    pub(crate) fn def_of(&self, info: &RunInfo) -> Option<Arc<AgentDef>> {
         let state = self.state();
         let working = state.runs.get(&info.run).map(|working| Arc::clone(&working.def));
         working.or_else(|| state.agents.get(&info.agent).cloned())
+    }
+
+    pub(crate) fn unknown_agent(&self, name: Box<str>) -> StartError {
+        let known: Vec<_> = self.state().agents.keys().map(ToString::to_string).collect();
+        StartError::UnknownAgent { name, known: known.join(", ") }
+    }
+
+    pub(crate) fn admission(&self) -> &Admission {
+        &self.inner.admission
+    }
+
+    /// How many runs that this principal started are worked on here right now.
+    pub(crate) fn live_runs_of(&self, id: &str) -> usize {
+        let theirs = |working: &&Working| working.live && working.by.as_deref() == Some(id);
+        self.state().runs.values().filter(theirs).count()
+    }
+
+    pub(crate) fn is_shutting_down(&self) -> bool {
+        self.inner.tasks.is_closed() || self.inner.closing.is_cancelled()
     }
 
     fn mark(&self, run: RunId, change: impl FnOnce(&mut Working)) {
@@ -386,8 +236,4 @@ impl Runtime {
     fn state(&self) -> MutexGuard<'_, State> {
         self.inner.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn log_error(error: ReadError) -> SendError {
-    SendError::Log(Box::new(error))
 }

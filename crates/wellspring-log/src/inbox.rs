@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use wellspring_core::{Command, Event, InboxNo};
 
+use crate::audit::NewAudit;
 use crate::store::StoreError;
 
 /// The most inputs and amendments that wait in a run's inbox: far more than people send, and
@@ -25,6 +26,9 @@ pub struct NewCommand {
     pub key: Box<str>,
     /// The command.
     pub command: Command,
+    /// The audit entry about it, kept in the same step if the command is new. A store that
+    /// cannot do both in one step keeps the entry first.
+    pub audit: Option<NewAudit>,
 }
 
 /// A command that is durable and whose effect is not in the log yet.

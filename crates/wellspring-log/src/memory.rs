@@ -392,10 +392,15 @@ impl Store for MemoryStore {
                     .map_err(|error| StoreError::failed("writing a command", error))?;
                 bytes += ENTRY_BYTES + new.key.len() + json.len();
             }
-            let kept = memory.grow(run, bytes)?;
-            kept.inbox.extend(new.into_iter().map(|(number, NewCommand { key, command })| {
-                (InboxEntry { number, key, command }, false)
-            }));
+            memory.grow(run, bytes)?;
+            for (number, NewCommand { key, command, audit }) in new {
+                if let Some(audit) = audit {
+                    memory.put_audit(audit)?;
+                }
+                if let Some(kept) = memory.runs.get_mut(&run) {
+                    kept.inbox.push((InboxEntry { number, key, command }, false));
+                }
+            }
             Ok(PutAll::Done(puts))
         })
     }

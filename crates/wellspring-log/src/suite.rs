@@ -383,7 +383,11 @@ pub async fn an_inbox_is_bounded(subject: &impl Subject) {
         why: Some(why.to_string().into()),
     };
     let many = |commands: Vec<Command>| {
-        let keyed = |command: Command| NewCommand { key: format!("{command:?}").into(), command };
+        let keyed = |command: Command| NewCommand {
+            key: format!("{command:?}").into(),
+            command,
+            audit: None,
+        };
         store.put_inbox(run, commands.into_iter().map(keyed).collect())
     };
     let answers = (0..INBOX_ANSWERS_MAX).map(|it| answer(u32::try_from(it).unwrap()));
@@ -651,8 +655,11 @@ async fn put(
     run: RunId,
     commands: &[(&str, &str)],
 ) -> Result<PutAll, StoreError> {
-    let new =
-        |(key, text): &(&str, &str)| NewCommand { key: (*key).into(), command: command(text) };
+    let new = |(key, text): &(&str, &str)| NewCommand {
+        key: (*key).into(),
+        command: command(text),
+        audit: None,
+    };
     store.put_inbox(run, commands.iter().map(new).collect()).await
 }
 

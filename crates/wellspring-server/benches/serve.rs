@@ -110,7 +110,8 @@ async fn serve(log: Log, say: Say) -> (Runtime, Server) {
 /// Starts a run where the server lives.
 async fn start(runtime: &Runtime) -> RunId {
     let runtime = runtime.clone();
-    let started = async move { runtime.start(StartRun::text("agent", "go")).await.unwrap() };
+    let started =
+        async move { runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run };
     SERVER.spawn(started).await.unwrap()
 }
 

@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use axum::Router;
 use tokio::task::AbortHandle;
-use wellspring_engine::Runtime;
+use wellspring_engine::{AdmissionLimits, Runtime};
 use wellspring_log::StoreError;
 
 use crate::app::App;
 use crate::auth::{Authenticate, Signer, TokenAuth};
 use crate::config::ServerConfig;
-use crate::housekeeping::{look_after, recover};
+use crate::housekeeping::look_after;
 use crate::metrics::Metrics;
 use crate::surfaces;
 use crate::tokens::{TokenError, Tokens};
@@ -181,9 +181,13 @@ impl ApiBuilder {
         });
         runtime.observe(Arc::new(metrics.clone()));
         runtime.limit_run_time(config.limits.run_time);
+        runtime.limit_runs(AdmissionLimits {
+            runs: config.limits.runs,
+            runs_per_principal: config.limits.runs_per_token,
+        });
         let signer = Signer::of(&*store).await?;
         let app = App::new(config, runtime, authenticate, address, signer, metrics);
-        recover(&app).await.map_err(OpenError::Recover)?;
+        app.runtime.recover().await.map_err(OpenError::Recover)?;
         let looking_after = tokio::spawn(look_after(app.clone())).abort_handle();
         Ok(Api { app, tokens, looking_after })
     }

@@ -11,21 +11,20 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, Uri};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wellspring_core::{RunId, ThreadId};
-use wellspring_engine::{DEFAULT_TENANT, LOCAL, Permission, Principal, Runtime};
-use wellspring_log::{ExternalId, RunInfo};
+use wellspring_core::{Millis, RunId};
+use wellspring_engine::{Control, DEFAULT_TENANT, Permission, Principal, Runtime};
+use wellspring_log::RunInfo;
+use wellspring_wire::{DialectChoice, WirePosition};
 
 use crate::auth::{AuthError, Authenticate, Signer};
 use crate::config::ServerConfig;
 use crate::error::ApiError;
 use crate::guard::Caller;
-use crate::limits::{BytesPass, Gates, RunPass};
+use crate::limits::{BytesPass, Gates};
 use crate::metrics::Metrics;
-use crate::stream::{EventStream, Folds, Surroundings, Wanted};
-use crate::turns::{Turn, Turns};
+use crate::stream::{EventPage, EventStream, Folds, Surroundings, Wanted, page};
 
 /// How long a request's body may take: a large one on a slow line. Whoever sends a byte now and
 /// then does not keep a connection for ever.
@@ -45,7 +44,6 @@ pub(crate) struct Shared {
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
     folds: Arc<Folds>,
-    turns: Turns,
     /// Nothing new is begun.
     pub(crate) draining: CancellationToken,
     /// Streams end.
@@ -69,7 +67,7 @@ impl App {
         signer: Signer,
         metrics: Metrics,
     ) -> Self {
-        let gates = Gates::new(&config.limits, runtime.clone());
+        let gates = Gates::new(&config.limits);
         Self(Arc::new(Shared {
             config,
             runtime,
@@ -79,17 +77,49 @@ impl App {
             gates,
             metrics,
             folds: Arc::default(),
-            turns: Turns::default(),
             draining: CancellationToken::new(),
             closing: CancellationToken::new(),
         }))
     }
 
-    /// A run of the caller's tenant. Nobody can tell another's run from one that is not.
-    pub(crate) async fn run_of(&self, who: &Principal, id: &str) -> Result<RunInfo, ApiError> {
-        let Ok(run) = id.parse::<RunId>() else { return Err(ApiError::no_run(id)) };
-        let info = self.runtime.log().store().info(run).await?;
-        info.filter(|info| *info.tenant == *who.tenant).ok_or_else(|| ApiError::no_run(id))
+    /// What a caller may do with the runs.
+    pub(crate) fn control(&self, who: &Principal) -> Control {
+        self.runtime.control(who.clone())
+    }
+
+    /// Reads one page of a run's events.
+    pub(crate) async fn page(
+        &self,
+        info: &RunInfo,
+        dialect: &DialectChoice,
+        after: WirePosition,
+        until: Option<Instant>,
+    ) -> Result<EventPage, ApiError> {
+        Ok(page(self.runtime.log(), info, dialect, after, until).await?)
+    }
+
+    /// Fails if the store does.
+    pub(crate) async fn check_store(&self) -> Result<(), ApiError> {
+        self.runtime.log().store().document("server.ready".into()).await?;
+        Ok(())
+    }
+
+    /// The metrics, in the text format of Prometheus.
+    pub(crate) fn metrics_text(&self) -> String {
+        let log = self.runtime.log();
+        self.metrics.render(&[
+            ("wellspring_runs", "Runs at work here now.", self.runtime.live_runs() as u64),
+            ("wellspring_log_runs", "Runs written or read here now.", log.live_runs() as u64),
+            (
+                "wellspring_log_tail_bytes",
+                "Bytes kept for slower readers.",
+                log.tail_bytes() as u64,
+            ),
+        ])
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.runtime.log().clock().now()
     }
 
     /// Opens an event stream, within the limits.
@@ -109,30 +139,6 @@ impl App {
             asked_at,
         };
         EventStream::open(wanted, around).await
-    }
-
-    /// Alone with an outside id: two requests that name the same do not start two runs.
-    pub(crate) async fn alone(&self, id: &ExternalId) -> Turn {
-        self.turns.take(id).await
-    }
-
-    /// Lets one more run start, within the limits; held until it has.
-    pub(crate) fn may_start(&self, who: &Principal, run: RunId) -> Result<RunPass, ApiError> {
-        if self.draining.is_cancelled() {
-            return Err(ApiError::draining());
-        }
-        self.gates.run(who, run)
-    }
-
-    /// Takes note of a run that goes on here, though nobody has just started it.
-    pub(crate) async fn goes_on(&self, run: RunId) -> Result<(), ApiError> {
-        let transcript = self.runtime.log().transcript(run).await?;
-        let by = transcript.started.and_then(|started| started.request.by.clone());
-        // Whoever had no token has no limit of their own.
-        if let Some(by) = by.filter(|by| **by != *LOCAL) {
-            self.gates.run_goes_on(&by, run);
-        }
-        Ok(())
     }
 
     /// The principal who makes a request, within the limits.
@@ -174,26 +180,13 @@ impl App {
     }
 }
 
-pub(crate) fn allow(who: &Principal, scope: Permission) -> Result<(), ApiError> {
-    if who.may(scope) {
-        return Ok(());
-    }
-    let message = format!("this needs the permission `{}`", scope.as_str());
-    let remedy = "ask an operator for it; tokens: `wellspring token create --scope`";
-    Err(ApiError::new(StatusCode::FORBIDDEN, "scope", message, remedy))
+/// A run's id as a client writes it.
+pub(crate) fn run_id(text: &str) -> Result<RunId, ApiError> {
+    text.parse().map_err(|_| ApiError::no_run(text))
 }
 
-/// The thread that a surface's own id means: always the same one, whichever of its runs are
-/// still there. Nothing has to be kept for it.
-pub(crate) fn thread_named(name: &ExternalId) -> ThreadId {
-    let mut hasher = Sha256::new();
-    for text in [&name.tenant, &name.surface, &name.id] {
-        hasher.update((text.len() as u64).to_le_bytes());
-        hasher.update(text.as_bytes());
-    }
-    let mut bytes = [0; 16];
-    bytes.copy_from_slice(&hasher.finalize()[..16]);
-    ThreadId::new(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+pub(crate) fn allow(who: &Principal, permission: Permission) -> Result<(), ApiError> {
+    if who.may(permission) { Ok(()) } else { Err(ApiError::not_permitted(permission)) }
 }
 
 /// Extractors: whoever calls, once it is clear that they may.
@@ -366,7 +359,6 @@ mod tests {
     use std::convert::Infallible;
 
     use futures::{StreamExt as _, stream};
-    use wellspring_log::Log;
 
     use super::*;
     use crate::config::ServerLimits;
@@ -379,7 +371,7 @@ mod tests {
             Ok::<_, Infallible>(axum::body::Bytes::from_static(b" "))
         });
         let since = Instant::now();
-        let gates = Gates::new(&ServerLimits::default(), Runtime::new(Log::in_memory()));
+        let gates = Gates::new(&ServerLimits::default());
         let mut pass = gates.bytes("");
         let error = read_body(Body::from_stream(trickle), 1000, &mut pass).await.unwrap_err();
         assert_eq!((error.status.as_u16(), error.code), (408, "too_slow"));

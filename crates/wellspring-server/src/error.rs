@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use wellspring_engine::{SendError, StartError};
+use wellspring_engine::{ControlError, Permission, StartError};
 use wellspring_log::{ReadError, StoreError};
 
 /// An answer that is an error: `{"error":{"code","message","remedy"}}`.
@@ -66,6 +66,19 @@ impl ApiError {
 
     pub(crate) fn no_agent(message: impl Into<String>) -> Self {
         Self::new(StatusCode::NOT_FOUND, "no_agent", message, "GET /v1/agents lists them")
+    }
+
+    pub(crate) fn not_permitted(permission: Permission) -> Self {
+        let message = format!("this needs the permission `{permission}`");
+        let remedy = "ask an operator for it; tokens: `wellspring token create --scope`";
+        Self::new(StatusCode::FORBIDDEN, "scope", message, remedy)
+    }
+
+    /// An idempotency key came back with another request.
+    pub(crate) fn key_reused(message: impl Into<String>) -> Self {
+        let remedy = "use a new key for a new request";
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self::new(status, "idempotency_key_reused", message, remedy)
     }
 
     pub(crate) fn draining() -> Self {
@@ -174,65 +187,75 @@ impl From<ReadError> for ApiError {
 
 impl From<StartError> for ApiError {
     fn from(error: StartError) -> Self {
+        let message = error.to_string();
         match error {
-            StartError::UnknownAgent { .. } => Self::no_agent(error.to_string()),
-            StartError::ModelNotAllowed { .. } => Self::bad("model_not_allowed", error.to_string()),
-            StartError::ReservedTool => Self::bad("reserved_tool", error.to_string()),
+            StartError::UnknownAgent { .. } => Self::no_agent(message),
+            StartError::ModelNotAllowed { .. } => Self::bad("model_not_allowed", message),
+            StartError::ReservedTool => Self::bad("reserved_tool", message),
             StartError::ThreadBusy(_) => Self::new(
                 StatusCode::CONFLICT,
                 "thread_busy",
-                error.to_string(),
+                message,
                 "wait for that run, cancel it, or POST to its /input",
             ),
-            StartError::Exists(_) | StartError::Named(_) => Self::new(
+            StartError::NotFirst => Self::new(
                 StatusCode::CONFLICT,
-                "run_exists",
-                error.to_string(),
-                "leave the id out, or read the run that is there",
+                "thread_exists",
+                message,
+                "leave the thread out, or continue it",
             ),
+            StartError::NoThread(thread) => Self::no_thread(thread),
             StartError::NoRun(run) => Self::no_run(run),
+            StartError::NotInThread { .. } => Self::bad("not_in_thread", message),
+            StartError::TooManyRuns(_) => {
+                let remedy = "ask again when some have finished";
+                let status = StatusCode::SERVICE_UNAVAILABLE;
+                Self::new(status, "too_many_runs", message, remedy).retry_after(5)
+            }
+            StartError::TooManyOfYours(_) => {
+                let remedy = "wait for some to finish, or cancel them";
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                Self::new(status, "too_many_runs", message, remedy).retry_after(5)
+            }
+            StartError::NotPermitted(permission) => Self::not_permitted(permission),
             StartError::ShuttingDown => Self::draining(),
             error @ (StartError::Log(_) | _) => Self::kept("the run could not be started", &error),
         }
     }
 }
 
-impl From<SendError> for ApiError {
-    fn from(error: SendError) -> Self {
+impl From<ControlError> for ApiError {
+    fn from(error: ControlError) -> Self {
         let message = error.to_string();
+        let conflict =
+            |code, remedy| Self::new(StatusCode::CONFLICT, code, message.clone(), remedy);
+        let waits = "GET /v1/runs/{run} lists what it waits for";
         match error {
-            SendError::NoRun(run) => Self::no_run(run),
-            SendError::Finished(_) => {
-                Self::new(StatusCode::CONFLICT, "finished", message, "start another run")
+            ControlError::NoRun(run) => Self::no_run(run),
+            ControlError::NotPermitted(permission) => Self::not_permitted(permission),
+            ControlError::Finished(_) => conflict("finished", "start another run"),
+            ControlError::Unfinished(_) => {
+                conflict("unfinished", "POST /v1/runs/{run}/cancel first")
             }
-            SendError::NoQuestion(_) => Self::new(
-                StatusCode::CONFLICT,
-                "no_question",
-                message,
-                "GET /v1/runs/{run} lists what it waits for",
-            ),
-            SendError::BadAnswer(_) => Self::bad("bad_answer", message),
-            SendError::NoCall(_) => Self::new(
-                StatusCode::CONFLICT,
-                "no_call",
-                message,
-                "GET /v1/runs/{run} lists what it waits for",
-            ),
-            SendError::NoInput { .. } => Self::new(
-                StatusCode::CONFLICT,
-                "no_input_taken",
-                message,
-                "wait until the run is over, or cancel it",
-            ),
-            SendError::NotAllowed => Self::new(
+            ControlError::NoQuestion(_) => conflict("no_question", waits),
+            ControlError::NoCall(_) => conflict("no_call", waits),
+            ControlError::NoInput { .. } => {
+                conflict("no_input_taken", "wait until the run is over, or cancel it")
+            }
+            ControlError::AlreadyAnswered { .. } => {
+                conflict("already_answered", "GET /v1/runs/{run} shows what became of it")
+            }
+            ControlError::BadAnswer(_) => Self::bad("bad_answer", message),
+            ControlError::NotAnApprover => Self::new(
                 StatusCode::FORBIDDEN,
                 "not_yours_to_answer",
                 message,
                 "let the asker answer, or name this token among the agent's approvers",
             ),
-            error @ (SendError::Log(_) | _) => {
-                Self::kept("the run's inbox did not take it", &error)
-            }
+            ControlError::KeyReused { .. } => Self::key_reused(message),
+            ControlError::Read(error) => error.into(),
+            ControlError::Store(error) => error.into(),
+            error => Self::kept("the run did not take it", &error),
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use wellspring_core::Millis;
-use wellspring_log::StoreError;
 
 use crate::app::App;
 
@@ -27,14 +26,14 @@ pub(crate) async fn look_after(app: App) {
     loop {
         tokio::select! {
             _ = recovery.tick() => {
-                if let Err(error) = recover(&app).await {
+                if let Err(error) = app.runtime.recover().await {
                     tracing::warn!(%error, "runs to continue could not be looked for");
                 }
             }
             _ = retry.tick() => {
                 // That the store fails has been said already, by those that it failed.
                 if app.runtime.has_lost_runs()
-                    && let Err(error) = recover(&app).await
+                    && let Err(error) = app.runtime.recover().await
                 {
                     tracing::debug!(%error, "the store still fails");
                 }
@@ -46,16 +45,6 @@ pub(crate) async fn look_after(app: App) {
             }
         }
     }
-}
-
-/// Continues runs that lost their owner; they count as those of whoever started them.
-pub(crate) async fn recover(app: &App) -> Result<(), StoreError> {
-    for run in app.runtime.recover().await? {
-        if let Err(error) = app.goes_on(run).await {
-            tracing::warn!(%run, error = error.message, "nobody's limit counts this run");
-        }
-    }
-    Ok(())
 }
 
 async fn forget(app: &App, keep: Duration) {

@@ -36,7 +36,6 @@ mod stream;
 mod surfaces;
 mod threads;
 mod tokens;
-mod turns;
 
 pub use api::{Api, ApiBuilder, OpenError, router};
 pub use auth::{AuthError, Authenticate, SIGNED_FOR, SIGNED_FOR_MAX};

@@ -2,7 +2,7 @@
 //!
 //! Nothing here waits: what does not fit is refused with the time after which it may.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -10,8 +10,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use tokio::time::Instant;
-use wellspring_core::RunId;
-use wellspring_engine::{LOCAL, Principal, Runtime};
+use wellspring_engine::{LOCAL, Principal};
 
 use crate::config::ServerLimits;
 use crate::error::ApiError;
@@ -28,20 +27,10 @@ const BURST_SECONDS: f64 = 2.0;
 /// Every limit of a server, and how much of it is used.
 pub(crate) struct Gates {
     limits: ServerLimits,
-    runtime: Runtime,
-    runs: Arc<Mutex<Runs>>,
     streams: Arc<Mutex<OpenStreams>>,
     held: Arc<Held>,
     tokens: Rates<Arc<str>>,
     addresses: Rates<IpAddr>,
-}
-
-#[derive(Default)]
-struct Runs {
-    /// Those that are about to start: nobody works on them yet, and they count.
-    starting: BTreeSet<RunId>,
-    /// Those of a token that were starting or at work when last looked at.
-    per_token: BTreeMap<Arc<str>, Vec<RunId>>,
 }
 
 /// What request bodies and large answers hold.
@@ -65,11 +54,9 @@ struct OpenStreams {
 }
 
 impl Gates {
-    pub(crate) fn new(limits: &ServerLimits, runtime: Runtime) -> Self {
+    pub(crate) fn new(limits: &ServerLimits) -> Self {
         Self {
             limits: limits.clone(),
-            runtime,
-            runs: Arc::default(),
             streams: Arc::default(),
             held: Arc::new(Held {
                 max: limits.held_bytes,
@@ -95,52 +82,6 @@ impl Gates {
             return Ok(());
         }
         self.tokens.take(Arc::clone(&who.id)).map_err(|wait| too_often("token", wait))
-    }
-
-    /// Counts a run as starting until what is returned is dropped, and from then on for as long
-    /// as somebody works on it.
-    pub(crate) fn run(&self, who: &Principal, run: RunId) -> Result<RunPass, ApiError> {
-        let mut runs = lock(&self.runs);
-        if self.is_full(&runs.starting) {
-            let message = format!("{} runs are at work already", self.limits.runs);
-            let remedy = "ask again when some have finished";
-            let status = StatusCode::SERVICE_UNAVAILABLE;
-            return Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5));
-        }
-        if !who.is_local() {
-            let Runs { starting, per_token } = &mut *runs;
-            let theirs = per_token.entry(Arc::clone(&who.id)).or_default();
-            theirs.retain(|run| starting.contains(run) || self.runtime.is_live(*run));
-            if theirs.len() >= self.limits.runs_per_token {
-                let message = format!("this token has {} runs at work already", theirs.len());
-                let remedy = "wait for some to finish, or cancel them";
-                let status = StatusCode::TOO_MANY_REQUESTS;
-                return Err(ApiError::new(status, "too_many_runs", message, remedy).retry_after(5));
-            }
-            theirs.push(run);
-        }
-        runs.starting.insert(run);
-        drop(runs);
-        Ok(RunPass { runs: Arc::clone(&self.runs), run })
-    }
-
-    fn is_full(&self, starting: &BTreeSet<RunId>) -> bool {
-        let (live, limit) = (self.runtime.live_runs(), self.limits.runs);
-        // One that has just started may be counted as both: looked at closely only near the limit.
-        live + starting.len() >= limit && {
-            let not_yet = starting.iter().filter(|run| !self.runtime.is_live(**run));
-            live + not_yet.count() >= limit
-        }
-    }
-
-    /// Counts a run of this token's that goes on here without having been started here just
-    /// now: somebody answered it, or whoever worked on it is gone. It is never refused.
-    pub(crate) fn run_goes_on(&self, id: &str, run: RunId) {
-        let mut runs = lock(&self.runs);
-        let theirs = runs.per_token.entry(id.into()).or_default();
-        if !theirs.contains(&run) {
-            theirs.push(run);
-        }
     }
 
     /// Counts what a request of this principal holds, none of it yet.
@@ -224,18 +165,6 @@ impl BytesPass {
 impl Drop for BytesPass {
     fn drop(&mut self) {
         self.shrink(self.bytes);
-    }
-}
-
-/// A run that is about to start.
-pub(crate) struct RunPass {
-    runs: Arc<Mutex<Runs>>,
-    run: RunId,
-}
-
-impl Drop for RunPass {
-    fn drop(&mut self) {
-        lock(&self.runs).starting.remove(&self.run);
     }
 }
 
@@ -324,7 +253,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_address_has_a_rate() {
         let limits = ServerLimits { requests_per_address: 1, ..ServerLimits::default() };
-        let gates = Gates::new(&limits, Runtime::new(wellspring_log::Log::in_memory()));
+        let gates = Gates::new(&limits);
         let ask = |address: &str| {
             let refused = gates.address(address.parse().unwrap()).err();
             refused.map(|error| (error.status.as_u16(), error.code, error.retry_after))
@@ -343,7 +272,7 @@ mod tests {
     async fn what_requests_hold_is_bounded() {
         let limits =
             ServerLimits { held_bytes: 100, held_bytes_per_token: 40, ..ServerLimits::default() };
-        let gates = Gates::new(&limits, Runtime::new(wellspring_log::Log::in_memory()));
+        let gates = Gates::new(&limits);
         let hold = |id: &str, bytes: usize| {
             let mut pass = gates.bytes(id);
             pass.grow(bytes).map(|()| pass).map_err(|error| error.status.as_u16())

@@ -44,7 +44,7 @@ pub enum ServeError {
 /// Makes a server from its parts.
 ///
 /// ```
-/// # use wellspring_engine::Runtime;
+/// # use wellspring_engine::{AdmissionLimits, Runtime};
 /// # use wellspring_log::Log;
 /// use wellspring_server::{Server, ServerConfig};
 ///

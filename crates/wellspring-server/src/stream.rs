@@ -40,7 +40,7 @@ use crate::error::ApiError;
 use crate::limits::StreamPass;
 use crate::metrics::{Metrics, Open};
 
-pub(crate) use self::page::page;
+pub(crate) use self::page::{EventPage, page};
 pub(crate) use self::reader::Folds;
 
 /// Pieces smaller than this are copied together when a reader gets several at once: cheaper

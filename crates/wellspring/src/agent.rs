@@ -314,7 +314,7 @@ impl Agent {
     #[must_use]
     pub fn attach<T: DeserializeOwned>(&self, run: RunId) -> ThoughtStream<T> {
         let which = Which::Old(run);
-        ThoughtStream::new(Following::begin(self.runtime.clone(), which, None, None))
+        ThoughtStream::new(Following::begin(self.runtime.local(), which, None))
     }
 
     /// Makes it known by its name to whoever shares its runtime: they can start it, and its

@@ -46,8 +46,8 @@ const LONG_PARAGRAPHS: usize = 40;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
 /// let runtime = Runtime::new(Log::in_memory());
 /// runtime.register(wellspring::demo::agent());
-/// let run = runtime.start(StartRun::text("demo", "help")).await?;
-/// let answer = runtime.wait(run).await?.answer(AgentNo::ROOT);
+/// let run = runtime.local().start(StartRun::text("demo", "help")).await?.run;
+/// let answer = runtime.local().wait(run).await?.answer(AgentNo::ROOT);
 /// assert!(answer.contains("I am a script"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;

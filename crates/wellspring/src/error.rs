@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use wellspring_core::{Budget, FailureKind, Stop};
-use wellspring_engine::{SendError, StartError};
+use wellspring_engine::{ControlError, StartError};
 use wellspring_log::ReadError;
 
 /// Why a run gave no result, or could not be had.
@@ -50,7 +50,7 @@ pub enum ThinkError {
     InvalidResult(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// What was wanted of the run could not be had.
     #[error("the run did not take it")]
-    Send(#[source] Arc<SendError>),
+    Control(#[source] Arc<ControlError>),
     /// The log could not be read.
     #[error("the run could not be read")]
     Log(#[from] ReadError),
@@ -62,9 +62,13 @@ impl From<StartError> for ThinkError {
     }
 }
 
-impl From<SendError> for ThinkError {
-    fn from(error: SendError) -> Self {
-        Self::Send(Arc::new(error))
+impl From<ControlError> for ThinkError {
+    fn from(error: ControlError) -> Self {
+        if let ControlError::Read(error) = error {
+            Self::Log(error)
+        } else {
+            Self::Control(Arc::new(error))
+        }
     }
 }
 

@@ -136,8 +136,8 @@ impl Reading {
     async fn more(&mut self) -> Result<bool, ThinkError> {
         if self.cursor.is_none() {
             let cursor = self.following.cursor(self.position).await?;
-            let log = self.following.runtime().log();
-            self.outline = log.outline_before(cursor.run(), self.position).await?;
+            let control = &self.following.control;
+            self.outline = control.outline_at(cursor.run(), self.position).await?;
             self.cursor = Some(cursor);
         }
         let Some(cursor) = &mut self.cursor else { return Ok(false) };

@@ -16,7 +16,7 @@ use wellspring_core::{
     AgentNo, Answer, CancelWhen, CancellationToken, Event, Outcome, Question, QuestionId, Record,
     RunId, Seq, Stop, Transcript,
 };
-use wellspring_engine::{Runtime, SendError, StartRun, WorkerResult};
+use wellspring_engine::{Control, ControlError, StartRun, WorkerResult};
 use wellspring_log::Cursor;
 
 use crate::error::ThinkError;
@@ -30,8 +30,7 @@ pub(crate) type Answering = Arc<dyn Fn(Question) -> BoxFuture<'static, Answer> +
 /// What a handle knows of its run. Clones know the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
-    runtime: Runtime,
-    pub(crate) by: Option<Box<str>>,
+    pub(crate) control: Control,
     known: watch::Receiver<Known>,
 }
 
@@ -54,25 +53,16 @@ pub(crate) enum Which {
 impl Following {
     /// Starts the run, if it is new, and follows it. Without a Tokio runtime the handle
     /// knows from the start that nothing will come.
-    pub(crate) fn begin(
-        runtime: Runtime,
-        which: Which,
-        by: Option<Box<str>>,
-        signal: Option<CancellationToken>,
-    ) -> Self {
+    pub(crate) fn begin(control: Control, which: Which, signal: Option<CancellationToken>) -> Self {
         let (tell, known) = watch::channel(Known::default());
         match Handle::try_current() {
             Ok(handle) => {
-                let follower = Follower { runtime: runtime.clone(), tell, signal };
+                let follower = Follower { control: control.clone(), tell, signal };
                 handle.spawn(follower.follow(which));
             }
             Err(_) => tell.send_modify(|known| known.end(ThinkError::NoRuntime)),
         }
-        Self { runtime, by, known }
-    }
-
-    pub(crate) fn runtime(&self) -> &Runtime {
-        &self.runtime
+        Self { control, known }
     }
 
     /// Waits until the run is started.
@@ -104,12 +94,12 @@ impl Following {
 
     /// A cursor after a record.
     pub(crate) async fn cursor(&self, after: Seq) -> Result<Cursor, ThinkError> {
-        Ok(self.runtime.attach(self.run().await?, after).await?)
+        Ok(self.control.attach(self.run().await?, after).await?)
     }
 
     /// The run as it is now.
     pub(crate) async fn transcript(&self) -> Result<Transcript, ThinkError> {
-        Ok(self.runtime.log().transcript(self.run().await?).await?)
+        Ok(self.control.transcript(self.run().await?).await?)
     }
 
     /// The records after one.
@@ -127,7 +117,7 @@ impl Following {
     /// Stops the run. That it is over already is not an error.
     pub(crate) async fn cancel(&self, when: CancelWhen) -> Result<(), ThinkError> {
         let run = self.run().await?;
-        cancel(&self.runtime, run, when, self.by.as_deref(), None).await
+        cancel(&self.control, run, when, None).await
     }
 
     /// Answers a question.
@@ -137,7 +127,7 @@ impl Following {
         answer: Answer,
     ) -> Result<(), ThinkError> {
         let run = self.run().await?;
-        self.runtime.answer(run, question, answer, self.by.as_deref()).await?;
+        self.control.answer(run, question, answer).await?;
         Ok(())
     }
 
@@ -190,14 +180,13 @@ impl Following {
 }
 
 async fn cancel(
-    runtime: &Runtime,
+    control: &Control,
     run: RunId,
     when: CancelWhen,
-    by: Option<&str>,
     why: Option<&str>,
 ) -> Result<(), ThinkError> {
-    match runtime.cancel(run, when, by, why).await {
-        Ok(_) | Err(SendError::Finished(_)) => Ok(()),
+    match control.cancel(run, when, why).await {
+        Ok(_) | Err(ControlError::Finished(_)) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
@@ -213,7 +202,7 @@ impl Known {
 
 /// The task behind a [`Following`].
 struct Follower {
-    runtime: Runtime,
+    control: Control,
     tell: watch::Sender<Known>,
     signal: Option<CancellationToken>,
 }
@@ -230,10 +219,10 @@ impl Follower {
             return Err(ThinkError::Cancelled { by: None, why: Some(BY_SIGNAL.into()) });
         }
         let run = match which {
-            Which::New(start) => self.runtime.start(*start).await?,
+            Which::New(start) => self.control.start(*start).await?.run,
             Which::Old(run) => run,
         };
-        let mut cursor = self.runtime.attach(run, Seq(0)).await?;
+        let mut cursor = self.control.attach(run, Seq(0)).await?;
         self.tell.send_modify(|known| known.run = Some(Ok(run)));
         let reading = self.read(run, &mut cursor);
         // Nobody needs to be told, and nobody can cancel: the run goes on by itself.
@@ -256,7 +245,7 @@ impl Follower {
             Some(signal) => signal.cancelled().await,
             None => std::future::pending().await,
         }
-        cancel(&self.runtime, run, CancelWhen::Now, None, Some(BY_SIGNAL)).await?;
+        cancel(&self.control, run, CancelWhen::Now, Some(BY_SIGNAL)).await?;
         std::future::pending().await
     }
 
@@ -304,7 +293,7 @@ impl Follower {
                 return Err(ThinkError::Failed { kind, message, retryable });
             }
         };
-        let transcript = self.runtime.log().transcript(run).await?;
+        let transcript = self.control.transcript(run).await?;
         let answer = transcript.answer(AgentNo::ROOT);
         // A text that was cut off is not the answer.
         let whole = WorkerResult::of(&transcript).is_some_and(|result| result.success);

@@ -107,9 +107,9 @@ pub use wellspring_core::{
     ToolUpdate, Transcript, Usage, render,
 };
 pub use wellspring_engine::{
-    AgentDef, Hooks, Limits, Policy, Rule, Runtime, RuntimeUi, SendError, StartError, StartRun,
-    Timeouts, Turn, TurnCall, TurnConfig, TurnEvent, TurnReport, TurnState, WhenBusy, WorkerResult,
-    show, tools,
+    AgentDef, Control, ControlError, Hooks, Limits, Permission, Policy, Principal, Rule, Runtime,
+    RuntimeUi, StartError, StartRun, Timeouts, Turn, TurnCall, TurnConfig, TurnEvent, TurnReport,
+    TurnState, WhenBusy, WorkerResult, show, tools,
 };
 pub use wellspring_log::{Log, LogOptions, ReadError};
 pub use wellspring_wire::agent_event::ExecutionContext;

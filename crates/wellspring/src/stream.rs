@@ -134,7 +134,9 @@ impl<T> ThoughtStream<T> {
     /// [attached](crate::Agent::attach).
     #[must_use]
     pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
-        self.following.by = Some(name.into());
+        let control = &self.following.control;
+        let who = control.principal().clone().named(&*name.into());
+        self.following.control = control.runtime().control(who);
         self
     }
 

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use wellspring_core::{
     Answer, CancellationToken, Content, ContextNote, Model, Question, RunId, RunRequest, ThreadId,
 };
-use wellspring_engine::{Backend, Limits, StartRun};
+use wellspring_engine::{Backend, Limits, Principal, StartRun};
 
 use crate::agent::Agent;
 use crate::error::ThinkError;
@@ -52,6 +52,7 @@ use crate::tool::{IntoTool, schema};
 #[must_use = "nothing is asked before `stream` or `run`"]
 pub struct Think<T> {
     agent: Agent,
+    who: Principal,
     prompt: Prompt,
     request: RunRequest,
     thread: Option<ThreadId>,
@@ -80,6 +81,7 @@ impl<T> Think<T> {
     fn new(agent: Agent, request: RunRequest) -> Self {
         Self {
             agent,
+            who: Principal::local(),
             prompt: Prompt::default(),
             request,
             thread: None,
@@ -188,7 +190,7 @@ impl<T> Think<T> {
     /// Says who asks. Questions can then be answered by the same person only, or by a named
     /// [approver](Agent::approver).
     pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
-        self.request.by = Some(name.into());
+        self.who = self.who.named(&*name.into());
         self
     }
 
@@ -260,13 +262,12 @@ impl<T> Think<T> {
         for agent in sub_agents.into_values() {
             runtime.register((*agent).clone());
         }
-        let by = self.request.by.clone();
         let request = RunRequest { input: self.prompt.into_content(), ..self.request };
         let mut start = StartRun::new(def, request);
         start.thread = self.thread;
         start.after = self.after;
         let which = Which::New(Box::new(start));
-        let following = Following::begin(runtime, which, by, self.signal);
+        let following = Following::begin(runtime.control(self.who), which, self.signal);
         if let Some(answering) = self.answering {
             following.answer_all(answering);
         }

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use wellspring_core::{AgentNo, Message, ThreadId};
-use wellspring_engine::{DEFAULT_TENANT, HISTORY_RUNS_MAX};
+use wellspring_engine::HISTORY_RUNS_MAX;
 use wellspring_log::{RunFilter, RunInfo};
 
 use crate::agent::Agent;
@@ -67,14 +67,9 @@ impl Thread {
     ///
     /// When the log cannot be read.
     pub async fn runs(&self) -> Result<Vec<RunInfo>, ThinkError> {
-        let filter = RunFilter {
-            tenant: Some(DEFAULT_TENANT.into()),
-            thread: Some(self.id),
-            limit: HISTORY_RUNS_MAX,
-            ..RunFilter::default()
-        };
-        let runs = self.agent.engine().log().store().list(filter).await;
-        Ok(runs.map_err(wellspring_log::ReadError::from)?)
+        let filter =
+            RunFilter { thread: Some(self.id), limit: HISTORY_RUNS_MAX, ..RunFilter::default() };
+        Ok(self.agent.engine().local().list(filter).await?)
     }
 
     /// The conversation so far, along its latest branch, as the agent will see it.
@@ -83,15 +78,11 @@ impl Thread {
     ///
     /// When the log cannot be read.
     pub async fn history(&self) -> Result<Vec<Message>, ThinkError> {
-        let runs = self.runs().await?;
+        let control = self.agent.engine().local();
+        let Some(latest) = self.runs().await?.into_iter().next() else { return Ok(Vec::new()) };
         let mut newest_first = Vec::new();
-        let mut next = runs.first().map(|latest| latest.run);
-        for info in &runs {
-            if next == Some(info.run) {
-                let transcript = self.agent.engine().log().transcript(info.run).await?;
-                newest_first.push(transcript.messages(AgentNo::ROOT));
-                next = info.after;
-            }
+        for info in control.history(latest.run, HISTORY_RUNS_MAX).await? {
+            newest_first.push(control.transcript(info.run).await?.messages(AgentNo::ROOT));
         }
         Ok(newest_first.into_iter().rev().flatten().collect())
     }

@@ -59,14 +59,12 @@ impl Agent {
 
     /// How the session is found that an agent had in a thread.
     async fn handle(&self, thread: ThreadId, agent: &str) -> Option<Value> {
-        let mut next = self.latest(thread).await.ok()?;
-        for _ in 0..RUNS_LOOKED_AT_MAX {
-            let info = next?;
-            let mut transcript = self.runtime.log().transcript(info.run).await.ok()?;
+        let latest = self.latest(thread).await.ok()??;
+        for info in self.control.history(latest.run, RUNS_LOOKED_AT_MAX).await.ok()? {
+            let mut transcript = self.control.transcript(info.run).await.ok()?;
             if let Some(handle) = transcript.attached.remove(agent) {
                 return Some(handle);
             }
-            next = self.runtime.log().store().info(info.after?).await.ok()?;
         }
         None
     }

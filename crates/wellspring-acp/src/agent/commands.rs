@@ -152,7 +152,8 @@ impl Agent {
     }
 
     async fn list_runs(&self, session: &Session) -> Result<String, RpcError> {
-        let filter = RunFilter { thread: Some(session.thread), limit: RUNS_SHOWN, ..self.ours() };
+        let filter =
+            RunFilter { thread: Some(session.thread), limit: RUNS_SHOWN, ..RunFilter::default() };
         let runs = self.runs(filter).await?;
         if runs.is_empty() {
             return Ok("Nothing ran in this session yet.".into());
@@ -173,10 +174,11 @@ impl Agent {
     }
 
     async fn sum_up(&self, session: &Session) -> Result<String, RpcError> {
-        let filter = RunFilter { thread: Some(session.thread), limit: RUNS_SHOWN, ..self.ours() };
+        let filter =
+            RunFilter { thread: Some(session.thread), limit: RUNS_SHOWN, ..RunFilter::default() };
         let mut total = Usage::default();
         for info in self.runs(filter).await? {
-            let transcript = self.runtime.log().transcript(info.run).await;
+            let transcript = self.control.transcript(info.run).await;
             total.add(&transcript.map_err(|error| RpcError::internal(&error))?.usage);
         }
         let cost = total.cost.map(|cost| format!(", {:.4} {}", cost.amount, cost.currency));

@@ -13,7 +13,7 @@ use wellspring_core::{
     Outcome, Outline, Question, QuestionId, Record, RemoteAgent, RunId, RunRequest, Seq,
     ToolContent, Usage,
 };
-use wellspring_engine::{AgentDef, Backend, LOCAL, SendError, StartError, StartRun};
+use wellspring_engine::{AgentDef, Backend, ControlError, StartError, StartRun};
 use wellspring_wire::acp::{Acp, Asked, Asking, ORIGIN, Offers, prompt_response};
 use wellspring_wire::{Dialect as _, Out};
 
@@ -40,8 +40,8 @@ impl Agent {
         // Beside the reader, which may be waiting for a client that does not read.
         let cancel = async {
             running.cancelled.cancelled().await;
-            match self.runtime.cancel(run, CancelWhen::Now, None, None).await {
-                Ok(_) | Err(SendError::Finished(_)) => {}
+            match self.control.cancel(run, CancelWhen::Now, None).await {
+                Ok(_) | Err(ControlError::Finished(_)) => {}
                 Err(error) => tracing::warn!(%run, %error, "the run could not be cancelled"),
             }
             std::future::pending::<()>().await;
@@ -70,16 +70,15 @@ impl Agent {
         let def = self.def(session)?;
         let request = self.request(session, input, &def);
         let mut start = StartRun::new(def, request);
-        start.tenant = Self::tenant().into();
         start.thread = Some(session.thread);
         let run = loop {
-            match self.runtime.start(start.clone()).await {
-                Ok(run) => break run,
+            match self.control.start(start.clone()).await {
+                Ok(started) => break started.run,
                 Err(StartError::ThreadBusy(busy)) => self.supersede(busy).await?,
                 Err(error) => return Err(RpcError::internal(&error)),
             }
         };
-        if is_first && let Ok(Some(info)) = self.runtime.log().store().info(run).await {
+        if is_first && let Ok(info) = self.control.info(run).await {
             let mut update = json!({"sessionUpdate": "session_info_update", "title": info.title});
             if let Some(at) = open::iso_8601(info.updated_at) {
                 update["updatedAt"] = at.into();
@@ -123,22 +122,19 @@ impl Agent {
 
     /// Ends a run of the session that nobody works on: its process is gone.
     async fn supersede(&self, busy: RunId) -> Result<(), RpcError> {
-        let info = self.runtime.log().store().info(busy).await;
-        let info = info.map_err(|error| RpcError::internal(&error))?;
-        let now = self.runtime.log().clock().now();
-        let lease = info.and_then(|info| info.lease);
-        if self.runtime.is_live(busy) || lease.is_some_and(|lease| lease.until > now) {
+        let is_owned = self.control.is_owned(busy).await;
+        if is_owned.map_err(|error| RpcError::internal(&error))? {
             let message = format!(
                 "the session is busy with run {busy}, which was started elsewhere; wait for its \
                  end, or stop it with `wellspring runs cancel {busy}`"
             );
             return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
         }
-        match self.runtime.cancel(busy, CancelWhen::Now, None, Some("superseded")).await {
-            Ok(_) | Err(SendError::Finished(_)) => {}
+        match self.control.cancel(busy, CancelWhen::Now, Some("superseded")).await {
+            Ok(_) | Err(ControlError::Finished(_)) => {}
             Err(error) => return Err(RpcError::internal(&error)),
         }
-        self.runtime.wait(busy).await.map_err(|error| RpcError::internal(&error))?;
+        self.control.wait(busy).await.map_err(|error| RpcError::internal(&error))?;
         Ok(())
     }
 
@@ -151,7 +147,8 @@ impl Agent {
         cancelled: &CancellationToken,
     ) -> Result<(Outcome, Option<Value>), RpcError> {
         let failed = |error| RpcError::internal(&error);
-        let mut cursor = self.runtime.attach(run, Seq(0)).await.map_err(failed)?;
+        let mut cursor =
+            self.control.attach(run, Seq(0)).await.map_err(|error| RpcError::internal(&error))?;
         let mut updates = Updates::default();
         if self.client().has_terminals {
             updates.acp = updates.acp.lending_terminals();
@@ -278,9 +275,14 @@ impl Agent {
             // Nobody said no: whoever finds the question may answer it.
             return;
         }
-        match self.runtime.answer(run, question, answer, Some(LOCAL)).await {
+        match self.control.answer(run, question, answer).await {
             // Somebody was quicker, or it does not matter any more.
-            Ok(_) | Err(SendError::Finished(_) | SendError::NoQuestion(_)) => {}
+            Ok(_)
+            | Err(
+                ControlError::Finished(_)
+                | ControlError::NoQuestion(_)
+                | ControlError::AlreadyAnswered { .. },
+            ) => {}
             Err(error) => tracing::warn!(%run, %error, "the answer could not be kept"),
         }
     }
@@ -302,7 +304,7 @@ impl Agent {
             let error = RpcError::new(code.unwrap_or(RpcError::INTERNAL), &**message);
             return Err(RpcError { data: Some(data), ..error });
         }
-        let usage = match self.runtime.log().transcript(run).await {
+        let usage = match self.control.transcript(run).await {
             Ok(transcript) => transcript.usage,
             Err(_) => Usage::default(),
         };

@@ -55,7 +55,7 @@ impl Agent {
         let (mut sessions, mut scanned) = (Vec::new(), 0);
         let mut more = true;
         while more && sessions.len() < LIST_PAGE && scanned < LIST_SCANNED_MAX {
-            let filter = RunFilter { after_run, limit: LIST_PAGE, ..self.ours() };
+            let filter = RunFilter { after_run, limit: LIST_PAGE, ..RunFilter::default() };
             let runs = self.runs(filter).await?;
             more = runs.len() == LIST_PAGE;
             for info in runs {
@@ -84,7 +84,8 @@ impl Agent {
         }
         lock(&self.sessions).remove(&thread);
         loop {
-            let runs = self.runs(RunFilter { thread: Some(thread), ..self.ours() }).await?;
+            let runs =
+                self.runs(RunFilter { thread: Some(thread), ..RunFilter::default() }).await?;
             if runs.is_empty() {
                 return Ok(json!({}).into());
             }
@@ -94,7 +95,7 @@ impl Agent {
                         format!("run {} of the session is not over; cancel it first", info.run);
                     return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
                 }
-                let deleted = self.runtime.log().store().delete(info.run).await;
+                let deleted = self.control.delete(info.run).await;
                 deleted.map_err(|error| RpcError::internal(&error))?;
             }
         }
@@ -206,7 +207,8 @@ impl Agent {
 
     async fn started(&self, run: RunId) -> Result<Option<RunStarted>, RpcError> {
         let failed = |error| RpcError::internal(&error);
-        let mut cursor = self.runtime.attach(run, Seq(0)).await.map_err(failed)?;
+        let cursor = self.control.attach(run, Seq(0)).await;
+        let mut cursor = cursor.map_err(|error| RpcError::internal(&error))?;
         let frames = cursor.next().await.map_err(failed)?.unwrap_or_default();
         let first = frames.first().and_then(|frame| frame.records().first());
         let Some(Event::RunStarted(started)) = first.map(|record| &record.event) else {
@@ -216,17 +218,13 @@ impl Agent {
     }
 
     pub(super) async fn latest(&self, thread: ThreadId) -> Result<Option<RunInfo>, RpcError> {
-        let filter = RunFilter { thread: Some(thread), limit: 1, ..self.ours() };
+        let filter = RunFilter { thread: Some(thread), limit: 1, ..RunFilter::default() };
         Ok(self.runs(filter).await?.pop())
     }
 
     pub(super) async fn runs(&self, filter: RunFilter) -> Result<Vec<RunInfo>, RpcError> {
-        let runs = self.runtime.log().store().list(filter).await;
+        let runs = self.control.list(filter).await;
         runs.map_err(|error| RpcError::internal(&error))
-    }
-
-    pub(super) fn ours(&self) -> RunFilter {
-        RunFilter { tenant: Some(Self::tenant().into()), ..RunFilter::default() }
     }
 }
 

@@ -15,25 +15,19 @@ pub const REPLAY_RUNS_MAX: usize = 1000;
 impl Agent {
     /// Tells the client all that happened in a session, up to now.
     pub(super) async fn replay(&self, session: &Session) -> Result<(), RpcError> {
-        let mut newest_first = Vec::new();
-        let mut next = self.latest(session.thread).await?;
-        while let Some(info) = next.filter(|_| newest_first.len() < REPLAY_RUNS_MAX) {
-            newest_first.push((info.run, info.head));
-            next = match info.after {
-                Some(run) => self.runtime.log().store().info(run).await,
-                None => Ok(None),
-            }
-            .map_err(|error| RpcError::internal(&error))?;
-        }
-        for (run, head) in newest_first.into_iter().rev() {
-            self.replay_run(session, run, head).await?;
+        let Some(latest) = self.latest(session.thread).await? else { return Ok(()) };
+        let newest_first = self.control.history(latest.run, REPLAY_RUNS_MAX).await;
+        let newest_first = newest_first.map_err(|error| RpcError::internal(&error))?;
+        for info in newest_first.into_iter().rev() {
+            self.replay_run(session, info.run, info.head).await?;
         }
         Ok(())
     }
 
     async fn replay_run(&self, session: &Session, run: RunId, head: Seq) -> Result<(), RpcError> {
         let failed = |error| RpcError::internal(&error);
-        let mut cursor = self.runtime.attach(run, Seq(0)).await.map_err(failed)?;
+        let cursor = self.control.attach(run, Seq(0)).await;
+        let mut cursor = cursor.map_err(|error| RpcError::internal(&error))?;
         let (mut acp, mut outline, mut out) = (Acp::default(), Outline::default(), Out::default());
         while cursor.position() < head {
             let Some(frames) = cursor.next().await.map_err(failed)? else { break };

@@ -50,7 +50,7 @@ pub(crate) fn agent(
 impl Client {
     /// A client of a runtime whose first agent is the default.
     pub(crate) fn of(runtime: &Runtime, agent: &str) -> Self {
-        let surface = AcpSurface::new(runtime.clone(), agent).unwrap();
+        let surface = AcpSurface::new(runtime.local(), agent).unwrap();
         let (here, there) = tokio::io::duplex(64 * 1024);
         let (input, output) = tokio::io::split(there);
         let served = tokio::spawn(surface.serve(input, output));

@@ -61,7 +61,7 @@ async fn pictures_and_files_reach_the_model() {
     let params = json!({"sessionId": session, "prompt": prompt});
     client.call("session/prompt", params).await.unwrap();
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
-    let started = runtime.wait(runs[0].run).await.unwrap().started.unwrap();
+    let started = runtime.local().wait(runs[0].run).await.unwrap().started.unwrap();
     assert_eq!(started.request.cwd.as_deref(), Some("/srv/project"));
     insta::assert_json_snapshot!(started.request.input);
 }
@@ -121,7 +121,7 @@ async fn cancel_ends_a_prompt() {
 
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
     for info in runs {
-        let outcome = runtime.wait(info.run).await.unwrap().outcome.unwrap();
+        let outcome = runtime.local().wait(info.run).await.unwrap().outcome.unwrap();
         assert!(matches!(outcome, Outcome::Cancelled { .. }), "{outcome:?}");
     }
 }
@@ -146,7 +146,7 @@ async fn a_client_that_does_not_read_holds_up_nothing() {
             None => tokio::task::yield_now().await,
         }
     };
-    let transcript = runtime.wait(run).await.unwrap();
+    let transcript = runtime.local().wait(run).await.unwrap();
     assert_eq!(transcript.answer(AgentNo::ROOT), all);
     assert!(runtime.log().tail_bytes() <= 256 * 1024, "{}", runtime.log().tail_bytes());
     assert_eq!(client.result(id).await.unwrap()["stopReason"], "end_turn");
@@ -167,7 +167,7 @@ async fn a_client_that_leaves_cancels_nothing() {
     client.leave().await.unwrap();
     gate.open();
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
-    let transcript = runtime.wait(runs[0].run).await.unwrap();
+    let transcript = runtime.local().wait(runs[0].run).await.unwrap();
     assert_eq!(transcript.answer(AgentNo::ROOT), "one two");
 }
 
@@ -197,7 +197,7 @@ async fn modes_and_commands() {
     client.prompt(&session, "/who").await.unwrap();
     assert_eq!(client.words(), "I am a.");
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
-    let asked = runtime.wait(runs[0].run).await.unwrap().started.unwrap().request.clone();
+    let asked = runtime.local().wait(runs[0].run).await.unwrap().started.unwrap().request.clone();
     assert_eq!(asked.model.as_deref(), Some("big"));
 }
 

@@ -92,7 +92,7 @@ async fn answered_elsewhere() {
     let id = client.send("session/prompt", prompt).await;
     let asked = client.until(|it| it["method"] == "session/request_permission").await;
     let runs = runtime.log().store().list(RunFilter::default()).await.unwrap();
-    runtime.answer(runs[0].run, QuestionId(0), Answer::yes(), None).await.unwrap();
+    runtime.local().answer(runs[0].run, QuestionId(0), Answer::yes()).await.unwrap();
     let withdrawn = client.until(|it| it["method"] == "$/cancel_request").await;
     assert_eq!(withdrawn["params"], json!({"requestId": asked["id"]}));
     assert_eq!(client.result(id).await.unwrap()["stopReason"], "end_turn");

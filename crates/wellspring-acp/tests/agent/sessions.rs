@@ -67,8 +67,8 @@ async fn listed_page_by_page_and_deleted() {
     sessions.push(first.clone());
     // A thread without a directory is no session.
     let elsewhere = wellspring_engine::StartRun::text("a", "Elsewhere");
-    let run = runtime.start(elsewhere).await.unwrap();
-    runtime.wait(run).await.unwrap();
+    let run = runtime.local().start(elsewhere).await.unwrap().run;
+    runtime.local().wait(run).await.unwrap();
 
     let (mut listed, mut cursor) = (Vec::new(), Value::Null);
     let mut pages = Vec::new();
@@ -164,7 +164,7 @@ async fn a_run_that_was_left_unfinished() {
     client.words();
     assert_eq!(client.prompt(&session, "Hello").await.unwrap()["stopReason"], "end_turn");
     assert_eq!(client.words(), "Yes.");
-    let left = runtime.wait(run).await.unwrap();
+    let left = runtime.local().wait(run).await.unwrap();
     let Some(Outcome::Cancelled { why, .. }) = &left.outcome else { panic!("{left:?}") };
     assert_eq!(why.as_deref(), Some("superseded"));
 }

@@ -7,14 +7,15 @@ use futures::TryStreamExt as _;
 use wellspring_core::{
     AgentNo, FORMAT, Item, PartKind, Record, Role, Seq, ToolOutcome, Transcript,
 };
-use wellspring_log::{Log, RunInfo};
+use wellspring_engine::Control;
+use wellspring_log::RunInfo;
 
 use crate::args::Format;
 use crate::screen::{answer_phrase, outcome_phrase};
 
 /// Writes what is committed of a run to standard output.
-pub(crate) async fn export(log: &Log, info: &RunInfo, format: Format) -> Result<()> {
-    let transcript = log.transcript(info.run).await?;
+pub(crate) async fn export(control: &Control, info: &RunInfo, format: Format) -> Result<()> {
+    let transcript = control.transcript(info.run).await?;
     let mut out = std::io::stdout().lock();
     if format == Format::Markdown {
         out.write_all(markdown(&transcript).as_bytes())?;
@@ -25,7 +26,7 @@ pub(crate) async fn export(log: &Log, info: &RunInfo, format: Format) -> Result<
         write!(out, "{{\"format\":{FORMAT},\"run\":{run},\"records\":[")?;
     }
     let head = transcript.outline.head;
-    let mut records = std::pin::pin!(log.cursor(info.run, Seq(0)).await?.into_records());
+    let mut records = std::pin::pin!(control.attach(info.run, Seq(0)).await?.into_records());
     let mut last = Seq(0);
     while last < head {
         let Some(record) = records.try_next().await? else { break };

@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use wellspring_core::{Command, FailureKind, InboxNo, Millis, Outcome, RunId, RunStarted};
 use wellspring_log::{AdoptError, AppendError, Owner, RunFilter, RunInfo, RunState, StoreError};
 
-use super::start::Past;
+use super::history::Past;
 use super::{Runtime, Working};
 use crate::agent::AgentDef;
 use crate::run::{Announced, NewRunParts, Run};
@@ -95,7 +95,7 @@ impl Runtime {
             return Ok(false);
         }
         let Some(def) = self.def_of(&info) else { return self.end_stranger(&info).await };
-        let before = self.state().runs.insert(run, Working::live(&def));
+        let before = self.state().runs.insert(run, Working::live(&def, None));
         if before.is_some_and(|before| before.live) {
             return Ok(false);
         }
@@ -176,7 +176,7 @@ impl Runtime {
         now - *state.strangers.entry(run).or_insert(now) > STRANGER_GRACE
     }
 
-    pub(super) fn own(
+    pub(crate) fn own(
         &self,
         owner: Owner,
         tenant: Box<str>,
@@ -186,7 +186,7 @@ impl Runtime {
         announced: Announced,
     ) {
         let id = started.run;
-        self.state().runs.insert(id, Working::live(&def));
+        self.state().runs.insert(id, Working::live(&def, started.request.by.as_deref()));
         let run = Arc::new(Run::new(NewRunParts {
             runtime: self.clone(),
             owner,
@@ -255,7 +255,7 @@ impl Runtime {
     }
 
     /// Makes sure that an unfinished run's owner looks at its inbox.
-    pub(super) async fn wake(&self, run: RunId) {
+    pub(crate) async fn wake(&self, run: RunId) {
         if !self.inner.log.owner_is_here(run) {
             self.resume(run).await;
         }

@@ -9,7 +9,7 @@ use wellspring_core::{
     Approval, CancelWhen, Context, Event, Outcome, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{FunctionTool, from_function};
-use wellspring_engine::{AgentDef, Hooks, SendError, StartRun, Timeouts};
+use wellspring_engine::{AgentDef, ControlError, Hooks, Principal, StartRun, Timeouts};
 use wellspring_models::{Gate, Say};
 
 use crate::kit::{agent, echo, finished, read_until, runtime};
@@ -49,14 +49,18 @@ fn polite() -> FunctionTool {
 async fn in_mid_sentence_keeps_what_was_said() {
     let runtime = runtime();
     runtime.register(agent([Say::new().thought("hm").chunks(["Half a"]).hang()], []));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(
         &runtime,
         run,
         |event| matches!(event, Event::PartDelta { chunk, .. } if chunk.contains("Half")),
     )
     .await;
-    runtime.cancel(run, CancelWhen::Now, Some("ann"), Some("enough")).await.unwrap();
+    runtime
+        .control(Principal::local().named("ann"))
+        .cancel(run, CancelWhen::Now, Some("enough"))
+        .await
+        .unwrap();
     let records = finished(&runtime, run).await;
     insta::assert_snapshot!(render(&records), @r#"
     run started by agent {"text":"go"}
@@ -76,8 +80,8 @@ async fn in_mid_sentence_keeps_what_was_said() {
         (Some("ann"), Some("enough"), true)
     );
     // It is idempotent, and a run that is over says so.
-    let again = runtime.cancel(run, CancelWhen::Now, None, None).await;
-    assert!(matches!(again, Err(SendError::Finished(_))), "{again:?}");
+    let again = runtime.local().cancel(run, CancelWhen::Now, None).await;
+    assert!(matches!(again, Err(ControlError::Finished(_))), "{again:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -86,12 +90,12 @@ async fn tools_get_a_grace_and_then_are_dropped() {
     let say = Say::new().call("stubborn", json!({})).call("polite", json!({}));
     let runtime = runtime();
     runtime.register(agent([say], [stubborn(&alive), polite()]));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let mut started = 0;
     let both = |event: &Event| matches!(event, Event::ToolStarted { call, .. } if call.0 == 1);
     started += read_until(&runtime, run, both).await.len();
     assert!(started > 0 && alive.load(Ordering::SeqCst));
-    runtime.cancel(run, CancelWhen::Now, None, None).await.unwrap();
+    runtime.local().cancel(run, CancelWhen::Now, None).await.unwrap();
     let records = finished(&runtime, run).await;
     assert!(!alive.load(Ordering::SeqCst), "the tool outlived its run");
     let lines = render(&records);
@@ -115,9 +119,9 @@ async fn after_the_turn_lets_its_tools_finish() {
     ];
     let runtime = runtime();
     runtime.register(agent(script, [echo()]));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
-    runtime.cancel(run, CancelWhen::AfterTurn, None, None).await.unwrap();
+    runtime.local().cancel(run, CancelWhen::AfterTurn, None).await.unwrap();
     gate.open();
     insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
     run started by agent {"text":"go"}
@@ -143,10 +147,10 @@ async fn a_paused_run_can_be_cancelled_by_a_node_that_never_saw_its_agent() {
     let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("risky", "") };
     let risky = from_function(spec, |_, _| async { Ok(ToolResult::new("x")) });
     one.register(agent([Say::new().call("risky", json!({}))], [risky]));
-    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = one.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&one, run, |event| matches!(event, Event::RunPaused { .. })).await;
     let two = wellspring_engine::Runtime::new(crate::kit::log(&store, "two"));
-    two.cancel(run, CancelWhen::Now, Some("ann"), None).await.unwrap();
+    two.control(Principal::local().named("ann")).cancel(run, CancelWhen::Now, None).await.unwrap();
     let records = finished(&two, run).await;
     insta::assert_snapshot!(render(records.iter().rev().take(4).rev()), @r#"
     run adopted by two, epoch 1
@@ -190,15 +194,15 @@ async fn hooks_hear_of_chunks_turns_the_end_and_the_abort() {
     let runtime = runtime();
     let hooks = Some(Arc::clone(&heard) as Arc<dyn Hooks>);
     runtime.register(AgentDef { hooks, ..agent([Say::new().chunks(["a"])], []) });
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     finished(&runtime, run).await;
     runtime.register(AgentDef {
         hooks: Some(Arc::clone(&heard) as Arc<dyn Hooks>),
         ..agent([Say::new().chunks(["b"]).hang()], [])
     });
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
-    runtime.cancel(run, CancelWhen::Now, None, None).await.unwrap();
+    runtime.local().cancel(run, CancelWhen::Now, None).await.unwrap();
     finished(&runtime, run).await;
     runtime.shutdown(Duration::from_secs(1)).await;
     let want = [

@@ -73,8 +73,8 @@ fn child() {
         let directory = Path::new(&directory);
         let runtime = open(directory);
         runtime.register(def(directory));
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
-        let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
+        let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
         let mut out = std::io::stdout();
         writeln!(out, "run {run}").unwrap();
         // A frozen owner that was taken over ends here: its cursor follows the new owner.
@@ -166,7 +166,7 @@ async fn recovered(directory: &Path, run: RunId, seen: &[Record]) -> Vec<Record>
     runtime.register(def(directory));
     runtime.recover().await.unwrap();
     let mut records = Vec::new();
-    let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+    let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
     while let Some(frames) = cursor.next().await.unwrap() {
         frames.iter().for_each(|frame| records.extend_from_slice(frame.records()));
     }

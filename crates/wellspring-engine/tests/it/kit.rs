@@ -54,7 +54,7 @@ pub(crate) fn echo() -> FunctionTool {
 pub(crate) async fn play(def: AgentDef) -> Vec<Record> {
     let runtime = runtime();
     runtime.register(def);
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     finished(&runtime, run).await
 }
 
@@ -73,7 +73,7 @@ pub(crate) async fn read_until(
     run: RunId,
     fits: impl Fn(&Event) -> bool,
 ) -> Vec<Record> {
-    let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+    let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
     collect_until(&mut cursor, fits).await
 }
 

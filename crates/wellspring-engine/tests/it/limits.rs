@@ -78,7 +78,7 @@ async fn time_is_counted_over_all_owners_and_no_pauses() {
     };
     let mut runtime = Runtime::new(log.clone());
     runtime.register(agent());
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     for question in 0..3 {
         let asked = |event: &Event| matches!(event, Event::QuestionAsked(it) if it.question == QuestionId(question));
         read_until(&runtime, run, asked).await;
@@ -86,7 +86,7 @@ async fn time_is_counted_over_all_owners_and_no_pauses() {
         runtime.shutdown(Duration::ZERO).await;
         runtime = Runtime::new(log.clone());
         runtime.register(agent());
-        runtime.answer(run, QuestionId(question), Answer::yes(), None).await.unwrap();
+        runtime.local().answer(run, QuestionId(question), Answer::yes()).await.unwrap();
     }
     let records = finished(&runtime, run).await;
     let transcript = Transcript::fold(&records);

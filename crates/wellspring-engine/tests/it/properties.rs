@@ -126,10 +126,10 @@ proptest! {
             let runs = Runs::default();
             let runtime = Runtime::new(log(&Arc::new(MemoryStore::default()), "one"));
             runtime.register(def(&script, &runs));
-            let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+            let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
             if let Some(seconds) = cancel_after {
                 tokio::time::sleep(Duration::from_secs(seconds)).await;
-                let _ = runtime.cancel(run, CancelWhen::Now, None, None).await;
+                let _ = runtime.local().cancel(run, CancelWhen::Now, None).await;
             }
             let records = finished(&runtime, run).await;
             assert_eq!(one_terminal(&records), 1);
@@ -151,7 +151,7 @@ proptest! {
                 runtime
             };
             let first = node(0);
-            let run = first.start(StartRun::text("agent", "go")).await.unwrap();
+            let run = first.local().start(StartRun::text("agent", "go")).await.unwrap().run;
             let mut current = first;
             for (number, seconds) in lives.iter().enumerate() {
                 tokio::time::sleep(Duration::from_secs(*seconds)).await;
@@ -172,7 +172,7 @@ proptest! {
 /// What is committed now.
 async fn records(runtime: &Runtime, run: RunId) -> Vec<Record> {
     let head = runtime.log().store().info(run).await.unwrap().unwrap().head;
-    let mut cursor = runtime.attach(run, wellspring_core::Seq(0)).await.unwrap();
+    let mut cursor = runtime.local().attach(run, wellspring_core::Seq(0)).await.unwrap();
     let mut records = Vec::new();
     while cursor.position() < head {
         for frame in cursor.next().await.unwrap().unwrap_or_default() {

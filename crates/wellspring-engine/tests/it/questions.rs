@@ -9,7 +9,7 @@ use wellspring_core::{
     Scope, Seq, ToolError, ToolOutcome, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{FunctionTool, from_function};
-use wellspring_engine::{AgentDef, Policy, Runtime, SendError, StartRun, Timeouts};
+use wellspring_engine::{AgentDef, ControlError, Policy, Principal, Runtime, StartRun, Timeouts};
 use wellspring_log::{MemoryStore, RunState};
 use wellspring_models::{Say, Scripted};
 
@@ -28,11 +28,12 @@ fn is_paused(event: &Event) -> bool {
     matches!(event, Event::RunPaused { .. })
 }
 
-/// Starts a run and waits until it has paused for its first questions.
+/// Starts a run, whose questions ann and ben may answer too, and waits until it has paused for
+/// its first questions.
 async fn paused(def: AgentDef) -> (Runtime, RunId) {
     let runtime = runtime();
-    runtime.register(def);
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    runtime.register(AgentDef { approvers: vec!["ann".into(), "ben".into()], ..def });
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, is_paused).await;
     (runtime, run)
 }
@@ -49,7 +50,7 @@ async fn a_yes_lets_the_call_run() {
     assert_eq!((info.state, info.lease), (RunState::Paused, None));
     assert!(!runtime.log().owner_is_here(run));
     let yes = Answer::Approve { scope: Scope::Once, arguments: None };
-    runtime.answer(run, QuestionId(0), yes, Some("ann")).await.unwrap();
+    runtime.control(Principal::local().named("ann")).answer(run, QuestionId(0), yes).await.unwrap();
     insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
     run started by agent {"text":"go"}
     turn 1.1 started with scripted
@@ -78,7 +79,7 @@ async fn a_yes_lets_the_call_run() {
 async fn a_no_and_its_reason_reach_the_model() {
     let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
     let no = Answer::no("not on a Friday");
-    runtime.answer(run, QuestionId(0), no, None).await.unwrap();
+    runtime.local().answer(run, QuestionId(0), no).await.unwrap();
     insta::assert_snapshot!(after_pause(&finished(&runtime, run).await), @r#"
     run paused for [{"question":0}]
     run adopted by one, epoch 1
@@ -98,7 +99,7 @@ async fn a_no_and_its_reason_reach_the_model() {
 async fn an_approver_may_edit_the_arguments() {
     let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
     let yes = Answer::Approve { scope: Scope::Once, arguments: Some(json!({"n": 2})) };
-    runtime.answer(run, QuestionId(0), yes, None).await.unwrap();
+    runtime.local().answer(run, QuestionId(0), yes).await.unwrap();
     insta::assert_snapshot!(after_pause(&finished(&runtime, run).await), @r#"
     run paused for [{"question":0}]
     run adopted by one, epoch 1
@@ -123,14 +124,14 @@ async fn a_yes_for_longer_is_not_asked_again() {
     {
         let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
         let yes = Answer::Approve { scope, arguments: None };
-        runtime.answer(run, QuestionId(0), yes, None).await.unwrap();
+        runtime.local().answer(run, QuestionId(0), yes).await.unwrap();
         let records = finished(&runtime, run).await;
         let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
         for (thread, asks_again) in
             [(Some(started.thread), scope == Scope::Once), (None, elsewhere_asks)]
         {
             let start = StartRun { thread, ..StartRun::text("agent", "again") };
-            let next = runtime.start(start).await.unwrap();
+            let next = runtime.local().start(start).await.unwrap().run;
             let over =
                 |event: &Event| is_paused(event) || matches!(event, Event::RunFinished { .. });
             let records = read_until(&runtime, next, over).await;
@@ -191,13 +192,22 @@ async fn many_questions_at_once_and_the_first_answer_wins() {
         paused(agent([say, Say::new().chunks(["done"])], [asks("risky"), echo()])).await;
     let yes = || Answer::Approve { scope: Scope::Once, arguments: None };
     let no = Answer::NO;
-    let first = runtime.answer(run, QuestionId(1), no, Some("ann"));
-    let second = runtime.answer(run, QuestionId(1), yes(), Some("ben"));
+    let ann = runtime.control(Principal::local().named("ann"));
+    let ben = runtime.control(Principal::local().named("ben"));
+    let first = ann.answer(run, QuestionId(1), no);
+    let second = ben.answer(run, QuestionId(1), yes());
     let (first, second) = tokio::join!(first, second);
     first.unwrap();
-    assert!(second.is_ok() || matches!(second, Err(SendError::NoQuestion(_))), "{second:?}");
+    let refused = |error: &ControlError| {
+        matches!(error, ControlError::NoQuestion(_) | ControlError::AlreadyAnswered { .. })
+    };
+    assert!(second.as_ref().is_err_and(refused), "{second:?}");
     read_until(&runtime, run, |event| matches!(event, Event::QuestionAnswered(_))).await;
-    runtime.answer(run, QuestionId(0), yes(), Some("ann")).await.unwrap();
+    runtime
+        .control(Principal::local().named("ann"))
+        .answer(run, QuestionId(0), yes())
+        .await
+        .unwrap();
     let records = finished(&runtime, run).await;
     let lines = render(&records);
     let interesting: Vec<_> = lines
@@ -215,8 +225,8 @@ async fn many_questions_at_once_and_the_first_answer_wins() {
     question 0 answered {"approve":{"scope":"once"}}
     tool 0 finished ok {"n":1}
     "#);
-    let late = runtime.answer(run, QuestionId(0), yes(), None).await;
-    assert!(matches!(late, Err(SendError::Finished(_))), "{late:?}");
+    let late = runtime.local().answer(run, QuestionId(0), yes()).await;
+    assert!(matches!(late, Err(ControlError::Finished(_))), "{late:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -224,16 +234,22 @@ async fn an_answer_counts_only_from_those_who_have_a_say() {
     let runtime = runtime();
     let approvers = vec!["boss".into()];
     runtime.register(AgentDef { approvers, ..agent(script(), [asks("risky")]) });
-    let mut start = StartRun::text("agent", "go");
-    start.request.by = Some("ann".into());
-    let run = runtime.start(start).await.unwrap();
+    let ann = runtime.control(Principal::local().named("ann"));
+    let run = ann.start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, is_paused).await;
     let yes = || Answer::Approve { scope: Scope::Once, arguments: None };
-    for stranger in [Some("eve"), None] {
-        let refused = runtime.answer(run, QuestionId(0), yes(), stranger).await;
-        assert!(matches!(refused, Err(SendError::NotAllowed)), "{refused:?}");
+    for stranger in ["eve", "local"] {
+        let refused = runtime
+            .control(Principal::local().named(stranger))
+            .answer(run, QuestionId(0), yes())
+            .await;
+        assert!(matches!(refused, Err(ControlError::NotAnApprover)), "{refused:?}");
     }
-    runtime.answer(run, QuestionId(0), yes(), Some("boss")).await.unwrap();
+    runtime
+        .control(Principal::local().named("boss"))
+        .answer(run, QuestionId(0), yes())
+        .await
+        .unwrap();
     finished(&runtime, run).await;
 }
 
@@ -284,11 +300,11 @@ async fn a_tool_may_ask_and_is_not_run_twice_for_it() {
         [Say::new().call("asking", json!({})), Say::new().chunks(["ok"])],
         [asking],
     ));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     // It is in the middle of something that cannot be done again: the run keeps its owner.
     assert!(runtime.log().owner_is_here(run));
-    runtime.answer(run, QuestionId(0), Answer::Choose(vec!["tea".into()]), None).await.unwrap();
+    runtime.local().answer(run, QuestionId(0), Answer::Choose(vec!["tea".into()])).await.unwrap();
     let records = finished(&runtime, run).await;
     assert!(render(&records).contains(r#"finished ok "tea""#), "{}", render(&records));
     assert_eq!(runs.load(std::sync::atomic::Ordering::SeqCst), 1);
@@ -304,11 +320,13 @@ async fn a_client_tool_pauses_the_run_until_its_result_comes() {
     let mut start = StartRun::text("agent", "go");
     let spec = ToolSpec { runs_on: RunsOn::Client, ..ToolSpec::new("pick", "in the page") };
     start.request.client_tools = vec![spec];
-    let run = runtime.start(start).await.unwrap();
+    let run = runtime.local().start(start).await.unwrap().run;
     read_until(&runtime, run, is_paused).await;
-    let wrong = runtime.finish_call(run, PartId(7), ToolOutcome::Ok, ToolResult::new("x")).await;
-    assert!(matches!(wrong, Err(SendError::NoCall(_))), "{wrong:?}");
-    let put = runtime.finish_call(run, PartId(0), ToolOutcome::Ok, ToolResult::new("blue")).await;
+    let wrong =
+        runtime.local().finish_call(run, PartId(7), ToolOutcome::Ok, ToolResult::new("x")).await;
+    assert!(matches!(wrong, Err(ControlError::NoCall(_))), "{wrong:?}");
+    let put =
+        runtime.local().finish_call(run, PartId(0), ToolOutcome::Ok, ToolResult::new("blue")).await;
     assert!(!put.unwrap().existed);
     insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
     run started by agent {"text":"go"}
@@ -340,7 +358,7 @@ async fn a_request_that_does_not_answer_supersedes_a_paused_run() {
     let records = read_until(&runtime, run, |_| true).await;
     let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
     let next = StartRun { thread: Some(started.thread), ..StartRun::text("agent", "never mind") };
-    let next = runtime.start(next).await.unwrap();
+    let next = runtime.local().start(next).await.unwrap().run;
     finished(&runtime, next).await;
     insta::assert_snapshot!(after_pause(&finished(&runtime, run).await), @r#"
     run paused for [{"question":0}]
@@ -361,10 +379,10 @@ async fn any_node_may_take_the_answer() {
         runtime
             .register(AgentDef { policy: Policy::default(), ..agent(script(), [asks("risky")]) });
     }
-    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = one.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&one, run, is_paused).await;
     let yes = Answer::Approve { scope: Scope::Once, arguments: None };
-    two.answer(run, QuestionId(0), yes, None).await.unwrap();
+    two.local().answer(run, QuestionId(0), yes).await.unwrap();
     let records = finished(&two, run).await;
     assert!(render(&records).contains("run adopted by two, epoch 1"), "{}", render(&records));
 }
@@ -376,14 +394,14 @@ async fn answers_at_the_moment_of_a_pause_are_not_lost() {
         let runtime = runtime();
         let calls = Say::new().call("risky", json!({"n": 1})).call("risky", json!({"n": 2}));
         runtime.register(agent([calls, Say::new().chunks(["done"])], [asks("risky")]));
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
-        let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
+        let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
         loop {
             let next = tokio::time::timeout(Duration::from_secs(30), cursor.next()).await;
             let Some(frames) = next.expect("the run hangs").unwrap() else { break };
             for record in frames.iter().flat_map(|frame| frame.records()) {
                 if let Event::QuestionAsked(question) = &record.event {
-                    runtime.answer(run, question.question, Answer::yes(), None).await.unwrap();
+                    runtime.local().answer(run, question.question, Answer::yes()).await.unwrap();
                 }
                 if let Event::RunPaused { waits } = &record.event {
                     assert!(!waits.is_empty(), "there is nothing to wait for");

@@ -10,7 +10,7 @@ use wellspring_core::{
     ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{CALL_AGENT, FunctionTool, from_function};
-use wellspring_engine::{AgentDef, Runtime, StartRun};
+use wellspring_engine::{AgentDef, Principal, Runtime, StartRun};
 use wellspring_log::MemoryStore;
 use wellspring_models::{Gate, Say, Scripted};
 
@@ -65,7 +65,7 @@ async fn an_attempt_in_flight_is_voided_and_made_again() {
     let gate = Gate::new();
     nodes.0.register(agent([Say::new().chunks(["Half", " a sentence"]).gate(&gate)], []));
     nodes.1.register(agent([Say::new().chunks(["A whole one."])], []));
-    let run = nodes.0.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = nodes.0.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let added = hand_over(nodes, run, |event| matches!(event, Event::PartFinished { .. })).await;
     insta::assert_snapshot!(added, @r#"
     run adopted by two, epoch 1
@@ -93,7 +93,7 @@ async fn a_tool_that_had_started_runs_again_only_if_that_is_harmless() {
                 [tool],
             ));
         }
-        let run = nodes.0.start(StartRun::text("agent", "go")).await.unwrap();
+        let run = nodes.0.local().start(StartRun::text("agent", "go")).await.unwrap().run;
         let started = |event: &Event| matches!(event, Event::ToolStarted { .. });
         let added = hand_over(nodes, run, started).await;
         outcomes.push(format!("runs {}\n{added}", runs.load(Ordering::SeqCst)));
@@ -126,7 +126,7 @@ async fn a_tool_that_had_started_runs_again_only_if_that_is_harmless() {
 async fn an_approval_survives_the_node_that_asked() {
     let (one, two) = nodes();
     one.register(asking());
-    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = one.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&one, run, |event| matches!(event, Event::RunPaused { .. })).await;
     one.shutdown(Duration::ZERO).await;
     drop(one);
@@ -134,7 +134,7 @@ async fn an_approval_survives_the_node_that_asked() {
     two.register(asking());
     assert_eq!(two.recover().await.unwrap(), []);
     let yes = Answer::Approve { scope: Scope::Once, arguments: None };
-    two.answer(run, QuestionId(0), yes, None).await.unwrap();
+    two.local().answer(run, QuestionId(0), yes).await.unwrap();
     let records = finished(&two, run).await;
     assert!(render(&records).contains("finished ok \"dared\""), "{}", render(&records));
 }
@@ -169,7 +169,7 @@ async fn a_sub_agent_goes_on_from_its_last_finished_turn() {
             ..AgentDef::model("child", Arc::new(Scripted::new(child)))
         });
     }
-    let run = nodes.0.start(StartRun::text("root", "go")).await.unwrap();
+    let run = nodes.0.local().start(StartRun::text("root", "go")).await.unwrap().run;
     let said =
         |event: &Event| matches!(event, Event::PartDelta { chunk, .. } if &**chunk == "never");
     insta::assert_snapshot!(hand_over(nodes, run, said).await, @r#"
@@ -198,7 +198,7 @@ async fn a_sub_agent_goes_on_from_its_last_finished_turn() {
 async fn a_run_whose_agent_is_not_known_waits_and_then_fails_honestly() {
     let (one, two) = nodes();
     one.register(agent([Say::new().chunks(["Half"]).hang()], []));
-    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = one.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let seen = read_until(&one, run, |event| matches!(event, Event::PartFinished { .. })).await;
     one.shutdown(Duration::ZERO).await;
     for _ in 0..5 {
@@ -222,11 +222,11 @@ async fn a_paused_run_whose_agent_is_not_known_waits_for_it() {
     let (one, two) = nodes();
     let three = Runtime::new(two.log().clone());
     one.register(asking());
-    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = one.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let seen = read_until(&one, run, |event| matches!(event, Event::RunPaused { .. })).await;
     one.shutdown(Duration::ZERO).await;
     let yes = Answer::Approve { scope: Scope::Once, arguments: None };
-    two.answer(run, QuestionId(0), yes, None).await.unwrap();
+    two.local().answer(run, QuestionId(0), yes).await.unwrap();
     tokio::time::advance(Duration::from_secs(60 * 60)).await;
     assert_eq!(two.recover().await.unwrap(), []);
     three.register(asking());
@@ -252,10 +252,13 @@ async fn a_paused_run_whose_agent_is_not_known_waits_for_it() {
 async fn a_run_whose_agent_is_not_known_can_be_cancelled() {
     let (one, two) = nodes();
     one.register(agent([Say::new().chunks(["Half"]).hang()], []));
-    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = one.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let seen = read_until(&one, run, |event| matches!(event, Event::PartFinished { .. })).await;
     one.shutdown(Duration::ZERO).await;
-    two.cancel(run, CancelWhen::Now, Some("ada"), Some("enough")).await.unwrap();
+    two.control(Principal::local().named("ada"))
+        .cancel(run, CancelWhen::Now, Some("enough"))
+        .await
+        .unwrap();
     let records = finished(&two, run).await;
     insta::assert_snapshot!(render(&records[seen.len()..]), @"
     run adopted by two, epoch 1

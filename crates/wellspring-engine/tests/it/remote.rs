@@ -86,7 +86,7 @@ fn counting() -> Arc<dyn Tool> {
 async fn play(def: AgentDef, request: RunRequest) -> Vec<Record> {
     let runtime = runtime();
     runtime.register(def);
-    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    let run = runtime.local().start(StartRun::new("agent", request)).await.unwrap().run;
     finished(&runtime, run).await
 }
 
@@ -237,10 +237,10 @@ fn asking() -> AgentDef {
 async fn a_permission_is_a_question_about_the_call_after_the_call() {
     let runtime = runtime();
     runtime.register(asking());
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let asked = read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     let Event::QuestionAsked(question) = &asked.last().unwrap().event else { unreachable!() };
-    runtime.answer(run, question.question, Answer::yes(), None).await.unwrap();
+    runtime.local().answer(run, question.question, Answer::yes()).await.unwrap();
     let records = finished(&runtime, run).await;
     insta::assert_snapshot!(render(&records[1..]), @r#"
     part 0 started call sh on agent
@@ -277,14 +277,14 @@ async fn rules_answer_permissions_before_people_do() {
 async fn arguments_of_a_remote_agents_own_call_cannot_be_edited() {
     let runtime = runtime();
     runtime.register(asking());
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let asked = read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     let Event::QuestionAsked(question) = &asked.last().unwrap().event else { unreachable!() };
     let edited =
         Answer::Approve { scope: Scope::Once, arguments: Some(json!({"command": "ls -l"})) };
-    let refused = runtime.answer(run, question.question, edited, None).await.unwrap_err();
+    let refused = runtime.local().answer(run, question.question, edited).await.unwrap_err();
     assert!(refused.to_string().contains("cannot be edited"), "{refused}");
-    runtime.answer(run, question.question, Answer::yes(), None).await.unwrap();
+    runtime.local().answer(run, question.question, Answer::yes()).await.unwrap();
     let records = finished(&runtime, run).await;
     assert!(
         records

@@ -11,7 +11,9 @@ use wellspring_core::{
     QuestionId, Record, RemoteAgent, RemoteCapabilities, RemoteInputs, RemoteRequest, RemoteResume,
     RunRequest, Stop, ToolOutcome, ToolResult, ToolSpec, render,
 };
-use wellspring_engine::{AgentDef, Runtime, SendError, StartError, StartRun, WhenBusy};
+use wellspring_engine::{
+    AgentDef, ControlError, RequestKey, Runtime, StartError, StartRun, WhenBusy,
+};
 use wellspring_log::MemoryStore;
 
 use crate::kit::{finished, log, read_until, runtime};
@@ -115,7 +117,11 @@ async fn added_input_is_the_next_prompt_in_the_same_session() {
                 (0, None) => Some(attached(json!("session 1"))),
                 (1, None) => {
                     let more = vec![Content::text("Also this.")];
-                    runtime.add_input(context.facts().run, "k", more).await.unwrap();
+                    runtime
+                        .local()
+                        .add_input(context.facts().run, RequestKey::Named("k".into()), more)
+                        .await
+                        .unwrap();
                     Some(says("First."))
                 }
                 (0, Some(_)) => Some(attached(json!("session 1"))),
@@ -129,7 +135,7 @@ async fn added_input_is_the_next_prompt_in_the_same_session() {
         }
     });
     runtime.register(def);
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     insta::assert_snapshot!(render(&finished(&runtime, run).await[1..]), @r#"
     attached to peer
     part 0 started text
@@ -157,15 +163,18 @@ async fn an_agent_that_takes_no_input_refuses_it() {
     });
     runtime.register(AgentDef { when_busy: WhenBusy::Steer, ..def });
     let start = StartRun::text("agent", "go");
-    let run = runtime.start(start.clone()).await.unwrap();
+    let run = runtime.local().start(start.clone()).await.unwrap().run;
     let asked = read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
-    let refused = runtime.add_input(run, "k", vec![Content::text("more")]).await;
-    assert!(matches!(refused, Err(SendError::NoInput { .. })), "{refused:?}");
+    let refused = runtime
+        .local()
+        .add_input(run, RequestKey::Named("k".into()), vec![Content::text("more")])
+        .await;
+    assert!(matches!(refused, Err(ControlError::NoInput { .. })), "{refused:?}");
     let Event::RunStarted(started) = &asked[0].event else { unreachable!() };
     let second = StartRun { thread: Some(started.thread), ..start };
-    let refused = runtime.start(second).await;
+    let refused = runtime.local().start(second).await;
     assert!(matches!(refused, Err(StartError::ThreadBusy(busy)) if busy == run), "{refused:?}");
-    runtime.answer(run, QuestionId(0), Answer::yes(), None).await.unwrap();
+    runtime.local().answer(run, QuestionId(0), Answer::yes()).await.unwrap();
     let records = finished(&runtime, run).await;
     assert!(!records.iter().any(|it| matches!(it.event, Event::InputAccepted { .. })));
 }
@@ -209,10 +218,10 @@ async fn a_question_under_a_key_parks_the_run_and_no_word_is_said_twice() {
     let (one, two) = (Runtime::new(log(&store, "one")), Runtime::new(log(&store, "two")));
     one.register(asks_in_mid_sentence());
     two.register(asks_in_mid_sentence());
-    let run = one.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = one.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     paused(&one, run).await;
     one.shutdown(std::time::Duration::ZERO).await;
-    two.answer(run, QuestionId(0), Answer::Value(json!(7)), None).await.unwrap();
+    two.local().answer(run, QuestionId(0), Answer::Value(json!(7))).await.unwrap();
     insta::assert_snapshot!(render(&finished(&two, run).await[1..]), @r#"
     attached to peer
     part 0 started text
@@ -241,13 +250,13 @@ async fn a_question_without_a_key_does_not_park_the_run() {
         context.ask(Ask::new("Which?", Form::Schema(json!({})))).await;
         Some(says("Thanks."))
     }));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
     assert!(runtime.is_live(run));
-    runtime.answer(run, QuestionId(0), Answer::Value(json!(7)), None).await.unwrap();
+    runtime.local().answer(run, QuestionId(0), Answer::Value(json!(7))).await.unwrap();
     let records = finished(&runtime, run).await;
     assert!(!records.iter().any(|it| matches!(it.event, Event::RunPaused { .. })));
 }
@@ -288,10 +297,10 @@ fn with_pick() -> StartRun {
 async fn a_remote_agent_calls_the_clients_tools_and_the_run_parks() {
     let runtime = runtime();
     runtime.register(picks(Some("call-1")));
-    let run = runtime.start(with_pick()).await.unwrap();
+    let run = runtime.local().start(with_pick()).await.unwrap().run;
     paused(&runtime, run).await;
     let result = ToolResult::new("the second");
-    runtime.finish_call(run, PartId(0), ToolOutcome::Ok, result).await.unwrap();
+    runtime.local().finish_call(run, PartId(0), ToolOutcome::Ok, result).await.unwrap();
     insta::assert_snapshot!(render(&finished(&runtime, run).await[1..]), @r#"
     attached to peer
     part 0 started call pick on client
@@ -313,12 +322,12 @@ async fn a_remote_agent_calls_the_clients_tools_and_the_run_parks() {
 async fn a_call_that_the_agent_waits_for_does_not_park_the_run() {
     let runtime = runtime();
     runtime.register(picks(None));
-    let run = runtime.start(with_pick()).await.unwrap();
+    let run = runtime.local().start(with_pick()).await.unwrap().run;
     let called =
         read_until(&runtime, run, |event| matches!(event, Event::PartFinished { .. })).await;
     assert!(matches!(&called.last().unwrap().event, Event::PartFinished { part: PartId(0) }));
     let result = ToolResult::new("the second");
-    runtime.finish_call(run, PartId(0), ToolOutcome::Ok, result).await.unwrap();
+    runtime.local().finish_call(run, PartId(0), ToolOutcome::Ok, result).await.unwrap();
     let records = finished(&runtime, run).await;
     assert!(!records.iter().any(|it| matches!(it.event, Event::RunPaused { .. })));
     assert!(render(&records).contains(r#"delta "the second""#));
@@ -333,7 +342,7 @@ async fn a_call_in_the_client_expires_and_the_agent_is_told() {
         let mut timeouts = def.timeouts.clone();
         timeouts.client_call = std::time::Duration::from_secs(60);
         runtime.register(AgentDef { timeouts, ..def });
-        let run = runtime.start(with_pick()).await.unwrap();
+        let run = runtime.local().start(with_pick()).await.unwrap().run;
         let records = finished(&runtime, run).await;
         let said = render(&records);
         let expired = "timed out: the client gave no result within 60 s";

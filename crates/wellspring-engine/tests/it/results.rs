@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use wellspring_core::{Content, RETURN_RESULT, RunRequest, ToolResult, ToolSpec, render};
 use wellspring_engine::tools::from_function;
-use wellspring_engine::{AgentDef, Limits, StartError, StartRun};
+use wellspring_engine::{AgentDef, Limits, RequestKey, StartError, StartRun};
 use wellspring_models::{Gate, Say, Scripted};
 
 use crate::kit::{agent, echo, finished, runtime, with_model};
@@ -12,7 +12,7 @@ async fn played(def: AgentDef, schema: Value) -> String {
     let runtime = runtime();
     runtime.register(def);
     let request = RunRequest { result_schema: Some(schema), ..RunRequest::text("go") };
-    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    let run = runtime.local().start(StartRun::new("agent", request)).await.unwrap().run;
     render(&finished(&runtime, run).await)
 }
 
@@ -34,7 +34,7 @@ async fn the_name_of_the_result_is_reserved() {
     for (def, request) in [(agent([], [its_own]), RunRequest::text("go")), (agent([], []), asked)] {
         let runtime = runtime();
         runtime.register(def);
-        let refused = runtime.start(StartRun::new("agent", request)).await;
+        let refused = runtime.local().start(StartRun::new("agent", request)).await;
         assert!(matches!(refused, Err(StartError::ReservedTool)), "{refused:?}");
     }
 }
@@ -163,15 +163,15 @@ async fn an_agents_own_schema_is_the_requests_where_that_brings_none() {
     def.result_schema = Some(number());
     let runtime = runtime();
     runtime.register(def);
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
-    let transcript = runtime.wait(run).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
+    let transcript = runtime.local().wait(run).await.unwrap();
     assert_eq!(transcript.result, Some(json!({"n": 7})));
     assert_eq!(transcript.started.unwrap().request.result_schema, Some(number()));
 
     let words = json!({"type": "object", "required": ["words"]});
     let request = RunRequest { result_schema: Some(words), ..RunRequest::text("go") };
-    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
-    assert_eq!(runtime.wait(run).await.unwrap().result, None);
+    let run = runtime.local().start(StartRun::new("agent", request)).await.unwrap().run;
+    assert_eq!(runtime.local().wait(run).await.unwrap().result, None);
 }
 
 /// What the user adds on the way is no reminder, however much it is.
@@ -186,13 +186,17 @@ async fn steering_is_not_counted_as_reminding() {
     let runtime = runtime();
     runtime.register(with_model(std::sync::Arc::new(model), []));
     let request = RunRequest { result_schema: Some(number()), ..RunRequest::text("go") };
-    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    let run = runtime.local().start(StartRun::new("agent", request)).await.unwrap().run;
     for key in 0..Limits::default().repairs + 1 {
         let more = vec![Content::text("and another thing")];
-        runtime.add_input(run, &key.to_string(), more).await.unwrap();
+        runtime
+            .local()
+            .add_input(run, RequestKey::Named(key.to_string().into()), more)
+            .await
+            .unwrap();
     }
     gate.open();
     finished(&runtime, run).await;
-    let transcript = runtime.wait(run).await.unwrap();
+    let transcript = runtime.local().wait(run).await.unwrap();
     assert_eq!(transcript.result, Some(json!({"n": 2})));
 }

@@ -43,7 +43,7 @@ async fn start(runtime: &Runtime, defs: Vec<AgentDef>) -> wellspring_core::RunId
     for def in defs {
         runtime.register(def);
     }
-    runtime.start(StartRun::text("root", "go")).await.unwrap()
+    runtime.local().start(StartRun::text("root", "go")).await.unwrap().run
 }
 
 #[tokio::test(start_paused = true)]
@@ -137,7 +137,7 @@ async fn cancelling_the_run_ends_its_sub_agents() {
         |event| matches!(event, Event::PartDelta { chunk, .. } if &**chunk == "I was"),
     )
     .await;
-    runtime.cancel(run, CancelWhen::Now, None, None).await.unwrap();
+    runtime.local().cancel(run, CancelWhen::Now, None).await.unwrap();
     let records = finished(&runtime, run).await;
     insta::assert_snapshot!(render(records.iter().rev().take(5).rev()), @r#"
     [agent 1] part 1 delta "I was"
@@ -219,7 +219,7 @@ async fn a_sub_agents_question_pauses_the_whole_run() {
     read_until(&runtime, run, |event| matches!(event, Event::RunPaused { .. })).await;
     let yes =
         wellspring_core::Answer::Approve { scope: wellspring_core::Scope::Once, arguments: None };
-    runtime.answer(run, wellspring_core::QuestionId(0), yes, None).await.unwrap();
+    runtime.local().answer(run, wellspring_core::QuestionId(0), yes).await.unwrap();
     insta::assert_snapshot!(render(&finished(&runtime, run).await), @r#"
     run started by root {"text":"go"}
     turn 1.1 started with scripted
@@ -316,7 +316,7 @@ async fn a_standing_approval_is_for_the_agent_that_asked() {
         let asked = |event: &Event| matches!(event, Event::QuestionAsked(it) if it.question == QuestionId(question));
         read_until(&runtime, run, asked).await;
         let always = Answer::Approve { scope: Scope::Always, arguments: None };
-        runtime.answer(run, QuestionId(question), always, None).await.unwrap();
+        runtime.local().answer(run, QuestionId(question), always).await.unwrap();
     }
     let records = finished(&runtime, run).await;
     let asked = records.iter().filter(|it| matches!(it.event, Event::QuestionAsked(_)));

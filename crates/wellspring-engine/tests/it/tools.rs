@@ -6,10 +6,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wellspring_core::{
     AgentNo, Answer, Approval, CancellationToken, Command, Context, Event, Message, QuestionId,
-    Record, Scope, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec, render,
+    Record, RunId, Scope, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{FunctionTool, from_function};
-use wellspring_engine::{AgentDef, Editors, Limits, Policy, Rule, StartRun, Timeouts};
+use wellspring_engine::{AgentDef, Editors, Limits, Policy, Rule, Runtime, StartRun, Timeouts};
+use wellspring_log::NewCommand;
 use wellspring_models::{Gate, Say};
 
 use crate::kit::{agent, echo, finished, play, read_until, runtime};
@@ -41,7 +42,7 @@ async fn parallel_calls_run_together_and_results_keep_call_order() {
     let say = Say::new().call("slow", json!({})).call("echo", json!({"say": "fast"}));
     let runtime = runtime();
     runtime.register(agent(two_turns(say), [slow, echo()]));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let records = finished(&runtime, run).await;
     insta::assert_snapshot!(tool_lines(&records), @r#"
     tool 0 queued at 0
@@ -51,7 +52,7 @@ async fn parallel_calls_run_together_and_results_keep_call_order() {
     tool 1 finished ok "fast"
     tool 0 finished ok "slow"
     "#);
-    let messages = runtime.wait(run).await.unwrap().messages(AgentNo::ROOT);
+    let messages = runtime.local().wait(run).await.unwrap().messages(AgentNo::ROOT);
     let Message::Results { results } = &messages[2] else { panic!("{messages:?}") };
     let outputs: Vec<_> = results.iter().map(|result| result.result.output.clone()).collect();
     assert_eq!(outputs, [json!("slow"), json!("fast")]);
@@ -103,7 +104,7 @@ async fn an_idempotent_tool_starts_before_its_turn_has_ended() {
     let say = Say::new().call("early", json!({})).gate(&gate).chunks(["meanwhile"]);
     let runtime = runtime();
     runtime.register(agent(two_turns(say), [early]));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     // The model is held at the gate, in mid-turn; the result is there all the same.
     read_until(&runtime, run, |event| matches!(event, Event::ToolFinished { .. })).await;
     gate.open();
@@ -188,17 +189,15 @@ async fn nobody_can_edit_a_call_into_what_the_policy_denies() {
         let def = agent(two_turns(Say::new().call("echo", json!({"say": "ls"}))), [echo()]);
         let runtime = runtime();
         runtime.register(AgentDef { policy: policy.clone(), editors, ..def });
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
         read_until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
         let edited = Answer::Approve { scope: Scope::Once, arguments };
-        let error = runtime.answer(run, QuestionId(0), edited.clone(), None).await.unwrap_err();
+        let error = runtime.local().answer(run, QuestionId(0), edited.clone()).await.unwrap_err();
         told.push(error.to_string());
         // Put into the inbox by a process that did not check, it runs nothing either.
-        let command =
-            Command::Answer { question: QuestionId(0), answer: edited, by: None, wire_run: None };
-        runtime.send(run, "unchecked", command).await.unwrap();
+        put_unchecked(&runtime, run, edited).await;
         // It ends the run where that answer was ignored, and comes too late where it was not.
-        let _ = runtime.send(run, "no", no_to_the_first()).await;
+        put_unchecked(&runtime, run, Answer::NO).await;
         let records = finished(&runtime, run).await;
         assert!(!records.iter().any(|it| matches!(it.event, Event::ToolStarted { .. })));
     }
@@ -214,8 +213,14 @@ async fn nobody_can_edit_a_call_into_what_the_policy_denies() {
     }
 }
 
-fn no_to_the_first() -> Command {
-    Command::Answer { question: QuestionId(0), answer: Answer::NO, by: None, wire_run: None }
+/// Answers the first question as a process would that checks nothing.
+async fn put_unchecked(runtime: &Runtime, run: RunId, answer: Answer) {
+    let key = format!("{answer:?}").into();
+    let (question, by) = (QuestionId(0), Some("local".into()));
+    let command = Command::Answer { question, answer, by, wire_run: None };
+    let commands = vec![NewCommand { key, command, audit: None }];
+    let _ = runtime.log().send(run, commands).await;
+    runtime.resume(run).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -364,7 +369,7 @@ async fn a_context_knows_its_call() {
     runtime.register(agent(two_turns(Say::new().call("look", json!({}))), [looking]));
     let mut start = StartRun::text("agent", "go");
     start.request.trace_id = Some("abc".into());
-    let run = runtime.start(start).await.unwrap();
+    let run = runtime.local().start(start).await.unwrap().run;
     finished(&runtime, run).await;
     assert_eq!(*seen.lock().unwrap(), "trace abc call 0 messages 1 deadline true");
 }

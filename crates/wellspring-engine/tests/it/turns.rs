@@ -10,8 +10,8 @@ use wellspring_core::{
     render,
 };
 use wellspring_engine::{
-    Limits, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig, TurnEvent, TurnState, WhenBusy,
-    WorkerResult, show,
+    Limits, RequestKey, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig, TurnEvent, TurnState,
+    WhenBusy, WorkerResult, show,
 };
 use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
 
@@ -248,12 +248,12 @@ async fn a_thread_carries_its_history() {
     });
     let runtime = runtime();
     runtime.register(with_model(Arc::new(model), []));
-    let first = runtime.start(StartRun::text("agent", "one")).await.unwrap();
+    let first = runtime.local().start(StartRun::text("agent", "one")).await.unwrap().run;
     let records = finished(&runtime, first).await;
     let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
     let again = StartRun { thread: Some(started.thread), ..StartRun::text("agent", "two") };
-    let second = runtime.start(again).await.unwrap();
-    let transcript = runtime.wait(second).await.unwrap();
+    let second = runtime.local().start(again).await.unwrap().run;
+    let transcript = runtime.local().wait(second).await.unwrap();
     assert_eq!(transcript.answer(AgentNo::ROOT), "user:one | assistant:user:one | user:two");
     // A branch continues from where it says, not from the latest run.
     let branch = StartRun {
@@ -261,8 +261,8 @@ async fn a_thread_carries_its_history() {
         after: Some(first),
         ..StartRun::text("agent", "other")
     };
-    let third = runtime.start(branch).await.unwrap();
-    let transcript = runtime.wait(third).await.unwrap();
+    let third = runtime.local().start(branch).await.unwrap().run;
+    let transcript = runtime.local().wait(third).await.unwrap();
     assert_eq!(transcript.answer(AgentNo::ROOT), "user:one | assistant:user:one | user:other");
 }
 
@@ -274,7 +274,7 @@ async fn a_busy_thread_refuses_queues_or_is_steered() {
         let runtime = runtime();
         let model = Arc::new(Scripted::conversation(script));
         runtime.register(wellspring_engine::AgentDef { when_busy, ..with_model(model, []) });
-        let first = runtime.start(StartRun::text("agent", "a")).await.unwrap();
+        let first = runtime.local().start(StartRun::text("agent", "a")).await.unwrap().run;
         let records = read_until(&runtime, first, |_| true).await;
         let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
         let next = StartRun { thread: Some(started.thread), ..StartRun::text("agent", "b") };
@@ -282,21 +282,22 @@ async fn a_busy_thread_refuses_queues_or_is_steered() {
             tokio::task::yield_now().await;
             gate.open();
         };
-        let (second, ()) = tokio::join!(runtime.start(next), open);
+        let control = runtime.local();
+        let (second, ()) = tokio::join!(control.start(next), open);
         match when_busy {
             WhenBusy::Refuse => {
                 let error = second.unwrap_err().to_string();
                 assert!(error.contains(&first.to_string()), "{error}");
             }
             WhenBusy::Queue => {
-                let second = second.unwrap();
+                let second = second.unwrap().run;
                 assert_ne!(second, first);
                 let records = finished(&runtime, second).await;
                 let Event::RunStarted(started) = &records[0].event else { panic!("{records:?}") };
                 assert_eq!(started.after, Some(first));
             }
             WhenBusy::Steer => {
-                assert_eq!(second.unwrap(), first);
+                assert_eq!(second.unwrap().run, first);
                 let records = finished(&runtime, first).await;
                 let texts: String = render(&records);
                 assert!(texts.contains("input 1 applied"), "{texts}");
@@ -314,11 +315,18 @@ async fn steering_is_applied_at_the_turns_edge() {
     ];
     let runtime = runtime();
     runtime.register(with_model(Arc::new(Scripted::conversation(script)), [echo()]));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     read_until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
-    runtime.add_input(run, "key", vec![Content::text("shorter, please")]).await.unwrap();
-    let again =
-        runtime.add_input(run, "key", vec![Content::text("shorter, please")]).await.unwrap();
+    runtime
+        .local()
+        .add_input(run, RequestKey::Named("key".into()), vec![Content::text("shorter, please")])
+        .await
+        .unwrap();
+    let again = runtime
+        .local()
+        .add_input(run, RequestKey::Named("key".into()), vec![Content::text("shorter, please")])
+        .await
+        .unwrap();
     assert!(again.existed);
     read_until(&runtime, run, |event| matches!(event, Event::InputAccepted { .. })).await;
     gate.open();
@@ -346,7 +354,7 @@ async fn steering_is_applied_at_the_turns_edge() {
     turn finished end_turn
     run finished completed end_turn
     "#);
-    let messages = runtime.wait(run).await.unwrap().messages(AgentNo::ROOT);
+    let messages = runtime.local().wait(run).await.unwrap().messages(AgentNo::ROOT);
     let user = |text: &str| Message::user(text);
     assert_eq!(messages[0], user("go"));
     assert_eq!(messages[3], user("shorter, please"));
@@ -376,9 +384,9 @@ async fn a_runtime_ui_sees_each_turn_and_a_worker_result() {
     ];
     let runtime = runtime();
     runtime.register(agent(script, [echo()]));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let mut screen = Screen::default();
-    let cursor = runtime.attach(run, wellspring_core::Seq(0)).await.unwrap();
+    let cursor = runtime.local().attach(run, wellspring_core::Seq(0)).await.unwrap();
     let result = show(cursor, &mut screen).await.unwrap();
     let want = [
         "turn-0 start",

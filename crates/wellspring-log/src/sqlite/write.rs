@@ -6,9 +6,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 use wellspring_core::{InboxNo, Millis, RunId, Seq};
 
 use super::alive::is_gone;
-use super::batch;
 use super::read::{self, state_code};
 use super::writer::{Db, Head};
+use super::{audit, batch};
 use super::{int, uint};
 use crate::inbox::{InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::store::{
@@ -190,16 +190,19 @@ pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> O
         Err(Refused::Store(error)) => return Ok(Err(error)),
         Err(Refused::Sqlite(error)) => return Err(error),
     };
-    for (number, NewCommand { key, command }) in new {
+    for (number, NewCommand { key, command, audit }) in new {
         let command = match serde_json::to_string(&command) {
             Ok(command) => command,
             Err(error) => return Ok(Err(StoreError::failed("writing a command", error))),
         };
-        connection
+        db.connection
             .prepare_cached(
                 "INSERT INTO inbox (run, number, key, command) VALUES (?1, ?2, ?3, ?4)",
             )?
             .execute(params![run, int(number.0), &*key, command])?;
+        if let Some(audit) = audit {
+            audit::put(db, &audit)?;
+        }
     }
     Ok(Ok(PutAll::Done(puts)))
 }

@@ -154,7 +154,7 @@ async fn an_inbox_wakes_its_owner_wherever_it_was_filled() {
     assert_eq!(owner.inbox().await.unwrap(), []);
     assert!(owner.inbox_changed().now_or_never().is_none());
     for log in [&first, &second] {
-        let commands = vec![NewCommand { key: log.node().into(), command: cancel() }];
+        let commands = vec![NewCommand { key: log.node().into(), command: cancel(), audit: None }];
         log.send(run, commands.clone()).await.unwrap();
         // Sent between the look and the wait: the wait ends at once.
         owner.inbox_changed().await;

@@ -9,7 +9,7 @@ use wellspring_core::{
     AgentNo, AttemptStream, CancelWhen, Event, Model, ModelError, Outcome, Record, Seq, Transcript,
     TurnRequest,
 };
-use wellspring_engine::{Runtime, StartRun, Timeouts};
+use wellspring_engine::{Principal, Runtime, StartRun, Timeouts};
 use wellspring_log::Log;
 use wellspring_models::http::{ERROR_BODY_BYTES_MAX, GET_BYTES_MAX};
 use wellspring_models::{Anthropic, Fallback, OpenAiChat, PAGES_MAX, Secret};
@@ -50,17 +50,21 @@ async fn cancelling_a_run_closes_the_connection() {
         def.timeouts = Timeouts::default();
         let runtime = Runtime::new(Log::in_memory());
         runtime.register(def);
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
-        let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
+        let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
         let mut records: Vec<Record> = Vec::new();
         while !records.iter().any(|it| matches!(it.event, Event::PartDelta { .. })) {
             let frames = cursor.next().await.unwrap().unwrap();
             records.extend(frames.iter().flat_map(|frame| frame.records().iter().cloned()));
         }
-        runtime.cancel(run, CancelWhen::Now, Some("ann"), None).await.unwrap();
+        runtime
+            .control(Principal::local().named("ann"))
+            .cancel(run, CancelWhen::Now, None)
+            .await
+            .unwrap();
         let gone = tokio::time::timeout(SILENCE, server.left(1)).await;
         assert!(gone.is_ok(), "{}: it is still connected", provider.name);
-        let outcome = runtime.wait(run).await.unwrap().outcome;
+        let outcome = runtime.local().wait(run).await.unwrap().outcome;
         assert!(matches!(outcome, Some(Outcome::Cancelled { .. })), "{outcome:?}");
         assert_eq!(touched.load(Ordering::SeqCst), 0, "{}", provider.name);
     }

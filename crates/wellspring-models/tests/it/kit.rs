@@ -255,8 +255,8 @@ pub(crate) fn agent(model: Arc<dyn Model>, streaming: bool) -> (AgentDef, Arc<At
 pub(crate) async fn play(def: AgentDef, input: &str) -> Vec<Record> {
     let runtime = Runtime::new(Log::new(Arc::new(MemoryStore::default()), LogOptions::default()));
     runtime.register(def);
-    let run = runtime.start(StartRun::text("agent", input)).await.unwrap();
-    let mut cursor = runtime.attach(run, Seq(0)).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", input)).await.unwrap().run;
+    let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
     let mut records: Vec<Record> = Vec::new();
     while let Some(frames) = cursor.next().await.unwrap() {
         records.extend(frames.iter().flat_map(|frame| frame.records().iter().cloned()));

@@ -6,7 +6,6 @@ use uuid::Uuid;
 use wellspring_core::{
     AgentNo, Outcome, PartId, PartKind, Role, RunRequest, RunStarted, Stop, ThreadId, TurnStarted,
 };
-use wellspring_engine::Runtime;
 use wellspring_log::Owner;
 
 use wellspring_wire::DialectName;
@@ -49,7 +48,7 @@ impl Watched {
         let kind = PartKind::Text { role: Role::Assistant };
         owner.push(AgentNo::ROOT, Event::PartStarted { part: PartId(0), kind });
         owner.commit().await.unwrap();
-        let gates = Gates::new(&ServerLimits::default(), Runtime::new(log.clone()));
+        let gates = Gates::new(&ServerLimits::default());
         let watched = Self { log, owner, folds: Arc::default(), gates };
         watched.say("first ").await;
         watched

@@ -18,31 +18,38 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
-use uuid::Uuid;
 use wellspring_core::{
-    Answer, CancelWhen, Command, Event, QuestionId, RunId, RunRequest, Seq, ThreadId,
+    CancelWhen, Command, Event, QuestionId, RunId, RunRequest, Seq, ThreadId, Transcript,
 };
-use wellspring_engine::{AgentDef, LOCAL, SendError, StartError, StartRun};
-use wellspring_log::{Cursor, ExternalId, NewCommand, RunInfo, RunState};
+use wellspring_engine::{
+    AgentDef, ClientId, Control, ControlError, InThread, Permission, RequestKey, StartError,
+    StartKey, StartRun, Started, StartedAs,
+};
+use wellspring_log::{Cursor, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
 use wellspring_wire::ag_ui::{AgUiBinary, Asked, InputError, Trust};
 use wellspring_wire::{DialectChoice, DialectName, Encoding, Options, WirePosition};
 
 use super::Route;
-use super::native::{Deed, runs_of, wants};
-use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, allow, thread_named};
+use super::native::wants;
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, run_id};
 use crate::error::ApiError;
 use crate::stream::{Begin, Until, Wanted};
-use wellspring_engine::{Permission, Principal};
 
 /// Under which name the clients' run ids are kept.
 const RUNS: &str = "ag-ui";
 
 /// Of what kind the clients' thread ids are.
 const THREADS: &str = "ag-ui.thread";
+
+/// Of what kind the names of answers are.
+const ANSWERS: &str = "ag-ui.answers";
 
 /// How many runs of a thread are asked which message was their input: a client repeats its
 /// last messages, not its first.
@@ -85,16 +92,13 @@ async fn run(
         return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
     };
     // A client that does not care names neither.
-    let run_name = (!input.run_id.is_empty()).then(|| external(&who, RUNS, &input.run_id));
+    let control = app.control(&who);
+    let run_name = (!input.run_id.is_empty()).then(|| ClientId::new(RUNS, &*input.run_id));
     let thread_name =
-        (!input.thread_id.is_empty()).then(|| external(&who, THREADS, &input.thread_id));
-    let thread = thread_name.as_ref().map(thread_named);
-    let alone = match &thread_name {
-        Some(name) => Some(app.alone(name).await),
-        None => None,
-    };
+        (!input.thread_id.is_empty()).then(|| ClientId::new(THREADS, &*input.thread_id));
+    let thread = thread_name.as_ref().map(|name| control.thread(name));
     let asked = Request {
-        who: &who,
+        control: &control,
         agent: &agent,
         model: query.model.as_deref(),
         trace: &trace,
@@ -111,12 +115,11 @@ async fn run(
         (None, Some(thread)) => asked.go_on(&app, &def, thread).await?,
         (None, None) => return Err(ApiError::no_run(&*input.run_id)),
     };
-    drop(alone);
     let (run, after, cursor) = match begun {
         Begun::Follows { run, after, cursor } => (run, after, cursor),
         Begun::Joins { run, at } => {
             let name = Some(&*input.run_id).filter(|name| !name.is_empty());
-            return joined(&app, &who, Joins { run, at, name }, dialect).await;
+            return joined(&app, &control, Joins { run, at, name }, dialect).await;
         }
     };
     let wanted = Wanted {
@@ -131,13 +134,13 @@ async fn run(
 
 /// What a client asks of an agent.
 struct Request<'a> {
-    who: &'a Principal,
+    control: &'a Control,
     agent: &'a str,
     model: Option<&'a str>,
     trace: &'a Trace,
     input: &'a RunAgentInput,
     thread: Option<ThreadId>,
-    name: Option<ExternalId>,
+    name: Option<ClientId>,
 }
 
 /// What came of it.
@@ -152,105 +155,105 @@ impl Request<'_> {
     /// Begins a conversation; nothing if there is one already.
     async fn begin(&self, app: &App, def: &AgentDef) -> Result<Option<Begun>, ApiError> {
         match Asked::read(self.input, None, |_| false, Trust::User)? {
-            Asked::Start(request) => self.start(app, def, *request, true).await,
+            Asked::Start(request) => self.start(app, def, *request, InThread::New).await,
             Asked::Answer { .. } => Ok(None),
         }
     }
 
     /// Goes on with a conversation, or begins it after all.
     async fn go_on(&self, app: &App, def: &AgentDef, thread: ThreadId) -> Result<Begun, ApiError> {
-        let log = app.runtime.log();
-        let runs = runs_of(app, self.who, thread, KNOWN_RUNS_MAX).await?;
+        let runs = self.control.recent(thread, KNOWN_RUNS_MAX).await?;
         // A thread without runs has none of that name; should another have it, starting says so.
-        if let (Some(name), false) = (&self.name, runs.is_empty())
-            && let Some(run) = log.store().resolve(name.clone()).await?
-        {
-            return Ok(Begun::Joins { run, at: None });
-        }
-        let latest = runs.first();
+        let named = match &self.name {
+            Some(name) if !runs.is_empty() => self.control.resolve(name).await?,
+            Some(_) | None => None,
+        };
+        let latest = runs.first().map(|(info, _)| info);
         // A remote agent waits for its answer at work, without a pause.
         let may_wait = |info: &&RunInfo| match info.state {
             RunState::Paused => true,
             RunState::Running => !self.input.resume.is_empty(),
             RunState::Completed | RunState::Cancelled | RunState::Failed => false,
         };
-        let paused = match latest.filter(may_wait) {
-            Some(info) => Some(log.transcript(info.run).await?),
+        let waiting = match latest.filter(may_wait) {
+            Some(info) => Some(self.control.waiting(info.run).await?),
             None => None,
         };
-        let known = known_inputs(app, &runs).await?;
-        let is_known = |id: &str| known.iter().any(|known| &**known == id);
-        let outline = paused.as_ref().map(|paused| &paused.outline);
-        match Asked::read(self.input, outline, is_known, Trust::User)? {
-            Asked::Start(request) => {
-                let begun = self.start(app, def, *request, false).await?;
+        let is_known = |id: &str| {
+            let requests = runs.iter().filter_map(|(_, started)| started.as_ref());
+            let names = requests.filter_map(|started| started.request.wire.as_ref());
+            names.filter_map(|names| names.input.as_deref()).any(|known| known == id)
+        };
+        let outline = waiting.as_ref().map(|waiting| &waiting.outline);
+        let asked = Asked::read(self.input, outline, is_known, Trust::User);
+        match (asked, named, latest, &waiting) {
+            (Ok(Asked::Answer { commands }), _, Some(info), Some(waiting)) => {
+                if named.is_some_and(|run| run != info.run) {
+                    return Err(self.name_taken());
+                }
+                self.answer(info.run, waiting, commands).await
+            }
+            // The request was understood before, and nothing in it is left to do.
+            (Ok(_), Some(run), ..) => Ok(Begun::Joins { run, at: None }),
+            (Err(InputError::NotOpen { .. }), Some(run), ..) => match self.resumed() {
+                Some(same) if self.control.resolve(&same).await? != Some(run) => {
+                    Err(self.name_taken())
+                }
+                Some(_) | None => Ok(Begun::Joins { run, at: None }),
+            },
+            (Ok(Asked::Start(request)), None, ..) => {
+                let begun = self.start(app, def, *request, InThread::Any).await?;
                 begun.ok_or_else(|| ApiError::no_run(&*self.input.run_id))
             }
-            Asked::Answer { commands } => {
-                let (Some(info), Some(paused)) = (latest, &paused) else {
-                    return Err(ApiError::no_run(&*self.input.run_id));
-                };
-                let after = paused.outline.head;
-                let answered = commands.iter().filter_map(answer_of).map(|(question, _)| question);
-                let answered: BTreeSet<_> = answered.collect();
-                self.answer(app, info, commands).await?;
-                if let Some(name) = &self.name {
-                    log.store().bind(name.clone(), info.run).await?;
-                }
-                if paused.outline.paused.is_some() {
-                    return Ok(Begun::Follows { run: info.run, after, cursor: None });
-                }
-                let at = answers_taken(app, info.run, after, answered).await?;
-                Ok(Begun::Joins { run: info.run, at })
-            }
+            (Ok(Asked::Answer { .. }), None, ..) => Err(ApiError::no_run(&*self.input.run_id)),
+            (Err(error), ..) => Err(error.into()),
         }
     }
 
-    /// Puts all answers into the run's inbox before anybody wakes it: it goes on once, with all;
-    /// or, where one of them is none or not the caller's to give, with none.
+    /// Sends all answers to the run that waits for them: all count, or none does.
     async fn answer(
         &self,
-        app: &App,
-        info: &RunInfo,
+        run: RunId,
+        waiting: &Transcript,
         commands: Vec<Command>,
-    ) -> Result<(), ApiError> {
-        let who = self.who;
-        let answers: Vec<_> = commands.iter().filter_map(answer_of).collect();
-        if !answers.is_empty() {
-            allow(who, Permission::Approve)?;
+    ) -> Result<Begun, ApiError> {
+        let after = waiting.outline.head;
+        let is_paused = waiting.outline.paused.is_some();
+        // Before anything is done: whether the client may be told what comes of it.
+        let cursor = self.control.attach(run, after).await?;
+        if !is_paused {
+            self.control.info(run).await?;
         }
-        let checked =
-            app.runtime.check_answers(info.run, answers.iter().copied(), Some(&who.id)).await?;
-        for (question, answer) in answers {
-            Deed::answer(&checked, question, answer).keep(app, who, info).await?;
-        }
-        let asker = checked.started.as_ref().and_then(|started| started.request.by.as_deref());
-        let count = commands.len();
-        for (index, mut command) in commands.into_iter().enumerate() {
-            let key = match &mut command {
-                Command::Answer { question, by, .. } => {
-                    *by = Some((*who.id).into());
-                    format!("answer-{question}-{}", who.id)
-                }
-                Command::FinishCall { call, .. } => format!("result-{call}"),
-                Command::Resume { .. } => format!("resume-{}", self.input.run_id),
-                Command::AddInput { .. } | Command::Cancel { .. } => {
-                    format!("{}-{index}", self.input.run_id)
-                }
-            };
-            if index + 1 < count {
-                let key = key.into();
-                app.runtime.log().send(info.run, vec![NewCommand { key, command }]).await?;
-            } else {
-                app.runtime.send(info.run, &key, command).await?;
+        let answered = commands.iter().filter_map(answer_of).collect();
+        self.control.respond(run, commands, RequestKey::Fresh).await?;
+        if let Some(name) = &self.name {
+            if let Some(resumed) = self.resumed() {
+                self.control.name(&resumed, run).await?;
             }
+            self.control.name(name, run).await?;
         }
-        if let Some(asker) = asker.filter(|asker| *asker != LOCAL)
-            && checked.outline.paused.is_some()
-        {
-            app.gates.run_goes_on(asker, info.run);
+        if is_paused {
+            return Ok(Begun::Follows { run, after, cursor: Some(cursor) });
         }
-        Ok(())
+        Ok(Begun::Joins { run, at: answers_taken(cursor, answered).await? })
+    }
+
+    /// The name of exactly these answers under the client's run id. It tells a request that is
+    /// sent again from another one that reuses the id.
+    fn resumed(&self) -> Option<ClientId> {
+        let name = self.name.as_ref().filter(|_| !self.input.resume.is_empty())?;
+        let resume = serde_json::to_string(&self.input.resume).unwrap_or_default();
+        let mut hasher = Sha256::new();
+        hasher.update((name.id.len() as u64).to_le_bytes());
+        hasher.update(name.id.as_bytes());
+        hasher.update(resume.as_bytes());
+        Some(ClientId::new(ANSWERS, URL_SAFE_NO_PAD.encode(hasher.finalize())))
+    }
+
+    fn name_taken(&self) -> ApiError {
+        let message = format!("run id {:?} was used for another request", self.input.run_id);
+        let remedy = "use a new run id for a new request";
+        ApiError::new(StatusCode::CONFLICT, "run_exists", message, remedy)
     }
 
     /// Starts a run; nothing if it was to be the thread's first and is not.
@@ -259,7 +262,7 @@ impl Request<'_> {
         app: &App,
         def: &AgentDef,
         request: RunRequest,
-        is_first: bool,
+        in_thread: InThread,
     ) -> Result<Option<Begun>, ApiError> {
         if request.input.is_empty() {
             return Err(ApiError::bad("no_input", "no message of a user is new"));
@@ -270,34 +273,29 @@ impl Request<'_> {
             // Props are for whoever understands them.
             None => request.model.filter(|_| def.allow_model),
         };
-        let by = Some((*self.who.id).into());
         let Trace { id, parent } = self.trace.clone();
         let (trace_id, trace_parent) = (Some(id), parent);
-        let log = app.runtime.log();
-        let new = RunId::new(Uuid::now_v7());
         let start = StartRun {
-            tenant: (*self.who.tenant).into(),
             thread: self.thread,
-            is_first,
-            run: Some(new),
-            name: self.name.clone(),
-            ..StartRun::new(self.agent, RunRequest { by, trace_id, trace_parent, model, ..request })
+            in_thread,
+            key: self.name.clone().map(StartKey::Client),
+            ..StartRun::new(self.agent, RunRequest { trace_id, trace_parent, model, ..request })
         };
-        let ahead = log.cursor_ahead(new);
-        let _pass = app.may_start(self.who, new)?;
-        let run = match app.runtime.start(start).await {
-            Err(StartError::Named(run)) => return Ok(Some(Begun::Joins { run, at: None })),
+        let Started { run, how, cursor } = match self.control.start(start).await {
             Err(StartError::NotFirst) => return Ok(None),
             started => started?,
         };
-        app.metrics.run_started();
-        if run != new
-            && let Some(name) = &self.name
-        {
-            // It became input of a run that goes on.
-            log.store().bind(name.clone(), run).await?;
-        }
-        Ok(Some(Begun::Follows { run, after: Seq(0), cursor: (run == new).then_some(ahead) }))
+        Ok(Some(match how {
+            StartedAs::Existing { .. } => Begun::Joins { run, at: None },
+            StartedAs::New | StartedAs::Input => {
+                app.metrics.run_started();
+                let cursor = match cursor {
+                    Some(cursor) => cursor,
+                    None => self.control.attach(run, Seq(0)).await?,
+                };
+                Begun::Follows { run, after: Seq(0), cursor: Some(cursor) }
+            }
+        }))
     }
 }
 
@@ -305,15 +303,12 @@ impl Request<'_> {
 /// that is told that it waits, and who comes there sees all that follows from them. Nobody may
 /// be there to take them; then that is what is told.
 async fn answers_taken(
-    app: &App,
-    run: RunId,
-    after: Seq,
+    mut cursor: Cursor,
     mut missing: BTreeSet<QuestionId>,
 ) -> Result<Option<Seq>, ApiError> {
     if missing.is_empty() {
         return Ok(None);
     }
-    let mut cursor = app.runtime.log().cursor(run, after).await?;
     let taken = async {
         while let Some(frames) = cursor.next().await? {
             for record in frames.iter().flat_map(|frame| frame.iter()) {
@@ -330,9 +325,9 @@ async fn answers_taken(
     tokio::time::timeout(ANSWERS_TAKEN_TIME, taken).await.unwrap_or(Ok(None))
 }
 
-fn answer_of(command: &Command) -> Option<(QuestionId, &Answer)> {
+fn answer_of(command: &Command) -> Option<QuestionId> {
     match command {
-        Command::Answer { question, answer, .. } => Some((*question, answer)),
+        Command::Answer { question, .. } => Some(*question),
         Command::FinishCall { .. }
         | Command::Resume { .. }
         | Command::AddInput { .. }
@@ -347,9 +342,9 @@ async fn attach(
     Path((agent, run)): Path<(String, String)>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
-    let info = named(&app, &who, &agent, &run).await?;
-    let joins = Joins { run: info.run, at: None, name: None };
-    joined(&app, &who, joins, dialect(&headers)).await
+    let control = app.control(&who);
+    let run = named(&control, &agent, &run).await?;
+    joined(&app, &control, Joins { run, at: None, name: None }, dialect(&headers)).await
 }
 
 /// Stops a run: closing a connection does not.
@@ -358,12 +353,10 @@ async fn cancel(
     MayRun(who): MayRun,
     Path((agent, run)): Path<(String, String)>,
 ) -> Result<Response, ApiError> {
-    let info = named(&app, &who, &agent, &run).await?;
-    if !info.state.is_final() {
-        Deed::cancel(None).keep(&app, &who, &info).await?;
-    }
-    match app.runtime.cancel(info.run, CancelWhen::Now, Some(&who.id), None).await {
-        Ok(_) | Err(SendError::Finished(_)) => {
+    let control = app.control(&who);
+    let run = named(&control, &agent, &run).await?;
+    match control.cancel(run, CancelWhen::Now, None).await {
+        Ok(_) | Err(ControlError::Finished(_)) => {
             Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
         }
         Err(error) => Err(error.into()),
@@ -371,13 +364,12 @@ async fn cancel(
 }
 
 /// A run of this agent, by the client's name of it or by ours.
-async fn named(app: &App, who: &Principal, agent: &str, name: &str) -> Result<RunInfo, ApiError> {
-    let store = app.runtime.log().store();
-    let info = match store.resolve(external(who, RUNS, name)).await? {
-        Some(run) => store.info(run).await?.ok_or_else(|| ApiError::no_run(name))?,
-        None => app.run_of(who, name).await?,
+async fn named(control: &Control, agent: &str, name: &str) -> Result<RunId, ApiError> {
+    let run = match control.resolve(&ClientId::new(RUNS, name)).await? {
+        Some(run) => run,
+        None => run_id(name)?,
     };
-    if *info.agent == *agent { Ok(info) } else { Err(ApiError::no_run(name)) }
+    if control.agent_of(run).await? == agent.into() { Ok(run) } else { Err(ApiError::no_run(name)) }
 }
 
 /// Somebody who joins a run.
@@ -392,32 +384,15 @@ struct Joins<'a> {
 /// A run as it stood at a record, or as it stands, and then what comes.
 async fn joined(
     app: &App,
-    who: &Principal,
+    control: &Control,
     joins: Joins<'_>,
     dialect: DialectChoice,
 ) -> Result<Response, ApiError> {
     let Joins { run, at, name } = joins;
+    control.info(run).await?;
     let start = Begin::Join { at, called: name.map(Into::into) };
     let wanted = Wanted { run, dialect, start, until: Until::Pause, cursor: None };
-    Ok(app.stream(who, wanted, None).await?.into_response())
-}
-
-/// What the client called the messages that these runs were asked with.
-async fn known_inputs(app: &App, runs: &[RunInfo]) -> Result<Vec<Box<str>>, ApiError> {
-    let mut known = Vec::new();
-    for info in runs {
-        let mut cursor = app.runtime.log().cursor(info.run, Seq(0)).await?;
-        let Some(frames) = cursor.next().await? else { continue };
-        let first = frames.first().and_then(|frame| frame.first());
-        if let Some(Event::RunStarted(started)) = first.map(|record| &record.event) {
-            known.extend(started.request.wire.as_ref().and_then(|wire| wire.input.clone()));
-        }
-    }
-    Ok(known)
-}
-
-fn external(who: &Principal, surface: &str, id: &str) -> ExternalId {
-    ExternalId { tenant: (*who.tenant).into(), surface: surface.into(), id: id.into() }
+    Ok(app.stream(control.principal(), wanted, None).await?.into_response())
 }
 
 /// SSE, unless the client takes only the binary encoding.

@@ -18,14 +18,12 @@ use crate::error::ApiError;
 use wellspring_engine::Permission;
 
 mod audit;
+mod commands;
 mod events;
-mod inbox;
 mod runs;
 mod threads;
 
-pub(super) use audit::Deed;
 pub(super) use runs::wants;
-pub(super) use threads::runs as runs_of;
 
 pub(super) fn routes() -> Vec<Route> {
     use Permission::{Admin, Approve, Read, Run};
@@ -45,10 +43,10 @@ pub(super) fn routes() -> Vec<Route> {
         route(get_.clone(), "/v1/runs/{run}/export", Read, get(runs::export)),
         route(get_.clone(), "/v1/runs/{run}/events", Read, get(events::read)),
         route(post_.clone(), "/v1/runs/{run}/stream-url", Read, post(events::sign)),
-        route(post_.clone(), "/v1/runs/{run}/cancel", Run, post(inbox::cancel)),
-        route(post_.clone(), "/v1/runs/{run}/tool-results", Run, post(inbox::tool_result)),
-        route(post_.clone(), "/v1/runs/{run}/answers", Approve, post(inbox::answer)),
-        route(post_, "/v1/runs/{run}/input", Run, post(inbox::input)),
+        route(post_.clone(), "/v1/runs/{run}/cancel", Run, post(commands::cancel)),
+        route(post_.clone(), "/v1/runs/{run}/tool-results", Run, post(commands::tool_result)),
+        route(post_.clone(), "/v1/runs/{run}/answers", Approve, post(commands::answer)),
+        route(post_, "/v1/runs/{run}/input", Run, post(commands::input)),
         route(get_.clone(), "/v1/threads", Read, get(threads::list)),
         route(get_.clone(), "/v1/threads/{thread}", Read, get(threads::read)),
         route(get_, "/v1/audit", Admin, get(audit::read)),

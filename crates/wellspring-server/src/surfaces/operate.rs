@@ -31,7 +31,7 @@ async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
     if app.draining.is_cancelled() {
         return Err(ApiError::draining());
     }
-    app.runtime.log().store().document("server.ready".into()).await?;
+    app.check_store().await?;
     Ok("ready\n")
 }
 
@@ -41,12 +41,7 @@ async fn describe(Prefix(prefix): Prefix) -> Response {
 }
 
 async fn metrics(State(app): State<App>, _: Operator) -> Response {
-    let log = app.runtime.log();
-    let text = app.metrics.render(&[
-        ("wellspring_runs", "Runs at work here now.", app.runtime.live_runs() as u64),
-        ("wellspring_log_runs", "Runs written or read here now.", log.live_runs() as u64),
-        ("wellspring_log_tail_bytes", "Bytes kept for slower readers.", log.tail_bytes() as u64),
-    ]);
+    let text = app.metrics_text();
     let plain = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, plain)], text).into_response()
 }

@@ -164,10 +164,10 @@ async fn an_interrupt_is_not_anybodys_to_resume() {
     def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
     def.approvers = vec!["boss".into()];
     let mut kit = Kit::with(config(), Runtime::new(Log::in_memory()), def).await;
-    use Permission::{Approve, Run};
+    use Permission::{Approve, Read, Run};
     let mut secrets = Vec::new();
     for (name, scopes) in
-        [("asker", &[Run][..]), ("other", &[Run, Approve]), ("boss", &[Run, Approve])]
+        [("asker", &[Run][..]), ("other", &[Run, Read, Approve]), ("boss", &[Run, Read, Approve])]
     {
         secrets.push(kit.server.tokens().create(name, "one", scopes).await.unwrap());
     }
@@ -190,7 +190,7 @@ async fn an_interrupt_is_not_anybodys_to_resume() {
     kit.token = Some(secrets[2].clone());
     let response = kit.post("/ag-ui/agent", &body).send().await.unwrap();
     assert_eq!(response.status(), 200);
-    let transcript = kit.runtime.wait(run).await.unwrap();
+    let transcript = kit.wait(run).await;
     let answered = transcript.questions.values().next().unwrap().answered.clone().unwrap();
     assert_eq!(answered.by.as_deref(), Some("boss"));
 }
@@ -217,7 +217,7 @@ async fn an_interrupt_is_not_resumed_with_what_is_no_answer() {
     assert_eq!(store.audit(audit.clone()).await.unwrap(), []);
     body["resume"] = resume(json!(3));
     assert_eq!(kit.post("/ag-ui/agent", &body).send().await.unwrap().status(), 200);
-    let transcript = kit.runtime.wait(run).await.unwrap();
+    let transcript = kit.wait(run).await;
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
     let kept = store.audit(audit).await.unwrap();
     assert_eq!(
@@ -304,7 +304,7 @@ async fn the_address_may_name_a_model() {
     let body = input("t", "r1", json!([user("m1", "Hi")]));
     events(kit.post("/ag-ui/agent?model=large", &body).send().await.unwrap()).await;
     let runs = kit.runtime.log().store().list(wellspring_log::RunFilter::default()).await.unwrap();
-    let transcript = kit.runtime.wait(runs[0].run).await.unwrap();
+    let transcript = kit.wait(runs[0].run).await;
     assert_eq!(models(&transcript), ["large"]);
 
     def.allow_model = false;

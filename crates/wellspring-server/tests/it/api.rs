@@ -69,7 +69,7 @@ async fn a_key_starts_one_run() {
 async fn requests_that_make_no_sense() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
     let run = kit.start().await;
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     let mut said = Vec::new();
     for (path, body) in [
         ("/v1/runs", json!({})),
@@ -104,10 +104,10 @@ async fn requests_that_make_no_sense() {
     400 no_input `input` is empty
     400 bad_json the body: unknown field `more`, expected one of `agent`, `input`, `thread`, `after`, `model`, `streaming`, `result_schema`, `client_tools`, `context`, `state` at line 1 column 35
     404 no_thread there is no thread t
-    400 model_not_allowed the agent agent lets nobody choose its model; leave the model out
+    400 model_not_allowed the agent agent does not allow a request to choose its model; leave the model out
     400 unknown_dialect "x" is not a dialect
     400 bad_query Failed to deserialize query string: x: unknown field `x`, expected `dialect` or `model`
-    400 bad_answer only the run itself can say that
+    409 finished run RUN is over already
     409 finished run RUN is over already
     409 finished run RUN is over already
     409 finished run RUN is over already
@@ -126,14 +126,14 @@ async fn threads_and_pages() {
     let mut runs = Vec::new();
     for _ in 0..3 {
         let run = kit.start().await;
-        kit.runtime.wait(run).await.unwrap();
+        kit.wait(run).await;
         runs.push(run.to_string());
     }
     let info = kit.runtime.log().store().info(runs[0].parse().unwrap()).await.unwrap().unwrap();
     let body = json!({ "agent": "agent", "input": "more", "thread": info.thread });
     let (_, _, second) = parts(kit.post("/v1/runs", &body).send().await.unwrap()).await;
     assert_eq!(second["after"], json!(runs[0]));
-    kit.runtime.wait(second["run"].as_str().unwrap().parse().unwrap()).await.unwrap();
+    kit.wait(second["run"].as_str().unwrap().parse().unwrap()).await;
     let (_, _, thread) =
         parts(kit.get(&format!("/v1/threads/{}", info.thread)).send().await.unwrap()).await;
     let of_thread: Vec<_> =
@@ -194,7 +194,7 @@ async fn a_tool_of_the_client_is_answered() {
     let result = json!({ "call": call["call"], "output": "painted" });
     let (status, _, put) = parts(kit.post(&path, &result).send().await.unwrap()).await;
     assert_eq!((status, &put["existed"]), (202, &json!(false)), "{put}");
-    let transcript = kit.runtime.wait(run).await.unwrap();
+    let transcript = kit.wait(run).await;
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
     let (status, _, body) = parts(kit.post(&path, &result).send().await.unwrap()).await;
     assert_eq!((status, body["error"]["code"].as_str()), (409, Some("finished")));
@@ -221,7 +221,7 @@ async fn a_run_is_steered_and_stopped() {
     let (status, ..) =
         parts(kit.post(&path, &json!({ "why": "enough" })).send().await.unwrap()).await;
     assert_eq!(status, 202);
-    let transcript = kit.runtime.wait(run).await.unwrap();
+    let transcript = kit.wait(run).await;
     let Some(Outcome::Cancelled { by, why, .. }) = transcript.outcome else {
         panic!("{:?}", transcript.outcome)
     };
@@ -235,7 +235,7 @@ async fn a_run_is_steered_and_stopped() {
 async fn exported_and_deleted() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
     let run = kit.start().await;
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     let text =
         kit.get(&format!("/v1/runs/{run}/export")).send().await.unwrap().text().await.unwrap();
     let lines: Vec<_> = text.lines().collect();
@@ -304,7 +304,7 @@ async fn a_request_may_name_a_model() {
         let (status, _, body) = parts(kit.post(path, &body).send().await.unwrap()).await;
         assert_eq!(status, 201, "{body}");
         let run = body["run"].as_str().unwrap().parse().unwrap();
-        used.push(models(&kit.runtime.wait(run).await.unwrap()));
+        used.push(models(&kit.wait(run).await));
     }
     assert_eq!(used, [["scripted"], ["large"], ["small"], ["large"]]);
 }

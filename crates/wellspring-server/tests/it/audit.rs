@@ -42,7 +42,7 @@ async fn what_was_decided_outlives_the_runs() {
     assert_eq!(kit.post(&path, &wrong).send().await.unwrap().status(), 400);
     let yes = json!({ "question": 0, "answer": { "approve": {} } });
     assert_eq!(kit.post(&path, &yes).send().await.unwrap().status(), 202);
-    kit.runtime.wait(answered).await.unwrap();
+    kit.wait(answered).await;
     let (status, _, body) = parts(kit.post(&path, &yes).send().await.unwrap()).await;
     assert_eq!((status, body["error"]["code"].as_str()), (409, Some("finished")));
     let delete = |run| kit.request(Method::DELETE, &format!("/v1/runs/{run}"));
@@ -50,7 +50,7 @@ async fn what_was_decided_outlives_the_runs() {
     let cancel = format!("/v1/runs/{stopped}/cancel");
     let why = json!({ "why": "enough" });
     assert_eq!(kit.post(&cancel, &why).send().await.unwrap().status(), 202);
-    kit.runtime.wait(stopped).await.unwrap();
+    kit.wait(stopped).await;
     assert_eq!(kit.post(&cancel, &why).send().await.unwrap().status(), 200);
     for run in [answered, stopped] {
         assert_eq!(delete(run).send().await.unwrap().status(), 204);
@@ -94,7 +94,7 @@ async fn retention_leaves_what_was_decided() {
     let run = before.start().await;
     let cancel = before.post(&format!("/v1/runs/{run}/cancel"), &json!({}));
     assert_eq!(cancel.send().await.unwrap().status(), 202);
-    before.runtime.wait(run).await.unwrap();
+    before.wait(run).await;
     before.server.stop().await;
     let retention = Some(Duration::from_secs(60));
     let config = ServerConfig { retention, ..config() };

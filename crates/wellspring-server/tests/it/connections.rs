@@ -165,7 +165,7 @@ async fn long_run() -> (Kit, RunId) {
     let say = (0..8 * 1024).fold(Say::new(), |say, _| say.text(&text));
     let kit = Kit::new(agent([say], [])).await;
     let run = kit.start().await;
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     (kit, run)
 }
 

@@ -128,7 +128,7 @@ async fn a_failing_sync_is_said_and_the_run_goes_on_after_repair() {
         over = kept.last().unwrap().data.contains("run_finished");
     }
     let another = kit.start().await;
-    kit.runtime.wait(another).await.unwrap();
+    kit.wait(another).await;
     let records: Vec<Record> =
         kept.iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
     Checker::check(&records).unwrap();
@@ -180,6 +180,6 @@ async fn a_request_that_cannot_be_kept_is_told_when_to_come_back() {
     store.broken.store(false, Ordering::SeqCst);
     let (path, approve) = asked.last().unwrap();
     assert!(ask(path, approve).await.contains("202"));
-    let transcript = kit.runtime.wait(run).await.unwrap();
+    let transcript = kit.wait(run).await;
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
 }

@@ -10,7 +10,7 @@ use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use wellspring_core::{Event, Model, RunId, Seq, Tool, ToolSpec};
+use wellspring_core::{Event, Model, RunId, Seq, Tool, ToolSpec, Transcript};
 use wellspring_engine::tools::{FunctionTool, from_function};
 use wellspring_engine::{AgentDef, Runtime};
 use wellspring_log::Log;
@@ -89,9 +89,16 @@ impl Kit {
         body["run"].as_str().unwrap().parse().unwrap()
     }
 
+    /// Waits until a run is over, whichever its tenant.
+    pub(crate) async fn wait(&self, run: RunId) -> Transcript {
+        let mut cursor = self.runtime.log().cursor(run, Seq(0)).await.unwrap();
+        while cursor.next().await.unwrap().is_some() {}
+        self.runtime.log().transcript(run).await.unwrap()
+    }
+
     /// Waits until a run waits for somebody.
     pub(crate) async fn paused(&self, run: RunId) {
-        let mut cursor = self.runtime.attach(run, Seq(0)).await.unwrap();
+        let mut cursor = self.runtime.log().cursor(run, Seq(0)).await.unwrap();
         while let Some(frames) = cursor.next().await.unwrap() {
             let mut records = frames.iter().flat_map(|frame| frame.iter());
             if records.any(|record| matches!(record.event, Event::RunPaused { .. })) {

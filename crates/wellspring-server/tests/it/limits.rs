@@ -58,7 +58,7 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
         assert!(response.text().await.unwrap().contains("run_finished"));
     }
     // What has ended does not count any more.
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
 }
 
@@ -149,7 +149,7 @@ async fn a_limit_cannot_be_overrun() {
     assert_eq!((begun, refused.load(Ordering::SeqCst)), (2, 38));
     hold.open();
     for info in kit.runtime.log().store().list(RunFilter::default()).await.unwrap() {
-        kit.runtime.wait(info.run).await.unwrap();
+        kit.wait(info.run).await;
     }
     // Those that wait for an answer do not count; those that got one do.
     let mut waiting = Vec::new();
@@ -195,7 +195,7 @@ async fn a_run_that_was_taken_over_counts() {
     let (status, _, body) = parts(second.post("/v1/runs", &one_more).send().await.unwrap()).await;
     assert_eq!((status, &body["error"]["code"]), (429, &json!("too_many_runs")));
     gate.open();
-    second.runtime.wait(run).await.unwrap();
+    second.wait(run).await;
     second.start().await;
 }
 
@@ -255,7 +255,7 @@ async fn beyond_the_limits_of_all_one_is_told_when_to_come_back() {
     assert_eq!(refused(kit.get(&path)).await, full("too_many_streams"));
     gate.open();
     assert!(open.text().await.unwrap().contains("run_finished"));
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
 }
 
@@ -269,7 +269,7 @@ async fn no_run_takes_longer_than_the_server_allows() {
     let kit = Kit::with(config, runtime, agent([], [])).await;
     kit.runtime.register(agent([Say::new().text("one ").hang()], []));
     let run = kit.start().await;
-    let transcript = kit.runtime.wait(run).await.unwrap();
+    let transcript = kit.wait(run).await;
     assert_eq!(
         transcript.outcome,
         Some(Outcome::Failed {

@@ -40,7 +40,7 @@ async fn what_happened_is_counted() {
     assert_eq!((&*now["runs"], &*now["streams"], &*now["runs_started_total"]), ("2", "1", "2"));
     let cancelled = kit.post(&format!("/v1/runs/{second}/cancel"), &serde_json::json!({}));
     assert_eq!(cancelled.send().await.unwrap().status(), 202);
-    kit.runtime.wait(second).await.unwrap();
+    kit.wait(second).await;
     gate.open();
     let bytes = watch.text().await.unwrap().len();
     assert_eq!(kit.get("/v1/runs/x").send().await.unwrap().status(), 404);
@@ -102,14 +102,14 @@ async fn old_runs_are_forgotten_all_of_them() {
     let before = Kit::with(config(), Runtime::new(log(Millis(1_000))), def()).await;
     for _ in 0..OLD {
         let run = before.start().await;
-        before.runtime.wait(run).await.unwrap();
+        before.wait(run).await;
     }
     before.server.stop().await;
     let later = log(Millis(100_000_000));
     let config = ServerConfig { retention: Some(keep), ..config() };
     let kit = Kit::with(config, Runtime::new(later), def()).await;
     let young = kit.start().await;
-    kit.runtime.wait(young).await.unwrap();
+    kit.wait(young).await;
     // Far less than until they are looked for again.
     let few = tokio::time::timeout(Duration::from_secs(30), async {
         loop {

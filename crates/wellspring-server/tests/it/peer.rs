@@ -61,7 +61,7 @@ async fn schemathesis() {
             assert_eq!(status, 201, "{body}");
             let run = body["run"].as_str().unwrap().parse().unwrap();
             if name == "agent" {
-                kit.runtime.wait(run).await.unwrap();
+                kit.wait(run).await;
             } else {
                 kit.paused(run).await;
             }
@@ -167,7 +167,7 @@ async fn chromium_event_source() {
     let mut kit = Kit::new(agent([Say::new().text(words)], [])).await;
     kit.token = Some(kit.server.tokens().create("t", "one", &[Permission::Admin]).await.unwrap());
     let run = kit.start().await;
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     let sign = kit.post(&format!("/v1/runs/{run}/stream-url"), &json!({}));
     let signed: serde_json::Value = sign.send().await.unwrap().json().await.unwrap();
     let url = format!("{}&dialect=agent_event", signed["url"].as_str().unwrap());

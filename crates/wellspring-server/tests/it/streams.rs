@@ -26,7 +26,7 @@ async fn detaching_is_not_cancelling() {
     assert!(!first.is_empty());
     drop(body);
     gate.open();
-    let transcript = kit.runtime.wait(run).await.unwrap();
+    let transcript = kit.wait(run).await;
     assert_eq!(transcript.words(wellspring_core::AgentNo::ROOT), "one two");
 }
 
@@ -35,7 +35,7 @@ async fn detaching_is_not_cancelling() {
 async fn cursors_that_make_no_sense() {
     let kit = Kit::new(agent([Say::new().text("Hello.")], [])).await;
     let run = kit.start().await;
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     let mut said = Vec::new();
     for after in ["-1", "x", "1.", "1.2.3", "99999", "99999.1", "18446744073709551616", "now"] {
         let path = format!("/v1/runs/{run}/events?after={after}");
@@ -207,7 +207,7 @@ async fn pages_are_the_stream_in_pieces() {
 async fn a_reader_that_has_everything_is_told_not_to_come_back() {
     let kit = Kit::new(agent([Say::new().thought("Hm.").text("Hello.")], [])).await;
     let run = kit.start().await;
-    kit.runtime.wait(run).await.unwrap();
+    kit.wait(run).await;
     let dialects = DialectName::ALL.map(|dialect| format!("dialect={dialect}"));
     let kinds = ["run_started", "part_delta", "run_finished"].map(|kind| format!("kinds={kind}"));
     for query in dialects.into_iter().chain(kinds) {
@@ -265,7 +265,10 @@ async fn a_server_that_drains_still_answers() {
     gate.open();
     assert!(watch.text().await.unwrap().contains("run_finished"));
     stopped.await.unwrap();
-    assert_eq!(runtime.wait(run).await.unwrap().answer(wellspring_core::AgentNo::ROOT), "one two");
+    assert_eq!(
+        runtime.local().wait(run).await.unwrap().answer(wellspring_core::AgentNo::ROOT),
+        "one two"
+    );
     assert!(stranger.get(format!("{url}/readyz")).send().await.is_err(), "it is gone");
 }
 

@@ -17,8 +17,8 @@ async fn play_with(options: DemoOptions, input: &str, answer: Option<Answer>) ->
     }
     let runtime = Runtime::new(Log::in_memory());
     runtime.register(agent);
-    let run = runtime.start(StartRun::text(NAME, input)).await.unwrap();
-    let mut cursor = runtime.attach(run, wellspring_core::Seq(0)).await.unwrap();
+    let run = runtime.local().start(StartRun::text(NAME, input)).await.unwrap().run;
+    let mut cursor = runtime.local().attach(run, wellspring_core::Seq(0)).await.unwrap();
     let mut answer = answer;
     while let Some(frames) = cursor.next().await.unwrap() {
         let asked = frames
@@ -26,10 +26,10 @@ async fn play_with(options: DemoOptions, input: &str, answer: Option<Answer>) ->
             .flat_map(|frame| frame.records())
             .any(|record| matches!(record.event, wellspring_core::Event::QuestionAsked(_)));
         if asked && let Some(answer) = answer.take() {
-            runtime.answer(run, QuestionId(0), answer, None).await.unwrap();
+            runtime.local().answer(run, QuestionId(0), answer).await.unwrap();
         }
     }
-    runtime.wait(run).await.unwrap()
+    runtime.local().wait(run).await.unwrap()
 }
 
 fn completed() -> Option<Outcome> {

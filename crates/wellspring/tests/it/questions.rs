@@ -10,7 +10,7 @@ use tokio::sync::Barrier;
 use wellspring::core::Ask;
 use wellspring::prelude::*;
 use wellspring::tools::{FunctionTool, NoArguments, function};
-use wellspring::{Form, Policy, Rule, Scope, SendError};
+use wellspring::{ControlError, Form, Policy, Rule, Scope};
 
 use crate::kit::{Ended, lines, soon};
 
@@ -115,8 +115,8 @@ async fn questions_can_be_read_and_answered_by_hand() {
     assert_eq!(ran.load(Ordering::SeqCst), 1);
     // It is closed now.
     let late = soon(stream.answer(question.question, Answer::yes())).await.unwrap_err();
-    let ThinkError::Send(cause) = late else { panic!("{late:?}") };
-    assert!(matches!(*cause, SendError::Finished(_)), "{cause:?}");
+    let ThinkError::Control(cause) = late else { panic!("{late:?}") };
+    assert!(matches!(*cause, ControlError::Finished(_)), "{cause:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,8 +140,8 @@ async fn only_who_asked_may_answer() {
     let question = soon(stream.questions().next()).await.unwrap();
     let stranger = agent.attach::<String>(soon(stream.run_id()).await.unwrap());
     let error = soon(stranger.answer(question.question, Answer::yes())).await.unwrap_err();
-    let ThinkError::Send(cause) = error else { panic!("{error:?}") };
-    assert!(matches!(*cause, SendError::NotAllowed), "{cause:?}");
+    let ThinkError::Control(cause) = error else { panic!("{error:?}") };
+    assert!(matches!(*cause, ControlError::NotAnApprover), "{cause:?}");
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     soon(stream.answer(question.question, Answer::yes())).await.unwrap();
     assert_eq!(soon(stream.result()).await.unwrap(), "Done.");

@@ -3,7 +3,7 @@
 use serde_json::json;
 use wellspring_acp::client::AcpAgent;
 use wellspring_core::{CancelWhen, Event, Outcome, RunId, RunRequest};
-use wellspring_engine::{Runtime, StartRun};
+use wellspring_engine::{Principal, Runtime, StartRun};
 
 use super::kit::{
     config, deaf, driven, finished, gone, outcome, play, runtime, session, shown, steps, until,
@@ -11,7 +11,11 @@ use super::kit::{
 };
 
 async fn cancel(runtime: &Runtime, run: RunId) {
-    runtime.cancel(run, CancelWhen::Now, Some("me"), None).await.unwrap();
+    runtime
+        .control(Principal::local().named("me"))
+        .cancel(run, CancelWhen::Now, None)
+        .await
+        .unwrap();
 }
 
 fn is_cancelled(outcome: &Outcome) -> bool {
@@ -26,7 +30,7 @@ async fn a_cancelled_prompt_ends_and_the_agent_stays() {
     let agent = AcpAgent::new("scripted", config(&script));
     let runtime = runtime();
     runtime.register(driven(agent.clone()));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
     cancel(&runtime, run).await;
     let records = finished(&runtime, run).await;
@@ -42,7 +46,7 @@ async fn an_agent_that_does_not_hear_is_killed_with_its_group() {
         AcpAgent::new("scripted", config(&json!({"prompts": [[{"text": "La la."}, {"deaf": 1}]]})));
     let runtime = runtime();
     runtime.register(deaf(agent.clone()));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let records = until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
     let process = watch(session(&records).1);
     cancel(&runtime, run).await;
@@ -65,15 +69,15 @@ async fn an_agent_that_does_not_hear_is_killed_once_it_serves_nobody_else() {
     let runtime = runtime();
     runtime.register(deaf(agent.clone()));
     let asked = |event: &Event| matches!(event, Event::QuestionAsked(_));
-    let deaf = runtime.start(StartRun::text("agent", "deaf")).await.unwrap();
+    let deaf = runtime.local().start(StartRun::text("agent", "deaf")).await.unwrap().run;
     let first = until(&runtime, deaf, asked).await;
-    let other = runtime.start(StartRun::text("agent", "other")).await.unwrap();
+    let other = runtime.local().start(StartRun::text("agent", "other")).await.unwrap().run;
     let second = until(&runtime, other, asked).await;
     assert_eq!(session(&first).1, session(&second).1, "they share a process");
     let process = watch(session(&first).1);
     // Past the question it no longer listens.
     let Event::QuestionAsked(question) = &first.last().unwrap().event else { unreachable!() };
-    runtime.answer(deaf, question.question, wellspring_core::Answer::yes(), None).await.unwrap();
+    runtime.local().answer(deaf, question.question, wellspring_core::Answer::yes()).await.unwrap();
     let echoed = |event: &Event| matches!(event, Event::PartDelta { part, chunk } if part.0 == 2 && !chunk.starts_with('{'));
     until(&runtime, deaf, echoed).await;
     cancel(&runtime, deaf).await;
@@ -81,7 +85,7 @@ async fn an_agent_that_does_not_hear_is_killed_once_it_serves_nobody_else() {
     assert_eq!(agent.processes(), 0, "it takes no more prompts");
     // The neighbour is not disturbed, and when it is done the process goes.
     let Event::QuestionAsked(question) = &second.last().unwrap().event else { unreachable!() };
-    runtime.answer(other, question.question, wellspring_core::Answer::yes(), None).await.unwrap();
+    runtime.local().answer(other, question.question, wellspring_core::Answer::yes()).await.unwrap();
     until(&runtime, other, echoed).await;
     cancel(&runtime, other).await;
     assert!(is_cancelled(&outcome(&finished(&runtime, other).await)));
@@ -100,7 +104,7 @@ async fn a_question_that_is_open_when_the_run_is_cancelled_is_cancelled_too() {
     ]]});
     let runtime = runtime();
     runtime.register(driven(AcpAgent::new("scripted", config(&script))));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     cancel(&runtime, run).await;
     let records = finished(&runtime, run).await;

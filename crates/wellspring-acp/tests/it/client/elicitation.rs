@@ -19,10 +19,10 @@ fn form(schema: &Value) -> Value {
 
 async fn answered(schema: &Value, answer: Answer) -> (Form, Vec<wellspring_core::Record>) {
     let runtime = asking(&form(schema));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let asked = until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     let Event::QuestionAsked(question) = &asked.last().unwrap().event else { unreachable!() };
-    runtime.answer(run, question.question, answer, None).await.unwrap();
+    runtime.local().answer(run, question.question, answer).await.unwrap();
     (question.form.clone(), finished(&runtime, run).await)
 }
 
@@ -64,7 +64,7 @@ async fn other_kinds_are_declined() {
     for mode in ["url", "telepathy"] {
         let params = json!({"mode": mode, "message": "Look", "url": "https://example.com"});
         let runtime = asking(&params);
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
         let records = finished(&runtime, run).await;
         assert_eq!(words(&records), r#"One thing. {"action":"decline"}"#);
     }
@@ -78,9 +78,9 @@ async fn a_question_that_nobody_answers_is_cancelled_with_the_run() {
     let script = json!({"record": record, "prompts": [[ask, {"hang": 1}]]});
     let runtime = runtime();
     runtime.register(super::kit::scripted(&script));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
-    runtime.cancel(run, CancelWhen::Now, None, None).await.unwrap();
+    runtime.local().cancel(run, CancelWhen::Now, None).await.unwrap();
     finished(&runtime, run).await;
     let heard = std::fs::read_to_string(record).unwrap();
     assert!(heard.contains(r#""result":{"action":"cancel"}"#), "{heard}");

@@ -58,7 +58,7 @@ fn within_grace(agent: AcpAgent, cancel_grace: Duration) -> AgentDef {
 pub(super) async fn play(def: AgentDef, request: RunRequest) -> Vec<Record> {
     let runtime = runtime();
     runtime.register(def);
-    let run = runtime.start(StartRun::new("agent", request)).await.unwrap();
+    let run = runtime.local().start(StartRun::new("agent", request)).await.unwrap().run;
     finished(&runtime, run).await
 }
 
@@ -76,7 +76,7 @@ pub(super) async fn until(
     run: RunId,
     fits: impl Fn(&Event) -> bool,
 ) -> Vec<Record> {
-    let cursor = runtime.attach(run, Seq(0)).await.unwrap();
+    let cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
     let mut records = Vec::new();
     let reading = read(cursor, &mut records, fits);
     if tokio::time::timeout(LIMIT, reading).await.is_err() {

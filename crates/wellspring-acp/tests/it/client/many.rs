@@ -58,7 +58,7 @@ async fn a_hundred_runs() {
                 ..RunRequest::text(format!("mine is {number}"))
             };
             let agent = format!("agent-{}", number % 4);
-            let run = runtime.start(StartRun::new(&*agent, request)).await.unwrap();
+            let run = runtime.local().start(StartRun::new(&*agent, request)).await.unwrap().run;
             runs.push((number, run));
         }
         let mut processes = std::collections::BTreeMap::new();

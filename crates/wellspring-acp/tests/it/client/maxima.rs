@@ -24,13 +24,13 @@ async fn questions_at_once() {
         json!({"count": SERVED_MAX + 1, "method": "session/request_permission", "params": params});
     let runtime = runtime();
     runtime.register(steps(json!([{"burst": burst}])));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     // Nobody answers until the last one was refused.
     let asked = until(&runtime, run, said("too many questions at once")).await;
     let mut questions = 0;
     for record in &asked {
         if let Event::QuestionAsked(question) = &record.event {
-            runtime.answer(run, question.question, Answer::yes(), None).await.unwrap();
+            runtime.local().answer(run, question.question, Answer::yes()).await.unwrap();
             questions += 1;
         }
     }
@@ -51,7 +51,7 @@ async fn requests_at_once() {
         "params": {"terminalId": "terminal-1"}});
     let runtime = runtime();
     runtime.register(steps(json!([{"request": create}, {"burst": wait}])));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     // The command goes on until the last request was refused.
     until(&runtime, run, said("too many requests at once")).await;
     lock.unlock().unwrap();
@@ -78,7 +78,7 @@ async fn say(runtime: &Runtime, after: Option<&[Record]>) -> Vec<Record> {
         start.thread = Some(started.thread);
         start.after = Some(started.run);
     }
-    let run = runtime.start(start).await.unwrap();
+    let run = runtime.local().start(start).await.unwrap().run;
     finished(runtime, run).await
 }
 
@@ -156,13 +156,13 @@ async fn prompts_in_one_process() {
     runtime.register(driven(agent.clone()));
     let mut runs = Vec::new();
     for _ in 0..5 {
-        let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
         until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
         runs.push(run);
     }
     assert_eq!(agent.processes(), 3);
     for run in runs {
-        runtime.cancel(run, wellspring_core::CancelWhen::Now, None, None).await.unwrap();
+        runtime.local().cancel(run, wellspring_core::CancelWhen::Now, None).await.unwrap();
         finished(&runtime, run).await;
     }
 }

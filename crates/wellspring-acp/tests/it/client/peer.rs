@@ -31,10 +31,10 @@ fn example(path: String) -> Runtime {
 }
 
 async fn answered(runtime: &Runtime, answer: Answer) -> String {
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let asked = until(runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     let Event::QuestionAsked(question) = &asked.last().unwrap().event else { unreachable!() };
-    runtime.answer(run, question.question, answer, None).await.unwrap();
+    runtime.local().answer(run, question.question, answer).await.unwrap();
     shown(&finished(runtime, run).await)
 }
 
@@ -84,9 +84,9 @@ async fn the_example_agent_is_refused() {
 async fn the_example_agent_is_cancelled() {
     let Some(path) = sdk("dist/examples/agent.js") else { return };
     let runtime = example(path);
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     until(&runtime, run, |event| matches!(event, Event::PartDelta { .. })).await;
-    runtime.cancel(run, CancelWhen::Now, None, None).await.unwrap();
+    runtime.local().cancel(run, CancelWhen::Now, None).await.unwrap();
     let ended = outcome(&finished(&runtime, run).await);
     assert!(matches!(ended, Outcome::Cancelled { .. }), "{ended}");
 }
@@ -237,7 +237,7 @@ async fn all_that_we_say_of_earlier_sessions_fits_the_published_schema() {
         ]});
         let runtime = runtime();
         runtime.register(driven(AcpAgent::new("scripted", config(&script).cwd(folder.path()))));
-        let first = runtime.start(StartRun::text("agent", "one")).await.unwrap();
+        let first = runtime.local().start(StartRun::text("agent", "one")).await.unwrap().run;
         let records = finished(&runtime, first).await;
         let Event::RunStarted(started) = &records[0].event else { unreachable!() };
         let after = |run, request| StartRun {
@@ -246,21 +246,22 @@ async fn all_that_we_say_of_earlier_sessions_fits_the_published_schema() {
             ..StartRun::new("agent", request)
         };
         // Cancelled in the session that rested.
-        let second = runtime.start(after(first, RunRequest::text("two"))).await.unwrap();
+        let second =
+            runtime.local().start(after(first, RunRequest::text("two"))).await.unwrap().run;
         until(&runtime, second, |event| matches!(event, Event::PartDelta { .. })).await;
-        runtime.cancel(second, CancelWhen::Now, None, None).await.unwrap();
+        runtime.local().cancel(second, CancelWhen::Now, None).await.unwrap();
         finished(&runtime, second).await;
         // Other tools: the session is closed, and continued with them. There its first prompt
         // ends without the result, so it is reminded, and cancelled then.
         let request = RunRequest { result_schema: Some(schema()), ..RunRequest::text("three") };
-        let third = runtime.start(after(second, request)).await.unwrap();
+        let third = runtime.local().start(after(second, request)).await.unwrap().run;
         until(
             &runtime,
             third,
             |event| matches!(event, Event::PartDelta { chunk, .. } if &**chunk == "Hm."),
         )
         .await;
-        runtime.cancel(third, CancelWhen::Now, None, None).await.unwrap();
+        runtime.local().cancel(third, CancelWhen::Now, None).await.unwrap();
         finished(&runtime, third).await;
         let mut checked = hold(&record, std::iter::empty());
         checked.retain(|name| *name != "PromptRequest");

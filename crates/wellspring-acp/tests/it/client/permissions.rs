@@ -26,11 +26,11 @@ fn asking() -> Value {
 async fn answered(answer: Answer) -> Vec<wellspring_core::Record> {
     let runtime = runtime();
     runtime.register(steps(asking()));
-    let run = runtime.start(StartRun::text("agent", "go")).await.unwrap();
+    let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     let asked = until(&runtime, run, |event| matches!(event, Event::QuestionAsked(_))).await;
     let Event::QuestionAsked(question) = &asked.last().unwrap().event else { unreachable!() };
     assert_eq!(question.form, Form::Approve);
-    runtime.answer(run, question.question, answer, None).await.unwrap();
+    runtime.local().answer(run, question.question, answer).await.unwrap();
     finished(&runtime, run).await
 }
 

@@ -14,7 +14,7 @@ async fn say(runtime: &Runtime, words: &str, after: Option<&[Record]>) -> (RunId
         start.thread = Some(started.thread);
         start.after = Some(started.run);
     }
-    let run = runtime.start(start).await.unwrap();
+    let run = runtime.local().start(start).await.unwrap().run;
     (run, finished(runtime, run).await)
 }
 

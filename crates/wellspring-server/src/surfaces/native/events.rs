@@ -21,10 +21,10 @@ use wellspring_wire::{
 
 use super::Whole;
 use super::runs::{DIALECT_DEFAULT, wants};
-use crate::app::{App, JsonBody, MayRead, Params, Prefix, RequestHead, allow};
+use crate::app::{App, JsonBody, MayRead, Params, Prefix, RequestHead, allow, run_id};
 use crate::auth::{SIGNED_FOR, SIGNED_FOR_MAX};
 use crate::error::ApiError;
-use crate::stream::{Begin, Until, Wanted, page};
+use crate::stream::{Begin, Until, Wanted};
 use wellspring_engine::{Permission, Principal};
 
 /// The longest that a page waits for something to be on it: less than proxies do.
@@ -60,7 +60,7 @@ pub(super) async fn read(
 ) -> Result<Response, ApiError> {
     let who = reader(&app, &run, &query, &request).await?;
     let headers = request.headers;
-    let info = app.run_of(&who, &run).await?;
+    let info = app.control(&who).info(run_id(&run)?).await?;
     let dialect = chosen(&query)?;
     let after = position(&headers, query.after.as_deref(), &info)?;
     let wait = wait(query.wait)?;
@@ -91,7 +91,7 @@ async fn nothing_follows(
     if !info.state.is_final() || from_the_start {
         return Ok(false);
     }
-    let page = page(app.runtime.log(), info, dialect, after, None).await?;
+    let page = app.page(info, dialect, after, None).await?;
     Ok(page.done && page.events.is_empty())
 }
 
@@ -114,7 +114,7 @@ async fn reader(
     if !app.signer.verify(run, holder, until, signature) {
         return Err(app.unauthorized("bad_signature", "this address was not signed here"));
     }
-    if until < app.runtime.log().clock().now() {
+    if until < app.now() {
         return Err(app.unauthorized("expired", "this address has expired; have it signed again"));
     }
     let who = app.signer_of(request, holder).await?;
@@ -230,7 +230,7 @@ async fn json_page(
 ) -> Result<Response, ApiError> {
     let until = wait.map(|wait| Instant::now() + wait);
     let page = tokio::select! {
-        page = page(app.runtime.log(), info, dialect, after, until) => page?,
+        page = app.page(info, dialect, after, until) => page?,
         () = app.closing.cancelled() => return Err(ApiError::draining()),
     };
     let events = page.events.into_iter().map(|(id, data)| EventJson { id: id.to_string(), data });
@@ -253,14 +253,14 @@ pub(super) async fn sign(
     Path(run): Path<String>,
     JsonBody(sign): JsonBody<Sign>,
 ) -> Result<Json<Value>, ApiError> {
-    let info = app.run_of(&who, &run).await?;
+    let info = app.control(&who).info(run_id(&run)?).await?;
     let lasts =
         sign.seconds.map_or(SIGNED_FOR, |Whole(seconds)| Duration::from_secs(seconds.into()));
     if lasts.is_zero() || lasts > SIGNED_FOR_MAX {
         let message = format!("`seconds` is 1 to {}", SIGNED_FOR_MAX.as_secs());
         return Err(ApiError::bad("bad_seconds", message));
     }
-    let until = app.runtime.log().clock().now().plus(lasts);
+    let until = app.now().plus(lasts);
     let signature = app.signer.sign(info.run, &who.id, until);
     let url = format!(
         "{prefix}/v1/runs/{}/events?as={}&expires={}&signature={signature}",

@@ -12,23 +12,15 @@ use futures::{StreamExt as _, stream};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use uuid::Uuid;
-use wellspring_core::{
-    AgentNo, Content, ContextNote, Millis, RunId, RunRequest, Seq, ThreadId, ToolSpec,
-};
-use wellspring_engine::{StartError, StartRun};
-use wellspring_log::{ExternalId, RunFilter, RunInfo, RunState};
+use wellspring_core::{AgentNo, Content, ContextNote, Millis, RunRequest, Seq, ToolSpec};
+use wellspring_engine::{InThread, StartKey, StartRun, StartedAs};
+use wellspring_log::{RunFilter, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
-use super::audit::Deed;
 use super::{events, idempotency_key, run_json, waits};
-use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Prefix, Trace};
+use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Prefix, Trace, run_id};
 use crate::error::ApiError;
 use crate::stream::{Begin, Until, Wanted};
-use wellspring_engine::Principal;
-
-/// Under which name idempotency keys are kept.
-const SURFACE: &str = "idempotency";
 
 /// How many runs a page of a list has unless told.
 const PAGE_DEFAULT: usize = 50;
@@ -110,17 +102,9 @@ pub(super) async fn start(
     if start.input.0.is_empty() {
         return Err(ApiError::bad("no_input", "`input` is empty"));
     }
-    let Some(def) = app.runtime.agent(&start.agent) else {
-        return Err(ApiError::no_agent(format!("there is no agent {:?}", start.agent)));
-    };
-    let model = start.model.clone().or(query.model);
-    if model.is_some() && !def.allow_model {
-        return Err(StartError::ModelNotAllowed { agent: def.name.clone() }.into());
-    }
-    let (thread, after) = place(&app, &who, &start).await?;
+    let model = start.model.or(query.model);
     let request = RunRequest {
         input: start.input.0,
-        by: Some((*who.id).into()),
         model,
         streaming: start.streaming,
         result_schema: start.result_schema,
@@ -132,21 +116,32 @@ pub(super) async fn start(
         ..RunRequest::default()
     };
     let mut new = StartRun::new(&*start.agent, request);
-    new.tenant = (*who.tenant).into();
-    new.thread = thread;
-    new.after = after;
-    let started = match key {
-        None => begin(&app, &who, new).await?,
-        Some(key) => begin_once(&app, &who, new, key).await?,
+    let thread = start.thread.as_deref();
+    new.thread = thread.map(|it| it.parse().map_err(|_| ApiError::no_thread(it))).transpose()?;
+    new.in_thread = InThread::Existing;
+    new.after = start.after.as_deref().map(run_id).transpose()?;
+    new.key = key.map(|key| StartKey::Idempotency(key.into()));
+    let control = app.control(&who);
+    let started = control.start(new).await?;
+    let replayed = match started.how {
+        StartedAs::New | StartedAs::Input => false,
+        StartedAs::Existing { same: true } => true,
+        StartedAs::Existing { same: false } => {
+            let message = "this idempotency key was used for another request";
+            return Err(ApiError::key_reused(message));
+        }
     };
-    let Started { info, replayed } = started;
+    if !replayed {
+        app.metrics.run_started();
+    }
+    let info = control.started(&started).await?;
     let mut response = if wants(&headers, "text/event-stream") {
         let wanted = Wanted {
             run: info.run,
             dialect: dialect.into(),
             start: Begin::After(WirePosition::START),
             until: Until::End,
-            cursor: None,
+            cursor: started.cursor,
         };
         app.stream(&who, wanted, Some(asked_at)).await?.into_response()
     } else {
@@ -163,111 +158,6 @@ pub(super) async fn start(
         headers.insert("idempotent-replayed", HeaderValue::from_static("true"));
     }
     Ok(response)
-}
-
-/// A run, and whether it was there before.
-struct Started {
-    info: RunInfo,
-    replayed: bool,
-}
-
-/// Where a run goes. A thread or a run of others is none.
-async fn place(
-    app: &App,
-    who: &Principal,
-    start: &Start,
-) -> Result<(Option<ThreadId>, Option<RunId>), ApiError> {
-    let after = match &start.after {
-        None => None,
-        Some(after) => Some(app.run_of(who, after).await?),
-    };
-    let thread = match &start.thread {
-        None => None,
-        Some(text) => {
-            let thread = text.parse().map_err(|_| ApiError::no_thread(text))?;
-            if super::threads::runs(app, who, thread, 1).await?.is_empty() {
-                return Err(ApiError::no_thread(text));
-            }
-            Some(thread)
-        }
-    };
-    if let (Some(after), Some(thread)) = (&after, thread)
-        && after.thread != thread
-    {
-        let message = format!("run {} is not in thread {thread}", after.run);
-        return Err(ApiError::bad("not_in_thread", message));
-    }
-    Ok((thread.or(after.as_ref().map(|after| after.thread)), after.map(|after| after.run)))
-}
-
-async fn begin(app: &App, who: &Principal, mut new: StartRun) -> Result<Started, ApiError> {
-    let run = RunId::new(Uuid::now_v7());
-    new.run = Some(run);
-    let _pass = app.may_start(who, run)?;
-    let run = app.runtime.start(new).await?;
-    started(app, run).await
-}
-
-/// Takes note of a run that was started.
-async fn started(app: &App, run: RunId) -> Result<Started, ApiError> {
-    app.metrics.run_started();
-    let info = app.runtime.log().store().info(run).await?;
-    let info = info.ok_or_else(|| ApiError::no_run(run))?;
-    Ok(Started { info, replayed: false })
-}
-
-/// Starts a run unless its key has one. The key is the run's name, so both are there or neither.
-async fn begin_once(
-    app: &App,
-    who: &Principal,
-    mut new: StartRun,
-    key: &str,
-) -> Result<Started, ApiError> {
-    let name = ExternalId { tenant: (*who.tenant).into(), surface: SURFACE.into(), id: key.into() };
-    // Before the limits: what was started already is no new run.
-    if let Some(run) = app.runtime.log().store().resolve(name.clone()).await? {
-        return replay(app, run, &new.request, key).await;
-    }
-    let run = RunId::new(Uuid::now_v7());
-    let request = new.request.clone();
-    new.run = Some(run);
-    new.name = Some(name.clone());
-    let _pass = app.may_start(who, run)?;
-    match app.runtime.start(new).await {
-        Ok(begun) => {
-            if begun != run {
-                // It became input of a run that goes on.
-                app.runtime.log().store().bind(name, begun).await?;
-            }
-            started(app, begun).await
-        }
-        Err(StartError::Named(run)) => replay(app, run, &request, key).await,
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// The run that a key has, if it was for the same request.
-async fn replay(
-    app: &App,
-    run: RunId,
-    request: &RunRequest,
-    key: &str,
-) -> Result<Started, ApiError> {
-    let log = app.runtime.log();
-    let transcript = log.transcript(run).await?;
-    let same = transcript.started.is_some_and(|started| {
-        // Each request is a trace of its own.
-        let (trace_id, trace_parent) = (request.trace_id.clone(), request.trace_parent.clone());
-        *request == RunRequest { trace_id, trace_parent, ..started.request.clone() }
-    });
-    if !same {
-        let message = format!("the idempotency key {key:?} was used for another request");
-        let remedy = "use a new key for a new request";
-        let status = StatusCode::UNPROCESSABLE_ENTITY;
-        return Err(ApiError::new(status, "idempotency_key_reused", message, remedy));
-    }
-    let info = log.store().info(run).await?.ok_or_else(|| ApiError::no_run(run))?;
-    Ok(Started { info, replayed: true })
 }
 
 /// Which runs to list.
@@ -293,12 +183,9 @@ pub(super) async fn list(
     let bad_id = |text: &str| ApiError::bad("bad_id", format!("{text:?} is not an id"));
     let thread =
         query.thread.as_deref().map(|it| it.parse().map_err(|_| bad_id(it))).transpose()?;
-    let after_run = match &query.after {
-        None => None,
-        Some(after) => Some(app.run_of(&who, after).await?.run),
-    };
+    let after_run = query.after.as_deref().map(run_id).transpose()?;
     let filter = RunFilter {
-        tenant: Some((*who.tenant).into()),
+        tenant: None,
         thread,
         agent: query.agent,
         states: query.state.into_iter().collect(),
@@ -307,7 +194,7 @@ pub(super) async fn list(
         after_run,
         limit,
     };
-    let found = app.runtime.log().store().list(filter).await?;
+    let found = app.control(&who).list(filter).await?;
     let next = found.last().filter(|_| found.len() == limit).map(|info| info.run.to_string());
     let runs: Vec<_> = found.iter().map(run_json).collect();
     Ok(Json(json!({ "runs": runs, "next": next })))
@@ -327,8 +214,9 @@ pub(super) async fn read(
     MayRead(who): MayRead,
     Path(run): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
-    let info = app.run_of(&who, &run).await?;
-    let transcript = app.runtime.log().transcript(info.run).await?;
+    let control = app.control(&who);
+    let info = control.info(run_id(&run)?).await?;
+    let transcript = control.transcript(info.run).await?;
     let mut body = run_json(&info);
     body["input"] = json!(transcript.started.as_ref().map(|started| &started.request.input));
     body["answer"] = json!(transcript.answer(AgentNo::ROOT));
@@ -346,11 +234,7 @@ pub(super) async fn remove(
     MayAdminister(who): MayAdminister,
     Path(run): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    let info = app.run_of(&who, &run).await?;
-    if info.state.is_final() {
-        Deed::delete().keep(&app, &who, &info).await?;
-    }
-    app.runtime.log().store().delete(info.run).await?;
+    app.control(&who).delete(run_id(&run)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -360,8 +244,9 @@ pub(super) async fn export(
     MayRead(who): MayRead,
     Path(run): Path<String>,
 ) -> Result<Response, ApiError> {
-    let info = app.run_of(&who, &run).await?;
-    let cursor = app.runtime.log().cursor(info.run, Seq(0)).await?;
+    let control = app.control(&who);
+    let info = control.info(run_id(&run)?).await?;
+    let cursor = control.attach(info.run, Seq(0)).await?;
     let lines = stream::unfold(Some((cursor, info.head)), |state| async move {
         let (mut cursor, head) = state?;
         if cursor.position() >= head {

@@ -4,14 +4,13 @@ use axum::Json;
 use axum::extract::{Path, State};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use wellspring_core::{RunId, ThreadId};
-use wellspring_log::{RunFilter, RunInfo};
+use wellspring_core::ThreadId;
+use wellspring_log::RunFilter;
 
 use super::run_json;
 use super::runs::page_size;
-use crate::app::{App, MayRead, Params};
+use crate::app::{App, MayRead, Params, run_id};
 use crate::error::ApiError;
-use wellspring_engine::Principal;
 
 /// The most runs that are looked at for one page of threads: beyond it the page is shorter
 /// and says where to go on.
@@ -24,28 +23,6 @@ pub(super) struct PageQuery {
     limit: Option<usize>,
 }
 
-/// A thread's newest runs of the caller's tenant, newest first.
-pub(in super::super) async fn runs(
-    app: &App,
-    who: &Principal,
-    thread: ThreadId,
-    limit: usize,
-) -> Result<Vec<RunInfo>, ApiError> {
-    older(app, who, thread, None, limit).await
-}
-
-async fn older(
-    app: &App,
-    who: &Principal,
-    thread: ThreadId,
-    than: Option<RunId>,
-    limit: usize,
-) -> Result<Vec<RunInfo>, ApiError> {
-    let (tenant, thread) = (Some((*who.tenant).into()), Some(thread));
-    let filter = RunFilter { tenant, thread, after_run: than, limit, ..RunFilter::default() };
-    Ok(app.runtime.log().store().list(filter).await?)
-}
-
 /// Threads, the one with the newest run first. A thread stands where its newest run does.
 pub(super) async fn list(
     State(app): State<App>,
@@ -53,13 +30,10 @@ pub(super) async fn list(
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Value>, ApiError> {
     let limit = page_size(query.limit)?;
-    let after_run = match &query.after {
-        None => None,
-        Some(after) => Some(app.run_of(&who, after).await?.run),
-    };
-    let tenant = Some((*who.tenant).into());
-    let filter = RunFilter { tenant, after_run, limit: SCAN_MAX, ..RunFilter::default() };
-    let found = app.runtime.log().store().list(filter).await?;
+    let control = app.control(&who);
+    let after_run = query.after.as_deref().map(run_id).transpose()?;
+    let filter = RunFilter { after_run, limit: SCAN_MAX, ..RunFilter::default() };
+    let found = control.list(filter).await?;
     let mut threads: Vec<Value> = Vec::new();
     let mut last = None;
     for info in &found {
@@ -67,7 +41,8 @@ pub(super) async fn list(
             break;
         }
         last = Some(info.run);
-        let newest = runs(&app, &who, info.thread, 1).await?;
+        let thread = Some(info.thread);
+        let newest = control.list(RunFilter { thread, limit: 1, ..RunFilter::default() }).await?;
         if newest.first().is_some_and(|newest| newest.run == info.run) {
             threads.push(json!({
                 "thread": info.thread,
@@ -92,14 +67,12 @@ pub(super) async fn read(
     Path(id): Path<String>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let thread = id.parse().map_err(|_| ApiError::no_thread(&id))?;
+    let thread: ThreadId = id.parse().map_err(|_| ApiError::no_thread(&id))?;
     let limit = page_size(query.limit)?;
-    let than = match &query.after {
-        None => None,
-        Some(after) => Some(app.run_of(&who, after).await?.run),
-    };
-    let mut found = older(&app, &who, thread, than, limit).await?;
-    if found.is_empty() && than.is_none() {
+    let after_run = query.after.as_deref().map(run_id).transpose()?;
+    let filter = RunFilter { thread: Some(thread), after_run, limit, ..RunFilter::default() };
+    let mut found = app.control(&who).list(filter).await?;
+    if found.is_empty() && after_run.is_none() {
         return Err(ApiError::no_thread(&id));
     }
     let next = found.last().filter(|_| found.len() == limit).map(|info| info.run);

@@ -1,0 +1,324 @@
+//! Starting a run: which agent, which thread, under which key, and what if the thread is busy.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+use wellspring_core::{
+    CancelWhen, Event, RETURN_RESULT, RunId, RunRequest, RunStarted, Seq, ThreadId, TurnStarted,
+};
+use wellspring_log::{Beginning, CreateError, Cursor, RunFilter, RunInfo, RunState};
+
+use super::key::{RequestKey, StartKey, same_request};
+use super::{Control, ControlError, StartError};
+use crate::agent::{AgentDef, Backend, WhenBusy};
+use crate::principal::Permission;
+use crate::run::Announced;
+
+/// A run to be started.
+#[derive(Clone, Debug)]
+pub struct StartRun {
+    /// The agent that is asked.
+    pub agent: AgentRef,
+    /// The thread it belongs to; a new one if absent.
+    pub thread: Option<ThreadId>,
+    /// What the thread has to be like.
+    pub in_thread: InThread,
+    /// The run it continues; the thread's latest if absent.
+    pub after: Option<RunId>,
+    /// What makes it the same start when it is sent again.
+    pub key: Option<StartKey>,
+    /// What is asked. [`Control::start`] sets who asks.
+    pub request: RunRequest,
+}
+
+/// An agent, by name or as it is.
+#[derive(Clone, Debug)]
+pub enum AgentRef {
+    /// One that was registered.
+    Name(Box<str>),
+    /// This one.
+    Def(Arc<AgentDef>),
+}
+
+impl From<&str> for AgentRef {
+    fn from(name: &str) -> Self {
+        Self::Name(name.into())
+    }
+}
+
+impl From<Arc<AgentDef>> for AgentRef {
+    fn from(def: Arc<AgentDef>) -> Self {
+        Self::Def(def)
+    }
+}
+
+impl StartRun {
+    /// A run of a new thread.
+    #[must_use]
+    pub fn new(agent: impl Into<AgentRef>, request: RunRequest) -> Self {
+        let (thread, after, key) = (None, None, None);
+        Self { agent: agent.into(), thread, in_thread: InThread::Any, after, key, request }
+    }
+
+    /// A run of a new thread with this text as its input.
+    #[must_use]
+    pub fn text(agent: impl Into<AgentRef>, input: impl Into<Box<str>>) -> Self {
+        Self::new(agent, RunRequest::text(input))
+    }
+}
+
+/// What a thread has to be like for a run to be started in it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum InThread {
+    /// New, or with runs.
+    #[default]
+    Any,
+    /// Without runs. None are looked for, and [`StartError::NotFirst`] says that there are some.
+    New,
+    /// With runs. [`StartError::NoThread`] says that there are none.
+    Existing,
+}
+
+/// A run that a start led to.
+#[derive(Debug)]
+pub struct Started {
+    /// The run.
+    pub run: RunId,
+    /// How the start led to it.
+    pub how: StartedAs,
+    /// Reads a new run from its first record on, without asking the store for it.
+    pub cursor: Option<Cursor>,
+}
+
+/// How a start led to its run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StartedAs {
+    /// It is a new run.
+    New,
+    /// The thread was busy, and the request became input of its run.
+    Input,
+    /// Its key led to this run before.
+    Existing {
+        /// Whether it was the same request then: agent, thread, input and everything else but
+        /// the trace.
+        same: bool,
+    },
+}
+
+impl Control {
+    /// Starts a run and returns once its first record is committed. It goes on whether or
+    /// not anyone reads. Requires [`Permission::Run`].
+    ///
+    /// # Errors
+    ///
+    /// If there is no such agent, thread or run to continue, the request is not allowed, there
+    /// is no room for another run, the thread is busy and the agent refuses then, or the log
+    /// cannot take it.
+    pub async fn start(&self, start: StartRun) -> Result<Started, StartError> {
+        if !self.who.may(Permission::Run) {
+            return Err(StartError::NotPermitted(Permission::Run));
+        }
+        let StartRun { agent, thread, in_thread, after, key, mut request } = start;
+        let def = match agent {
+            AgentRef::Def(def) => def,
+            AgentRef::Name(name) => {
+                let def = self.runtime.agent(&name);
+                def.ok_or_else(|| self.runtime.unknown_agent(name))?
+            }
+        };
+        if request.model.is_some() && !def.allow_model {
+            return Err(StartError::ModelNotAllowed { agent: def.name.clone() });
+        }
+        let mut names = def.tools.iter().map(|tool| tool.spec()).chain(&request.client_tools);
+        if names.any(|spec| &*spec.name == RETURN_RESULT) {
+            return Err(StartError::ReservedTool);
+        }
+        // In the log, so that any node that adopts the run knows what its result has to be.
+        if request.result_schema.is_none() {
+            request.result_schema.clone_from(&def.result_schema);
+        }
+        request.by = Some((*self.who.id).into());
+        let new = New { def, thread, in_thread, after, key, request };
+        // Before the limits: what was started already is no new run.
+        if let Some(StartKey::Idempotency(_)) = &new.key
+            && let Some(existing) = self.existing(&new).await?
+        {
+            return Ok(existing);
+        }
+        if self.runtime.is_shutting_down() {
+            return Err(StartError::ShuttingDown);
+        }
+        let run = RunId::new(Uuid::now_v7());
+        let _admitted = match self.runtime.admit(&self.who, run) {
+            Ok(admitted) => admitted,
+            Err(full) => return self.existing(&new).await?.ok_or(full),
+        };
+        self.begin(run, new).await
+    }
+
+    /// The run that a start led to.
+    ///
+    /// # Errors
+    ///
+    /// If it was deleted since, or the store fails.
+    pub async fn started(&self, started: &Started) -> Result<RunInfo, ControlError> {
+        self.find(started.run).await
+    }
+
+    async fn begin(&self, run: RunId, mut new: New) -> Result<Started, StartError> {
+        let tenant: Box<str> = (*self.who.tenant).into();
+        if let Some(after) = new.after {
+            let info = match self.find(after).await {
+                Err(ControlError::NoRun(run)) => return Err(StartError::NoRun(run)),
+                found => found.map_err(|error| StartError::Log(Box::new(error)))?,
+            };
+            let thread = *new.thread.get_or_insert(info.thread);
+            if info.thread != thread {
+                return Err(StartError::NotInThread { run: after, thread });
+            }
+        }
+        let log = self.runtime.log();
+        let mut started = Arc::new(RunStarted {
+            run,
+            thread: new.thread.unwrap_or_else(|| ThreadId::new(Uuid::now_v7())),
+            agent: new.def.name.clone(),
+            after: new.after,
+            request: new.request.clone(),
+        });
+        let cursor = log.cursor_ahead(run);
+        loop {
+            if let Some(thread) = new.thread.filter(|_| new.in_thread != InThread::New) {
+                let latest = self.latest(thread).await?;
+                if latest.is_none() && new.in_thread == InThread::Existing {
+                    return Err(StartError::NoThread(thread));
+                }
+                if new.after.is_none() {
+                    Arc::make_mut(&mut started).after = latest.map(|info| info.run);
+                }
+            }
+            let past = self.runtime.past(&tenant, started.after).await?;
+            let first_turn = first_turn(&new.def, &started.request);
+            let announced = if first_turn.is_some() { Announced::Turn } else { Announced::Nothing };
+            let first_turn = first_turn.map(|turn| Event::TurnStarted(Box::new(turn)));
+            let beginning = Beginning {
+                name: new.key.as_ref().map(|key| key.external(&self.who)),
+                is_first: new.in_thread == InThread::New,
+                then: first_turn.into_iter().collect(),
+            };
+            match log.begin(&tenant, Arc::clone(&started), beginning).await {
+                Ok(owner) => {
+                    self.runtime.own(owner, tenant, new.def, started, past, announced);
+                    return Ok(Started { run, how: StartedAs::New, cursor: Some(cursor) });
+                }
+                Err(CreateError::Named(_)) => {
+                    if let Some(existing) = self.existing(&new).await? {
+                        return Ok(existing);
+                    }
+                }
+                Err(CreateError::NotFirst) => return Err(StartError::NotFirst),
+                Err(CreateError::ThreadBusy(busy)) => {
+                    if let Some(steered) = self.when_busy(busy, &new).await? {
+                        return Ok(steered);
+                    }
+                }
+                Err(error) => return Err(StartError::Log(Box::new(error))),
+            }
+        }
+    }
+
+    /// The thread's run that is in the way ends, or takes the request as input.
+    async fn when_busy(&self, busy: RunId, new: &New) -> Result<Option<Started>, StartError> {
+        let info = match self.unfinished(busy).await {
+            Ok(info) => info,
+            Err(ControlError::NoRun(_) | ControlError::Finished(_)) => return Ok(None),
+            Err(error) => return Err(StartError::Log(Box::new(error))),
+        };
+        if info.state == RunState::Paused {
+            // The request does not answer what the run waits for, so it supersedes the run.
+            match self.cancel(busy, CancelWhen::Now, Some("superseded")).await {
+                Ok(_) | Err(ControlError::Finished(_)) => {}
+                Err(error) => return Err(StartError::Log(Box::new(error))),
+            }
+        } else {
+            match new.def.when_busy {
+                WhenBusy::Refuse => return Err(StartError::ThreadBusy(busy)),
+                WhenBusy::Queue => {}
+                WhenBusy::Steer => return self.steer(busy, new).await,
+            }
+        }
+        let mut cursor = self.runtime.log().cursor(busy, Seq(0)).await?;
+        while cursor.next().await?.is_some() {}
+        Ok(None)
+    }
+
+    async fn steer(&self, busy: RunId, new: &New) -> Result<Option<Started>, StartError> {
+        let key = new.key.clone().map_or(RequestKey::Fresh, RequestKey::Start);
+        match self.add_input(busy, key, new.request.input.clone()).await {
+            Ok(_) => {}
+            Err(ControlError::Finished(_)) => return Ok(None),
+            Err(ControlError::NoInput { .. }) => return Err(StartError::ThreadBusy(busy)),
+            Err(error) => return Err(StartError::Log(Box::new(error))),
+        }
+        if let Some(key) = &new.key {
+            let store = self.runtime.log().store();
+            store.bind(key.steered(&self.who, &new.request), busy).await?;
+            store.bind(key.external(&self.who), busy).await?;
+        }
+        Ok(Some(Started { run: busy, how: StartedAs::Input, cursor: None }))
+    }
+
+    /// The run that the start's key led to before.
+    async fn existing(&self, new: &New) -> Result<Option<Started>, StartError> {
+        let Some(key) = &new.key else { return Ok(None) };
+        let store = self.runtime.log().store();
+        let Some(run) = store.resolve(key.external(&self.who)).await? else { return Ok(None) };
+        let steered = store.resolve(key.steered(&self.who, &new.request)).await?;
+        let started = self.runtime.log().transcript(run).await?.started;
+        let same = steered == Some(run)
+            || started.is_some_and(|started| {
+                started.agent == new.def.name
+                    && new.thread.is_none_or(|thread| thread == started.thread)
+                    && new.after.is_none_or(|after| started.after == Some(after))
+                    && same_request(&started.request, &new.request)
+            });
+        Ok(Some(Started { run, how: StartedAs::Existing { same }, cursor: None }))
+    }
+
+    /// A thread's latest run. A thread of another tenant is not found.
+    async fn latest(&self, thread: ThreadId) -> Result<Option<RunInfo>, StartError> {
+        let filter = RunFilter { thread: Some(thread), limit: 1, ..RunFilter::default() };
+        let latest = self.runtime.log().store().list(filter).await?.pop();
+        match latest {
+            Some(info) if *info.tenant != *self.who.tenant => Err(StartError::NoThread(thread)),
+            latest => Ok(latest),
+        }
+    }
+}
+
+/// A start that is allowed.
+struct New {
+    def: Arc<AgentDef>,
+    thread: Option<ThreadId>,
+    in_thread: InThread,
+    after: Option<RunId>,
+    key: Option<StartKey>,
+    request: RunRequest,
+}
+
+/// The first turn, where it is certain that there will be one: then it is announced with the
+/// run itself, and the model can be asked as soon as the run is there.
+fn first_turn(def: &AgentDef, request: &RunRequest) -> Option<TurnStarted> {
+    let Backend::Model(model) = &def.backend else { return None };
+    let limits = &def.limits;
+    let may_end_before = limits.turns == 0
+        || limits.tokens == Some(0)
+        || limits.cost.is_some_and(|cost| cost <= 0.0)
+        || limits.time.is_some_and(|time| time.is_zero())
+        || request.result_schema.is_some();
+    (!may_end_before).then(|| TurnStarted {
+        turn: 1,
+        attempt: 1,
+        model: def.model_named(request).unwrap_or_else(|| model.name().into()),
+        streaming: def.streams(request),
+    })
+}
