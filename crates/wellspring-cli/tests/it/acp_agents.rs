@@ -150,8 +150,7 @@ fn an_installed_agent_is_asked_by_its_name() {
     let home = Home::new();
     let run = |path: &str| {
         let mut command = home.paced(0, &["run", "--agent", "claude", "Hi"]);
-        let script = json!({"prompts": [[{"text": "I am here."}]]});
-        command.env("PATH", path).env(SCRIPT, script.to_string()).output().unwrap()
+        command.env("PATH", path).output().unwrap()
     };
     let nowhere = run("/nowhere");
     assert_eq!(nowhere.status.code(), Some(2));
@@ -164,7 +163,8 @@ fn an_installed_agent_is_asked_by_its_name() {
     let program = folder.path().join("claude-agent-acp");
     let this = std::env::current_exe().unwrap();
     let this = format!("{} --exact acp_agents::scripted_agent --nocapture --quiet", this.display());
-    install(&program, &format!("#!/bin/sh\nexec {this}\n"));
+    let says = json!({"prompts": [[{"text": "I am here."}]]});
+    install(&program, &format!("#!/bin/sh\nexport {SCRIPT}='{says}'\nexec {this}\n"));
     let asked = run(&format!("{}:/usr/bin:/bin", folder.path().display()));
     assert_eq!(asked.status.code(), Some(0), "{asked:?}");
     assert_eq!(String::from_utf8(asked.stdout).unwrap(), "I am here.\n");
