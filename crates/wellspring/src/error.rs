@@ -66,6 +66,8 @@ impl From<ControlError> for ThinkError {
     fn from(error: ControlError) -> Self {
         if let ControlError::Read(error) = error {
             Self::Log(error)
+        } else if let ControlError::NoRun(run) = error {
+            Self::Log(ReadError::NoRun(run))
         } else {
             Self::Control(Arc::new(error))
         }

@@ -81,7 +81,7 @@ async fn the_turn_may_be_let_finish() {
     soon(gate.reached(1)).await;
     soon(stream.cancel_after_turn()).await.unwrap();
     gate.open();
-    assert_eq!(why(soon(stream.result()).await.unwrap_err()), (None, None));
+    assert_eq!(why(soon(stream.result()).await.unwrap_err()), (Some("local".into()), None));
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
     {"text":"one","type":"message"}
     {"id":"1","kind":"other","title":"go","type":"tool_start"}
@@ -98,7 +98,7 @@ async fn a_token_cancels_the_run() {
     signal.cancel();
     assert_eq!(soon(stream.next()).await, None);
     let because = Some("its signal was cancelled".into());
-    assert_eq!(why(soon(stream.result()).await.unwrap_err()), (None, because));
+    assert_eq!(why(soon(stream.result()).await.unwrap_err()), (Some("local".into()), because));
 }
 
 #[tokio::test(start_paused = true)]
@@ -120,7 +120,7 @@ async fn a_token_that_is_cancelled_already_starts_nothing() {
     let agent = endless();
     let mut stream = agent.say("?").signal(signal).stream();
     let because = Some("its signal was cancelled".into());
-    assert_eq!(why(soon(stream.result()).await.unwrap_err()), (None, because));
+    assert_eq!(why(soon(stream.result()).await.unwrap_err()), (Some("local".into()), because));
     assert_eq!(soon(stream.next()).await, None);
     assert_eq!(agent.engine().log().live_runs(), 0);
 }
