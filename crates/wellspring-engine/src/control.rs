@@ -439,14 +439,16 @@ impl Control {
             new.push(NewCommand { key, command, audit });
         }
         let answers: Vec<_> = new.iter().map(|new| answered(&new.command).is_some()).collect();
-        match self.log().send(run, new).await? {
+        let sent = self.log().send(run, new).await?;
+        // Also if a key was taken: the earlier command may still wait for an owner.
+        self.runtime.wake(run).await;
+        match sent {
             PutAll::Done(done) => puts.extend(indexes.into_iter().zip(done)),
             PutAll::KeyTaken { index, number } if answers[index] => {
                 return Err(ControlError::AlreadyAnswered { number });
             }
             PutAll::KeyTaken { number, .. } => return Err(ControlError::KeyReused { number }),
         }
-        self.runtime.wake(run).await;
         puts.sort_by_key(|(index, _)| *index);
         Ok(puts.into_iter().map(|(_, put)| put).collect())
     }

@@ -101,7 +101,7 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
     // Packing shows what publishing would refuse; building the packages is left to a release.
     steps.push(Step::cargo(
         "packages",
-        "package --workspace --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet",
+        "package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet",
     ));
     if workspace.targets("bench").next().is_some() {
         // Under `cargo test` a bench gets no `--bench`, and then runs everything once. It
@@ -186,7 +186,7 @@ mod tests {
         lint: cargo clippy --workspace --all-targets --all-features -- -D warnings
         test: cargo test --workspace --all-features
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
-        packages: cargo package --workspace --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
+        packages: cargo package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         benches once: cargo test --workspace --all-features --bench '*'
         examples: cargo build --workspace --all-features --examples
         example some_example: XDG_DATA_HOME=/here/target/xtask/data /here/target/debug/examples/some_example
@@ -206,7 +206,7 @@ mod tests {
         lint: cargo clippy --workspace --all-targets --all-features -- -D warnings
         test: cargo test --workspace --all-features
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
-        packages: cargo package --workspace --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
+        packages: cargo package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         ");
     }
 

@@ -121,7 +121,11 @@ fn exit_codes_say_how_it_ended() {
         (&["run", "fail for good"][..], 1, ""),
         (&["run", "--agent", "nobody", "x"], 2, "there is no agent \"nobody\"; there are: "),
         (&["run", "--agent", "dem", "x"], 2, "did you mean demo?"),
-        (&["run", "--model", "m", "x"], 2, "the agent demo lets nobody choose its model"),
+        (
+            &["run", "--model", "m", "x"],
+            2,
+            "the agent demo does not allow a request to choose its model",
+        ),
         (&["--listen", "127.0.0.1:0", "run", "x"], 2, "are for `wellspring` alone and for `serve`"),
         (&["--config", "gone.toml", "run", "x"], 2, "gone.toml: it cannot be read"),
         (&["run"], 2, "there is no question; pass it as an argument"),
