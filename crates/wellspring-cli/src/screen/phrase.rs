@@ -31,7 +31,8 @@ pub(crate) fn outcome_phrase(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Completed { stop } => stop_phrase(stop),
         Outcome::Cancelled { by, why, .. } => {
-            let by = by.as_deref().map(|by| format!(" by {}", clean_line(by)));
+            let by = by.as_deref().filter(|by| *by != wellspring_engine::LOCAL);
+            let by = by.map(|by| format!(" by {}", clean_line(by)));
             let why = why.as_deref().map(|why| format!(": {}", clean_line(why)));
             format!("cancelled{}{}", by.unwrap_or_default(), why.unwrap_or_default())
         }

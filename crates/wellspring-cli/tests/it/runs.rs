@@ -96,10 +96,10 @@ fn a_second_process_cancels_the_first() {
     let listed = home.print(&["runs", "list"]);
     assert!(listed.contains("running"), "{listed}");
     let said = home.print(&["runs", "cancel", "last", "--why", "enough"]);
-    assert!(said.contains("cancelled by local: enough"), "{said}");
+    assert!(said.contains("cancelled: enough"), "{said}");
     let (status, _, told) = first.end();
     assert_eq!(status.code(), Some(130));
-    assert_eq!(told, "wellspring: cancelled by local: enough\n");
+    assert_eq!(told, "wellspring: cancelled: enough\n");
     assert!(home.records("last").1.finished);
     assert!(home.print(&["runs", "cancel", "last"]).contains("is over already: cancelled"));
 }

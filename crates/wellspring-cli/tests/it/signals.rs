@@ -14,7 +14,7 @@ fn an_interrupt_cancels_cleanly() {
         run.signal(signal);
         let (status, _, said) = run.end();
         assert_eq!(status.code(), Some(130), "{said}");
-        assert_eq!(said, "wellspring: cancelled by local: interrupted\n");
+        assert_eq!(said, "wellspring: cancelled: interrupted\n");
         let (records, outline) = home.records("last");
         assert!(outline.finished);
         let last = records.last().map(|record| record.event.clone());
