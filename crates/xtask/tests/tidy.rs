@@ -250,6 +250,64 @@ fn streams_name_no_protocol() {
     assert!(looked_at >= 3 || tracked_files().is_empty(), "the stream's files have moved");
 }
 
+/// A surface acts on runs through `Control`, which decides who may do what. It never names the
+/// store, an inbox or the audit log.
+#[test]
+fn surfaces_act_through_control() {
+    const SURFACES: [&str; 4] = [
+        "crates/wellspring-server/src/surfaces",
+        "crates/wellspring-acp/src/agent",
+        "crates/wellspring/src/",
+        "crates/wellspring-cli/src/",
+    ];
+    // These open the store, and use it for what is not about runs: tokens, backups, defaults.
+    const OPENERS: [&str; 3] = [
+        "crates/wellspring-cli/src/place.rs",
+        "crates/wellspring-cli/src/serve.rs",
+        "crates/wellspring-cli/src/demo.rs",
+    ];
+    const NAMES: [&str; 9] = [
+        "Store",
+        "store()",
+        "put_inbox",
+        "inbox(",
+        "InboxEntry",
+        "NewCommand",
+        "put_audit",
+        "NewAudit",
+        "AuditFilter",
+    ];
+    let mut wrong = Vec::new();
+    let mut looked_at = 0;
+    for (file, text) in tracked_files() {
+        let path = file.to_string_lossy();
+        let is_surface = SURFACES.iter().any(|surface| path.starts_with(surface));
+        if !is_surface || !path.ends_with(".rs") || OPENERS.contains(&&*path) {
+            continue;
+        }
+        looked_at += 1;
+        for (index, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if NAMES.iter().any(|name| names_word(code, name)) {
+                wrong.push(format!("{path}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(looked_at >= 40 || tracked_files().is_empty(), "the surfaces' files have moved");
+}
+
+/// Whether a line has a word: not as a part of another.
+fn names_word(line: &str, word: &str) -> bool {
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let ends_open = word.ends_with(is_part);
+    line.match_indices(word).any(|(at, _)| {
+        let before = line[..at].chars().next_back();
+        let after = line[at + word.len()..].chars().next();
+        !before.is_some_and(is_part) && !(ends_open && after.is_some_and(is_part))
+    })
+}
+
 /// What is not done is not merged, and a test that does not run is not a test.
 #[test]
 fn nothing_is_left_open() {

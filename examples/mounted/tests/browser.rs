@@ -43,7 +43,11 @@ async fn session() {
     let ask = "document.querySelector('#input').value = 'Hello?'; \
                document.querySelector('#ask').requestSubmit()";
     browser.evaluate(ask).await;
-    browser.until("document.body.innerText.includes('Hello from the mounted agent.')").await;
+    browser
+        .until(
+            "document.querySelector('#runs').textContent.includes('Hello from the mounted agent.')",
+        )
+        .await;
     assert_eq!(browser.evaluate(runs).await, json!([200, 1]));
 
     browser.go(&url).await;

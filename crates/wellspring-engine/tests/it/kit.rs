@@ -73,7 +73,8 @@ pub(crate) async fn read_until(
     run: RunId,
     fits: impl Fn(&Event) -> bool,
 ) -> Vec<Record> {
-    let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
+    // From the log itself, whichever tenant the run belongs to.
+    let mut cursor = runtime.log().cursor(run, Seq(0)).await.unwrap();
     collect_until(&mut cursor, fits).await
 }
 

@@ -9,6 +9,7 @@
 )]
 
 mod cancel;
+mod control;
 #[cfg(unix)]
 mod crash;
 mod kit;

@@ -8,6 +8,7 @@ mod ag_ui_shared;
 mod api;
 mod audit;
 mod connections;
+mod control;
 mod crowd;
 mod cuts;
 mod failing;

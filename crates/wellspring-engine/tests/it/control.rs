@@ -1,0 +1,396 @@
+//! Control: who may do what to a run, and that everything counts once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::json;
+use wellspring_core::{
+    AgentNo, Answer, Approval, CancelWhen, Command, Content, Event, InboxNo, QuestionId, RunId,
+    RunRequest, Seq,
+};
+use wellspring_engine::{
+    AgentDef, ClientId, Control, ControlError, InThread, Permission, Policy, Principal, RequestKey,
+    Rule, Runtime, StartError, StartKey, StartRun, StartedAs,
+};
+use wellspring_log::{INBOX_MAX, MemoryStore, Put, RunFilter, RunState};
+use wellspring_models::{Gate, Say};
+
+use crate::kit::{agent, echo, finished, log, read_until, runtime};
+
+/// An agent that asks twice at once, and once more before it is done.
+fn asking() -> AgentDef {
+    let def = agent(
+        [
+            Say::new().call("echo", json!({"say": "a"})).call("echo", json!({"say": "b"})),
+            Say::new().call("echo", json!({"say": "c"})),
+            Say::new().text("Done."),
+        ],
+        [echo()],
+    );
+    let policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    AgentDef { policy, approvers: vec!["ben".into()], ..def }
+}
+
+fn of(runtime: &Runtime, tenant: &str, id: &str) -> Control {
+    runtime.control(Principal::new(tenant, id, [Permission::Admin]))
+}
+
+async fn paused(runtime: &Runtime, run: RunId) {
+    read_until(runtime, run, |event| matches!(event, Event::RunPaused { .. })).await;
+}
+
+/// Something that a principal does.
+#[derive(Clone, Debug)]
+enum Deed {
+    Answer(u32, bool),
+    /// All answers of one request, with input.
+    Respond(Vec<(u32, bool)>, &'static str),
+    Cancel(CancelWhen, Option<&'static str>),
+    Input(Option<&'static str>, &'static str),
+    Delete,
+}
+
+fn deed() -> impl Strategy<Value = Deed> {
+    let key = prop::sample::select(vec![None, Some(""), Some("k"), Some("cancel"), Some("0")]);
+    let text = prop::sample::select(vec!["x", "y"]);
+    let answers = prop::collection::vec((0..3_u32, any::<bool>()), 1..3);
+    let when = prop::sample::select(vec![CancelWhen::AfterTurn, CancelWhen::Now]);
+    let why = prop::sample::select(vec![None, Some("x")]);
+    prop_oneof![
+        4 => (0..3_u32, any::<bool>()).prop_map(|(question, yes)| Deed::Answer(question, yes)),
+        4 => (answers, text.clone()).prop_map(|(answers, text)| Deed::Respond(answers, text)),
+        4 => (key, text).prop_map(|(key, text)| Deed::Input(key, text)),
+        1 => (when, why).prop_map(|(when, why)| Deed::Cancel(when, why)),
+        1 => Just(Deed::Delete),
+    ]
+}
+
+fn yes_or_no(yes: bool) -> Answer {
+    if yes { Answer::yes() } else { Answer::NO }
+}
+
+/// What became of a deed: what was put, and how many of it the audit has to know.
+async fn act(control: &Control, run: RunId, deed: Deed) -> Result<(Vec<Put>, usize), ControlError> {
+    let new = |puts: &[Put]| puts.iter().filter(|put| !put.existed).count();
+    match deed {
+        Deed::Answer(question, yes) => {
+            let put = control.answer(run, QuestionId(question), yes_or_no(yes)).await?;
+            Ok((vec![put], new(&[put])))
+        }
+        Deed::Respond(answers, text) => {
+            let count = answers.len();
+            let answers = answers.into_iter().map(|(question, yes)| Command::Answer {
+                question: QuestionId(question),
+                answer: yes_or_no(yes),
+                by: Some("somebody else".into()),
+                wire_run: None,
+            });
+            let input = Command::AddInput { content: vec![Content::text(text)] };
+            let commands = answers.chain([input]).collect();
+            let puts = control.respond(run, commands, RequestKey::Named("".into())).await?;
+            let audited = new(&puts[..count]);
+            Ok((puts, audited))
+        }
+        Deed::Cancel(when, why) => {
+            let put = control.cancel(run, when, why).await?;
+            Ok((vec![put], new(&[put])))
+        }
+        Deed::Input(key, text) => {
+            let key = key.map_or(RequestKey::Fresh, |key| RequestKey::Named(key.into()));
+            let put = control.add_input(run, key, vec![Content::text(text)]).await?;
+            Ok((vec![put], 0))
+        }
+        Deed::Delete => control.delete(run).await.map(|()| (Vec::new(), 1)),
+    }
+}
+
+/// Whether a refusal says what is wrong with the request, and not that something broke.
+fn is_named(error: &ControlError) -> bool {
+    match error {
+        ControlError::NoRun(_)
+        | ControlError::NotPermitted(_)
+        | ControlError::Finished(_)
+        | ControlError::Unfinished(_)
+        | ControlError::NoQuestion(_)
+        | ControlError::AlreadyAnswered { .. }
+        | ControlError::KeyReused { .. } => true,
+        _ => false,
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
+    runtime.block_on(work)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: wellspring_testkit::soak(150, 5000), ..ProptestConfig::default() })]
+
+    /// Two principals act on one run at once, with repeated, colliding and empty keys, and a
+    /// third of another tenant tries the same: each command takes effect once or is refused by
+    /// name, and the audit has one entry for each that it should have.
+    #[test]
+    fn any_interleaving_applies_each_command_once(
+        ann in prop::collection::vec(deed(), 0..8),
+        ben in prop::collection::vec(deed(), 0..8),
+    ) {
+        block_on(async {
+            let runtime = Runtime::new(log(&Arc::new(MemoryStore::default()), "one"));
+            runtime.register(asking());
+            let run = of(&runtime, "one", "ann").start(StartRun::text("agent", "go")).await;
+            let run = run.unwrap().run;
+            paused(&runtime, run).await;
+            let all = async |who: &str, deeds: Vec<Deed>| {
+                let (mine, eve) = (of(&runtime, "one", who), of(&runtime, "two", who));
+                let mut done = Vec::new();
+                for deed in deeds {
+                    let stranger = act(&eve, run, deed.clone()).await;
+                    assert!(matches!(stranger, Err(ControlError::NoRun(_))), "{stranger:?}");
+                    done.push(act(&mine, run, deed).await);
+                    tokio::task::yield_now().await;
+                }
+                done
+            };
+            let (anns, bens) = tokio::join!(all("ann", ann), all("ben", ben));
+            let mut new = BTreeSet::new();
+            let mut known = BTreeSet::new();
+            let mut audited = 0;
+            for done in anns.into_iter().chain(bens) {
+                match done {
+                    Ok((puts, entries)) => {
+                        audited += entries;
+                        for put in puts {
+                            let first = put.existed || new.insert(put.number);
+                            assert!(first, "entry {} was new twice", put.number);
+                            known.insert(put.number);
+                        }
+                    }
+                    Err(error) => assert!(is_named(&error), "{error:?}"),
+                }
+            }
+            assert_eq!(known, new, "what existed was new once");
+            let control = of(&runtime, "one", "ann");
+            let entries = control.audit(None, 100).await.unwrap();
+            assert_eq!(entries.len(), audited, "{entries:?}");
+            assert_eq!(of(&runtime, "two", "ann").audit(None, 100).await.unwrap(), []);
+            let Ok(info) = control.info(run).await else { return };
+            if !info.state.is_final() {
+                let _ = control.cancel(run, CancelWhen::Now, Some("the end")).await;
+            }
+            let records = finished(&runtime, run).await;
+            let mut taken = BTreeMap::<InboxNo, usize>::new();
+            for record in &records {
+                match &record.event {
+                    Event::InputAccepted { inbox, .. } => *taken.entry(*inbox).or_default() += 1,
+                    Event::QuestionAnswered(answered) => {
+                        if let Some(inbox) = answered.inbox {
+                            *taken.entry(inbox).or_default() += 1;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            assert!(taken.values().all(|times| *times == 1), "{taken:?}");
+            assert!(taken.keys().all(|inbox| new.contains(inbox)), "{taken:?} of {new:?}");
+        });
+    }
+}
+
+/// Answers of one request are all taken, or none is.
+#[tokio::test(start_paused = true)]
+async fn answers_of_one_request_are_one_step() {
+    let runtime = runtime();
+    runtime.register(asking());
+    let control = runtime.local();
+    let run = control.start(StartRun::text("agent", "go")).await.unwrap().run;
+    paused(&runtime, run).await;
+    let answer = |question: u32, answer: Answer| Command::Answer {
+        question: QuestionId(question),
+        answer,
+        by: None,
+        wire_run: None,
+    };
+    let wrong = vec![answer(0, Answer::yes()), answer(7, Answer::yes())];
+    let refused = control.respond(run, wrong, RequestKey::Fresh).await;
+    assert!(matches!(refused, Err(ControlError::NoQuestion(QuestionId(7)))), "{refused:?}");
+    let waiting = control.transcript(run).await.unwrap();
+    assert_eq!(waiting.outline.questions.len(), 2);
+    assert_eq!(control.audit(None, 10).await.unwrap(), []);
+    let right = vec![answer(0, Answer::yes()), answer(1, Answer::NO)];
+    let puts = control.respond(run, right.clone(), RequestKey::Fresh).await.unwrap();
+    assert!(puts.iter().all(|put| !put.existed), "{puts:?}");
+    read_until(
+        &runtime,
+        run,
+        |event| matches!(event, Event::QuestionAsked(it) if it.question == QuestionId(2)),
+    )
+    .await;
+    // Sent again, it is known; something else is refused, and neither changes anything.
+    let again = control.respond(run, right, RequestKey::Fresh).await.unwrap();
+    assert!(again.iter().all(|put| put.existed), "{again:?}");
+    let other = control.answer(run, QuestionId(1), Answer::yes()).await;
+    assert!(matches!(other, Err(ControlError::AlreadyAnswered { .. })), "{other:?}");
+    assert_eq!(control.audit(None, 10).await.unwrap().len(), 2);
+}
+
+/// However many inputs wait, a run can be answered and stopped; inputs that were taken make room.
+#[tokio::test(start_paused = true)]
+async fn a_full_inbox_still_takes_a_cancellation() {
+    let runtime = runtime();
+    let gate = Gate::new();
+    runtime.register(agent([Say::new().gate(&gate).text("x")], []));
+    let control = runtime.local();
+    let run = control.start(StartRun::text("agent", "go")).await.unwrap().run;
+    gate.reached(1).await;
+    let more = || Command::AddInput { content: vec![Content::text("more")] };
+    let all = (0..INBOX_MAX).map(|_| more()).collect();
+    control.respond(run, all, RequestKey::Fresh).await.unwrap();
+    let full = control.add_input(run, RequestKey::Fresh, vec![Content::text("x")]).await;
+    let is_full = matches!(full, Err(ControlError::Store(wellspring_log::StoreError::Full { .. })));
+    assert!(is_full || full.is_ok(), "{full:?}");
+    control.cancel(run, CancelWhen::Now, None).await.unwrap();
+    finished(&runtime, run).await;
+    assert_eq!(control.info(run).await.unwrap().state, RunState::Cancelled);
+}
+
+/// A thread goes on without the runs that were deleted from it, and remembers the others.
+#[tokio::test(start_paused = true)]
+async fn a_thread_goes_on_without_a_deleted_run() {
+    let runtime = runtime();
+    runtime.register(agent([Say::new().text("Hm.")], []));
+    let control = runtime.local();
+    let mut thread = None;
+    let mut runs = Vec::new();
+    for text in ["one", "two", "three"] {
+        let start = StartRun { thread, ..StartRun::text("agent", text) };
+        let run = control.start(start).await.unwrap().run;
+        finished(&runtime, run).await;
+        thread = Some(control.info(run).await.unwrap().thread);
+        runs.push(run);
+    }
+    control.delete(runs[1]).await.unwrap();
+    let start = StartRun { thread, ..StartRun::text("agent", "four") };
+    let run = control.start(start).await.unwrap().run;
+    finished(&runtime, run).await;
+    let history = control.history(run, 10).await.unwrap();
+    let history: Vec<_> = history.into_iter().map(|info| info.run).collect();
+    assert_eq!(history, [run, runs[2], runs[0]]);
+}
+
+/// A key means one request: agent, thread and all that was asked.
+#[tokio::test(start_paused = true)]
+async fn an_idempotency_key_means_the_whole_request() {
+    let runtime = runtime();
+    runtime.register(agent([Say::new().text("Hm.")], []));
+    runtime.register(AgentDef { name: "other".into(), ..agent([Say::new().text("Hm.")], []) });
+    let (ann, ben) = (of(&runtime, "one", "ann"), of(&runtime, "one", "ben"));
+    let key = Some(StartKey::Idempotency("k".into()));
+    let start = || StartRun { key: key.clone(), ..StartRun::text("agent", "go") };
+    let first = ann.start(start()).await.unwrap();
+    assert_eq!(first.how, StartedAs::New);
+    let traced = RunRequest { trace_id: Some("t".into()), ..RunRequest::text("go") };
+    let again = ann.start(StartRun { request: traced, ..start() }).await.unwrap();
+    assert_eq!((again.run, again.how), (first.run, StartedAs::Existing { same: true }));
+    let thread = Some(ann.info(first.run).await.unwrap().thread);
+    for other in [
+        StartRun { request: RunRequest::text("stop"), ..start() },
+        StartRun { agent: "other".into(), ..start() },
+        StartRun { after: Some(first.run), ..start() },
+    ] {
+        let other = ann.start(other).await.unwrap();
+        assert_eq!((other.run, other.how), (first.run, StartedAs::Existing { same: false }));
+    }
+    let same_thread = ann.start(StartRun { thread, ..start() }).await.unwrap();
+    assert_eq!(same_thread.how, StartedAs::Existing { same: true });
+    // The same key of somebody else, or as a client's id of a run, is another one.
+    assert_eq!(ben.start(start()).await.unwrap().how, StartedAs::New);
+    let client = Some(StartKey::Client(ClientId::new("x", "k")));
+    let named = ann.start(StartRun { key: client, ..start() }).await.unwrap();
+    assert_eq!(named.how, StartedAs::New);
+}
+
+/// Another tenant's thread and runs are not found, and nothing is done to them.
+#[tokio::test(start_paused = true)]
+async fn another_tenants_thread_cannot_be_joined() {
+    let runtime = runtime();
+    runtime.register(asking());
+    let (ann, eve) = (of(&runtime, "one", "ann"), of(&runtime, "two", "eve"));
+    let run = ann.start(StartRun::text("agent", "go")).await.unwrap().run;
+    paused(&runtime, run).await;
+    let before = ann.info(run).await.unwrap();
+    let (thread, after) = (Some(before.thread), Some(run));
+    let start = || StartRun::text("agent", "mine now");
+    for in_thread in [InThread::Any, InThread::Existing] {
+        let refused = eve.start(StartRun { thread, in_thread, ..start() }).await;
+        assert!(matches!(refused, Err(StartError::NoThread(_))), "{refused:?}");
+    }
+    let refused = eve.start(StartRun { after, ..start() }).await;
+    assert!(matches!(refused, Err(StartError::NoRun(_))), "{refused:?}");
+    let filter = RunFilter { tenant: Some("one".into()), ..RunFilter::default() };
+    assert_eq!(eve.list(filter).await.unwrap(), []);
+    assert!(matches!(eve.info(run).await, Err(ControlError::NoRun(_))));
+    assert!(matches!(eve.attach(run, Seq(0)).await, Err(ControlError::NoRun(_))));
+    assert!(matches!(eve.name(&ClientId::new("x", "k"), run).await, Err(ControlError::NoRun(_))));
+    assert_eq!(ann.info(run).await.unwrap(), before);
+}
+
+/// What a principal lacks the permission for is refused before anything happens.
+#[tokio::test(start_paused = true)]
+async fn permissions_are_checked_here() {
+    let runtime = runtime();
+    runtime.register(asking());
+    let with = |id: &str, permissions: &[Permission]| {
+        runtime.control(Principal::new("one", id, permissions.iter().copied()))
+    };
+    let asker = with("ann", &[Permission::Run]);
+    let run = asker.start(StartRun::text("agent", "go")).await.unwrap().run;
+    paused(&runtime, run).await;
+    let lacks = |error: Option<ControlError>| match error {
+        Some(ControlError::NotPermitted(permission)) => Some(permission),
+        _ => None,
+    };
+    let runs_only = with("eve", &[Permission::Run]);
+    let reads_only = with("eve", &[Permission::Read]);
+    assert!(asker.attach(run, Seq(0)).await.is_ok(), "it is the asker's own run");
+    let yes = || Answer::yes();
+    for (refused, permission) in [
+        (runs_only.attach(run, Seq(0)).await.err(), Permission::Read),
+        (runs_only.transcript(run).await.err(), Permission::Read),
+        (asker.transcript(run).await.err(), Permission::Read),
+        (runs_only.list(RunFilter::default()).await.err(), Permission::Read),
+        (asker.answer(run, QuestionId(0), yes()).await.err(), Permission::Approve),
+        (reads_only.cancel(run, CancelWhen::Now, None).await.err(), Permission::Run),
+        (reads_only.delete(run).await.err(), Permission::Admin),
+        (reads_only.audit(None, 1).await.err(), Permission::Admin),
+    ] {
+        assert_eq!(lacks(refused), Some(permission));
+    }
+    let refused = reads_only.start(StartRun::text("agent", "go")).await;
+    assert!(matches!(refused, Err(StartError::NotPermitted(Permission::Run))), "{refused:?}");
+}
+
+/// A run that somebody else's request supersedes is in the audit log, with who did it.
+#[tokio::test(start_paused = true)]
+async fn superseding_a_paused_run_is_audited() {
+    let runtime = runtime();
+    runtime.register(asking());
+    let (ann, ben) = (of(&runtime, "one", "ann"), of(&runtime, "one", "ben"));
+    let run = ann.start(StartRun::text("agent", "go")).await.unwrap().run;
+    paused(&runtime, run).await;
+    let thread = Some(ann.info(run).await.unwrap().thread);
+    let next = ben.start(StartRun { thread, ..StartRun::text("agent", "else") }).await.unwrap();
+    assert_eq!(next.how, StartedAs::New);
+    let ended = ann.wait(run).await.unwrap();
+    assert_eq!(ended.answer(AgentNo::ROOT), "");
+    let audit = ann.audit(None, 10).await.unwrap();
+    let said: Vec<_> = audit
+        .iter()
+        .map(|entry| (&*entry.act.by, &*entry.act.did, entry.act.run, &entry.act.details["why"]))
+        .collect();
+    assert_eq!(said, [("ben", "cancel", run, &json!("superseded"))]);
+}
