@@ -304,7 +304,7 @@ fn names_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let before = line[..at].chars().next_back();
         let after = line[at + word.len()..].chars().next();
-        !before.is_some_and(is_part) && !(ends_open && after.is_some_and(is_part))
+        !(before.is_some_and(is_part) || ends_open && after.is_some_and(is_part))
     })
 }
 
