@@ -107,16 +107,16 @@ async fn act(control: &Control, run: RunId, deed: Deed) -> Result<(Vec<Put>, usi
 
 /// Whether a refusal says what is wrong with the request, and not that something broke.
 fn is_named(error: &ControlError) -> bool {
-    match error {
+    matches!(
+        error,
         ControlError::NoRun(_)
-        | ControlError::NotPermitted(_)
-        | ControlError::Finished(_)
-        | ControlError::Unfinished(_)
-        | ControlError::NoQuestion(_)
-        | ControlError::AlreadyAnswered { .. }
-        | ControlError::KeyReused { .. } => true,
-        _ => false,
-    }
+            | ControlError::NotPermitted(_)
+            | ControlError::Finished(_)
+            | ControlError::Unfinished(_)
+            | ControlError::NoQuestion(_)
+            | ControlError::AlreadyAnswered { .. }
+            | ControlError::KeyReused { .. }
+    )
 }
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
