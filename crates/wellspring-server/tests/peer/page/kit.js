@@ -14,7 +14,7 @@ export async function until(what, look) {
   for (;;) {
     const seen = look();
     if (seen) return seen;
-    if (Date.now() - since > 30000) throw new Error(`${what} never came: ${say.page?.shown()}`);
+    if (Date.now() - since > 100000) throw new Error(`${what} never came: ${say.page?.shown()}`);
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
 }
