@@ -18,18 +18,18 @@
 //!
 //! # What is deliberately absent
 //!
-//! A queue: a client that reads slowly makes its cursor lag, and nothing else. Authentication:
-//! whoever starts the process is the user.
+//! A queue: a client that reads slowly makes its cursor lag, and nothing else. Authentication: the
+//! user who starts the process is the local principal.
 
-mod behind;
-mod beside;
+mod broadcast;
 mod commands;
 mod follow;
-mod hello;
 mod host;
+mod initialize;
 mod mcp;
 mod open;
 mod options;
+mod proxied;
 mod replay;
 mod serve;
 mod session;
@@ -49,7 +49,7 @@ use wellspring_engine::{Control, Runtime};
 use wellspring_wire::acp;
 
 pub use crate::rpc::PENDING_MAX;
-pub use hello::INTRODUCTION_TIME;
+pub use initialize::INTRODUCTION_TIME;
 pub use mcp::SERVERS_MAX;
 pub use open::{DIRECTORIES_MAX, LIST_PAGE, LIST_SCANNED_MAX};
 pub use replay::REPLAY_RUNS_MAX;
@@ -135,7 +135,7 @@ impl AcpSurface {
         Ok(Self { control, agent: agent.into() })
     }
 
-    /// Serves one client until it closes its side. Runs go on in the runtime.
+    /// Serves one client until it closes its side. Runs continue in the runtime.
     ///
     /// # Errors
     ///
@@ -144,7 +144,7 @@ impl AcpSurface {
     ///
     /// # Cancel safety
     ///
-    /// Dropped, the client is gone, and runs go on.
+    /// When dropped, the client is disconnected, and runs continue.
     pub async fn serve(
         self,
         input: impl AsyncRead + Unpin + Send,
@@ -219,7 +219,7 @@ impl Handler for Arc<Agent> {
             "initialize" => self.initialize(&params).map(|said| Ok(said.into())).boxed(),
             "authenticate" => match self.behind() {
                 Some(behind) => return pass_on(behind, method, params, cancelled),
-                None => return quick(Err(hello::no_login())),
+                None => return quick(Err(initialize::no_login())),
             },
             "session/set_mode" => match agent.set_mode(&params) {
                 Ok(setting) => setting.boxed(),

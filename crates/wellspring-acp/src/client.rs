@@ -15,8 +15,8 @@
 //! # What is promised
 //!
 //! - Every `session/update` is in the run, in its order: mapped, or kept whole.
-//! - A permission is decided by what an option means, never by its position. A question that
-//!   nobody answers counts as a refusal.
+//! - A permission is decided by what an option means, never by its position. An
+//!   unanswered question counts as a refusal.
 //! - A cancelled prompt has until the run's deadline to end; then the agent's process group is
 //!   killed, as soon as it serves no other run.
 //! - An agent that dies, hangs, floods or prints garbage ends the run with a reason and its last

@@ -24,8 +24,8 @@ use wellspring_core::CancellationToken;
 
 use crate::lock;
 
-/// Requests to one peer that wait for an answer: one per prompt, and one per question or
-/// tool of a run. A peer that owes so many is not going to answer the next one.
+/// Maximum number of requests to one peer that wait for an answer: one per prompt, and one per
+/// question or tool of a run. A peer that owes this many is not going to answer the next one.
 pub const PENDING_MAX: usize = 1024;
 
 /// A JSON-RPC error.
@@ -222,7 +222,7 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         if let Some(id) = self.close() {
-            let over = RpcError::new(RpcError::CANCELLED, "the run is over");
+            let over = RpcError::new(RpcError::CANCELLED, "the run has finished");
             self.peer.say_now(refusal(&id, &over));
         }
     }
@@ -265,7 +265,7 @@ impl Peer {
         })
     }
 
-    /// Sends a line at once, or drops it.
+    /// Sends a line without waiting, or drops it.
     fn say_now(&self, lines: Vec<u8>) {
         if let Some(out) = &self.state().out {
             let _ = out.try_send(lines);
@@ -276,7 +276,7 @@ impl Peer {
         self.say(line(&notification(method, params))).await
     }
 
-    /// Sends a notification at once, or drops it.
+    /// Sends a notification without waiting, or drops it.
     pub(crate) fn notify_now(&self, method: &str, params: &Value) {
         self.say_now(line(&notification(method, params)));
     }
@@ -325,7 +325,8 @@ impl Peer {
         self.request(method, params).await?.await
     }
 
-    /// Sends a request and waits for its answer or for `cancelled`; then the peer is told.
+    /// Sends a request and waits for its answer or for `cancelled`; in the latter case the peer is
+    /// notified.
     pub(crate) async fn ask_until(
         &self,
         method: &str,
@@ -388,7 +389,7 @@ impl Peer {
     async fn settle(&self, id: &Value, mut message: Value) {
         let then = id.as_u64().and_then(|id| self.state().waiting.remove(&id));
         let Some(then) = then else {
-            tracing::debug!(%id, "an answer that nobody waits for");
+            tracing::debug!(%id, "ignored an answer to no request");
             return;
         };
         let answer = match message.get("error") {

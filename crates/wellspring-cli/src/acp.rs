@@ -16,7 +16,7 @@ pub(crate) async fn acp(place: &Place, args: &AcpArgs) -> Result<Exit> {
     let surface = AcpSurface::new(place.control(), &agent)?;
     let exit = tokio::select! {
         served = surface.serve(tokio::io::stdin(), tokio::io::stdout()) => {
-            served.context("cannot read what the editor says")?;
+            served.context("failed to read from the editor")?;
             Exit::Completed
         }
         () = interrupts.next() => Exit::Cancelled,

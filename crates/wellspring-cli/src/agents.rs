@@ -12,24 +12,26 @@ use wellspring_acp::client::{AcpAgent, AcpConfig, AcpTransport, KnownAgent};
 use wellspring_core::Model;
 use wellspring_engine::{AgentDef, Runtime};
 use wellspring_models::{Circuit, SetupError};
+use wellspring_remote::ag_ui::AgUiAgent;
+use wellspring_remote::dify::DifyAgent;
+use wellspring_remote::openclaw::{DeviceIdentity, OpenClawAgent};
 
 use crate::Usage;
 use crate::config::Config;
-use crate::config::agent::{AgentConfig, BrainConfig};
+use crate::config::agent::{AgentConfig, BrainConfig, DifyRef, OpenClawRef};
 use crate::config::problem::{Problems, nearest};
 use crate::config::provider::{BUILT_IN, ProviderConfig};
 use crate::mcp::{Joined, Servers};
 use crate::provider::{Client, chain};
 use crate::tools::tools;
 
-/// How long an Ollama that nobody spoke of may take to say that it is there: it is on this
-/// machine.
+/// How long to wait for an Ollama that is not configured. It is on this machine.
 const OLLAMA_TIME: Duration = Duration::from_millis(300);
 
 /// Which agents a command needs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Wanted<'a> {
-    /// Every one. An MCP server that cannot be had is told of, and done without.
+    /// Every agent. MCP servers that fail to start are reported and left out.
     All,
     /// This one, with those that it may call.
     One(&'a str),
@@ -47,7 +49,7 @@ pub(crate) struct Agents<'a> {
 }
 
 impl<'a> Agents<'a> {
-    /// Looks which there are. It asks nobody but an Ollama on this machine.
+    /// Finds the agents. Only an Ollama on this machine is contacted.
     pub(crate) async fn find(config: &'a Config, demo: Option<AgentDef>) -> Self {
         let mut found = Vec::new();
         if config.agents.is_empty() {
@@ -79,7 +81,7 @@ impl<'a> Agents<'a> {
         configured.chain(found).chain(demo).collect()
     }
 
-    /// Who is asked: whoever was named, or else the default.
+    /// The agent of a request: the named one, or the default.
     pub(crate) fn choose<'n>(&'n self, named: Option<&'n str>) -> Result<&'n str> {
         let names = self.names();
         if let Some(name) = named {
@@ -92,7 +94,7 @@ impl<'a> Agents<'a> {
             }
             if let Some(KnownAgent { program, install, .. }) = known {
                 bail!(Usage(format!(
-                    "there is no agent {name:?}: {program} is not there; {install}"
+                    "there is no agent {name:?}: {program} is not installed; {install}"
                 )));
             }
             let meant = nearest(name, names.iter().copied());
@@ -106,7 +108,7 @@ impl<'a> Agents<'a> {
         match (names.first(), self.config.agents.len()) {
             (Some(name), 0 | 1) => Ok(name),
             (Some(_), _) => bail!(Usage(format!(
-                "say whom to ask with --agent, or set `default_agent`; there are: {}",
+                "choose an agent with --agent, or set `default_agent`; there are: {}",
                 names.join(", ")
             ))),
             (None, _) => bail!(Usage(
@@ -117,8 +119,8 @@ impl<'a> Agents<'a> {
         }
     }
 
-    /// Makes the agents that are wanted, and gives what they must do without. An agent that
-    /// cannot be made is an error: its runs would be nobody's.
+    /// Builds the requested agents, and returns what they have to do without. An agent that cannot
+    /// be built is an error, because its runs could not continue.
     pub(crate) async fn register(
         &self,
         runtime: &Runtime,
@@ -146,7 +148,7 @@ impl<'a> Agents<'a> {
         let servers = Servers::start(configs, wanted).await;
         for agent in agents {
             for config in &agent.mcp {
-                let what = format!("agent {} goes without these tools", agent.name);
+                let what = format!("agent {} has none of these tools", agent.name);
                 match servers.state(config) {
                     Some(Joined::Ready(_)) | None => {}
                     Some(Joined::Failed(error)) if wanted == Wanted::All => {
@@ -155,7 +157,7 @@ impl<'a> Agents<'a> {
                     Some(Joined::Failed(error)) => bail!(error),
                     Some(Joined::Starting) => {
                         let why = format!("the MCP server {} is not ready yet", config.name);
-                        troubles.push(anyhow!(why).context(format!("{what} until it is")));
+                        troubles.push(anyhow!(why).context(format!("{what} until then")));
                     }
                 }
             }
@@ -165,8 +167,8 @@ impl<'a> Agents<'a> {
         Ok(troubles)
     }
 
-    /// An agent that nobody configured, and that is installed: for whoever names it on the command
-    /// line, and never for a server.
+    /// An agent that is installed but not configured. Only the command line can use it, never a
+    /// server.
     pub(crate) fn installed(&self, name: &str) -> Option<AgentDef> {
         let known = KnownAgent::of_name(name).filter(|known| known.is_installed())?;
         if self.names().contains(&name) {
@@ -222,16 +224,33 @@ impl<'a> Agents<'a> {
                 let remote = Arc::new(acp_agent(&agent.name, acp));
                 (AgentDef::remote(agent.name.clone(), remote), None)
             }
+            BrainConfig::AgUi(ag_ui) => {
+                let remote = AgUiAgent::new(agent.name.clone(), (**ag_ui).clone());
+                let remote =
+                    remote.map_err(|error| located(told(&error), "mend `ag_ui`".into()))?;
+                (AgentDef::remote(agent.name.clone(), Arc::new(remote)), None)
+            }
+            BrainConfig::OpenClaw(openclaw) => {
+                let remote = openclaw_agent(&agent.name, openclaw)
+                    .map_err(|error| located(format!("{error:#}"), "mend `openclaw`".into()))?;
+                (AgentDef::remote(agent.name.clone(), Arc::new(remote)), None)
+            }
+            BrainConfig::Dify(dify) => {
+                let remote = dify_agent(&agent.name, dify)
+                    .map_err(|error| located(format!("{error:#}"), "mend `dify`".into()))?;
+                (AgentDef::remote(agent.name.clone(), Arc::new(remote)), None)
+            }
             BrainConfig::Models(models) => {
                 let mut links = Vec::new();
                 for model in models {
                     let provider = &model.provider;
                     let known = self.config.providers.get(provider).zip(circuits.get(&**provider));
-                    let (config, circuit) = known.context("a provider that was there is gone")?;
+                    let (config, circuit) =
+                        known.context("a provider of the configuration is missing")?;
                     let client = Client::of(config).map_err(|error| {
                         located(
                             told(&error),
-                            format!("`wellspring doctor` looks at {provider} again"),
+                            format!("`wellspring doctor` checks {provider} again"),
                         )
                     })?;
                     let client = match &model.model {
@@ -253,6 +272,8 @@ impl<'a> Agents<'a> {
         def.settings = agent.settings.clone();
         def.streaming = agent.streaming;
         def.queue = agent.queue;
+        def.tool_order = agent.tool_order;
+        def.queue_rules.clone_from(&agent.queue_rules);
         def.policy = agent.policy.clone();
         def.approvers.clone_from(&agent.approvers);
         def.editors = agent.editors.clone();
@@ -275,7 +296,7 @@ impl Wanted<'_> {
     }
 }
 
-/// An agent that is a provider's model and nothing else. Whoever asks may name another model.
+/// An agent that consists of a provider's model. Requests may choose another model.
 fn of_provider(provider: &ProviderConfig, client: &Client) -> AgentDef {
     let (_, circuit) = circuit(provider);
     let description = format!("{}, of {}", client.name(), provider.name);
@@ -284,6 +305,29 @@ fn of_provider(provider: &ProviderConfig, client: &Client) -> AgentDef {
     def.description = description.into();
     def.allow_model = true;
     def
+}
+
+/// An agent of a gateway, with the secrets that its configuration names.
+pub(crate) fn openclaw_agent(name: &str, openclaw: &OpenClawRef) -> Result<OpenClawAgent> {
+    let mut config = openclaw.config.clone();
+    config.token = openclaw.token_env.as_deref().map(variable).transpose()?;
+    config.password = openclaw.password_env.as_deref().map(variable).transpose()?;
+    if let Some(file) = &openclaw.identity {
+        config.identity = Some(DeviceIdentity::load_or_create(file)?);
+    }
+    Ok(OpenClawAgent::new(name, config)?)
+}
+
+/// An app of Dify, with the key that its configuration names.
+pub(crate) fn dify_agent(name: &str, dify: &DifyRef) -> Result<DifyAgent> {
+    let mut config = dify.config.clone();
+    config.key = variable(&dify.key_env)?;
+    Ok(DifyAgent::new(name, config)?)
+}
+
+fn variable(name: &str) -> Result<Box<str>> {
+    let value = std::env::var(name).ok().filter(|value| !value.is_empty());
+    Ok(value.with_context(|| format!("the variable {name} is not set"))?.into())
 }
 
 fn circuit(provider: &ProviderConfig) -> (&str, Circuit) {

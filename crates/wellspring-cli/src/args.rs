@@ -1,5 +1,6 @@
-//! What one can type.
+//! The command line.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -12,7 +13,7 @@ use wellspring_wire::DialectName;
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) place: PlaceArgs,
-    /// For `wellspring` alone, which serves.
+    /// For `wellspring` without a subcommand, which starts the server.
     #[command(flatten)]
     pub(crate) serve: ServeArgs,
     #[command(subcommand)]
@@ -20,117 +21,145 @@ pub(crate) struct Cli {
 }
 
 const EXAMPLES: &str = "Examples:\n  \
-    wellspring                              serve the agents: a page, and an API\n  \
-    wellspring run \"what is here?\"          ask an agent something, here\n  \
-    wellspring run --agent demo \"hello\"     the demonstration, which needs no key\n  \
-    wellspring run --json --yes \"hello\"     only the result, for a script\n  \
-    wellspring chat                         a conversation in the terminal\n  \
-    wellspring init                         write a configuration to begin with\n  \
-    wellspring doctor                       look whether everything works\n  \
-    wellspring runs list                    what ran so far\n  \
-    wellspring runs replay last --speed 3   see it again, faster";
+    wellspring                              start the server with the web page and the API\n  \
+    wellspring run \"what is here?\"          ask the default agent\n  \
+    wellspring run --agent demo \"hello\"     run the demo agent, which needs no key\n  \
+    wellspring run --json --yes \"hello\"     print only the result, for scripts\n  \
+    wellspring chat                         chat with an agent in the terminal\n  \
+    wellspring init                         create a configuration file and an agent\n  \
+    wellspring doctor                       check that everything works\n  \
+    wellspring runs list                    list earlier runs\n  \
+    wellspring runs replay last --speed 3   replay the last run at three times its speed";
 
-/// What is configured, and where runs are kept.
+/// The configuration and the data directory.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct PlaceArgs {
-    /// The configuration: `wellspring.toml` here or in the user's own folder unless told.
+    /// Configuration file [default: `wellspring.toml` in the current directory, or in your
+    /// configuration directory].
     #[arg(long, global = true, env = "WELLSPRING_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
-    /// The directory that runs are kept in.
+    /// Directory that runs are stored in.
     #[arg(long, global = true, env = "WELLSPRING_DATA_DIR", value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// What a record that was shown survives.
+    /// What stored events survive.
     #[arg(long, global = true, value_enum)]
     pub(crate) durability: Option<DurabilityArg>,
-    /// Keep nothing: runs are gone with the process.
+    /// Store nothing on disk: runs are lost when the process ends.
     #[arg(long, global = true)]
     pub(crate) ephemeral: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub(crate) enum DurabilityArg {
-    /// The death of the process.
+    /// A crash of the process.
     ProcessCrash,
-    /// The loss of power too; every append waits for the disk.
+    /// A power loss too. Every write waits for the disk.
     PowerLoss,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Ask an agent something and watch it work.
+    /// Ask an agent and show its work.
     Run(RunArgs),
-    /// Talk with an agent: one conversation, line by line. Ctrl-D leaves.
+    /// Chat with an agent, line by line. Ctrl-D exits.
     Chat(ChatArgs),
-    /// Look at runs, also while they go on.
+    /// List, show and manage runs, including running ones.
     Runs(RunsArgs),
-    /// Serve the agents over HTTP, with a page to talk to them.
+    /// Serve the agents over HTTP, with a web page.
     Serve(ServeArgs),
-    /// Be an ACP agent on standard input and output, for an editor that starts it.
+    /// Run as an ACP agent on standard input and output, for editors.
     Acp(AcpArgs),
-    /// Make, list and revoke the tokens that let others use the server.
+    /// Create, list and revoke access tokens for the server.
     #[command(subcommand)]
     Token(TokenCommand),
-    /// List and revoke approvals that hold for longer than one call.
+    /// List and revoke standing approvals of tool calls.
     #[command(subcommand)]
     Approvals(ApprovalsCommand),
-    /// Write a configuration to begin with: wellspring.toml and an agent.
+    /// List bots in chat networks, and decide who may use them.
+    #[command(subcommand)]
+    Channels(ChannelsCommand),
+    /// Create a first configuration: `wellspring.toml` and an agent.
     Init(InitArgs),
-    /// Look whether everything works, and say what to do where it does not.
+    /// Check that everything works, and suggest fixes.
     Doctor {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// List the models that providers have.
+    /// List the models of the configured providers.
     Models {
-        /// Only those of this provider.
+        /// Only the models of this provider.
         provider: Option<String>,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Copy all runs to a new file, while they go on.
+    /// Check what is kept, and delete what is damaged.
+    #[command(subcommand, name = "store")]
+    StoreUpkeep(StoreCommand),
+    /// Copy all runs to a new file, while they go on. If something is damaged, it says so and
+    /// fails; everything else is in the copy.
     Backup {
-        /// The new file.
+        /// File to create.
         file: PathBuf,
     },
-    /// Carry our tools to an agent that takes MCP servers over stdio only. It is started by
-    /// that agent, and told by its environment where the tools are.
+    /// Bridge our tools to an agent that supports MCP servers over stdio only. The agent starts
+    /// it; the environment holds the address.
     #[command(hide = true)]
     McpBridge {
-        /// Where the tools are.
+        /// Address of the MCP server.
         #[arg(long, env = "WELLSPRING_MCP_URL", hide_env_values = true)]
         url: String,
-        /// What lets one in there.
+        /// Token for the MCP server.
         #[arg(long, env = "WELLSPRING_MCP_TOKEN", hide_env_values = true)]
         token: String,
     },
-    /// Print completions for a shell.
-    Completions {
-        /// Which shell.
-        shell: Shell,
-    },
+    /// Start a command of the shell tool. The command is killed if the server dies.
+    #[command(hide = true)]
+    Launch(LaunchArgs),
+    /// Print shell completions.
+    Completions { shell: Shell },
+}
+
+#[derive(Args, Clone, Debug)]
+pub(crate) struct LaunchArgs {
+    /// Run the command in a sandbox that allows its directory and what the other options list.
+    #[arg(long)]
+    pub(crate) sandbox: bool,
+    /// Path that it can read, in addition to programs and libraries.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Path that it can read and change.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) write: Vec<PathBuf>,
+    /// Allow network access.
+    #[arg(long)]
+    pub(crate) network: bool,
+    /// The command line.
+    #[arg(last = true, required = true)]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Args, Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, 127.0.0.1:7600 unless told. Elsewhere than on this machine it needs a
-    /// token. [env: WELLSPRING_LISTEN=]
+    /// Address to listen on [default: 127.0.0.1:7600]. Non-loopback addresses require a token.
+    /// [env: WELLSPRING_LISTEN=]
     #[arg(long)]
     pub(crate) listen: Option<std::net::SocketAddr>,
-    /// A name by which others reach it, such as `agents.example.com`.
+    /// Host name that clients use, such as `agents.example.com`. Can be repeated.
     #[arg(long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<Box<str>>,
-    /// An origin whose pages may talk to it, such as `https://app.example.com`.
+    /// Origin whose pages may call the server, such as `https://app.example.com`. Can be
+    /// repeated.
     #[arg(long = "cors", value_name = "ORIGIN")]
     pub(crate) cors: Vec<Box<str>>,
-    /// Seconds that runs may go on once it is told to stop, 20 unless told.
+    /// Seconds to let runs finish during shutdown [default: 20].
     #[arg(long, value_name = "SECONDS")]
     pub(crate) drain: Option<u64>,
 }
 
 impl ServeArgs {
-    /// What was said before the command and after it.
+    /// Combines the options before the subcommand with those after it, which win.
     pub(crate) fn and(mut self, more: Self) -> Self {
         self.listen = more.listen.or(self.listen);
         self.hosts.extend(more.hosts);
@@ -142,64 +171,103 @@ impl ServeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct InitArgs {
-    /// Where to write it.
+    /// Directory to write to.
     #[arg(default_value = ".")]
     pub(crate) directory: PathBuf,
-    /// Overwrite what is there.
+    /// Overwrite existing files.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct AcpArgs {
-    /// Who answers in a new session; the others are its modes.
+    /// Agent of new sessions. The other agents are offered as session modes.
     #[arg(long)]
     pub(crate) agent: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ApprovalsCommand {
-    /// List the approvals that hold for longer than one call.
+    /// List standing approvals.
     List {
-        /// Whose.
+        /// Tenant.
         #[arg(long, default_value = wellspring_engine::DEFAULT_TENANT)]
         tenant: String,
     },
-    /// Revoke one.
+    /// Revoke a standing approval.
     Revoke {
-        /// The first column of the list.
+        /// Id, the first column of the list.
         id: String,
-        /// Whose.
+        /// Tenant.
         #[arg(long, default_value = wellspring_engine::DEFAULT_TENANT)]
         tenant: String,
     },
 }
 
+/// What to do with the store.
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Look for damage in everything that is kept. It fails when there is some.
+    Check {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Delete a run of any tenant that is over, or damaged.
+    Delete {
+        /// The run's id.
+        run: uuid::Uuid,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ChannelsCommand {
+    /// List the bots, the people who may use each, and those who wait.
+    List,
+    /// Let the person with this code use a bot.
+    Pair {
+        /// The bot's name in the configuration.
+        channel: String,
+        /// The code that the bot has told them.
+        code: String,
+    },
+    /// Let a person use a bot, or everyone in a chat.
+    Allow {
+        /// The bot's name in the configuration.
+        channel: String,
+        /// The network's id of the person or of the chat.
+        id: String,
+        /// Take it back.
+        #[arg(long)]
+        revoke: bool,
+    },
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum TokenCommand {
-    /// Make a token and print it. It is not shown again.
+    /// Create a token and print it. It cannot be shown again.
     Create {
-        /// What to call it: letters, digits and dashes.
+        /// Name of the token: letters, digits and dashes.
         name: String,
-        /// Whose runs it sees.
+        /// Tenant whose runs it gives access to.
         #[arg(long, default_value = wellspring_engine::DEFAULT_TENANT)]
         tenant: String,
-        /// What it allows: read, run, approve, admin.
+        /// Permission: read, run, approve or admin. Can be repeated.
         #[arg(long = "scope", value_name = "SCOPE", default_values = ["read", "run", "approve"])]
         scopes: Vec<wellspring_engine::Permission>,
     },
-    /// List the tokens.
+    /// List tokens.
     List,
     /// Revoke a token.
     Revoke {
-        /// What it is called.
+        /// Name of the token.
         name: String,
     },
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
-    /// What to ask. Text that is piped into the command is added to it, or is the question itself.
+    /// The prompt. Piped standard input is appended to it, or is the prompt if there is none.
     pub(crate) input: Option<String>,
     #[command(flatten)]
     pub(crate) whom: WhomArgs,
@@ -217,19 +285,19 @@ pub(crate) struct ChatArgs {
     pub(crate) answers: AnswerArgs,
 }
 
-/// Who is asked, and how.
+/// The agent, and how to run it.
 #[derive(Args, Debug)]
 pub(crate) struct WhomArgs {
-    /// Whom to ask: the default agent unless told.
+    /// Agent to run [default: the default agent of the configuration].
     #[arg(long)]
     pub(crate) agent: Option<String>,
-    /// Another model of the agent's provider, where the agent allows it.
+    /// Another model of the agent's provider, if the agent allows it.
     #[arg(long)]
     pub(crate) model: Option<Box<str>>,
-    /// The conversation to go on with: an id, its beginning or end, or `last`.
+    /// Thread to continue: an id, the start or end of one, or `last`.
     #[arg(long, value_name = "ID")]
     pub(crate) thread: Option<String>,
-    /// Let the model answer whole instead of word by word.
+    /// Request the model's answers without streaming.
     #[arg(long)]
     pub(crate) no_stream: bool,
 }
@@ -247,17 +315,17 @@ pub(crate) struct OutputArgs {
 
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct AnswerArgs {
-    /// Say yes to every call that wants to be allowed.
+    /// Approve every tool call.
     #[arg(long, short, conflicts_with = "no")]
     pub(crate) yes: bool,
-    /// Say no to every question.
+    /// Decline every question and tool call.
     #[arg(long, short)]
     pub(crate) no: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct RunsArgs {
-    /// The tenant whose runs to use.
+    /// Tenant whose runs to use.
     #[arg(long, global = true, default_value = wellspring_engine::DEFAULT_TENANT)]
     pub(crate) tenant: String,
     #[command(subcommand)]
@@ -266,74 +334,74 @@ pub(crate) struct RunsArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Runs {
-    /// List runs, the newest first.
+    /// List runs, newest first.
     List {
-        /// Only those in this state.
+        /// Only runs in this state.
         #[arg(long, value_enum)]
         state: Option<StateArg>,
-        /// Only those of this agent.
+        /// Only runs of this agent.
         #[arg(long)]
         agent: Option<String>,
-        /// Only those of this conversation.
+        /// Only runs of this thread.
         #[arg(long, value_name = "ID")]
         thread: Option<String>,
-        /// At most so many.
+        /// Maximum number of runs.
         #[arg(long, default_value_t = 20)]
         limit: usize,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Show a run as it stands.
+    /// Show a run.
     Show {
-        /// An id, its beginning or end, or `last`.
+        /// Run id, the start or end of one, or `last`.
         id: String,
-        /// Stay until the run ends. Ctrl-C leaves it alone.
+        /// Follow the run until it ends. Ctrl-C stops following; the run continues.
         #[arg(long, short)]
         follow: bool,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long, conflicts_with = "follow")]
         json: bool,
     },
-    /// Play a run again.
+    /// Replay a run.
     Replay {
-        /// An id, its beginning or end, or `last`.
+        /// Run id, the start or end of one, or `last`.
         id: String,
-        /// How much faster than it was, or `max`.
+        /// Speed factor, or `max`.
         #[arg(long, default_value = "1")]
         speed: Speed,
         /// Print events as JSON lines instead.
         #[arg(long, value_name = "DIALECT")]
         events: Option<DialectName>,
     },
-    /// Stop a run, wherever it runs.
+    /// Cancel a run, in any process.
     Cancel {
-        /// An id, its beginning or end, or `last`.
+        /// Run id, the start or end of one, or `last`.
         id: String,
-        /// Why; it becomes part of the run.
+        /// Reason, stored with the run.
         #[arg(long)]
         why: Option<String>,
     },
     /// Write a run to standard output.
     Export {
-        /// An id, its beginning or end, or `last`.
+        /// Run id, the start or end of one, or `last`.
         id: String,
-        /// In which form.
+        /// Output format.
         #[arg(long, value_enum, default_value_t)]
         format: Format,
     },
-    /// Go on with a run that lost its process, or waits for an answer.
+    /// Continue a run that was interrupted or waits for an answer.
     Resume {
-        /// An id, its beginning or end, or `last`.
+        /// Run id, the start or end of one, or `last`.
         id: String,
         #[command(flatten)]
         output: OutputArgs,
         #[command(flatten)]
         answers: AnswerArgs,
     },
-    /// Delete a run that is over.
+    /// Delete a finished run.
     Delete {
-        /// An id, its beginning or end, or `last`.
+        /// Run id, the start or end of one, or `last`.
         id: String,
     },
 }
@@ -353,13 +421,13 @@ pub(crate) enum Format {
     /// The records, one per line.
     #[default]
     Jsonl,
-    /// What is known of the run, and its records.
+    /// One object with the run's metadata and its records.
     Json,
-    /// For people.
+    /// A readable document.
     Markdown,
 }
 
-/// How fast a run is played again.
+/// The speed of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Speed {
     Times(f64),
@@ -373,7 +441,7 @@ impl std::str::FromStr for Speed {
         match text.parse::<f64>() {
             _ if text == "max" => Ok(Self::Max),
             Ok(times) if times.is_finite() && times > 0.0 => Ok(Self::Times(times)),
-            _ => Err("a speed is a number above zero, such as 2 or 0.5, or `max`".into()),
+            _ => Err("expected a number above zero, such as 2 or 0.5, or `max`".into()),
         }
     }
 }

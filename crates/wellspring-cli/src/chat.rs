@@ -29,7 +29,7 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
     let person = std::io::stdin().is_terminal();
     if person {
         let agent = clean_line(&agent);
-        say(&format!("{agent}: Ctrl-C stops an answer, Ctrl-D leaves.\n"))?;
+        say(&format!("{agent}: Ctrl-C stops an answer, Ctrl-D exits.\n"))?;
     }
     let lines = Lines::default();
     loop {
@@ -42,7 +42,7 @@ pub(crate) async fn chat(place: &Place, args: ChatArgs) -> Result<Exit> {
             tokio::select! {
                 line = lines.next() => break line,
                 // There is nothing to stop; the line that is being typed stays.
-                () = interrupts.next() => say(&format!("\nCtrl-D leaves.\n{PROMPT}"))?,
+                () = interrupts.next() => say(&format!("\nCtrl-D exits.\n{PROMPT}"))?,
             }
         };
         let Some(line) = line else { break };

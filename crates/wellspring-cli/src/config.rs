@@ -1,17 +1,18 @@
 //! The configuration: `wellspring.toml`, `agents/*.md`, and what the environment says where
 //! there is neither.
 //!
-//! A file becomes a tree of values that know their lines ([`node`]), whether it was TOML or
-//! YAML; a [`section`] of it is read key by key, each key declared in [`keys`]. So every
-//! mistake has a line and a remedy, all of them are told at once, and the documentation
-//! cannot forget a key.
+//! A file is parsed into a tree of values that know their line numbers ([`node`]), from TOML or
+//! YAML. Each [`section`] of it is read key by key, and every key is declared in [`keys`]. So every
+//! mistake has a line and a remedy, all mistakes are reported together, and the documentation
+//! cannot miss a key.
 //!
 //! # What is deliberately absent
 //!
-//! Network, keys and models: what is read here is only held to itself. What it means is made
-//! in [`agents`](crate::agents); `wellspring doctor` looks whether it works.
+//! Network, API keys and models: the configuration is only checked for consistency.
+//! [`agents`](crate::agents) builds agents from it; `wellspring doctor` checks that they work.
 
 pub(crate) mod agent;
+pub(crate) mod channel;
 mod front_matter;
 pub(crate) mod keys;
 mod mcp;
@@ -34,6 +35,7 @@ use wellspring_mcp::McpConfig;
 use wellspring_server::ServerConfig;
 
 use agent::{AgentConfig, Instructions, Known};
+use channel::ChannelConfig;
 use node::Node;
 use problem::{Problems, did_you_mean};
 use provider::{BUILT_IN, ProviderConfig};
@@ -52,7 +54,7 @@ pub(crate) const AGENT_FILES_MAX: usize = 1000;
 /// Everything that is configured.
 #[derive(Debug)]
 pub(crate) struct Config {
-    /// The file it is from; nothing when there is none.
+    /// The file; `None` without a configuration file.
     pub(crate) file: Option<PathBuf>,
     pub(crate) default_agent: Option<Box<str>>,
     pub(crate) demo: DemoConfig,
@@ -63,19 +65,20 @@ pub(crate) struct Config {
     pub(crate) providers: BTreeMap<Box<str>, ProviderConfig>,
     pub(crate) mcp: BTreeMap<Box<str>, McpConfig>,
     pub(crate) agents: BTreeMap<Box<str>, AgentConfig>,
+    pub(crate) channels: BTreeMap<Box<str>, ChannelConfig>,
 }
 
 /// What the configuration says of the built-in agent `demo`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum DemoConfig {
-    /// Nothing: it is there, with a shell, while only the user of this machine can reach it.
+    /// Not set: it exists, with a shell, while only the user of this machine can reach it.
     #[default]
     Unset,
     /// It is never there.
     Off,
-    /// It is there for everyone, with a shell while only the user of this machine can reach it.
+    /// It exists for everyone, with a shell only while no other machine can reach it.
     On,
-    /// It is there for everyone, with a shell.
+    /// It exists for everyone, with a shell.
     Shell,
 }
 
@@ -93,6 +96,7 @@ impl Config {
             providers: usual.into(),
             mcp: BTreeMap::new(),
             agents: BTreeMap::new(),
+            channels: BTreeMap::new(),
         }
     }
 
@@ -104,7 +108,7 @@ impl Config {
         }
     }
 
-    /// Reads a file, and the agents beside it.
+    /// Reads the configuration file and the agents next to it.
     pub(crate) fn read(file: &Path, environment: Environment<'_>) -> Result<Self, Problems> {
         let problems = RefCell::new(Problems::default());
         let directory = file.parent().unwrap_or(Path::new("")).to_owned();
@@ -113,12 +117,12 @@ impl Config {
         match read_file(file, FILE_BYTES_MAX) {
             Err(error) => source.complain(
                 None,
-                format!("it cannot be read: {error}"),
-                "name another file with --config, or let `wellspring init` write one",
+                format!("failed to read: {error}"),
+                "choose another file with --config, or create one with `wellspring init`",
             ),
             Ok(text) => match toml::parse(&text) {
                 Err(error) => {
-                    source.complain(error.line, error.what, "write it as TOML has it");
+                    source.complain(error.line, error.what, "correct the TOML syntax");
                 }
                 Ok(root) => config.take(&source, &root),
             },
@@ -152,6 +156,10 @@ impl Config {
             let agent = agent::agent(source, &member.name, &member.node, &title, how, &known);
             self.agents.extend(agent.map(|it| (it.name.clone(), it)));
         }
+        for (member, title) in section.named("channels") {
+            let channel = channel::channel(source, member, &title);
+            self.channels.extend(channel.map(|it| (it.bot.name.clone(), it)));
+        }
         let folder = section.path("agents_directory");
         match folder {
             Some(folder) if !folder.is_dir() => {
@@ -167,7 +175,7 @@ impl Config {
         section.done();
     }
 
-    /// Agents that are files of their own.
+    /// Agents in files of the agents directory.
     fn take_files(&mut self, source: &Source<'_>, folder: &Path) {
         let Ok(entries) = std::fs::read_dir(folder) else { return };
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -178,7 +186,7 @@ impl Config {
         let mut files: Vec<PathBuf> = paths.filter(is_agent).take(AGENT_FILES_MAX + 1).collect();
         if files.len() > AGENT_FILES_MAX {
             let what = format!("{} has more than {AGENT_FILES_MAX} files", folder.display());
-            source.complain(None, what, "name a folder of agents as `agents_directory`");
+            source.complain(None, what, "set `agents_directory` to a directory of agents");
             return;
         }
         files.sort();
@@ -199,7 +207,7 @@ impl Config {
         let text = match read {
             Ok(text) => text,
             Err(error) => {
-                let what = format!("it cannot be read: {error}");
+                let what = format!("failed to read: {error}");
                 return source.complain(None, what, "repair or remove it");
             }
         };
@@ -213,7 +221,7 @@ impl Config {
         let node = match yaml::parse(parts.head, parts.lines_before) {
             Ok(node) => node,
             Err(error) => {
-                return source.complain(error.line, error.what, "write it as YAML has it");
+                return source.complain(error.line, error.what, "correct the YAML syntax");
             }
         };
         let title = "the front matter";
@@ -250,6 +258,16 @@ impl Config {
                 let what = format!("{} is the name of the built-in agent", agent.name);
                 let remedy = "give it another name, or set `demo = false`".to_owned();
                 source.problems.borrow_mut().push(&agent.file, agent.line, what, remedy);
+            }
+        }
+        for channel in self.channels.values() {
+            let agent = &*channel.bot.agent;
+            if !agent.is_empty() && !names.contains(&agent) {
+                let what = format!(
+                    "channel {} names the agent {agent:?}, which is not there",
+                    channel.bot.name
+                );
+                source.complain(section.line, what, did_you_mean(agent, &names));
             }
         }
         let default = section.text("default_agent");

@@ -1,9 +1,10 @@
-//! The built-in agent `demo`: whether it is there, and whether it has a shell.
+//! The built-in agent `demo`: when it exists, and when it has a shell.
 //!
-//! Anyone who may approve its question may edit the command, so a shell in `demo` is a shell
-//! for every token. Without tokens, on loopback, the only such person is the user of this
-//! machine. Everybody else gets `demo`, and its shell, only if the configuration says so.
+//! Anyone who may approve its question may also edit the command, so a shell in `demo` is a shell
+//! for every token. Without tokens, on loopback, only the user of this machine can approve. In all
+//! other cases `demo` and its shell exist only if the configuration enables them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ use wellspring_log::Store;
 use wellspring_server::{ServerConfig, Tokens};
 
 use crate::config::DemoConfig;
+use crate::launch::launcher;
+use crate::tools::unusable;
 
 /// Sets the demonstration's pace: people like to read along, tests do not.
 const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
@@ -48,7 +51,7 @@ pub(crate) async fn demo(
     let plain = DemoOptions { pace, shell: None };
     let options = match config {
         DemoConfig::Off => return Ok(None),
-        DemoConfig::Shell => DemoOptions { pace, shell: Some(Arc::new(Shell::below(".")?)) },
+        DemoConfig::Shell => DemoOptions { pace, shell: Some(Arc::new(shell()?)) },
         DemoConfig::On if closed => plain,
         DemoConfig::Unset if closed => match reach {
             // A run of another process may be adopted here, and its approvers have tokens.
@@ -56,11 +59,16 @@ pub(crate) async fn demo(
             Reach::Server(_) => return Ok(None),
         },
         DemoConfig::On | DemoConfig::Unset => {
-            let shell = UntilTokens { shell: Shell::below(".")?, tokens };
+            let shell = UntilTokens { shell: shell()?, tokens };
             DemoOptions { pace, shell: Some(Arc::new(shell)) }
         }
     };
     Ok(Some(agent_with(options)))
+}
+
+fn shell() -> Result<Shell> {
+    let here = Path::new(".");
+    Ok(Shell::below(here).map_err(unusable)?.launcher(launcher(here, None)?))
 }
 
 /// A shell that refuses to run once there is a token: a server can get its first one while it

@@ -1,4 +1,4 @@
-//! `wellspring doctor`: looks whether everything works, and says what to do where it does not.
+//! `wellspring doctor`: checks that everything works, and suggests fixes.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -7,12 +7,12 @@ use anyhow::Result;
 use futures::future::join_all;
 use serde_json::json;
 use wellspring_core::{FailureKind, Model as _};
-use wellspring_log::{SqliteOptions, SqliteStore};
+use wellspring_log::{SqliteOptions, SqliteStore, Store as _};
 use wellspring_mcp::{McpConfig, McpServer};
 use wellspring_models::ListedModel;
 
 use crate::Exit;
-use crate::agents::{Agents, told};
+use crate::agents::{Agents, dify_agent, openclaw_agent, told};
 use crate::args::{PlaceArgs, ServeArgs};
 use crate::config::agent::{AgentConfig, BrainConfig};
 use crate::config::problem::nearest;
@@ -25,7 +25,7 @@ use crate::provider::Client;
 use crate::text::{Line, Style, clean_line, span};
 use crate::view::{Ink, is_rich, print_lines};
 
-/// One thing that was looked at.
+/// The result of one check.
 struct Check {
     what: String,
     state: State,
@@ -40,7 +40,7 @@ enum State {
     /// It works, but perhaps not as meant.
     Doubtful,
     Bad,
-    /// Nobody uses it.
+    /// Not used by any agent.
     Unused,
 }
 
@@ -82,18 +82,19 @@ pub(crate) async fn doctor(args: &PlaceArgs, json: bool) -> Result<Exit> {
     let mut checks = Vec::new();
     match Config::load(args.config.as_deref()) {
         Err(problems) => {
-            let remedy = "repair it; the rest can be looked at then";
+            let remedy = "fix it, then run `wellspring doctor` again to check the rest";
             checks.push(check(State::Bad, "configuration", problems.to_string(), remedy));
         }
         Ok(config) => {
             checks.push(match &config.file {
                 Some(file) => good("configuration", file.display().to_string()),
-                None => good("configuration", "none; `wellspring init` writes one"),
+                None => good("configuration", "no file; `wellspring init` creates one"),
             });
-            checks.push(store(args, &config));
+            checks.push(store(args, &config).await);
             checks.push(port(&config).await);
             checks.extend(providers_and_agents(&config).await);
             checks.extend(servers(&config).await);
+            checks.extend(channels(&config).await);
             checks.extend(telemetry(config.telemetry).await);
         }
     }
@@ -138,10 +139,10 @@ fn print(checks: &[Check]) -> Result<()> {
     )?)
 }
 
-fn store(args: &PlaceArgs, config: &Config) -> Check {
+async fn store(args: &PlaceArgs, config: &Config) -> Check {
     let what = "data directory";
     if args.ephemeral || config.store.kind == StoreKind::Memory {
-        return good(what, "none: runs are gone with the process");
+        return good(what, "in memory: runs are lost when the process ends");
     }
     let remedy = "choose another with --data-dir or `directory` in [store]";
     let directory = match data_dir(args, &config.store) {
@@ -149,7 +150,18 @@ fn store(args: &PlaceArgs, config: &Config) -> Check {
         Err(error) => return check(State::Bad, what, format!("{error:#}"), remedy),
     };
     match SqliteStore::open(directory.join("runs.db"), SqliteOptions::default()) {
-        Ok(_) => good(what, directory.display().to_string()),
+        Ok(store) => match store.check().await {
+            Ok(found) if found.is_empty() => good(what, directory.display().to_string()),
+            Ok(found) => {
+                let lines = found.iter().map(crate::store::line).collect::<Vec<_>>().join("\n");
+                let says = format!("{} is damaged:\n{lines}", directory.display());
+                check(State::Bad, what, says, "`wellspring store check` says what to do")
+            }
+            Err(error) => {
+                let says = format!("{}: {}", directory.display(), told(&error));
+                check(State::Bad, what, says, remedy)
+            }
+        },
         Err(error) => {
             let says = format!("{}: {}", directory.display(), told(&error));
             check(State::Bad, what, says, remedy)
@@ -161,7 +173,7 @@ async fn port(config: &Config) -> Check {
     let listen = match crate::serve::settings(&config.server, ServeArgs::default()) {
         Ok(settings) => settings.listen,
         Err(error) => {
-            return check(State::Bad, "address", format!("{error:#}"), "repair the variable");
+            return check(State::Bad, "address", format!("{error:#}"), "correct the variable");
         }
     };
     match tokio::net::TcpListener::bind(listen).await {
@@ -169,13 +181,13 @@ async fn port(config: &Config) -> Check {
         Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => check(
             State::Doubtful,
             "address",
-            format!("somebody listens on {listen}"),
-            "fine if that is Wellspring; otherwise choose another with --listen",
+            format!("{listen} is in use"),
+            "expected if Wellspring is running; otherwise choose another with --listen",
         ),
         Err(error) => check(
             State::Bad,
             "address",
-            format!("{listen} cannot be had: {error}"),
+            format!("cannot listen on {listen}: {error}"),
             "choose another with --listen or `listen` in [server]",
         ),
     }
@@ -206,6 +218,7 @@ async fn providers_and_agents(config: &Config) -> Vec<Check> {
             model_check(what, provider, model.model.as_deref(), &models)
         }));
     }
+    checks.extend(join_all(config.agents.values().map(remote_check)).await.into_iter().flatten());
     for name in names {
         if !config.agents.contains_key(name)
             && let Some(provider) = config.providers.get(name)
@@ -218,10 +231,41 @@ async fn providers_and_agents(config: &Config) -> Vec<Check> {
     checks
 }
 
+/// Whether an agent on another machine lets us in.
+async fn remote_check(agent: &AgentConfig) -> Option<Check> {
+    let what = format!("agent {}", agent.name);
+    let (says, remedy) = match &agent.backend {
+        BrainConfig::OpenClaw(openclaw) => {
+            let remedy = "check the gateway's `url`, `token_env` and `identity`";
+            let says = match openclaw_agent(&agent.name, openclaw) {
+                Ok(remote) => remote.check().await.map(|version| format!("a gateway, {version}")),
+                Err(error) => return Some(check(State::Bad, what, format!("{error:#}"), remedy)),
+            };
+            (says, remedy)
+        }
+        BrainConfig::Dify(dify) => {
+            let remedy = "check the app's `url` and `key_env`";
+            let says = match dify_agent(&agent.name, dify) {
+                Ok(remote) => remote.check().await.map(|name| format!("the Dify app {name:?}")),
+                Err(error) => return Some(check(State::Bad, what, format!("{error:#}"), remedy)),
+            };
+            (says, remedy)
+        }
+        BrainConfig::Models(_) | BrainConfig::Acp(_) | BrainConfig::AgUi(_) => return None,
+    };
+    Some(match says {
+        Ok(says) => good(what, says),
+        Err(error) => check(State::Bad, what, told(&error), remedy),
+    })
+}
+
 fn models_of(agent: &AgentConfig) -> impl Iterator<Item = &ModelRef> {
     match &agent.backend {
         BrainConfig::Models(models) => models.iter(),
-        BrainConfig::Acp(_) => [].iter(),
+        BrainConfig::Acp(_)
+        | BrainConfig::AgUi(_)
+        | BrainConfig::OpenClaw(_)
+        | BrainConfig::Dify(_) => [].iter(),
     }
 }
 
@@ -229,7 +273,7 @@ fn provider_check(provider: &ProviderConfig, listed: &Listed, used: bool) -> Che
     let what = format!("provider {}", provider.name);
     let unless_used = if used { State::Bad } else { State::Unused };
     match listed {
-        Listed::Models(models) => good(what, format!("answers, and has {} models", models.len())),
+        Listed::Models(models) => good(what, format!("responds; {} models", models.len())),
         Listed::NotSetUp(error) => {
             check(unless_used, what, "no key", error.to_string().trim_start_matches("no key: "))
         }
@@ -245,7 +289,7 @@ fn provider_remedy(provider: &ProviderConfig, kind: Option<FailureKind>) -> Stri
         KeySource::Usual => "the key in its usual variable".to_owned(),
         KeySource::Variable(variable) => format!("the key in {variable}"),
         KeySource::File(file) => format!("the key in {}", file.display()),
-        KeySource::None => "whether it wants a key (`key_env` or `key_file`)".to_owned(),
+        KeySource::None => "whether it requires a key (`key_env` or `key_file`)".to_owned(),
     };
     match kind {
         Some(FailureKind::Refused) => format!("check {key}"),
@@ -253,13 +297,13 @@ fn provider_remedy(provider: &ProviderConfig, kind: Option<FailureKind>) -> Stri
         Some(FailureKind::Unavailable | FailureKind::TimedOut)
             if provider.kind == ProviderKind::Ollama =>
         {
-            "start it with `ollama serve`, or say where it is with OLLAMA_HOST".to_owned()
+            "start it with `ollama serve`, or set OLLAMA_HOST to its address".to_owned()
         }
         Some(FailureKind::Unavailable | FailureKind::TimedOut) => {
             "check its address, the network and any proxy".to_owned()
         }
         Some(FailureKind::Protocol | FailureKind::BadRequest) => {
-            "check that `base_url` and `kind` fit what is there".to_owned()
+            "check that `base_url` and `kind` match the server".to_owned()
         }
         Some(FailureKind::Repetition | FailureKind::Lost | FailureKind::Internal) | None => {
             "check its settings".to_owned()
@@ -267,7 +311,7 @@ fn provider_remedy(provider: &ProviderConfig, kind: Option<FailureKind>) -> Stri
     }
 }
 
-/// Whether a provider has the model that an agent wants.
+/// Checks that a provider has an agent's model.
 fn model_check(
     what: String,
     provider: &ProviderConfig,
@@ -280,7 +324,7 @@ fn model_check(
         (None, Err(error)) => return check(State::Bad, what, told(&error), "see its provider"),
     };
     let Some(models) = listed.get(&*provider.name) else {
-        let says = format!("{} could not be asked for {name}", provider.name);
+        let says = format!("cannot check that {} has the model {name}", provider.name);
         return check(State::Doubtful, what, says, "see its provider");
     };
     // Ollama's names have a tag that may be left out.
@@ -299,7 +343,7 @@ fn model_check(
     check(State::Doubtful, what, says, remedy)
 }
 
-/// Whether whoever should get the spans takes them.
+/// Checks that the collector accepts spans.
 async fn telemetry(config: TelemetryConfig) -> Option<Check> {
     let what = "telemetry";
     let remedy = "check `endpoint` and `headers` in [telemetry] or OpenTelemetry's variables, and \
@@ -307,11 +351,28 @@ async fn telemetry(config: TelemetryConfig) -> Option<Check> {
     let probed = tokio::task::spawn_blocking(move || crate::telemetry::probe(&config)).await;
     match probed {
         Ok(probed) => probed.map(|probed| match probed {
-            Ok(endpoint) => good(what, format!("{endpoint} takes spans")),
+            Ok(endpoint) => good(what, format!("{endpoint} accepts spans")),
             Err(error) => check(State::Bad, what, format!("{error:#}"), remedy),
         }),
         Err(error) => Some(check(State::Bad, what, error.to_string(), remedy)),
     }
+}
+
+/// Whether each chat network takes our credentials.
+async fn channels(config: &Config) -> Vec<Check> {
+    let checking = config.channels.values().map(|channel| async move {
+        let what = format!("channel {}", channel.bot.name);
+        let remedy = "check its `secrets`, the network, and what docs/channels.md says of it";
+        let checked = match crate::channels::connect(channel) {
+            Ok(connected) => connected.as_channel().check().await,
+            Err(error) => Err(error),
+        };
+        match checked {
+            Ok(name) => good(what, format!("is {name}")),
+            Err(error) => check(State::Bad, what, error.to_string(), remedy),
+        }
+    });
+    join_all(checking).await
 }
 
 async fn servers(config: &Config) -> Vec<Check> {

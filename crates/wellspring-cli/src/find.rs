@@ -38,7 +38,7 @@ async fn find(
     let wanted = id.replace('-', "").to_lowercase();
     if wanted.is_empty() || wanted != "last" && !wanted.bytes().all(|b| b.is_ascii_hexdigit()) {
         bail!(crate::Usage(format!(
-            "{id:?} is not the id of a {what}: give the id, its beginning, its end, or `last`"
+            "{id:?} is not the id of a {what}: use an id, the start or end of one, or `last`"
         )));
     }
     let mut found: Vec<RunInfo> = Vec::new();
@@ -60,19 +60,15 @@ async fn find(
     }
     let Some(first) = found.first() else {
         if wanted == "last" {
-            bail!(crate::Usage(
-                "there is no run yet; start one with `wellspring run \"…\"`".into()
-            ));
+            bail!(crate::Usage("there are no runs; start one with `wellspring run \"…\"`".into()));
         }
-        bail!(crate::Usage(format!(
-            "there is no {what} {id}; `wellspring runs list` shows what there is"
-        )));
+        bail!(crate::Usage(format!("there is no {what} {id}; `wellspring runs list` shows them")));
     };
     if found.len() > 1 {
         let some: Vec<_> =
             found.iter().take(CANDIDATES_SHOWN).map(|info| short_id(key(info))).collect();
         bail!(crate::Usage(format!(
-            "{id} fits {} of them: {}{}; give more of it, the end tells them apart",
+            "{id} matches {} of them: {}{}; use more characters, for example from the end of the id",
             found.len(),
             some.join(", "),
             if found.len() > CANDIDATES_SHOWN { ", …" } else { "" }

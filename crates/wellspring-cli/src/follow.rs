@@ -24,8 +24,8 @@ use crate::view::View;
 /// Between two pictures: smooth to the eye, and nothing to a processor.
 const PICTURE: Duration = Duration::from_millis(40);
 
-/// What a person can do once the run was told to stop.
-const STOPPING: &str = "stopping; Ctrl-C again leaves at once";
+/// The hint that is shown after the run was cancelled.
+const STOPPING: &str = "stopping; press Ctrl-C again to exit now";
 
 /// Who answers a run's questions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -36,22 +36,22 @@ pub(crate) enum Answers {
     Yes,
     /// Nothing may.
     No,
-    /// There is nobody to ask, and nobody said what to answer.
+    /// No user can be asked, and no option says what to answer.
     Nobody,
-    /// Whoever owns the run: this is only a look.
+    /// Another process owns the run; we only watch.
     Others,
 }
 
 /// How following ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Followed {
-    /// The run is over.
+    /// The run has finished.
     Over(Outcome),
-    /// Somebody wants out at once; the run is not over.
+    /// The user wants to exit now; the run continues.
     Left,
 }
 
-/// Follows a run until it is over.
+/// Follows a run until it finishes.
 pub(crate) async fn follow(
     control: &Control,
     run: RunId,
@@ -113,7 +113,7 @@ impl Follower<'_> {
                         (Some(Input::Key(key)), Some(prompt)) => prompt.key(key),
                         (Some(Input::Line(line)), Some(prompt)) => prompt.enter(&line),
                         (Some(_), None) => Pressed::Nothing,
-                        // Nobody can type any more.
+                        // Standard input is closed.
                         (None, _) => Pressed::Answer(nobody()),
                     };
                     match pressed {
@@ -171,10 +171,10 @@ impl Follower<'_> {
                     Form::Approve => Answer::Approve { scope: Scope::Once, arguments: None },
                     Form::Choose { .. } | Form::Schema(_) => {
                         complain(&format!(
-                            "--yes is no answer to {:?}; answered no",
+                            "--yes does not answer {:?}; declined",
                             clean_line(&question.prompt)
                         ));
-                        Answer::no("nobody is there to choose")
+                        Answer::no("no user is available to choose")
                     }
                 };
                 self.answer(id, answer).await
@@ -182,8 +182,8 @@ impl Follower<'_> {
             Answers::No => self.answer(id, Answer::NO).await,
             Answers::Nobody => {
                 complain(&format!(
-                    "answered no, because there is nobody to ask: {}\n  say --yes to allow it, --no \
-                     to silence this, or run it in a terminal",
+                    "declined, because there is no terminal to ask in: {}\n  use --yes to approve, --no to \
+                     decline without this message, or run it in a terminal",
                     clean_line(&question.prompt)
                 ));
                 self.answer(id, nobody()).await
@@ -228,13 +228,12 @@ impl Follower<'_> {
         }
     }
 
-    /// When nobody can see the run any more, it is stopped: in a pipe that is what closing it
-    /// means.
+    /// Cancels the run once its output is closed, which is what closing a pipe means.
     async fn shown(&mut self, shown: std::io::Result<()>) -> Result<()> {
         if shown.is_err() {
             self.view = View::Silent;
             if !self.stopping && self.answers != Answers::Others && self.outcome.is_none() {
-                self.stop("nobody reads the output any more").await?;
+                self.stop("the output was closed").await?;
             }
         }
         Ok(())
@@ -261,7 +260,7 @@ impl Follower<'_> {
     }
 }
 
-/// If the question was answered elsewhere first, or the run is over, the records say so.
+/// If the question was answered elsewhere first, or the run has finished, the records show it.
 fn taken<T>(sent: Result<T, ControlError>) -> Result<()> {
     match sent {
         Ok(_)
@@ -275,7 +274,7 @@ fn taken<T>(sent: Result<T, ControlError>) -> Result<()> {
 }
 
 fn nobody() -> Answer {
-    Answer::no("nobody could be asked")
+    Answer::no("no user is available to answer")
 }
 
 #[expect(clippy::print_stderr, reason = "a command talks to people there")]
@@ -347,7 +346,7 @@ impl Drop for RawMode {
     }
 }
 
-/// Who answers, from what was said on the command line and who is there.
+/// Decides who answers questions, from the command line and the terminal.
 pub(crate) fn answers(yes: bool, no: bool) -> Answers {
     match (yes, no) {
         (true, _) => Answers::Yes,

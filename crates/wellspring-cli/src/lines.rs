@@ -1,8 +1,8 @@
-//! Lines that somebody types, one at a time and none lost.
+//! Lines typed by the user, one at a time, without losing any.
 //!
-//! Nothing ends a read of standard input but a line. So whoever stops waiting leaves the read
-//! going on, and its line is the next one's. Between reads the terminal is left alone: keys
-//! may be read there then.
+//! A read of standard input ends only with a line. If a caller stops waiting, the read continues,
+//! and its line goes to the next caller. Between reads the terminal is not touched, so that keys
+//! can be read there.
 
 use std::sync::{Arc, OnceLock};
 
@@ -50,7 +50,8 @@ impl Reader {
         // One line is asked for at a time, so one place is enough on either way.
         let (wanted, mut asked) = mpsc::channel(1);
         let (sender, lines) = mpsc::channel(1);
-        // A thread of its own, not one that the runtime waits for. Without it, there are no lines.
+        // A dedicated thread, which the runtime does not wait for. If it cannot be started, there
+        // are no lines.
         let _ = std::thread::Builder::new().name("keyboard".into()).spawn(move || {
             while let Some(()) = asked.blocking_recv() {
                 let mut line = String::new();

@@ -4,11 +4,12 @@
 //! crate could. What a run looks like is the pure part (`screen`, `text`, `prompt`); what
 //! touches the terminal is thin (`view`, `paint`, `follow`).
 //!
-//! Exit codes: 0 completed, 1 failed, 2 usage, 130 cancelled, 141 nobody reads any more.
+//! Exit codes: 0 completed, 1 failed, 2 usage, 130 cancelled, 141 output closed.
 
 mod acp;
 mod agents;
 mod args;
+mod channels;
 mod chat;
 mod config;
 mod demo;
@@ -17,6 +18,7 @@ mod find;
 mod follow;
 mod init;
 mod interrupt;
+mod launch;
 mod lines;
 mod mcp;
 mod models;
@@ -28,6 +30,7 @@ mod run;
 mod runs;
 mod screen;
 mod serve;
+mod store;
 mod telemetry;
 mod text;
 mod tools;
@@ -43,7 +46,7 @@ use clap::{CommandFactory as _, Parser as _};
 use crate::telemetry::{LogUnlessAsked, Telemetry};
 use args::{Cli, Command, ServeArgs};
 use config::Config;
-use place::Place;
+use place::{Missing, Place};
 
 /// How long tasks have to end after the command is done: enough to kill what they started.
 const SHUTDOWN: Duration = Duration::from_millis(500);
@@ -54,6 +57,8 @@ pub(crate) enum Exit {
     Completed,
     Failed,
     Cancelled,
+    /// A command that another program started.
+    Code(u8),
 }
 
 /// The command was used wrongly; the message says how to use it.
@@ -98,12 +103,12 @@ fn main() -> ExitCode {
         Ok(Exit::Completed) => ExitCode::SUCCESS,
         Ok(Exit::Failed) => ExitCode::from(1),
         Ok(Exit::Cancelled) => ExitCode::from(130),
+        Ok(Exit::Code(code)) => ExitCode::from(code),
         Err(error) => complain(&error),
     }
 }
 
-/// Begins to log. Where spans go is in the configuration; what is wrong with that is told by
-/// the command itself.
+/// Starts logging. Errors in the telemetry configuration are reported by the command itself.
 fn telemetry(cli: &Cli) -> Result<Telemetry> {
     let runs_agents = matches!(
         cli.command,
@@ -130,7 +135,7 @@ async fn command(cli: Cli) -> Result<Exit> {
             "--listen, --host, --cors and --drain are for `wellspring` alone and for `serve`";
         anyhow::bail!(Usage(what.into()));
     }
-    let open = || Place::open(&cli.place);
+    let open = || Place::open(&cli.place, Missing::Make);
     match cli.command {
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
@@ -142,16 +147,24 @@ async fn command(cli: Cli) -> Result<Exit> {
             wellspring_mcp::bridge(&url, &token, tokio::io::stdin(), tokio::io::stdout()).await?;
             Ok(Exit::Completed)
         }
+        Some(Command::Launch(args)) => Ok(Exit::Code(launch::launch(&args))),
         Some(Command::Run(args)) => run::run(&open()?, args).await,
         Some(Command::Chat(args)) => chat::chat(&open()?, args).await,
         Some(Command::Runs(args)) => {
-            runs::runs(&open()?.in_tenant(args.tenant), args.command).await
+            let place = Place::open(&cli.place, Missing::AsEmpty)?;
+            runs::runs(&place.in_tenant(args.tenant), args.command).await
         }
         Some(Command::Acp(args)) => acp::acp(&open()?, &args).await,
         Some(Command::Serve(args)) => serve::serve(&open()?, alone.and(args)).await,
         Some(Command::Token(command)) => serve::token(&open()?, command).await,
         Some(Command::Approvals(command)) => serve::approvals(&open()?, command).await,
-        Some(Command::Backup { file }) => serve::backup(&open()?, file).await,
+        Some(Command::Channels(command)) => channels::channels(&open()?, command).await,
+        Some(Command::Backup { file }) => {
+            store::backup(&Place::open(&cli.place, Missing::Refuse)?, file).await
+        }
+        Some(Command::StoreUpkeep(command)) => {
+            store::store(&Place::open(&cli.place, Missing::Refuse)?, command).await
+        }
         Some(Command::Init(args)) => init::init(&args),
         Some(Command::Doctor { json }) => doctor::doctor(&cli.place, json).await,
         Some(Command::Models { provider, json }) => {
@@ -163,8 +176,8 @@ async fn command(cli: Cli) -> Result<Exit> {
 
 #[expect(clippy::print_stderr, reason = "a command talks to people there")]
 fn complain(error: &anyhow::Error) -> ExitCode {
-    // Only our own output fails with nothing to say about what was being done. Whoever read it
-    // has seen enough, as `head` has: nothing to complain about.
+    // Only a failed write to our own output has no context. Its reader, such as `head`, has closed
+    // it, so this is not reported as an error.
     let output = error.downcast_ref::<io::Error>();
     if output.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
         return ExitCode::from(141);

@@ -13,8 +13,8 @@ use wellspring_mcp::{McpConfig, McpConnection, McpError, McpServer};
 
 use crate::agents::Wanted;
 
-/// How long a command for all agents waits for servers before it goes on without those that
-/// are not ready. Most are ready in less.
+/// How long a command that uses all agents waits for MCP servers before it continues without those
+/// that are not ready. Most are ready earlier.
 const JOIN_WAIT: Duration = Duration::from_secs(3);
 
 /// How long after a failed start the next one follows, the first time; then twice as long.

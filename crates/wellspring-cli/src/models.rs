@@ -23,7 +23,7 @@ pub(crate) const LIST_TIME: Duration = Duration::from_secs(15);
 
 /// What a provider says when it is asked for its models.
 pub(crate) enum Listed {
-    /// Nobody set it up, and nobody said that it should be.
+    /// The provider is not configured.
     NotSetUp(SetupError),
     Failed(String, Option<FailureKind>),
     Models(Vec<ListedModel>),
@@ -61,7 +61,7 @@ pub(crate) async fn models(args: &PlaceArgs, only: Option<&str>, json: bool) -> 
             }
             Listed::NotSetUp(_) if !named => continue,
             Listed::NotSetUp(error) => told(error),
-            // An Ollama that nobody spoke of need not be there.
+            // An Ollama that is not configured may be absent.
             Listed::Failed(..) if !named && is_a_guess(provider) => continue,
             Listed::Failed(error, _) => error.clone(),
         };

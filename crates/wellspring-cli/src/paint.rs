@@ -24,8 +24,8 @@ impl<W: Write> Painter<W> {
         Self { out, painted: Vec::new(), columns: 0, cursor: None }
     }
 
-    /// Prints `printed` for good, and below it the region anew. With a cursor, that column of
-    /// the last line is where somebody types.
+    /// Prints `printed` permanently, and the region below it again. `cursor` is the column of the
+    /// last line at which the user types.
     pub(crate) fn paint(
         &mut self,
         printed: Vec<Line>,

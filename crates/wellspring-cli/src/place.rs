@@ -1,8 +1,8 @@
 //! What all commands begin with: the configuration, a runtime over the runs that are kept,
 //! and the agents that a command needs.
 //!
-//! Several commands may work in one data directory. The store knows which of them are alive,
-//! so a run whose process was killed is known at once.
+//! Several commands can use one data directory. The store knows which processes are alive, so the
+//! runs of a killed process are detected immediately.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::config::settings::{StoreConfig, StoreKind};
 use crate::demo::{Reach, demo};
 use crate::telemetry;
 
-/// How long runs may go on once nobody is there: editors wait about two seconds before they
-/// kill.
+/// How long runs may continue after the client is gone. Editors kill a process after about two
+/// seconds.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// A runtime over the runs of a place.
@@ -37,16 +37,27 @@ pub(crate) struct Place {
     who: Principal,
 }
 
+/// What to do where no run was ever kept, or where all that was kept is gone.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Missing {
+    /// Begin to keep runs there.
+    Make,
+    /// Say so, and go on as if there were no runs: a look makes no store.
+    AsEmpty,
+    /// Fail.
+    Refuse,
+}
+
 /// How a run stands, as people see it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Standing {
-    /// Somebody works on it.
+    /// A process works on it.
     Running,
     /// It waits for an answer.
     Waiting,
     /// Its process is gone.
     Interrupted,
-    /// It is over.
+    /// It has finished.
     Over(RunState),
 }
 
@@ -66,13 +77,22 @@ impl Standing {
 impl Place {
     /// Reads the configuration and opens the data directory, or memory. There are no agents
     /// yet: looking at runs needs none.
-    pub(crate) fn open(args: &PlaceArgs) -> Result<Self> {
+    pub(crate) fn open(args: &PlaceArgs, missing: Missing) -> Result<Self> {
         let config = Config::load(args.config.as_deref())?;
         let metrics = Metrics::default();
         let log = if args.ephemeral || config.store.kind == StoreKind::Memory {
             Log::in_memory()
         } else {
             let directory = data_dir(args, &config.store)?;
+            let is_missing = !directory.join("runs.db").exists();
+            if is_missing && missing == Missing::Refuse {
+                anyhow::bail!("there are no runs in {}: nothing is there", directory.display());
+            }
+            if is_missing && missing == Missing::AsEmpty {
+                let directory = directory.display();
+                writeln!(std::io::stderr(), "wellspring: there is nothing in {directory} yet")?;
+                return Self::over(config, metrics, Log::in_memory());
+            }
             let durability = match args.durability {
                 Some(DurabilityArg::ProcessCrash) => Some(Durability::ProcessCrash),
                 Some(DurabilityArg::PowerLoss) => Some(Durability::PowerLoss),
@@ -93,6 +113,10 @@ impl Place {
             let options = LogOptions { node: store.node().into(), ..LogOptions::default() };
             Log::new(metrics.metered(Arc::new(store)), options)
         };
+        Self::over(config, metrics, log)
+    }
+
+    fn over(config: Config, metrics: Metrics, log: Log) -> Result<Self> {
         let runtime = Runtime::new(log);
         runtime.span_parents(telemetry::set_parent);
         Ok(Self { config, runtime, metrics, who: Principal::local() })
@@ -127,8 +151,8 @@ impl Place {
         Ok(name)
     }
 
-    /// Waits until runs that are over have said all of themselves, their spans among it. One
-    /// that goes on is let go after a while, and can be resumed.
+    /// Waits until finished runs have exported their spans. A run that is still going is given up
+    /// after a time limit, and can be resumed.
     pub(crate) async fn settle(&self) {
         self.runtime.shutdown(SETTLE_TIME).await;
     }
@@ -163,9 +187,11 @@ impl Place {
         match info.state {
             RunState::Paused => Standing::Waiting,
             RunState::Running => {
-                let now = self.now();
-                let alive = info.lease.as_ref().is_some_and(|lease| lease.until > now);
-                if alive { Standing::Running } else { Standing::Interrupted }
+                if self.log().is_owned(info) {
+                    Standing::Running
+                } else {
+                    Standing::Interrupted
+                }
             }
             RunState::Completed | RunState::Cancelled | RunState::Failed => {
                 Standing::Over(info.state)

@@ -27,7 +27,9 @@ fn read(form: &Form, line: &str) -> Typed {
     let lower = line.to_lowercase();
     match form {
         Form::Approve => match lower.as_str() {
-            "" => Typed::Again("y or n? Anything else is a no with a reason.".into()),
+            "" => Typed::Again(
+                "Type y or n. Any other text declines, with that text as the reason.".into(),
+            ),
             "y" | "yes" => approve(Scope::Once),
             "a" | "always" => approve(Scope::Always),
             "t" | "thread" | "this thread" => approve(Scope::Thread),
@@ -57,7 +59,7 @@ fn read(form: &Form, line: &str) -> Typed {
                 Some(chosen) => {
                     Typed::Answer(Answer::Choose(chosen.iter().map(|it| it.id.clone()).collect()))
                 }
-                None => Typed::Again(format!("a number from 1 to {}", choices.len())),
+                None => Typed::Again(format!("Type a number from 1 to {}.", choices.len())),
             }
         }
         Form::Schema(schema) => Fields::of(schema).enter(line),
@@ -91,7 +93,7 @@ fn read_edited(arguments: &str, line: &str) -> Typed {
             Ok(value @ Value::Object(_)) => value,
             _ => {
                 return Typed::Again(
-                    "not a JSON object; correct it, or clear it to go back".into(),
+                    "Not a JSON object. Correct it, or clear the line to go back.".into(),
                 );
             }
         },
@@ -141,7 +143,7 @@ impl Prompt {
         }
     }
 
-    /// What there is to choose from, one line each.
+    /// The choices, one line each.
     pub(crate) fn choices(&self) -> Vec<String> {
         let Form::Choose { choices, .. } = &self.question.form else { return Vec::new() };
         let line =
@@ -228,11 +230,13 @@ impl Prompt {
     pub(crate) fn label(&self) -> String {
         let label = match (&self.fields, &self.question.form) {
             (Some(fields), _) => fields.label(),
-            _ if self.editing => "edit, Enter runs it".into(),
+            _ if self.editing => "edit, then Enter to run".into(),
             (None, Form::Choose { multiple: false, .. }) => "a number, or no".into(),
-            (None, Form::Choose { multiple: true, .. }) => "numbers with commas, or no".into(),
+            (None, Form::Choose { multiple: true, .. }) => {
+                "numbers separated by commas, or no".into()
+            }
             (None, Form::Approve | Form::Schema(_)) => {
-                "[y]es [n]o [a]lways [t]his thread [e]dit, or why not".into()
+                "[y]es [n]o [a]lways [t]his thread [e]dit, or a reason to decline".into()
             }
         };
         match &self.notice {

@@ -14,7 +14,7 @@ use crate::place::Place;
 use crate::view::View;
 use crate::{Exit, Usage, find};
 
-/// What a person can do while a run goes on.
+/// The hint that is shown while a run is active.
 pub(crate) const HINT: &str = "Ctrl-C stops";
 
 /// Bytes of standard input that a run is given: more than the context of most models holds.

@@ -23,7 +23,7 @@ use crate::text::{Line, Style, clean_line, span};
 use crate::view::{Ink, View, is_rich, print_lines, print_screen, size};
 use crate::{Exit, Usage, find};
 
-/// The longest that a replay waits between two records: nobody wants to see a night again.
+/// The longest pause between two records of a replay, so that a run that waited overnight does not.
 const REPLAY_GAP_MAX: Duration = Duration::from_secs(3);
 
 /// How long a cancelled run has to end before we stop waiting for it.
@@ -56,7 +56,7 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
         }
         Runs::Show { id, follow: true, .. } => {
             let info = find::run(control, &id).await?;
-            let view = View::screen("Ctrl-C leaves it alone");
+            let view = View::screen("Ctrl-C stops following");
             Ok(match follow(control, info.run, view, Answers::Others, &Lines::default()).await? {
                 Followed::Over(Outcome::Completed { .. }) => Exit::Completed,
                 Followed::Over(Outcome::Failed { .. }) => Exit::Failed,
@@ -83,7 +83,7 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
             let info = find::run(control, &id).await?;
             match place.standing(&info) {
                 Standing::Over(_) => bail!(Usage(format!(
-                    "run {} is over already; see it with `wellspring runs show {0}`",
+                    "run {} has already finished; see it with `wellspring runs show {0}`",
                     short_id(info.run.uuid())
                 ))),
                 Standing::Running => bail!(
@@ -118,7 +118,7 @@ pub(crate) async fn runs(place: &Place, command: Runs) -> Result<Exit> {
             let info = find::run(control, &id).await?;
             if !info.state.is_final() {
                 bail!(Usage(format!(
-                    "run {0} is not over; stop it first with `wellspring runs cancel {0}`",
+                    "run {0} is still running; stop it first with `wellspring runs cancel {0}`",
                     short_id(info.run.uuid())
                 )));
             }
@@ -181,11 +181,11 @@ async fn list(
         let id = short_id(info.run.uuid());
         let advice = match standing {
             Standing::Interrupted => format!(
-                "run {id} lost its process: `wellspring runs resume {id}` goes on with it, \
-                 `wellspring runs cancel {id}` ends it"
+                "the process of run {id} ended: continue it with `wellspring runs resume {id}`, or \
+                 cancel it with `wellspring runs cancel {id}`"
             ),
             Standing::Waiting => {
-                format!("run {id} waits for an answer: `wellspring runs resume {id}` asks you")
+                format!("run {id} waits for an answer; answer with `wellspring runs resume {id}`")
             }
             Standing::Running | Standing::Over(_) => continue,
         };
@@ -228,11 +228,13 @@ async fn show(place: &Place, info: &RunInfo) -> Result<()> {
     let id = short_id(info.run.uuid());
     let advice = match place.standing(info) {
         Standing::Running => {
-            format!("still running; `wellspring runs show --follow {id}` stays with it")
+            format!("still running; follow it with `wellspring runs show --follow {id}`")
         }
-        Standing::Waiting => format!("waits for an answer; `wellspring runs resume {id}` asks you"),
+        Standing::Waiting => {
+            format!("waits for an answer; answer with `wellspring runs resume {id}`")
+        }
         Standing::Interrupted => {
-            format!("lost its process; `wellspring runs resume {id}` goes on with it")
+            format!("its process ended; continue it with `wellspring runs resume {id}`")
         }
         Standing::Over(_) => return Ok(()),
     };
@@ -297,7 +299,7 @@ async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit
         Err(ControlError::Finished(_)) => {
             writeln!(
                 std::io::stdout(),
-                "run {id} is over already: {}",
+                "run {id} has already finished: {}",
                 place.standing(info).word()
             )?;
             return Ok(Exit::Completed);
@@ -306,8 +308,8 @@ async fn cancel(place: &Place, info: &RunInfo, why: Option<&str>) -> Result<Exit
     }
     let Ok(ended) = tokio::time::timeout(CANCEL_WAIT, place.control().wait(info.run)).await else {
         bail!(
-            "run {id} was told to stop, but has not after {} s; `wellspring runs show --follow {id}` \
-             shows what it does",
+            "run {id} was cancelled but has not stopped after {} s; follow it with \
+             `wellspring runs show --follow {id}`",
             CANCEL_WAIT.as_secs()
         );
     };

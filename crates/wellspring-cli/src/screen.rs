@@ -21,8 +21,8 @@ use crate::text::{Line, Style, clean_line, span};
 use item::{Body, Item, Question, Tool, Words};
 pub(crate) use phrase::{answer_phrase, duration, outcome_phrase, short_id};
 
-/// Tools whose calls say nothing that is not shown in another way: the plan, the question and
-/// the result are events of their own.
+/// Tools whose calls are not shown, because the plan, the question and the result have their own
+/// events.
 const QUIET_TOOLS: [&str; 3] = ["update_plan", "ask_user", RETURN_RESULT];
 
 const SPINNER: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
@@ -47,7 +47,7 @@ pub(crate) struct Screen {
     printed: Option<item::Group>,
     /// Parts that were printed for good although their turn may still be taken back.
     printed_early: Vec<PartId>,
-    /// What a person can do while the run goes on.
+    /// The hint that is shown while the run is active.
     hint: &'static str,
     look: Look,
     shows: Shows,
@@ -75,7 +75,7 @@ pub(crate) enum Look {
 }
 
 impl Screen {
-    /// An empty screen; `hint` is shown while the run goes on.
+    /// An empty screen; `hint` is shown while the run is active.
     pub(crate) fn new(hint: &'static str) -> Self {
         Self { hint, ..Self::default() }
     }
@@ -106,10 +106,10 @@ impl Screen {
                 let said: Vec<_> = input.map(phrase::content_phrase).collect();
                 self.push(record, Body::Input(said.join("\n")));
             }
-            // After a pause somebody has to take it up again; that is nothing to mention.
+            // Every resume after a pause adopts the run, so that is not worth a note.
             Event::RunAdopted { .. } if self.outline.paused.is_some() => {}
             Event::RunAdopted { .. } => {
-                self.note(record, Style::YELLOW, "↻ its process was lost; another one goes on");
+                self.note(record, Style::YELLOW, "↻ its process ended; another one continues");
             }
             Event::TurnStarted(turn) => {
                 self.turns += u32::from(turn.attempt == 1);
@@ -188,6 +188,7 @@ impl Screen {
                 let name = file.name.as_ref().unwrap_or(&file.media_type);
                 self.note(record, Style::CYAN, &format!("file: {}", clean_line(name)));
             }
+            Event::InputAccepted { content, .. } if content.is_empty() => {}
             Event::InputAccepted { content, .. } => {
                 let said: Vec<_> = content.iter().map(phrase::content_phrase).collect();
                 self.push(record, Body::Input(said.join("\n")));
@@ -286,7 +287,7 @@ impl Screen {
         lines
     }
 
-    /// The plan and the status, while the run goes on.
+    /// The plan and the status line of an active run.
     fn foot(&self, width: usize, now: Millis) -> Vec<Line> {
         let spinner = spinner(now);
         let mut lines = Vec::new();
@@ -302,7 +303,7 @@ impl Screen {
         lines
     }
 
-    /// All lines of a run that is not being followed: what there is, and how it stands.
+    /// All lines of a run that is not being followed, with its current state.
     pub(crate) fn all(mut self, width: usize, now: Millis) -> Vec<Line> {
         let mut lines = self.take_settled(width);
         lines.extend(self.live(width, now));

@@ -1,14 +1,14 @@
 //! `wellspring serve`, and what goes with a server: tokens and backups.
 
 use std::io::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use wellspring_engine::LOCAL;
 use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
 use crate::args::{ApprovalsCommand, ServeArgs, TokenCommand};
+use crate::channels::Channels;
 use crate::interrupt::Interrupts;
 use crate::place::Place;
 use crate::{Exit, Usage};
@@ -16,37 +16,47 @@ use crate::{Exit, Usage};
 /// Where to listen, where neither a flag nor the configuration says it first.
 const LISTEN_VARIABLE: &str = "WELLSPRING_LISTEN";
 
-/// Serves until it is told to stop, then drains; told again, it stops at once.
+/// Serves until the first signal, then drains; a second signal stops it immediately.
 pub(crate) async fn serve(place: &Place, args: ServeArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let config = settings(&place.config.server, args)?;
     place.agents(&config).await?;
+    let channels = Channels::start(place).await?;
     let server = Server::builder(place.runtime.clone())
         .config(config)
         .metrics(place.metrics.clone())
+        .routes(channels.routes())
         .start()
         .await
         .map_err(taken)?;
+    channels.receive();
     let mut out = std::io::stdout();
     writeln!(out, "Wellspring is at http://{}", server.address())?;
     let agents: Vec<_> = place.runtime.agents().iter().map(|agent| agent.name.clone()).collect();
     writeln!(out, "agents: {}", agents.join(", "))?;
+    for (name, says) in channels.summary() {
+        writeln!(out, "channel {name}: {says}")?;
+    }
     if agents.iter().all(|name| &**name == wellspring::demo::NAME) {
         writeln!(
             out,
-            "for a real one set a provider's key, such as ANTHROPIC_API_KEY, or run `wellspring init`"
+            "to use a real model, set a provider key such as ANTHROPIC_API_KEY, or run `wellspring init`"
         )?;
     }
     if agents.is_empty() {
-        writeln!(out, "to serve the built-in one set `demo = true` in wellspring.toml")?;
+        writeln!(out, "to serve the built-in demo agent, set `demo = true` in wellspring.toml")?;
     }
     interrupts.next().await;
-    // Nobody may be reading; the server ends nevertheless.
+    // Standard error may be closed; the server stops in any case.
     std::thread::spawn(|| {
-        writeln!(std::io::stderr(), "letting runs end; once more to stop at once")
+        writeln!(std::io::stderr(), "waiting for runs to finish; press Ctrl-C again to stop now")
     });
+    let stop = async {
+        server.stop().await;
+        channels.stop().await;
+    };
     tokio::select! {
-        () = server.stop() => Ok(Exit::Completed),
+        () = stop => Ok(Exit::Completed),
         () = interrupts.next() => Ok(Exit::Cancelled),
     }
 }
@@ -70,14 +80,14 @@ pub(crate) fn settings(config: &ServerConfig, args: ServeArgs) -> Result<ServerC
     Ok(config)
 }
 
-/// Says what to do about an address that somebody else has.
+/// Explains how to resolve an address that is in use.
 fn taken(error: ServeError) -> anyhow::Error {
     if let ServeError::Listen { listen, cause } = &error
         && cause.kind() == std::io::ErrorKind::AddrInUse
     {
         let what = format!(
-            "somebody listens on {listen} already; if that is Wellspring, open http://{listen}, \
-             otherwise listen elsewhere with --listen"
+            "{listen} is in use; if Wellspring is running there, open http://{listen}, otherwise \
+             choose another address with --listen"
         );
         return anyhow::Error::new(error).context(what);
     }
@@ -130,20 +140,5 @@ pub(crate) async fn approvals(place: &Place, command: ApprovalsCommand) -> Resul
             }
         }
     }
-    Ok(Exit::Completed)
-}
-
-/// Copies all runs to a new file.
-pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
-    if file.exists() {
-        anyhow::bail!(Usage(format!(
-            "{} exists already, and a backup overwrites nothing; name another file, or remove \
-             this one first",
-            file.display()
-        )));
-    }
-    place.log().store().backup(file.clone()).await.with_context(|| {
-        format!("failed to write {}; check that its directory exists and has room", file.display())
-    })?;
     Ok(Exit::Completed)
 }

@@ -1,7 +1,7 @@
-//! What is logged, and where the engine's spans go: over OTLP, to whoever collects them.
+//! Logging, and the export of the engine's spans over OTLP.
 //!
-//! Spans are sent from a thread of their own, in batches; a collector that is slow or away
-//! costs spans and nothing else.
+//! A dedicated thread sends spans in batches. If the collector is slow or unavailable, spans are
+//! lost and nothing else is affected.
 
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
@@ -35,10 +35,10 @@ mod lines;
 /// Says what is logged to standard error, as in `info` or `wellspring::access=info`.
 const LOG_VARIABLE: &str = "WELLSPRING_LOG";
 
-/// What the SDK of MCP logs where nobody speaks of it: below that it tells every message.
+/// Default log level of the MCP SDK: more detailed levels log every message.
 const LOG_MCP: &str = "rmcp=warn";
 
-/// What a server logs where nobody says anything.
+/// Default log level of a server.
 const LOG_REQUESTS: &str = "warn,wellspring::access=info,wellspring::audit=info";
 
 /// OpenTelemetry's own variables that say where spans go.
@@ -80,9 +80,9 @@ pub(crate) enum LogUnlessAsked {
     Requests,
 }
 
-/// Begins to log, and to send spans where somebody wants them.
+/// Starts logging, and the export of spans if it is configured.
 pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Result<Telemetry> {
-    // People read a terminal; whatever else reads it wants to take it apart.
+    // Text for a terminal, JSON for everything else.
     let for_people = std::io::stderr().is_terminal();
     let missing = if for_people { missing } else { json::missing };
     let lines = Lines::to(std::io::stderr(), missing).context("the log has no thread")?;
@@ -135,7 +135,7 @@ fn missing(count: u64) -> String {
 pub(crate) fn set_parent(span: &Span, traceparent: &str) {
     let carrier = HashMap::from([(TRACE_PARENT.to_owned(), traceparent.to_owned())]);
     let caller = TraceContextPropagator::new().extract(&carrier);
-    // Where nobody exports, there is nothing to be put anywhere.
+    // Without an exporter there is no context to propagate.
     let _ = span.set_parent(caller);
 }
 
@@ -165,7 +165,7 @@ fn wants_content(config: &TelemetryConfig) -> bool {
     }
 }
 
-/// Asks whoever takes the spans to take none; nothing where they go nowhere.
+/// Sends an empty batch to the collector, to check that it responds.
 ///
 /// It blocks, as the exporter does.
 pub(crate) fn probe(config: &TelemetryConfig) -> Option<Result<String>> {

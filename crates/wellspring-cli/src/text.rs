@@ -4,7 +4,7 @@ pub(crate) mod markdown;
 
 use unicode_width::UnicodeWidthChar as _;
 
-/// Spaces that a tab becomes: it has no width of its own in a region that is repainted.
+/// Spaces per tab: a tab has no fixed width in a region that is repainted.
 const TAB: &str = "    ";
 
 /// How a piece of text looks.
@@ -102,7 +102,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// As much of a text as fits, and whether that is all of it.
+/// The longest prefix that fits, and whether it is the whole text.
 fn head(text: &str, columns: usize) -> (&str, bool) {
     let mut used = 0;
     for (at, c) in text.char_indices() {
@@ -150,8 +150,8 @@ pub(crate) fn clean_line(text: &str) -> String {
     clean(text).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Breaks spans into lines of at most `max` columns, at spaces where there are any. The first
-/// line begins with `first`, the others with `rest`.
+/// Wraps spans into lines of at most `max` columns, at spaces if possible. `first` is the prefix of
+/// the first line, `rest` that of the other lines.
 pub(crate) fn wrap(spans: &[Span], first: &[Span], rest: &[Span], max: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut line = Vec::from(first);
@@ -176,7 +176,7 @@ pub(crate) fn wrap(spans: &[Span], first: &[Span], rest: &[Span], max: usize) ->
             word = &word[piece.len()..];
             used = rest_width;
         }
-        // Spaces at the end of a full line are not worth a line of their own.
+        // Spaces at the end of a full line are dropped.
         let (fits, _) = head(word, max - used);
         push(&mut line, fits, style);
         used += width(fits);

@@ -18,7 +18,7 @@ const UNLIMITED: usize = usize::MAX / 4;
 /// The widest that words are set: longer lines are hard to read.
 const COLUMNS_MAX: usize = 100;
 
-/// Where there is no size to be had.
+/// The size if the terminal does not report one.
 const SIZE_DEFAULT: (usize, usize) = (80, 24);
 
 /// Whether standard output is a terminal that may be painted on.
@@ -195,7 +195,7 @@ impl AnswerOnly {
         if let Event::PartsVoided { why: VoidReason::Restarted, .. } = &record.event
             && self.answer.has_printed()
         {
-            writeln!(stderr, "wellspring: the model was interrupted; its answer begins again")?;
+            writeln!(stderr, "wellspring: the model was interrupted; its answer starts again")?;
         }
         if let Event::RunFinished { outcome } = &record.event
             && !matches!(**outcome, Outcome::Completed { .. })

@@ -161,7 +161,9 @@ impl Checker {
                 }
             }
             Event::ToolQueued { call, .. } => {
-                self.call_in(*call, |state| state == CallState::Complete, "queued")
+                // A call may hear of its place again while it waits.
+                let waits = |state| matches!(state, CallState::Complete | CallState::Queued);
+                self.call_in(*call, waits, "queued")
             }
             Event::ToolStarted { call, .. } => self.call_in(
                 *call,

@@ -50,7 +50,8 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,
     },
-    /// Resume a paused run with changes to its request. Comes before the answers that resume it.
+    /// Change the request of a run that has started. In one step with answers, it comes before
+    /// them, so that the turn they lead to has the changes.
     Resume {
         /// What changed in the request.
         amended: Box<Amendment>,
@@ -65,6 +66,9 @@ pub enum Command {
     AddInput {
         /// The added content.
         content: Vec<Content>,
+        /// The client's own id of the message. A message that is sent again is added once.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        message: Option<Box<str>>,
     },
 }
 

@@ -216,12 +216,17 @@ pub enum Event {
     FileProduced(Box<FileProduced>),
     /// Tokens used so far within the usage's scope: totals, not increments.
     UsageReported(Box<Usage>),
-    /// The user added input while the run was going on. It waits until the current turn ends.
+    /// The client added input, or changed its tools or context, while the run was going on.
+    /// Content waits until the current turn ends.
     InputAccepted {
         /// The inbox entry that brought it.
         inbox: InboxNo,
-        /// The added content.
+        /// The added content. Empty if the client only changed the request; the model then gets
+        /// no message, and [`InputApplied`](Self::InputApplied) does not follow.
         content: Vec<Content>,
+        /// What the client changed in the request. Holds from the next turn on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        amended: Option<Box<Amendment>>,
     },
     /// The model sees that input from its next turn on.
     InputApplied {

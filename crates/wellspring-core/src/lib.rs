@@ -19,6 +19,7 @@ mod context;
 mod environment;
 mod event;
 mod id;
+mod inbox_set;
 mod message;
 mod model;
 mod outline;
@@ -40,6 +41,7 @@ pub use context::{Ask, Context, ContextFacts, Host};
 pub use environment::CHILD_ENVIRONMENT;
 pub use event::*;
 pub use id::{AgentNo, InboxNo, Millis, ParseIdError, PartId, QuestionId, RunId, Seq, ThreadId};
+pub use inbox_set::InboxSet;
 pub use message::{CallResult, Message, MessagePart, WirePartId};
 pub use model::{
     AttemptStream, MAX_OUTPUT_TOKENS_DEFAULT, Model, ModelError, ModelSettings, OutputSchema,

@@ -17,6 +17,7 @@ use crate::event::{
     Event, Form, OutputStream, PartKind, Record, Role, RunsOn, ToolCall, ToolMode, Wait,
 };
 use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId, RunId, Seq, ThreadId};
+use crate::inbox_set::InboxSet;
 
 /// What is open at a point of a run.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -42,7 +43,7 @@ pub struct Outline {
     /// The questions without an answer.
     pub questions: BTreeMap<QuestionId, QuestionOutline>,
     /// The inbox entries that have had their effect.
-    pub taken: BTreeSet<InboxNo>,
+    pub taken: InboxSet,
     /// Input that was accepted and waits for the end of the turn.
     pub inputs: BTreeSet<InboxNo>,
     /// The id that the next part will have.
@@ -306,9 +307,11 @@ impl Outline {
                 self.agents.remove(&record.agent);
                 self.parts.retain(|_, part| part.open || part.agent != record.agent);
             }
-            Event::InputAccepted { inbox, .. } => {
+            Event::InputAccepted { inbox, content, .. } => {
                 self.taken.insert(*inbox);
-                self.inputs.insert(*inbox);
+                if !content.is_empty() {
+                    self.inputs.insert(*inbox);
+                }
             }
             Event::InputApplied { inbox } => {
                 self.inputs.remove(inbox);

@@ -97,8 +97,11 @@ impl fmt::Display for Event {
             Self::UsageReported(usage) => {
                 write!(f, "usage {} in, {} out", usage.input, usage.output)
             }
-            Self::InputAccepted { inbox, content } => {
+            Self::InputAccepted { inbox, content, amended: None } => {
                 write!(f, "input {inbox} accepted {}", Json(content))
+            }
+            Self::InputAccepted { inbox, content, amended: Some(amended) } => {
+                write!(f, "input {inbox} accepted {} amending {}", Json(content), Json(amended))
             }
             Self::InputApplied { inbox } => write!(f, "input {inbox} applied"),
             Self::ResultReady { value } => write!(f, "result {value}"),

@@ -68,8 +68,8 @@ pub struct WireNames {
     pub parent: Option<Box<str>>,
 }
 
-/// Changes to a request that come with the answers to a paused run. Absent fields stay as they
-/// were.
+/// Changes to a request that a client makes after the run has started. Absent fields stay as
+/// they were.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Amendment {
     /// The tools that run in the client now.

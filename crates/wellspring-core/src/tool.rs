@@ -29,6 +29,12 @@ pub trait Tool: Send + Sync {
     /// What the model and the engine need to know.
     fn spec(&self) -> &ToolSpec;
 
+    /// Together with other calls, or alone. A tool may look at the arguments to let a call run
+    /// alone.
+    fn mode(&self, _arguments: &Value) -> ToolMode {
+        self.spec().mode
+    }
+
     /// Among waiting sequential calls, the highest goes first. A tool may look at the
     /// arguments to let one call overtake others.
     fn priority(&self, _arguments: &Value) -> i32 {
@@ -132,19 +138,69 @@ pub struct ToolTimeouts {
 }
 
 /// A tool failed. The message is for the model and for people.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
+///
+/// Any error becomes one by `?`; its message then has the messages of its sources, too. For that
+/// it is not a [`std::error::Error`] itself.
+#[derive(Debug)]
 pub struct ToolError {
     message: Box<str>,
-    #[source]
     cause: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
+
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            message.push_str(&format!(": {error}"));
+            source = error.source();
+        }
+        Self { message: message.into(), cause: Some(Box::new(error)) }
+    }
+}
+
+/// So that `?` makes a program's own error of it.
+impl From<ToolError> for Box<dyn std::error::Error + Send + Sync> {
+    fn from(error: ToolError) -> Self {
+        Box::new(Failed(error))
+    }
+}
+
+impl From<ToolError> for Box<dyn std::error::Error> {
+    fn from(error: ToolError) -> Self {
+        Box::new(Failed(error))
+    }
+}
+
+/// A tool's error outside of tools.
+#[derive(Debug)]
+struct Failed(ToolError);
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Failed {}
 
 impl ToolError {
     /// An error that says what went wrong and, if the model can do something about it, what.
     #[must_use]
     pub fn new(message: impl Into<Box<str>>) -> Self {
         Self { message: message.into(), cause: None }
+    }
+
+    /// The error that it was made from, if any.
+    #[must_use]
+    pub fn cause(&self) -> Option<&(dyn std::error::Error + Send + Sync + 'static)> {
+        self.cause.as_deref()
     }
 
     /// Wraps an error of something that the tool used. The message names both.
@@ -155,5 +211,25 @@ impl ToolError {
     ) -> Self {
         let cause = cause.into();
         Self { message: format!("{message}: {cause}").into(), cause: Some(cause) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_error_becomes_a_tools_error_by_the_question_mark() {
+        fn read() -> Result<u32, ToolError> {
+            let text = std::str::from_utf8(b"4x")?;
+            Ok(text.parse::<u32>()?)
+        }
+        assert_eq!(read().unwrap_err().to_string(), "invalid digit found in string");
+        let io = || -> Result<(), ToolError> { Err(std::io::Error::other("disk on fire"))? };
+        let error = io().unwrap_err();
+        assert_eq!(error.to_string(), "disk on fire");
+        assert!(error.cause().is_some_and(|cause| cause.is::<std::io::Error>()));
+        let program = || -> Result<(), Box<dyn std::error::Error>> { Ok(io()?) };
+        assert_eq!(program().unwrap_err().to_string(), "disk on fire");
     }
 }

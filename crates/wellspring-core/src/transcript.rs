@@ -17,6 +17,7 @@ use crate::id::{AgentNo, InboxNo, Millis, PartId, QuestionId};
 use crate::message::{CallResult, Message, MessagePart, WirePartId};
 use crate::outline::Outline;
 use crate::present::present;
+use crate::request::Amendment;
 
 /// What a part's text takes at first. Deltas are a few bytes each: growing from nothing would
 /// cost four allocations for the first sentence.
@@ -224,9 +225,7 @@ impl Transcript {
             Event::RunPaused { .. } => self.rest(record.at),
             Event::RunResumed { amended, .. } => {
                 self.working_since = Some(record.at);
-                if let (Some(amended), Some(started)) = (amended, &mut self.started) {
-                    amended.apply(&mut Arc::make_mut(started).request);
-                }
+                self.amend(amended.as_deref());
             }
             Event::UsageReported(usage) => self.report(record.agent, usage),
             Event::TurnStarted(turn) => {
@@ -333,8 +332,11 @@ impl Transcript {
             Event::StatePatched { patch } => self.patch_state(patch),
             Event::SourceCited(source) => self.sources.push((**source).clone()),
             Event::FileProduced(file) => self.files.push((**file).clone()),
-            Event::InputAccepted { inbox, content } => {
-                self.inputs.insert(*inbox, content.clone());
+            Event::InputAccepted { inbox, content, amended } => {
+                if !content.is_empty() {
+                    self.inputs.insert(*inbox, content.clone());
+                }
+                self.amend(amended.as_deref());
             }
             Event::InputApplied { inbox } => {
                 self.agents.entry(record.agent).or_default().items.push(Item::Input(*inbox));
@@ -380,6 +382,12 @@ impl Transcript {
             UsageScope::Session => {
                 self.usage.context = usage.context.or(self.usage.context);
             }
+        }
+    }
+
+    fn amend(&mut self, amended: Option<&Amendment>) {
+        if let (Some(amended), Some(started)) = (amended, &mut self.started) {
+            amended.apply(&mut Arc::make_mut(started).request);
         }
     }
 

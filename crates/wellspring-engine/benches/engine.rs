@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::StreamExt as _;
-use wellspring_core::{Event, Message, Model, ModelSettings, Seq, TurnRequest};
+use wellspring_core::{Event, Message, Model, ModelSettings, Seq, ThreadId, TurnRequest};
 use wellspring_engine::{AgentDef, Runtime, StartRun, Timeouts};
 use wellspring_log::{Durability, Log, SqliteOptions};
 use wellspring_models::{Say, Scripted};
@@ -36,6 +36,13 @@ fn main() {
         }
         let first = first_delta(&Log::in_memory(), scale.rounds(500)).await;
         figure("engine/memory/first delta", first, "µs", None);
+        for runs in [10, 100, 1000] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("runs.db");
+            let log = Log::sqlite(path, SqliteOptions::default()).unwrap();
+            let first = first_delta_in_thread(&log, scale.rounds(runs)).await;
+            figure(format!("engine/sqlite/first delta after {runs} runs"), first, "µs", None);
+        }
     });
 }
 
@@ -100,14 +107,34 @@ async fn through(log: &Log, deltas: usize, readers: usize) -> f64 {
     nanos_each(began.elapsed(), deltas)
 }
 
+/// From the request to the first delta at a reader, in a thread that has so many runs of 500
+/// deltas each.
+async fn first_delta_in_thread(log: &Log, runs: usize) -> f64 {
+    let runtime = Runtime::new(log.clone());
+    runtime.register(AgentDef::model("agent", Arc::new(talkative(500))));
+    let mut thread = None;
+    for _ in 0..runs {
+        let start = StartRun { thread, ..StartRun::text("agent", "go") };
+        let run = runtime.local().start(start).await.unwrap().run;
+        runtime.local().wait(run).await.unwrap();
+        thread = Some(runtime.local().info(run).await.unwrap().thread);
+    }
+    first_delta_of(log, 10, thread).await
+}
+
 /// From the request to the first delta at a reader.
 async fn first_delta(log: &Log, rounds: usize) -> f64 {
+    first_delta_of(log, rounds, None).await
+}
+
+async fn first_delta_of(log: &Log, rounds: usize, thread: Option<ThreadId>) -> f64 {
     let runtime = Runtime::new(log.clone());
     runtime.register(AgentDef::model("agent", Arc::new(Scripted::new([Say::new().text("Hello")]))));
     let mut total = Duration::ZERO;
     for _ in 0..rounds {
         let began = Instant::now();
-        let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
+        let start = StartRun { thread, ..StartRun::text("agent", "go") };
+        let run = runtime.local().start(start).await.unwrap().run;
         let mut cursor = runtime.local().attach(run, Seq(0)).await.unwrap();
         let mut first = None;
         while let Some(frames) = cursor.next().await.unwrap() {

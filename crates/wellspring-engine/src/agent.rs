@@ -1,5 +1,6 @@
 //! Agent definitions: a model or a remote agent, with its tools and its rules.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use wellspring_core::{
 };
 
 use crate::calls::policy::Policy;
+use crate::calls::queue::ToolOrder;
 use crate::hooks::Hooks;
 use crate::limits::{Limits, Timeouts};
 
@@ -31,6 +33,10 @@ pub struct AgentDef {
     pub tools: Vec<Arc<dyn Tool>>,
     /// Whether its tools may run at the same time.
     pub queue: ToolMode,
+    /// Whether parallel calls wait for the sequential calls before them.
+    pub tool_order: ToolOrder,
+    /// How the calls of some tools are queued, by tool name, whatever the tools say.
+    pub queue_rules: BTreeMap<Box<str>, QueueRule>,
     /// Which calls run, ask first or are denied.
     pub policy: Policy,
     /// Principals other than the asker who may answer its questions.
@@ -56,6 +62,15 @@ pub struct AgentDef {
     pub adapt_sub_agents: Option<AdaptAgent>,
 }
 
+/// How the calls of a tool are queued; `None` is what the tool says.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct QueueRule {
+    /// Together with other calls, or alone.
+    pub mode: Option<ToolMode>,
+    /// Among waiting sequential calls, the highest goes first.
+    pub priority: Option<i32>,
+}
+
 /// Makes an adapted copy of an agent.
 pub type AdaptAgent = Arc<dyn Fn(&AgentDef) -> AgentDef + Send + Sync>;
 
@@ -75,7 +90,7 @@ pub enum Editors {
     /// Everyone who may answer the question.
     #[default]
     Approvers,
-    /// Nobody: a call runs as it was shown, or not at all.
+    /// No one: a call runs as it was shown, or not at all.
     Nobody,
     /// Of those who may answer, the ones named here.
     Named(Vec<Box<str>>),
@@ -116,6 +131,8 @@ impl AgentDef {
             streaming: true,
             tools: Vec::new(),
             queue: ToolMode::Parallel,
+            tool_order: ToolOrder::default(),
+            queue_rules: BTreeMap::new(),
             policy: Policy::default(),
             approvers: Vec::new(),
             editors: Editors::default(),
@@ -140,7 +157,7 @@ impl AgentDef {
         request.streaming.unwrap_or(self.streaming)
     }
 
-    /// Whether input can be added while a run of this agent is going on.
+    /// Whether input can be added while a run of this agent is active.
     #[must_use]
     pub fn takes_input(&self) -> bool {
         match &self.backend {

@@ -1,8 +1,7 @@
-//! One agent at work: turns, and the calls they ask for, until there is nothing left to do.
+//! The loop of one agent: turns, and the calls they ask for, until there is nothing left to do.
 //!
-//! What to do next is always read from the fold of the log, never remembered beside it. So
-//! a run that starts, one that comes back after a pause and one that was adopted after a
-//! crash are the same code.
+//! The next step is always read from the fold of the log, never from other state. So a run that
+//! starts, one that resumes after a pause and one that was adopted after a crash run the same code.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -43,7 +42,7 @@ pub(crate) struct AgentWork {
     pub(crate) def: Arc<AgentDef>,
     pub(crate) depth: usize,
     began: Instant,
-    /// The agent at work, for whoever measures.
+    /// The agent's span, for telemetry.
     pub(crate) span: Span,
 }
 
@@ -227,10 +226,10 @@ impl AgentWork {
         }
     }
 
-    /// Asks for the typed result that the agent forgot. It goes through the inbox like
-    /// everything that others want of a run, so that it is there after a crash too.
+    /// Asks for the typed result that the agent forgot. The request goes through the inbox like
+    /// every other command, so that it survives a crash.
     async fn remind(&self, turn: u32) {
-        let command = Command::AddInput { content: reminder() };
+        let command = Command::AddInput { content: reminder(), message: None };
         let key = Key::Reminder { turn }.encode();
         let reminder = vec![NewCommand { key, command, audit: None }];
         if let Err(error) = self.run.runtime.log().send(self.run.id(), reminder).await {
@@ -266,7 +265,8 @@ impl AgentWork {
         let mut model = Arc::clone(first);
         let mut config = self.turn_config(&model, result_tool);
         let mut span = telemetry::chat(&self.span, &self.run, &*model, &config);
-        // Attempts that were made because another model had failed: a limit counts the others.
+        // Attempts that were made because another model had failed. Limits count only the other
+        // attempts.
         let mut fallbacks = 0;
         loop {
             if !std::mem::take(&mut announced) {
@@ -385,16 +385,17 @@ impl AgentWork {
                     }
                 }
             }
-            // A model that has stopped ends at once, and nothing of it needs to start a tool
-            // before the turn is over.
+            // A model that has stopped ends immediately, and none of its output starts a tool
+            // before the turn has ended.
             if turn.stop().is_some() {
                 last.append(&mut events);
                 continue;
             }
             self.run.push_all(self.agent, events);
-            for call in &turn.tool_calls()[calls_seen..] {
+            for (at, call) in turn.tool_calls().iter().enumerate().skip(calls_seen) {
                 let Some(part) = parts.get(call.part.0 as usize) else { continue };
-                self.start_early(*part, call, result_tool, running).await;
+                let earlier = &turn.tool_calls()[..at];
+                self.start_early(*part, call, earlier, result_tool, running).await;
             }
             calls_seen = turn.tool_calls().len();
             self.run.room().await;
@@ -416,7 +417,8 @@ impl AgentWork {
     pub(crate) fn describe(&self, kind: &mut PartKind) {
         let PartKind::ToolCall(call) = kind else { return };
         let spec = self.def.tool(&call.name).map(|tool| tool.spec());
-        let client = self.run.request().client_tools.iter().find(|tool| tool.name == call.name);
+        let amended = self.run.amended();
+        let client = amended.request.client_tools.iter().find(|tool| tool.name == call.name);
         if let Some(spec) = spec.or(client).filter(|_| call.runs_on == RunsOn::Here) {
             let ToolCall { title, kind, runs_on, .. } = &mut **call;
             title.get_or_insert_with(|| spec.title.clone().unwrap_or_else(|| spec.name.clone()));
@@ -481,7 +483,8 @@ impl AgentWork {
         model: &Arc<dyn wellspring_core::Model>,
         result_tool: Option<&ResultTool>,
     ) -> TurnConfig {
-        let request = self.run.request();
+        let amended = self.run.amended();
+        let request = &amended.request;
         let mut tools: Vec<ToolSpec> =
             self.def.tools.iter().map(|tool| tool.spec().clone()).collect();
         if self.agent.is_root() {
@@ -511,11 +514,12 @@ impl AgentWork {
     }
 
     fn instructions(&self) -> Arc<str> {
-        let request = self.run.request();
+        let amended = self.run.amended();
+        let request = &amended.request;
         if !self.agent.is_root() {
             return Arc::clone(&self.def.instructions);
         }
-        // Whoever of the two sides said it first.
+        // The client or the agent may have set it.
         let state = self.run.folded(|transcript| transcript.state.clone());
         if request.context.is_empty() && state.is_none() && request.cwd.is_none() {
             return Arc::clone(&self.def.instructions);
@@ -551,9 +555,9 @@ impl AgentWork {
     }
 }
 
-/// How long to wait after so many attempts: doubles from half a second. The jitter takes up to
-/// a quarter off and comes from the run's id, so that runs that failed together do not come
-/// back together, and a run is still reproducible.
+/// Retries back off exponentially from 0.5 s, with up to 25 % jitter. The jitter comes from the
+/// run's id, so that runs that failed together do not retry together, and a run is still
+/// reproducible.
 fn backoff(run: RunId, attempt: u32) -> Duration {
     let base = Duration::from_millis(500 << attempt.saturating_sub(1).min(8)).min(BACKOFF_MAX);
     // A prime, so that no attempt has less of it than another.
@@ -596,7 +600,7 @@ fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnI
     })
 }
 
-/// What an agent is told that forgot its result.
+/// The reminder for an agent that forgot its result.
 fn reminder() -> Vec<Content> {
     vec![Content::text(format!("Now call {RETURN_RESULT} with the final result."))]
 }
@@ -616,7 +620,7 @@ fn calls<'a>(
     })
 }
 
-/// Whether nobody but the root agent's model has anything left to do.
+/// Whether only the root agent's model has anything left to do.
 fn nothing_is_open(outline: &Outline) -> bool {
     outline.calls.is_empty()
         && outline.questions.is_empty()
@@ -624,8 +628,8 @@ fn nothing_is_open(outline: &Outline) -> bool {
         && outline.agents.len() == 1
 }
 
-/// Whether an event is part of what a model says, and asks nothing of anybody. Whatever is not
-/// known to be so only costs the run a commit.
+/// Whether an event is model output that requires no action. An event that is not listed only costs
+/// the run a commit.
 fn only_speaks(event: &Event) -> bool {
     if let Event::PartStarted { kind, .. } = event {
         return !matches!(kind, PartKind::ToolCall(_));

@@ -6,7 +6,7 @@ pub(crate) mod policy;
 pub(crate) mod queue;
 pub(crate) mod result;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use wellspring_core::{
 
 use crate::agent::AgentDef;
 use crate::agent_loop::AgentWork;
-use crate::calls::queue::Queue;
+use crate::calls::queue::{Queue, ToolOrder};
 use crate::calls::result::ResultTool;
 use crate::host::RunHost;
 use crate::limits::TOOL_BYTES_MAX;
@@ -35,6 +35,10 @@ use crate::turn::{TurnCall, parse_arguments};
 
 /// The most characters of arguments that a question shows; the whole of them are in the call.
 const PROMPT_ARGUMENTS_MAX: usize = 500;
+
+/// The first places of the queue, which are told again when they change; a call farther back is
+/// told its place once. Without a limit, a queue of n calls would take n² records.
+const PLACES_TOLD_AGAIN: usize = 16;
 
 /// Calls whose tools are running.
 #[derive(Default)]
@@ -72,12 +76,21 @@ pub(crate) struct ReadyCall {
     caller: Option<Context>,
 }
 
+/// Which calls are told their place in the queue.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Tell {
+    /// Those that have just been queued.
+    New,
+    /// Also those whose place has changed.
+    Changed,
+}
+
 /// Whether a call may run.
 pub(crate) enum Verdict {
     Run(ReadyCall),
     /// It has its result without running.
     Result(ToolOutcome, ToolResult),
-    /// Somebody else saw to it, or the run is ending.
+    /// The call was handled elsewhere, or the run is ending.
     Nothing,
 }
 
@@ -99,7 +112,9 @@ impl AgentWork {
         mut running: Running<'a>,
     ) -> Busy {
         let mut held = Some(busy);
-        let mut queue: Queue<ReadyCall> = Queue::new(self.def.limits.tools_at_once);
+        let mut queue: Queue<ReadyCall> =
+            Queue::new(self.def.tool_order, self.def.limits.tools_at_once);
+        let mut told = BTreeMap::new();
         (0..running.futures.len()).for_each(|_| queue.note_running());
         let pending: Vec<(PartId, CallOutline)> = self.run.folded(|transcript| {
             let mine = transcript.outline.calls.iter().filter(|(call, open)| {
@@ -109,6 +124,11 @@ impl AgentWork {
             });
             mine.map(|(call, open)| (*call, open.clone())).collect()
         });
+        for (call, open) in &pending {
+            if self.is_sequential(open) {
+                queue.expect(u64::from(call.0));
+            }
+        }
         let mut gates: FuturesUnordered<_> = pending
             .into_iter()
             .map(|(call, open)| async move {
@@ -130,10 +150,12 @@ impl AgentWork {
             if self.run.signal.is_cancelled() {
                 queue.clear();
             }
+            self.tell_places(&queue, &mut told, Tell::New);
             while let Some(ready) = queue.start() {
                 let busy = self.run.activity.busy();
                 running.push(ready.call, self.run_call(ready, busy));
             }
+            self.tell_places(&queue, &mut told, Tell::Changed);
             if gates.is_empty() && running.is_empty() {
                 return held.unwrap_or_else(|| self.run.activity.busy());
             }
@@ -154,12 +176,61 @@ impl AgentWork {
 
     fn settle(&self, call: PartId, verdict: Verdict, queue: &mut Queue<ReadyCall>) {
         match verdict {
-            Verdict::Run(ready) => self.enqueue(ready, queue),
+            Verdict::Run(ready) => {
+                let priority = self.priority_of(&*ready.tool, &ready.arguments);
+                queue.push(u64::from(call.0), ready.mode, priority, ready);
+            }
             Verdict::Result(outcome, result) => {
+                queue.forget(u64::from(call.0));
                 self.run.push(self.agent, finished(call, outcome, result));
             }
-            Verdict::Nothing => {}
+            Verdict::Nothing => queue.forget(u64::from(call.0)),
         }
+    }
+
+    /// Tells waiting calls their places.
+    fn tell_places(
+        &self,
+        queue: &Queue<ReadyCall>,
+        told: &mut BTreeMap<PartId, usize>,
+        tell: Tell,
+    ) {
+        let events: Vec<_> = self.run.folded(|transcript| {
+            let waits = |call: PartId| {
+                let open = transcript.outline.call(call);
+                open.is_some_and(|open| {
+                    matches!(open.state, CallState::Complete | CallState::Queued)
+                })
+            };
+            let mut places: Vec<_> = queue.places().map(|(it, place)| (it.call, place)).collect();
+            places.sort_unstable();
+            let mut events = Vec::new();
+            for (call, place) in places.into_iter().filter(|(call, _)| waits(*call)) {
+                let is_due = match told.get(&call) {
+                    None => true,
+                    Some(before) => {
+                        tell == Tell::Changed && *before != place && place < PLACES_TOLD_AGAIN
+                    }
+                };
+                if is_due {
+                    told.insert(call, place);
+                    let place = u32::try_from(place).unwrap_or(u32::MAX);
+                    events.push((self.agent, Event::ToolQueued { call, place }));
+                }
+            }
+            events
+        });
+        if !events.is_empty() {
+            self.run.owner.push_all(events);
+        }
+    }
+
+    /// Whether a call will run alone, if it runs.
+    fn is_sequential(&self, open: &CallOutline) -> bool {
+        let tool = self.def.tool(&open.tool.name).filter(|_| open.tool.runs_on == RunsOn::Here);
+        tool.is_some_and(|tool| {
+            self.mode_of(&**tool, &parse_arguments(&open.arguments)) == ToolMode::Sequential
+        })
     }
 
     /// Starts a call before its turn has ended, where that can do no harm: the tool is
@@ -168,9 +239,17 @@ impl AgentWork {
         &'a self,
         call: PartId,
         asked: &TurnCall,
+        earlier: &[TurnCall],
         result_tool: Option<&ResultTool>,
         running: &mut Running<'a>,
     ) {
+        let runs_alone = |call: &TurnCall| {
+            let tool = self.def.tool(&call.name);
+            tool.is_some_and(|tool| self.mode_of(&**tool, &call.arguments) == ToolMode::Sequential)
+        };
+        if self.def.tool_order == ToolOrder::AsCalled && earlier.iter().any(runs_alone) {
+            return;
+        }
         if result_tool.is_some() && &*asked.name == RETURN_RESULT
             || running.futures.len() >= self.def.limits.tools_at_once
         {
@@ -179,7 +258,7 @@ impl AgentWork {
         let Some(tool) = self.def.tool(&asked.name) else { return };
         let spec = tool.spec();
         let harmless = spec.idempotent
-            && self.mode_of(&**tool) == ToolMode::Parallel
+            && self.mode_of(&**tool, &asked.arguments) == ToolMode::Parallel
             && spec.runs_on == RunsOn::Here
             && self.def.policy.decide(spec, &asked.arguments) == Approval::Allow
             && check_arguments(&**tool, &asked.arguments).is_ok();
@@ -196,24 +275,19 @@ impl AgentWork {
         }
     }
 
-    fn enqueue(&self, ready: ReadyCall, queue: &mut Queue<ReadyCall>) {
-        let priority = ready.tool.priority(&ready.arguments);
-        let (call, mode) = (ready.call, ready.mode);
-        let place = queue.push(mode, priority, ready);
-        let place = u32::try_from(place).unwrap_or(u32::MAX);
-        let fresh = self.run.folded(|transcript| {
-            transcript.outline.call(call).is_some_and(|open| open.state == CallState::Complete)
-        });
-        if fresh {
-            self.run.push(self.agent, Event::ToolQueued { call, place });
+    fn mode_of(&self, tool: &dyn Tool, arguments: &Value) -> ToolMode {
+        match self.def.queue {
+            ToolMode::Parallel => {
+                let rule = self.def.queue_rules.get(&tool.spec().name);
+                rule.and_then(|rule| rule.mode).unwrap_or_else(|| tool.mode(arguments))
+            }
+            ToolMode::Sequential => ToolMode::Sequential,
         }
     }
 
-    fn mode_of(&self, tool: &dyn Tool) -> ToolMode {
-        match self.def.queue {
-            ToolMode::Parallel => tool.spec().mode,
-            ToolMode::Sequential => ToolMode::Sequential,
-        }
+    fn priority_of(&self, tool: &dyn Tool, arguments: &Value) -> i32 {
+        let rule = self.def.queue_rules.get(&tool.spec().name);
+        rule.and_then(|rule| rule.priority).unwrap_or_else(|| tool.priority(arguments))
     }
 
     /// Decides whether a call may run. Waiting for people does not count as being busy.
@@ -249,9 +323,9 @@ impl AgentWork {
         let mut ready = ReadyCall {
             call,
             tool: Arc::clone(tool),
+            mode: self.mode_of(&**tool, &arguments),
             arguments,
             edited: false,
-            mode: self.mode_of(&**tool),
             caller: None,
         };
         if let Err(message) = check_arguments(&**tool, &ready.arguments) {
@@ -300,7 +374,7 @@ impl AgentWork {
                         denied(&format!("denied: {reason}"))
                     }
                     Answer::Deny { reason: None, .. } => denied("denied by the user"),
-                    Answer::Expired => denied("nobody allowed this call in time"),
+                    Answer::Expired => denied("the call was not approved in time"),
                     Answer::Withdrawn => Verdict::Nothing,
                     Answer::Choose(_) | Answer::Value(_) => {
                         denied("the answer was neither a yes nor a no, so it counts as a no")
@@ -396,7 +470,7 @@ impl AgentWork {
             resume_key: None,
             deadline: Some((started + total).into_std()),
         });
-        // A tool that panics is a tool that failed; the run goes on.
+        // A tool that panics is a tool that failed; the run continues.
         let mut work = Box::pin(AssertUnwindSafe(tool.call(arguments, context)).catch_unwind());
         let ended = loop {
             tokio::select! {
@@ -476,7 +550,7 @@ impl AgentWork {
     }
 }
 
-/// Resolves when the remote agent that made a call no longer wants it.
+/// Resolves when the remote agent cancels its call.
 async fn taken_back(caller: Option<&Context>) {
     match caller {
         Some(caller) => caller.signal().cancelled().await,
@@ -484,8 +558,8 @@ async fn taken_back(caller: Option<&Context>) {
     }
 }
 
-/// Whether a call can be made again from its start after its process died: because the tool
-/// says so, or because the sub-agent it calls goes on from the log.
+/// Whether a call can be made again from its start after its process died: because the tool is
+/// idempotent, or because the sub-agent it calls continues from the log.
 fn is_repeatable(tool: &dyn Tool) -> bool {
     tool.spec().idempotent || &*tool.spec().name == crate::tools::CALL_AGENT
 }

@@ -16,9 +16,12 @@
 
 pub(crate) mod admission;
 mod audit;
+mod documents;
 mod errors;
+mod feedback;
 pub(crate) mod key;
 mod start;
+mod threads;
 
 use std::sync::Arc;
 
@@ -26,13 +29,17 @@ use serde_json::Value;
 use uuid::Uuid;
 use wellspring_core::{
     Amendment, Answer, CancelWhen, Command, Content, Event, InboxNo, Outline, PartId, QuestionId,
-    RunId, RunStarted, RunsOn, Seq, ThreadId, ToolOutcome, ToolResult, Transcript,
+    RETURN_RESULT, RunId, RunStarted, RunsOn, Seq, ThreadId, ToolOutcome, ToolResult, Transcript,
 };
-use wellspring_log::{Cursor, Log, NewCommand, Put, PutAll, RunFilter, RunInfo};
+use wellspring_log::{
+    Cursor, HistoryQuery, Log, NewCommand, Put, PutAll, ReadError, RunFilter, RunInfo, StoreError,
+};
 
 pub use self::admission::AdmissionLimits;
 use self::audit::Entry;
+pub use self::documents::{Documents, SURFACE_DOCUMENTS_MAX};
 pub use self::errors::{ControlError, StartError};
+pub use self::feedback::{FEEDBACK_BYTES_MAX, Feedback};
 use self::key::{Answered, Key};
 pub use self::key::{ClientId, RequestKey, StartKey};
 pub use self::start::{AgentRef, InThread, StartRun, Started, StartedAs};
@@ -161,9 +168,8 @@ impl Control {
     ///
     /// If there is no such run, or the store fails.
     pub async fn is_owned(&self, run: RunId) -> Result<bool, ControlError> {
-        let lease = self.find(run).await?.lease;
-        let now = self.log().clock().now();
-        Ok(self.runtime.is_live(run) || lease.is_some_and(|lease| lease.until > now))
+        let info = self.find(run).await?;
+        Ok(self.runtime.is_live(run) || self.log().is_owned(&info))
     }
 
     /// The name of a run's agent.
@@ -182,8 +188,10 @@ impl Control {
     ///
     /// If there is no such run, the principal may not read it, or the store fails.
     pub async fn history(&self, run: RunId, max: usize) -> Result<Vec<RunInfo>, ControlError> {
-        let info = self.info(run).await?;
-        Ok(self.runtime.ancestors(info, max).await?)
+        self.info(run).await?;
+        let query = HistoryQuery { run, max, folded: false };
+        let past = self.log().store().history(query).await?;
+        Ok(past.into_iter().map(|past| past.info).collect())
     }
 
     /// Reads a run from after a record. Detaching changes nothing. Requires
@@ -238,7 +246,7 @@ impl Control {
         Ok(self.log().transcript(run).await?)
     }
 
-    /// Waits until a run is over and gives its transcript. Requires what
+    /// Waits until a run has finished and returns its transcript. Requires what
     /// [`attach`](Self::attach) does.
     ///
     /// # Errors
@@ -275,7 +283,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// If there is no such run, it is over, the principal may not stop it, or the store fails.
+    /// If there is no such run, it has finished, the principal may not stop it, or the store fails.
     pub async fn cancel(
         &self,
         run: RunId,
@@ -329,7 +337,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// If there is no such run, it is over, the key was used for another input, the principal
+    /// If there is no such run, it has finished, the key was used for another input, the principal
     /// may not add to it, or the store fails.
     pub async fn add_input(
         &self,
@@ -337,11 +345,12 @@ impl Control {
         key: RequestKey,
         content: Vec<Content>,
     ) -> Result<Put, ControlError> {
-        self.send_one(run, Command::AddInput { content }, key).await
+        self.send_one(run, Command::AddInput { content, message: None }, key).await
     }
 
-    /// Changes the request of a paused run, and the state it shares with the screen, from when
-    /// it goes on. Requires [`Permission::Run`].
+    /// Changes the client's tools and context of a run, and the state it shares with the screen.
+    /// The model sees the changes from its next turn on; a paused run continues with them. Requires
+    /// [`Permission::Run`].
     ///
     /// # Errors
     ///
@@ -395,7 +404,13 @@ impl Control {
                         return Err(ControlError::NoInput { agent: info.agent });
                     }
                 }
-                Command::FinishCall { .. } | Command::Resume { .. } => {}
+                Command::Resume { amended, .. } => {
+                    let mut tools = amended.client_tools.iter().flatten();
+                    if tools.any(|tool| &*tool.name == RETURN_RESULT) {
+                        return Err(ControlError::ReservedTool);
+                    }
+                }
+                Command::FinishCall { .. } => {}
             }
             if let Some(run) = &checked
                 && let Some(number) = self.check(def.as_deref(), run, &command)?
@@ -410,6 +425,7 @@ impl Control {
                     Key::Answer { question: *question, by }
                 }
                 Command::FinishCall { call, .. } => Key::Result { call: *call },
+                Command::AddInput { message: Some(message), .. } => Key::Message { message, by },
                 Command::Resume { .. } | Command::AddInput { .. } => match (first, &key) {
                     (Some(answered), _) => Key::With { answered, index, by },
                     (None, RequestKey::Named(key)) => Key::Request { key, index, by },
@@ -465,8 +481,7 @@ impl Control {
         Ok(self.log().store().bind(id.external(&self.who), run).await?)
     }
 
-    /// Deletes a run that is over. Its thread goes on without it. Requires
-    /// [`Permission::Admin`].
+    /// Deletes a finished run. Its thread continues without it. Requires [`Permission::Admin`].
     ///
     /// # Errors
     ///
@@ -475,13 +490,19 @@ impl Control {
     pub async fn delete(&self, run: RunId) -> Result<(), ControlError> {
         self.permit(Permission::Admin)?;
         let info = self.find(run).await?;
-        if !info.state.is_final() {
+        if !info.state.is_final() && !self.is_damaged(run).await {
             return Err(ControlError::Unfinished(run));
         }
         let entry = self.audited(&info, &Key::Delete.encode(), Entry::delete());
         self.log().store().put_audit(entry).await?;
         self.log().store().delete(run).await?;
-        Ok(())
+        self.forget_feedback(run).await
+    }
+
+    /// Whether a run can neither be continued nor cancelled.
+    async fn is_damaged(&self, run: RunId) -> bool {
+        let read = self.log().transcript(run).await;
+        matches!(read, Err(ReadError::Store(StoreError::Damaged { .. })))
     }
 
     async fn send_one(
@@ -513,8 +534,8 @@ impl Control {
                     return Err(ControlError::NoQuestion(*question));
                 };
                 let asker = run.started.as_ref().and_then(|it| it.request.by.as_deref());
-                // An agent that is not known here cannot go on here either; the node that knows
-                // it decides who may answer.
+                // An agent that is not known here cannot run here either; the node that knows it
+                // decides who may answer.
                 if def.is_some_and(|def| !may_answer(def, asker, Some(&self.who.id))) {
                     return Err(ControlError::NotAnApprover);
                 }

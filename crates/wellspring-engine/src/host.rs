@@ -25,7 +25,7 @@ use crate::ui::is_success;
 pub(crate) struct RunHost {
     work: AgentWork,
     call: Option<PartId>,
-    /// The call at work: what it has others do belongs there.
+    /// The running call; sub-agents and nested calls belong to it.
     span: Span,
     /// Whether the work can be done again from its start: then a pause may drop it.
     repeatable: bool,
@@ -69,7 +69,7 @@ struct Patience {
     /// Time spent waiting for people, which is not the call's fault.
     excused: Duration,
     asking_since: Option<Instant>,
-    /// A sub-agent is at work: it shows its own signs of life.
+    /// A sub-agent is running: it reports its own progress.
     delegating: bool,
 }
 

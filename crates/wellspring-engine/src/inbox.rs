@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{MutexGuard, PoisonError};
 
 use futures::future::FutureExt as _;
+use serde_json::Value;
 use wellspring_core::{
     AgentNo, Answer, Answered, CancelWhen, Command, Event, InboxNo, Outcome, PartId, QuestionId,
     RunsOn,
@@ -28,9 +29,10 @@ pub(crate) struct InboxState {
 }
 
 impl Run {
-    /// Goes on from a pause, with what the asker says anew.
+    /// Goes on from a pause, with the first changes that a client made to the request. Later
+    /// ones are taken like any other entry.
     pub(crate) async fn resume(&self, entries: &[InboxEntry]) {
-        let anew = entries.iter().rev().find_map(|entry| match &entry.command {
+        let changes = entries.iter().find_map(|entry| match &entry.command {
             Command::Resume { amended, state, .. } => Some((entry.number, amended, state)),
             Command::Cancel { .. }
             | Command::Answer { .. }
@@ -38,38 +40,41 @@ impl Run {
             | Command::AddInput { .. } => None,
         });
         // An answer is named by its effect, not here: it may turn out to have none.
-        let inbox = anew.map(|(inbox, ..)| inbox);
+        let inbox = changes.map(|(inbox, ..)| inbox);
         let wire_run = entries.first().and_then(|entry| wire_run(&entry.command));
-        let amended = anew.map(|(_, amended, _)| amended.clone());
-        let mut events = vec![(AgentNo::ROOT, Event::RunResumed { inbox, wire_run, amended })];
-        if let Some(state) = anew.and_then(|(.., state)| state.clone())
-            && self.folded(|transcript| transcript.state.as_ref() != Some(&*state))
-        {
-            events.push((AgentNo::ROOT, Event::StateSet { state }));
-        }
-        self.owner.push_all(events);
+        let amended = changes.map(|(_, amended, _)| amended.clone());
+        let resumed = Event::RunResumed { inbox, wire_run, amended };
+        self.push_with_state(resumed, changes.and_then(|(.., state)| state.clone()));
+        self.inbox_state().handled.extend(inbox);
         self.commit().await;
-        if anew.is_some()
-            && let Some(request) =
-                self.folded(|transcript| Some(transcript.started.as_ref()?.request.clone()))
-        {
-            // A run is taken up once by each owner.
-            let _ = self.amended.set(request);
-        }
     }
 
-    /// How the run was told to stop at once, if it was.
+    /// Appends an event, and the client's state with it if that differs from the run's.
+    fn push_with_state(&self, event: Event, state: Option<Box<Value>>) {
+        self.owner.push_with(|transcript, mut waiting| {
+            let sets = |event: &Event| {
+                matches!(event, Event::StateSet { .. } | Event::StatePatched { .. })
+            };
+            let waits = Iterator::any(&mut waiting, sets);
+            let changed =
+                state.filter(|state| waits || transcript.state.as_ref() != Some(&**state));
+            let state = changed.map(|state| Event::StateSet { state });
+            std::iter::once(event).chain(state).map(|event| (AgentNo::ROOT, event)).collect()
+        });
+    }
+
+    /// The outcome, if the run was cancelled immediately.
     pub(crate) fn cancelled(&self) -> Option<Outcome> {
         self.inbox_state().cancel.clone()
     }
 
-    /// How the run was told to stop at this turn's edge, if it was.
+    /// The outcome, if the run was cancelled immediately or after this turn.
     pub(crate) fn cancelled_at_edge(&self) -> Option<Outcome> {
         let state = self.inbox_state();
         state.cancel.clone().or_else(|| state.cancel_after_turn.clone())
     }
 
-    /// Stops the run at once, on the engine's own account.
+    /// Cancels the run from within the engine.
     pub(crate) fn cancel_now(&self, outcome: Outcome) {
         self.inbox_state().cancel.get_or_insert(outcome);
         self.signal.cancel();
@@ -103,7 +108,7 @@ impl Run {
         }
     }
 
-    /// The last inbox entry that was looked at, whether or not it had an effect.
+    /// The last inbox entry that was read, with or without an effect.
     pub(crate) fn last_seen(&self) -> InboxNo {
         self.inbox_state().handled.last().copied().unwrap_or_default()
     }
@@ -117,13 +122,13 @@ impl Run {
         }
     }
 
-    /// Whether something may have come in that nobody has looked at.
+    /// Whether there may be entries that have not been read.
     pub(crate) fn has_news(&self) -> bool {
         self.owner.inbox_changed().now_or_never().is_some()
     }
 
-    /// Takes what is new in the inbox and appends its effects. Returns the first entry that
-    /// had one, with the id under which the asker's own protocol goes on.
+    /// Reads new entries of the inbox and appends their effects. Returns the first entry that had
+    /// one, with the run id that the client's own protocol uses from now on.
     pub(crate) async fn take_inbox(&self) -> Option<(InboxNo, Option<Box<str>>)> {
         let entries = match self.owner.inbox().await {
             Ok(entries) => entries,
@@ -139,7 +144,10 @@ impl Run {
                 continue;
             }
             let wire_run = wire_run(&entry.command);
-            if self.take(entry.clone()).await && first.is_none() {
+            if !self.take(entry.clone()).await {
+                // Otherwise it would make the run due again and again once it is paused.
+                self.owner.dismiss(entry.number);
+            } else if first.is_none() {
                 first = Some((entry.number, wire_run));
             }
             self.inbox_state().handled.insert(entry.number);
@@ -151,8 +159,8 @@ impl Run {
         first
     }
 
-    /// Appends the effect of one entry; `false` if it has none: it came too late, or from
-    /// someone who has no say.
+    /// Appends the effect of one entry. `false` if it has none, because it came too late or its
+    /// sender may not do this.
     async fn take(&self, entry: InboxEntry) -> bool {
         let inbox = entry.number;
         match entry.command {
@@ -182,14 +190,18 @@ impl Run {
                 self.push(agent, finished(call, outcome, result));
                 true
             }
-            // It only says how to go on, and the run does already.
-            Command::Resume { .. } => false,
+            Command::Resume { amended, state, .. } => {
+                let (content, amended) = (Vec::new(), Some(amended));
+                let accepted = Event::InputAccepted { inbox, content, amended };
+                self.push_with_state(accepted, state);
+                true
+            }
             Command::AddInput { .. } if !self.def.takes_input() => {
                 tracing::warn!(run = %self.id(), "ignored added input: the agent takes none");
                 false
             }
-            Command::AddInput { content } => {
-                self.push(AgentNo::ROOT, Event::InputAccepted { inbox, content });
+            Command::AddInput { content, message: _ } => {
+                self.push(AgentNo::ROOT, Event::InputAccepted { inbox, content, amended: None });
                 true
             }
         }
@@ -205,8 +217,8 @@ impl Run {
         let asked = self.folded(|transcript| {
             let open = transcript.outline.questions.get(&question)?;
             let tool = open.call.and_then(|call| transcript.outline.call(call));
-            // What a remote agent calls a tool says too little to allow it for ever; whoever
-            // wants that tells the agent.
+            // A remote agent's tool names say too little for a standing approval; configure that in
+            // the agent itself.
             let ours = tool.filter(|call| call.tool.runs_on.is_ours());
             let asker = transcript.agents.get(&open.agent).map(|agent| agent.name.clone());
             let tool = ours.map(|call| (call.tool.name.clone(), call.arguments.clone())).zip(asker);

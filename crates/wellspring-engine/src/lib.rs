@@ -1,13 +1,12 @@
 //! The engine: what turns models and tools into runs.
 //!
-//! [`Runtime`] starts runs, attaches readers, and takes what others want of a run. Each run
-//! is driven by one task of its owner: it reads from the fold of the log what to do next,
-//! does it, and appends what came of it. So starting, resuming after a pause and adopting
-//! after a crash are one path.
+//! [`Runtime`] starts runs, attaches readers, and takes commands for runs. Each run is driven by
+//! one task of its owner: it reads the next step from the fold of the log, does it, and appends the
+//! result. So starting, resuming after a pause and adopting after a crash are one path.
 //!
 //! # What is deliberately absent
 //!
-//! Protocols, HTTP, terminals, and any state beside the log that a run would need to go on.
+//! Protocols, HTTP, terminals, and any state outside the log that a run needs to continue.
 //!
 //! # What is promised
 //!
@@ -35,12 +34,14 @@ pub mod tools;
 mod turn;
 mod ui;
 
-pub use agent::{AdaptAgent, AgentDef, Backend, Editors, WhenBusy};
+pub use agent::{AdaptAgent, AgentDef, Backend, Editors, QueueRule, WhenBusy};
 pub use calls::approvals::StandingApproval;
 pub use calls::policy::{Policy, Rule, RuleError};
+pub use calls::queue::{QueuedToolCall, ToolOrder, ToolQueue};
 pub use control::{
-    AdmissionLimits, AgentRef, ClientId, Control, ControlError, InThread, RequestKey, StartError,
-    StartKey, StartRun, Started, StartedAs,
+    AdmissionLimits, AgentRef, ClientId, Control, ControlError, Documents, FEEDBACK_BYTES_MAX,
+    Feedback, InThread, RequestKey, SURFACE_DOCUMENTS_MAX, StartError, StartKey, StartRun, Started,
+    StartedAs,
 };
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{
@@ -50,5 +51,5 @@ pub use limits::{
 };
 pub use principal::{DEFAULT_TENANT, LOCAL, Permission, Permissions, Principal, UnknownPermission};
 pub use runtime::Runtime;
-pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnState};
+pub use turn::{Turn, TurnCall, TurnConfig, TurnEvent, TurnRun, TurnState};
 pub use ui::{RuntimeUi, WorkerResult, show};

@@ -31,8 +31,8 @@ pub const PARTS_PER_TURN_MAX: usize = 4096;
 /// Bytes of arguments that one call may have; they are kept in every outline while it is open.
 pub const ARGUMENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes, as JSON, of a call's result or of one progress report. Models cannot
-/// read more, and the log keeps it for ever.
+/// Maximum bytes, as JSON, of a call's result or of one progress report. Models cannot read more,
+/// and the log stores it.
 pub const TOOL_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Calls by a remote agent that wait to run. When the queue is full, the agent waits.
@@ -106,7 +106,7 @@ pub struct Timeouts {
     pub run: Duration,
     /// A question, until it expires.
     pub question: Duration,
-    /// A call that runs in a client, until it expires and the model is told so.
+    /// Until a call that runs in the client expires. The model is told so.
     pub client_call: Duration,
     /// How long tools and remote agents may take to end after a cancel; then they are dropped.
     pub cancel_grace: Duration,

@@ -13,8 +13,8 @@ pub const DEFAULT_TENANT: &str = "default";
 /// program that embeds the library.
 pub const LOCAL: &str = "local";
 
-/// Someone who acts on runs. A surface makes one per request, from whatever authenticates its
-/// callers; [`Control`](crate::Control) decides what it may do. Cheap to clone.
+/// A caller that acts on runs. A surface makes one per request, from its own authentication;
+/// [`Control`](crate::Control) decides what it may do. Cheap to clone.
 ///
 /// ```
 /// use wellspring_engine::{Permission, Principal};

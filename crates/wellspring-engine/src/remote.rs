@@ -24,7 +24,7 @@ use crate::runtime::close::closed_work;
 enum Prompt {
     /// The run's request.
     Request,
-    /// To go on with what it was asked before.
+    /// To continue its request.
     Resume,
     /// The input that was added while it worked.
     FollowUp { inputs: Vec<InboxNo> },
@@ -104,9 +104,9 @@ impl AgentWork {
         played
     }
 
-    /// Closes what cannot go on after the process that drove the agent has ended: calls of our
-    /// tools and questions that the agent cannot ask for again, and, if it goes on in new
-    /// parts, everything that it had open itself.
+    /// Closes what cannot continue after the process that drove the agent has ended: calls of our
+    /// tools and questions that the agent cannot ask for again, and, if it continues in new parts,
+    /// everything that it had open itself.
     async fn close_what_was_open(&self, resume: RemoteResume) {
         let lost = Outcome::Failed {
             kind: FailureKind::Lost,
@@ -203,7 +203,8 @@ impl AgentWork {
 
     /// What the agent is asked: the run's request, or what another agent called it with.
     fn asked(&self) -> RunRequest {
-        let request = self.run.request();
+        let amended = self.run.amended();
+        let request = &amended.request;
         if self.agent.is_root() {
             return request.clone();
         }

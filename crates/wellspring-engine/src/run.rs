@@ -4,14 +4,14 @@ pub(crate) mod activity;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use wellspring_core::{
-    AgentNo, CancellationToken, Event, Message, Millis, PartId, QuestionId, RunId, RunRequest,
-    RunStarted, Transcript,
+    AgentNo, CancellationToken, Event, Message, Millis, PartId, QuestionId, RunId, RunStarted,
+    Transcript,
 };
 use wellspring_log::Owner;
 
@@ -27,8 +27,6 @@ pub(crate) struct Run {
     pub(crate) tenant: Box<str>,
     pub(crate) def: Arc<AgentDef>,
     pub(crate) started: Arc<RunStarted>,
-    /// What is asked since the run goes on from a pause, where that changed.
-    pub(crate) amended: OnceLock<RunRequest>,
     pub(crate) trace_id: Box<str>,
     pub(crate) history: Arc<[Message]>,
     /// The handles of the thread's earlier remote sessions, by origin.
@@ -89,7 +87,6 @@ impl Run {
             tenant,
             def,
             started,
-            amended: OnceLock::new(),
             trace_id,
             history,
             sessions,
@@ -116,20 +113,21 @@ impl Run {
         self.started.run
     }
 
-    /// What is asked, as it stands now.
-    pub(crate) fn request(&self) -> &RunRequest {
-        self.amended.get().unwrap_or(&self.started.request)
+    /// How the run began, with the changes that clients have made to its request since.
+    pub(crate) fn amended(&self) -> Arc<RunStarted> {
+        let folded = self.folded(|transcript| transcript.started.clone());
+        folded.unwrap_or_else(|| Arc::clone(&self.started))
     }
 
     pub(crate) fn now(&self) -> Millis {
         self.owner_clock()
     }
 
-    /// Waits until a time; for ever if there is none.
+    /// Waits until a time; `None` waits for ever.
     pub(crate) async fn until(&self, at: Option<Millis>) {
         match at {
-            // No timer where the time is over: even the shortest one is not ready at once, and
-            // a run that waits for nothing but a timer is paused, only to be woken.
+            // No timer if the time has passed: even the shortest one is not ready immediately, and
+            // a run that waits only for a timer is paused, just to be woken again.
             Some(at) if at <= self.now() => {}
             Some(at) => tokio::time::sleep(at.since(self.now())).await,
             None => std::future::pending().await,
@@ -153,8 +151,8 @@ impl Run {
         self.owner.push_all(events.into_iter().map(|event| (agent, event)));
     }
 
-    /// Waits until all that was pushed is committed. When the run is lost it waits for ever:
-    /// whoever drives the run sees the loss and drops everything.
+    /// Waits until everything that was pushed is committed. If the run is lost it waits for ever:
+    /// the code that drives the run notices the loss and drops everything.
     pub(crate) async fn commit(&self) {
         if self.owner.commit().await.is_err() {
             std::future::pending::<()>().await;

@@ -5,14 +5,15 @@ pub(crate) mod drive;
 pub(crate) mod history;
 mod recover;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
-use wellspring_core::{CancellationToken, RunId, RunRequest};
+use wellspring_core::{CancellationToken, Millis, RunId, RunRequest};
 use wellspring_log::{Log, RunInfo};
 
 use crate::agent::AgentDef;
@@ -53,9 +54,11 @@ struct Inner {
     span_parents: SpanParents,
     run_time_max: OnceLock<Duration>,
     admission: Admission,
+    /// A deadline is the next one now.
+    next_alarm: Notify,
 }
 
-/// Who is told of every run, whichever its agent.
+/// Hooks for the runs of all agents.
 #[derive(Default)]
 struct Observer(OnceLock<Arc<dyn Hooks>>);
 
@@ -86,6 +89,11 @@ struct State {
     runs: BTreeMap<RunId, Working>,
     /// When runs without an owner were first seen whose agents are not known here.
     strangers: BTreeMap<RunId, Instant>,
+    /// The last of them that was looked into.
+    last_stranger: Option<RunId>,
+    /// The deadlines of paused runs.
+    alarms: BTreeSet<(Millis, RunId)>,
+    waits_for_alarms: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +125,7 @@ impl Runtime {
             span_parents: SpanParents::default(),
             run_time_max: OnceLock::new(),
             admission: Admission::default(),
+            next_alarm: Notify::new(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -127,15 +136,15 @@ impl Runtime {
         &self.inner.log
     }
 
-    /// Tells somebody of every run, whichever its agent: metrics, say. Agents' own hooks are
-    /// told too. `false` if there is an observer already.
+    /// Sets hooks for the runs of all agents, for example for metrics. The agents' own hooks are
+    /// called too. `false` if hooks were set before.
     pub fn observe(&self, observer: Arc<dyn Hooks>) -> bool {
         self.inner.observer.0.set(observer).is_ok()
     }
 
-    /// How the span of a run is put below its caller's: `set` gets the span, before anything
-    /// is within it, and the [`trace_parent`](RunRequest::trace_parent) of the request. Only
-    /// whoever exports spans knows how. `false` if that was said already.
+    /// Sets how a run's span becomes a child of its caller's: `set` gets the span, before anything
+    /// is within it, and the [`trace_parent`](RunRequest::trace_parent) of the request. Only the
+    /// code that exports spans knows how. `false` if it was set before.
     pub fn span_parents(&self, set: impl Fn(&tracing::Span, &str) + Send + Sync + 'static) -> bool {
         self.inner.span_parents.0.set(Box::new(set)).is_ok()
     }
@@ -147,8 +156,8 @@ impl Runtime {
         }
     }
 
-    /// Lets no run take longer, whatever its agent allows. `false` if there is such a limit
-    /// already.
+    /// Limits the duration of every run. Overrides the agents' own limits. `false` if a limit was
+    /// set before.
     pub fn limit_run_time(&self, max: Duration) -> bool {
         self.inner.run_time_max.set(max).is_ok()
     }
@@ -169,13 +178,6 @@ impl Runtime {
     #[must_use]
     pub fn live_runs(&self) -> usize {
         self.state().runs.values().filter(|working| working.live).count()
-    }
-
-    /// Whether the store failed runs of this runtime that have not come back yet:
-    /// [`recover`](Self::recover) takes them up again, once the store works.
-    #[must_use]
-    pub fn has_lost_runs(&self) -> bool {
-        self.state().runs.values().any(|working| working.lost)
     }
 
     /// Whoever is told of what happens to a run of this agent.

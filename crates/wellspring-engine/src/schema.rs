@@ -21,7 +21,7 @@ const PATTERN_BACKTRACK_MAX: usize = 100_000;
 /// Bytes of a compiled `pattern`, so that a schema from a client cannot exhaust memory.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
-/// Values in a schema, those inside others included: more than any published tool has.
+/// Maximum number of values in a schema, nested ones included: more than any published tool has.
 const NODES_MAX: usize = 20_000;
 
 /// Patterns in a schema. Each may take a few milliseconds and [`PATTERN_BYTES_MAX`] to compile.

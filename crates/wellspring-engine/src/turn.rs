@@ -5,6 +5,7 @@
 //! the loop around it does.
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,11 @@ use std::time::Duration;
 use futures::stream::{self, Stream, StreamExt as _};
 use serde_json::{Map, Value};
 use tokio::time::{Instant, Sleep, sleep_until};
+use uuid::Uuid;
 use wellspring_core::{
-    AttemptStream, CancellationToken, Cancelled, Event, FailureKind, LocalPart, Message, Model,
-    ModelError, ModelSettings, PartId, PartKind, Role, Stop, ToolSpec, TurnRequest, Usage,
+    Annotation, AttemptStream, CallResult, CancellationToken, Cancelled, Event, FailureKind,
+    LocalPart, Message, MessagePart, Model, ModelError, ModelSettings, PartId, PartKind, Role,
+    RunId, Stop, ToolError, ToolOutcome, ToolResult, ToolSpec, TurnRequest, Usage, WirePartId,
 };
 
 use crate::limits::{ARGUMENT_BYTES_MAX, PARTS_PER_TURN_MAX, Timeouts};
@@ -111,6 +114,8 @@ pub enum TurnEvent {
 /// A call that a turn asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TurnCall {
+    /// The id of the call: the provider's, or else one that is unique to the turn.
+    pub tool_call_id: Box<str>,
     /// The part of the turn that is the call.
     pub part: LocalPart,
     /// The tool.
@@ -119,30 +124,44 @@ pub struct TurnCall {
     pub arguments: Value,
 }
 
-/// A single conversation turn.
+/// A single conversation turn: what a loop of your own is made of.
 ///
 /// ```
 /// use std::sync::Arc;
-/// use futures::StreamExt as _;
-/// use wellspring_core::Message;
+/// use serde_json::json;
+/// use wellspring_core::{Message, ToolResult};
 /// use wellspring_engine::{Turn, TurnConfig, TurnEvent, TurnState};
 /// use wellspring_models::{Say, Scripted};
 ///
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
-/// let model = Scripted::new([Say::new().text("Hello, world")]);
-/// let mut turn = Turn::new(TurnConfig::new(Arc::new(model), [Message::user("Hi")]));
-/// let mut texts = 0;
-/// {
-///     let mut events = std::pin::pin!(turn.run());
+/// let model = Arc::new(Scripted::new([
+///     Say::new().call("clock", json!({})),
+///     Say::new().text("It is noon."),
+/// ]));
+/// let mut messages = vec![Message::user("What time is it?")];
+/// let answer = loop {
+///     let mut turn = Turn::new(TurnConfig::new(model.clone(), messages.clone()));
+///     let mut events = turn.run();
 ///     while let Some(event) = events.next().await {
-///         texts += usize::from(matches!(event, TurnEvent::TextDelta { .. }));
+///         match event {
+///             TurnEvent::TextDelta { text } => print!("{text}"),
+///             TurnEvent::Error(error) => return Err(error),
+///             TurnEvent::ToolCall(_) => assert_eq!(events.state(), TurnState::ToolExecution),
+///             TurnEvent::TextDone { .. } | TurnEvent::Finished { .. } => {}
+///         }
 ///     }
-/// }
-/// assert!(texts > 1);
-/// assert_eq!(turn.text(), "Hello, world");
-/// assert_eq!(turn.state(), TurnState::Complete);
-/// # });
-/// # Ok::<(), std::io::Error>(())
+///     if turn.tool_calls().is_empty() {
+///         break turn.text().to_owned();
+///     }
+///     // What the model said goes back whole, and then the result of each call.
+///     let results = turn.tool_calls().iter();
+///     let results = results.map(|call| (call.tool_call_id.clone(), Ok(ToolResult::new("12:00"))));
+///     let results = turn.results(results);
+///     messages.extend([turn.message(), results]);
+/// };
+/// assert_eq!(answer, "It is noon.");
+/// # Ok(()) })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct Turn {
@@ -154,9 +173,19 @@ pub struct Turn {
     attempt: Attempt,
     stop: Option<(Stop, Option<Usage>)>,
     response_id: Option<Box<str>>,
+    /// What the model said, whole, if the turn is [run](Turn::run).
+    said: Option<Said>,
     deadline: Option<Instant>,
     content_at: Option<Instant>,
     watch: Option<Watch>,
+}
+
+/// What goes back to the model.
+#[derive(Debug)]
+struct Said {
+    /// Tells the parts of different turns apart.
+    id: RunId,
+    parts: Vec<MessagePart>,
 }
 
 enum Attempt {
@@ -207,6 +236,7 @@ impl Turn {
             attempt: Attempt::Unasked,
             stop: None,
             response_id: None,
+            said: None,
             deadline: None,
             content_at: None,
             watch: None,
@@ -253,9 +283,53 @@ impl Turn {
     }
 
     /// Executes the turn, yielding events as they occur: deltas when streaming, then the
-    /// whole text, the calls, and why it stopped.
-    pub fn run(&mut self) -> impl Stream<Item = TurnEvent> + '_ {
-        stream::unfold(Playing { turn: self, ready: VecDeque::new(), over: false }, Playing::next)
+    /// whole text, the calls, and why it stopped. The turn stays readable meanwhile.
+    pub fn run(&mut self) -> TurnRun<'_> {
+        let id = RunId::new(Uuid::now_v7());
+        self.said.get_or_insert_with(|| Said { id, parts: Vec::new() });
+        TurnRun { turn: self, ready: VecDeque::new(), over: false }
+    }
+
+    /// What the model said in a turn that was [run](Self::run), with everything that must go
+    /// back to it: text, thoughts, calls, and the provider's ids and signatures.
+    #[must_use]
+    pub fn message(&self) -> Message {
+        let name = self.config.model_name.clone();
+        let model = name.unwrap_or_else(|| self.config.model.name().into());
+        let parts = self.said.as_ref().map_or(Vec::new(), |said| said.parts.clone());
+        Message::Assistant { model, parts }
+    }
+
+    /// The results of the turn's calls as the message that follows [`message`](Self::message):
+    /// one for each call, in call order. Each result names its call's `tool_call_id`. A call
+    /// without a result is reported to the model as interrupted.
+    pub fn results(
+        &self,
+        results: impl IntoIterator<Item = (Box<str>, Result<ToolResult, ToolError>)>,
+    ) -> Message {
+        let mut given: Vec<_> = results.into_iter().collect();
+        let results = self.calls.iter().map(|call| {
+            let at = given.iter().position(|(id, _)| *id == call.tool_call_id);
+            let (outcome, result) = match at.map(|at| given.swap_remove(at).1) {
+                Some(Ok(result)) => (ToolOutcome::Ok, result),
+                Some(Err(error)) => (ToolOutcome::Error, ToolResult::new(error.to_string())),
+                None => (ToolOutcome::Interrupted, ToolResult::new("the call was not executed")),
+            };
+            let part = self.said.as_ref().and_then(|said| said.parts.get(call.part.0 as usize));
+            CallResult {
+                call: self.wire_id(call.part),
+                provider_id: part.and_then(MessagePart::provider_id).map(Into::into),
+                name: call.name.clone(),
+                outcome,
+                result,
+            }
+        });
+        Message::Results { results: results.collect() }
+    }
+
+    fn wire_id(&self, part: LocalPart) -> WirePartId {
+        let run = self.said.as_ref().map_or(RunId::new(Uuid::nil()), |said| said.id);
+        WirePartId { run, part: PartId(part.0) }
     }
 
     /// The next piece of the model's output, as events whose parts count from 0 within this
@@ -263,8 +337,8 @@ impl Turn {
     ///
     /// # Cancel safety
     ///
-    /// Once the model has begun to talk, dropping the future loses nothing; before, the model
-    /// is asked anew. Dropping the turn ends the model call.
+    /// Once the model has begun to answer, dropping the future loses nothing; before that, the next
+    /// call asks the model again. Dropping the turn ends the model call.
     pub async fn next(&mut self) -> Option<Result<Vec<Event>, ModelError>> {
         match self.advance().await {
             Ok(Some(events)) => Some(Ok(events)),
@@ -349,6 +423,36 @@ impl Turn {
 
     /// Checks the model's contract, and collects text and calls.
     fn accept(&mut self, event: &Event) -> Result<(), ModelError> {
+        self.check(event)?;
+        self.keep(event);
+        Ok(())
+    }
+
+    /// Keeps what goes back to the model.
+    fn keep(&mut self, event: &Event) {
+        if let Event::PartAnnotated { part, annotation } = event
+            && let Annotation::ProviderId(id) = &**annotation
+            && let Some(call) = self.calls.iter_mut().find(|call| call.part.0 == part.0)
+        {
+            call.tool_call_id.clone_from(id);
+        }
+        let Some(Said { id, parts }) = &mut self.said else { return };
+        if let Event::PartStarted { part, kind } = event {
+            let id = WirePartId { run: *id, part: *part };
+            let (kind, text, annotations) = (kind.clone(), String::new(), Vec::new());
+            parts.push(MessagePart { id, kind, text, annotations });
+        } else if let Event::PartDelta { part, chunk } = event
+            && let Some(part) = parts.get_mut(part.0 as usize)
+        {
+            part.text.push_str(chunk);
+        } else if let Event::PartAnnotated { part, annotation } = event
+            && let Some(part) = parts.get_mut(part.0 as usize)
+        {
+            part.annotations.push((**annotation).clone());
+        }
+    }
+
+    fn check(&mut self, event: &Event) -> Result<(), ModelError> {
         match event {
             Event::PartDelta { part, chunk } => {
                 let Some(known) = self.parts.get_mut(part.0 as usize).filter(|part| part.open)
@@ -441,8 +545,13 @@ impl Turn {
                 known.open = false;
                 if let What::Call { name, arguments } = &mut known.what {
                     let arguments = parse_arguments(&std::mem::take(arguments));
-                    let name = name.clone();
-                    self.calls.push(TurnCall { part: LocalPart(part.0), name, arguments });
+                    let (name, part) = (name.clone(), LocalPart(part.0));
+                    let said = self.said.as_ref().and_then(|said| said.parts.get(part.0 as usize));
+                    let tool_call_id = match said.and_then(MessagePart::provider_id) {
+                        Some(id) => id.into(),
+                        None => self.wire_id(part).to_string().into(),
+                    };
+                    self.calls.push(TurnCall { tool_call_id, part, name, arguments });
                 }
                 Ok(())
             }
@@ -501,20 +610,35 @@ impl Turn {
     }
 }
 
-/// A turn while [`Turn::run`] is being polled.
-struct Playing<'a> {
+/// A turn on its way. It reads like the [`Turn`] itself: `state()`, `text()` and so on.
+#[derive(Debug)]
+pub struct TurnRun<'a> {
     turn: &'a mut Turn,
     ready: VecDeque<TurnEvent>,
     over: bool,
 }
 
-impl Playing<'_> {
-    async fn next(mut self) -> Option<(TurnEvent, Self)> {
+impl Deref for TurnRun<'_> {
+    type Target = Turn;
+
+    fn deref(&self) -> &Turn {
+        self.turn
+    }
+}
+
+impl<'a> TurnRun<'a> {
+    /// The next event; `None` after the last.
+    ///
+    /// # Cancel safety
+    ///
+    /// As [`Turn::next`].
+    pub async fn next(&mut self) -> Option<TurnEvent> {
         while self.ready.is_empty() && !self.over {
             match self.turn.next().await {
                 Some(Ok(events)) if self.turn.config.streaming => {
-                    let deltas = events.iter().filter_map(|event| self.turn.answer_delta(event));
-                    self.ready.extend(deltas.map(|text| TurnEvent::TextDelta { text }));
+                    let Self { turn, ready, .. } = self;
+                    let deltas = events.iter().filter_map(|event| turn.answer_delta(event));
+                    ready.extend(deltas.map(|text| TurnEvent::TextDelta { text }));
                 }
                 Some(Ok(_)) => {}
                 Some(Err(error)) => {
@@ -531,7 +655,12 @@ impl Playing<'_> {
         if matches!(event, TurnEvent::Finished { .. }) {
             self.turn.state = TurnState::Complete;
         }
-        Some((event, self))
+        Some(event)
+    }
+
+    /// The events as a stream.
+    pub fn into_stream(self) -> impl Stream<Item = TurnEvent> + 'a {
+        stream::unfold(self, |mut run| async { Some((run.next().await?, run)) })
     }
 }
 

@@ -1,16 +1,20 @@
 //! A `RuntimeUi`: streaming text by request, and a result at the end.
 
-use wellspring_core::{AgentNo, Event, Outcome, PartShape, Record, Role, Stop, Transcript};
+use wellspring_core::{
+    AgentNo, Event, Item, Outcome, PartKind, PartShape, Record, Role, Stop, Transcript,
+};
 use wellspring_log::{Cursor, ReadError};
 
 /// A screen that shows one text at a time.
 ///
-/// A request is one turn; its id is `turn-N`, counted from 0.
+/// A request is one turn; its id is `turn-N`, counted from 0. A remote agent has no turns: there,
+/// a request is one prompt, and its id is `remote-N`.
 pub trait RuntimeUi {
     /// A turn started.
     fn start_streaming(&mut self, request_id: &str);
 
-    /// More text of the turn arrived.
+    /// More text of the turn arrived. Not called for a turn that does not stream, and not for
+    /// what an earlier attempt at the turn has said in the same words.
     fn append_streaming(&mut self, request_id: &str, delta: &str);
 
     /// The turn has ended; this is its whole text. After a retried attempt it differs from the
@@ -91,7 +95,50 @@ pub async fn show(
 #[derive(Default)]
 struct Shown {
     transcript: Transcript,
-    request: Option<String>,
+    request: Option<Request>,
+    /// How many requests outside of turns there were.
+    remote_requests: u32,
+}
+
+/// A request whose text is shown.
+struct Request {
+    id: String,
+    /// What was appended.
+    shown: String,
+    /// The text of the current attempt, while all of it is known from an earlier attempt.
+    repeated: Option<String>,
+    streaming: bool,
+}
+
+impl Request {
+    fn start(id: String, streaming: bool, ui: &mut dyn RuntimeUi) -> Self {
+        ui.start_streaming(&id);
+        Self { id, shown: String::new(), repeated: None, streaming }
+    }
+
+    /// Appends text. What an earlier attempt said in the same words is not said twice.
+    fn append(&mut self, text: &str, ui: &mut dyn RuntimeUi) {
+        if !self.streaming {
+            return;
+        }
+        let Some(repeated) = &mut self.repeated else {
+            self.shown.push_str(text);
+            ui.append_streaming(&self.id, text);
+            return;
+        };
+        repeated.push_str(text);
+        let new = if let Some(new) = repeated.strip_prefix(&*self.shown) {
+            new.to_owned()
+        } else if self.shown.starts_with(&**repeated) {
+            return;
+        } else {
+            format!("\n\n{repeated}")
+        };
+        self.repeated = None;
+        if !new.is_empty() {
+            self.append(&new, ui);
+        }
+    }
 }
 
 impl Shown {
@@ -103,37 +150,172 @@ impl Shown {
     }
 
     fn show(&mut self, record: &Record, ui: &mut dyn RuntimeUi) {
-        if let Event::TurnStarted(turn) = &record.event
-            && turn.attempt == 1
-        {
-            let id = format!("turn-{}", turn.turn.saturating_sub(1));
-            ui.start_streaming(&id);
-            self.request = Some(id);
+        let in_turn = self.transcript.outline.agents.get(&AgentNo::ROOT).map(|root| root.in_turn);
+        if let Event::TurnStarted(turn) = &record.event {
+            if turn.attempt == 1 || self.request.is_none() {
+                self.end(ui);
+                let id = format!("turn-{}", turn.turn.saturating_sub(1));
+                self.request = Some(Request::start(id, turn.streaming, ui));
+            } else if let Some(request) = &mut self.request {
+                request.streaming = turn.streaming;
+                request.repeated = Some(String::new());
+            }
         }
-        if let (Event::PartDelta { part, chunk }, Some(id)) = (&record.event, &self.request)
+        // A remote agent has no turns: what it says and does is one request per prompt.
+        let speaks = matches!(
+            &record.event,
+            Event::PartStarted { kind, .. } if *kind != PartKind::Text { role: Role::User }
+        );
+        if speaks && in_turn == Some(false) && self.request.is_none() && !self.has_turns() {
+            let id = format!("remote-{}", self.remote_requests);
+            self.remote_requests += 1;
+            self.request = Some(Request::start(id, true, ui));
+        }
+        if let (Event::PartDelta { part, chunk }, Some(request)) =
+            (&record.event, &mut self.request)
             && let Some(part) = self.transcript.outline.part(*part)
             && part.shape == PartShape::Text(Role::Assistant)
         {
-            ui.append_streaming(id, chunk);
+            request.append(chunk, ui);
         }
-        if matches!(record.event, Event::TurnFinished { .. } | Event::RunFinished { .. })
-            && let Some(id) = self.request.take()
+        // A follow-up prompt ends the request of a remote agent.
+        let is_follow_up =
+            matches!(record.event, Event::InputApplied { .. }) && in_turn == Some(false);
+        if is_follow_up
+            || matches!(record.event, Event::TurnFinished { .. } | Event::RunFinished { .. })
         {
-            ui.end_streaming(&id, &self.turn_text());
+            self.end(ui);
         }
     }
 
-    fn turn_text(&self) -> String {
+    fn has_turns(&self) -> bool {
+        self.transcript.outline.agents.get(&AgentNo::ROOT).is_some_and(|root| root.turn > 0)
+    }
+
+    fn end(&mut self, ui: &mut dyn RuntimeUi) {
+        if let Some(request) = self.request.take() {
+            ui.end_streaming(&request.id, &self.text());
+        }
+    }
+
+    /// The whole text of the latest turn; of a remote agent, since its latest prompt.
+    fn text(&self) -> String {
         let items = self.transcript.agents.get(&AgentNo::ROOT).map_or(&[][..], |root| &root.items);
-        let turn = items.iter().rev().find_map(|item| match item {
-            wellspring_core::Item::Turn(turn) => Some(turn),
-            wellspring_core::Item::Part(_) | wellspring_core::Item::Input(_) => None,
-        });
-        let parts = turn.map_or(&[][..], |turn| &turn.parts);
+        let mut parts = Vec::new();
+        for item in items.iter().rev() {
+            match item {
+                Item::Turn(turn) if parts.is_empty() => {
+                    parts.extend(turn.parts.iter().rev());
+                    break;
+                }
+                Item::Part(part) => parts.push(part),
+                Item::Turn(_) | Item::Input(_) => break,
+            }
+        }
         let texts = parts
-            .iter()
+            .into_iter()
+            .rev()
             .filter_map(|id| self.transcript.parts.get(id))
-            .filter(|part| part.kind == wellspring_core::PartKind::TEXT);
+            .filter(|part| part.kind == PartKind::TEXT);
         texts.map(|part| part.text.as_str()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wellspring_core::{FailureKind, VoidReason};
+    use wellspring_testkit::RunBuilder;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Screen(Vec<String>);
+
+    impl RuntimeUi for Screen {
+        fn start_streaming(&mut self, id: &str) {
+            self.0.push(format!("start {id}"));
+        }
+
+        fn append_streaming(&mut self, id: &str, delta: &str) {
+            self.0.push(format!("append {id} {delta:?}"));
+        }
+
+        fn end_streaming(&mut self, id: &str, full_text: &str) {
+            self.0.push(format!("end {id} {full_text:?}"));
+        }
+    }
+
+    fn shown(records: &[Record]) -> Vec<String> {
+        let mut screen = Screen::default();
+        let mut shown = Shown::default();
+        records.iter().for_each(|record| shown.apply(record, &mut screen));
+        screen.0
+    }
+
+    /// A remote agent has no turns, and streams like any other.
+    #[test]
+    fn a_remote_agent_streams_under_a_request_id_of_its_own() {
+        let mut run = RunBuilder::new("acp", "Hello?");
+        run.thought(&["Hm."]);
+        run.text(&["Hello", " there."]);
+        let call = run.call("read", &["{}"]);
+        run.start(call).ok(call, "x");
+        run.text(&[" Done."]);
+        let want = [
+            "start remote-0",
+            r#"append remote-0 "Hello""#,
+            r#"append remote-0 " there.""#,
+            r#"append remote-0 " Done.""#,
+            r#"end remote-0 "Hello there. Done.""#,
+        ];
+        assert_eq!(shown(&run.complete()), want);
+    }
+
+    #[test]
+    fn a_retried_attempt_does_not_append_its_text_twice() {
+        let mut run = RunBuilder::new("demo", "Hello?");
+        run.turn();
+        let first = run.open(PartKind::TEXT);
+        run.delta(first, "Hello").delta(first, " th").void(&[first], VoidReason::Restarted);
+        run.turn();
+        run.text(&["Hel", "lo the", "re."]);
+        run.stop(Stop::EndTurn);
+        let want = [
+            "start turn-0",
+            r#"append turn-0 "Hello""#,
+            r#"append turn-0 " th""#,
+            r#"append turn-0 "e""#,
+            r#"append turn-0 "re.""#,
+            r#"end turn-0 "Hello there.""#,
+        ];
+        assert_eq!(shown(&run.complete()), want);
+    }
+
+    /// A screen that can only append shows another answer below; the whole text is right.
+    #[test]
+    fn a_retried_attempt_that_says_something_else_starts_a_paragraph() {
+        let mut run = RunBuilder::new("demo", "Hello?");
+        run.turn();
+        let first = run.open(PartKind::TEXT);
+        run.delta(first, "Hello").void(&[first], VoidReason::Restarted);
+        run.turn();
+        run.text(&["Good", " day."]);
+        let want = [
+            "start turn-0",
+            r#"append turn-0 "Hello""#,
+            r#"append turn-0 "\n\nGood""#,
+            r#"append turn-0 " day.""#,
+            r#"end turn-0 "Good day.""#,
+        ];
+        assert_eq!(shown(&run.fail(FailureKind::Internal, "no")), want);
+    }
+
+    #[test]
+    fn a_blocking_turn_appends_nothing() {
+        let mut run = RunBuilder::new("demo", "Hello?");
+        run.blocking_turn();
+        run.text(&["Hello", " there."]);
+        run.stop(Stop::EndTurn);
+        assert_eq!(shown(&run.complete()), ["start turn-0", r#"end turn-0 "Hello there.""#]);
     }
 }

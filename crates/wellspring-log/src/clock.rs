@@ -1,15 +1,24 @@
 //! Where times come from.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use wellspring_core::Millis;
 
+/// When this process first asked for a monotonic time.
+static FIRST: LazyLock<StdInstant> = LazyLock::new(StdInstant::now);
+
 /// Says what time it is.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// The time of day. It may step, in either direction.
     fn now(&self) -> Millis;
+
+    /// The time since some fixed moment. It never steps.
+    fn monotonic(&self) -> Duration {
+        FIRST.elapsed()
+    }
 }
 
 /// The machine's clock.
@@ -45,5 +54,10 @@ impl Clock for TokioClock {
     fn now(&self) -> Millis {
         let _inside = self.runtime.as_ref().map(Handle::enter);
         self.start_at.plus(self.start.elapsed())
+    }
+
+    fn monotonic(&self) -> Duration {
+        let _inside = self.runtime.as_ref().map(Handle::enter);
+        self.start.elapsed()
     }
 }

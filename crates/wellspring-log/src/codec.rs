@@ -119,12 +119,8 @@ pub fn decode(first: Seq, body: &[u8]) -> Result<Vec<Record>, DecodeError> {
     if version != VERSION {
         return Err(DecodeError::Version(version));
     }
-    let (content, crc) = body
-        .len()
-        .checked_sub(CRC_BYTES)
-        .and_then(|at| body.split_at_checked(at))
-        .ok_or(DecodeError::Truncated)?;
-    if crc32fast::hash(content).to_le_bytes() != crc {
+    let (content, crc) = body.split_last_chunk::<CRC_BYTES>().ok_or(DecodeError::Truncated)?;
+    if crc32fast::hash(content).to_le_bytes() != *crc {
         return Err(DecodeError::Checksum);
     }
     let mut input = Input { bytes: content, at: 1 };
@@ -156,6 +152,13 @@ pub fn decode(first: Seq, body: &[u8]) -> Result<Vec<Record>, DecodeError> {
     let records =
         records.map(|(((agent, at), event), seq)| Record { seq: Seq(seq), agent, at, event });
     Ok(records.collect())
+}
+
+/// Whether some bytes end with their own checksum, as all that [`encode`] wrote do.
+#[cfg(feature = "sqlite")]
+pub(crate) fn is_whole(body: &[u8]) -> bool {
+    body.split_last_chunk::<CRC_BYTES>()
+        .is_some_and(|(content, crc)| crc32fast::hash(content).to_le_bytes() == *crc)
 }
 
 /// How many bytes an event will take, nearly.

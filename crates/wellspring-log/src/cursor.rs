@@ -5,19 +5,19 @@ use std::ops::ControlFlow::{self, Break, Continue};
 use std::sync::Arc;
 
 use futures::stream::{self, Stream};
-use tokio::sync::watch;
 use wellspring_core::{Record, RunId, Seq};
 
 use crate::error::ReadError;
-use crate::fold::read_frame;
+use crate::fold::read_page;
 use crate::frame::FrameSlice;
 use crate::hot::{Absent, Hot, Next};
 use crate::store::StoreError;
+use crate::watch::Watch;
 
-/// A place in a run, and what comes after it.
+/// Reads the records of a run after a position.
 ///
-/// However it is read (at once, slowly, broken off and resumed elsewhere after the last
-/// position), it gives every record once, in order. It sees committed records only.
+/// It gives every committed record once, in order, however it is read: at once, slowly, or broken
+/// off and resumed in another process after the last position.
 ///
 /// ```
 /// # use futures::TryStreamExt;
@@ -46,14 +46,14 @@ pub struct Cursor {
     reader: u64,
     position: Seq,
     failures_seen: u64,
-    foreign: watch::Receiver<u64>,
+    foreign: Watch,
 }
 
 impl Cursor {
     pub(crate) fn new(hot: Arc<Hot>, after: Seq) -> Self {
         let reader = hot.attach(after);
         let failures_seen = hot.failures();
-        let foreign = hot.shared.store.foreign_changes();
+        let foreign = hot.watch.clone();
         Self { hot, reader, position: after, failures_seen, foreign }
     }
 
@@ -91,7 +91,7 @@ impl Cursor {
             let changed = hot.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            self.foreign.borrow_and_update();
+            self.foreign.mark_seen();
             let may_be_elsewhere = match self.take() {
                 Break(taken) => return taken,
                 Continue(Absent::Yet) => {
@@ -103,11 +103,10 @@ impl Cursor {
             };
             let page_bytes = hot.shared.options.page_bytes;
             let page = hot.shared.store.read(hot.run, self.position, page_bytes).await?;
-            let mut frames = Vec::with_capacity(page.frames.len());
-            for stored in &page.frames {
-                let frame = Arc::new(read_frame(hot.run, stored)?);
-                frames.extend(FrameSlice::after(frame, self.position));
-            }
+            let frames = read_page(hot.run, self.position, &page)?.into_iter();
+            let frames: Vec<_> = frames
+                .filter_map(|frame| FrameSlice::after(Arc::new(frame), self.position))
+                .collect();
             if let Some(last) = frames.last().map(FrameSlice::last) {
                 hot.advance(self.reader, self.position, last);
                 self.position = last;
@@ -123,7 +122,7 @@ impl Cursor {
             }
             tokio::select! {
                 () = changed => {}
-                () = foreign_change(&mut self.foreign) => {}
+                () = self.foreign.changed() => {}
             }
         }
     }
@@ -178,13 +177,5 @@ impl fmt::Debug for Cursor {
             .field("run", &self.run())
             .field("position", &self.position)
             .finish_non_exhaustive()
-    }
-}
-
-/// Waits for another process to write something.
-pub(crate) async fn foreign_change(changes: &mut watch::Receiver<u64>) {
-    if changes.changed().await.is_err() {
-        // The store is closing; nothing will change any more.
-        std::future::pending().await
     }
 }

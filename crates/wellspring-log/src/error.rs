@@ -2,7 +2,7 @@
 
 use wellspring_core::{RunId, Seq};
 
-use crate::store::{Lease, RunInfo, StoreError};
+use crate::store::{RunInfo, StoreError};
 
 /// A run was not created.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -40,8 +40,8 @@ pub enum AdoptError {
     Owned {
         /// Which run.
         run: RunId,
-        /// The lease of another node; absent when the owner is in this process.
-        lease: Option<Lease>,
+        /// The other node; absent if the owner is in this process.
+        owner: Option<Box<str>>,
     },
     /// The head moved every time: somebody appends, so somebody owns it.
     #[error("run {run} moved on while it was being adopted, now to record {head}")]
@@ -87,8 +87,10 @@ impl From<StoreError> for ReadError {
             StoreError::NoRun(run) => Self::NoRun(run),
             StoreError::Full { .. }
             | StoreError::Damaged { .. }
+            | StoreError::DamagedStore { .. }
             | StoreError::DamagedDocument(_)
             | StoreError::BadDocument { .. }
+            | StoreError::BadTitle(_)
             | StoreError::Unfinished(_)
             | StoreError::Unsupported(_)
             | StoreError::Failed { .. } => Self::Store(error),

@@ -8,15 +8,19 @@ use wellspring_core::{Outline, Record, RunId, Seq, Transcript};
 use crate::codec;
 use crate::error::ReadError;
 use crate::frame::Frame;
-use crate::store::{SnapshotKind, Store, StoreError, StoredFrame};
+use crate::store::{Page, SnapshotKind, Store, StoreError, StoredFrame};
 
 /// Changes whenever a fold does: a snapshot of another version is as good as none.
-const SNAPSHOT_VERSION: u8 = 1;
+const SNAPSHOT_VERSION: u8 = 2;
+
+/// What stands before a snapshot: its version and its checksum.
+const SNAPSHOT_HEAD_BYTES: usize = 1 + 4;
 
 /// Something that records fold into.
 pub(crate) trait Fold: Default + DeserializeOwned + Serialize {
     const KIND: SnapshotKind;
     fn head(&self) -> Seq;
+    fn is_finished(&self) -> bool;
     fn apply(&mut self, record: &Record);
 }
 
@@ -25,6 +29,10 @@ impl Fold for Outline {
 
     fn head(&self) -> Seq {
         self.head
+    }
+
+    fn is_finished(&self) -> bool {
+        self.finished
     }
 
     fn apply(&mut self, record: &Record) {
@@ -37,6 +45,10 @@ impl Fold for Transcript {
 
     fn head(&self) -> Seq {
         self.outline.head
+    }
+
+    fn is_finished(&self) -> bool {
+        self.outline.finished
     }
 
     fn apply(&mut self, record: &Record) {
@@ -53,26 +65,65 @@ pub(crate) async fn fold<F: Fold>(
 ) -> Result<F, ReadError> {
     let up_to = up_to.unwrap_or(Seq(u64::MAX));
     let kept = store.snapshot(run, F::KIND, up_to).await?;
-    let mut folded = kept.and_then(|(at, body)| read_snapshot::<F>(at, &body)).unwrap_or_default();
+    let mut folded =
+        kept.and_then(|(at, body)| read_snapshot::<F>(run, at, &body)).unwrap_or_default();
     while folded.head() < up_to {
         let page = store.read(run, folded.head(), page_bytes).await?;
-        if page.frames.is_empty() {
-            break;
-        }
-        for stored in &page.frames {
-            let frame = read_frame(run, stored)?;
+        for frame in read_page(run, folded.head(), &page)? {
             let fresh = |record: &&Record| record.seq > folded.head() && record.seq <= up_to;
             let records: Vec<_> = frame.records().iter().filter(fresh).collect();
             for record in records {
                 folded.apply(record);
             }
         }
+        if folded.head() >= page.head {
+            if folded.head() == page.head {
+                check_end(run, page.head, page.closed, folded.is_finished())?;
+            }
+            break;
+        }
     }
     Ok(folded)
 }
 
+/// Decodes what a store gave for a read after a record, and checks that all of it is there.
+pub(crate) fn read_page(run: RunId, after: Seq, page: &Page) -> Result<Vec<Frame>, StoreError> {
+    let mut next = after.next();
+    let mut frames = Vec::with_capacity(page.frames.len());
+    for stored in &page.frames {
+        let follows = if frames.is_empty() { stored.first <= next } else { stored.first == next };
+        if !follows || stored.last() < next {
+            let what = format!("record {} is there instead", stored.first);
+            return Err(StoreError::Damaged { run, at: next, what });
+        }
+        let frame = read_frame(run, stored)?;
+        next = frame.last().next();
+        frames.push(frame);
+    }
+    if frames.is_empty() && after < page.head {
+        let what = "it was committed and is not there".into();
+        return Err(StoreError::Damaged { run, at: next, what });
+    }
+    Ok(frames)
+}
+
+/// Checks that a run that is kept as finished ends with its end, and no other does.
+pub(crate) fn check_end(
+    run: RunId,
+    at: Seq,
+    closed: bool,
+    finished: bool,
+) -> Result<(), StoreError> {
+    let what = match (closed, finished) {
+        (true, true) | (false, false) => return Ok(()),
+        (true, false) => "it is kept as finished, and has no end".into(),
+        (false, true) => "it is kept as unfinished, and has an end".into(),
+    };
+    Err(StoreError::Damaged { run, at, what })
+}
+
 /// Decodes a frame and checks that it is what the store says it is.
-pub(crate) fn read_frame(run: RunId, stored: &StoredFrame) -> Result<Frame, StoreError> {
+fn read_frame(run: RunId, stored: &StoredFrame) -> Result<Frame, StoreError> {
     let damaged = |what| StoreError::Damaged { run, at: stored.first, what };
     let records =
         codec::decode(stored.first, &stored.body).map_err(|error| damaged(error.to_string()))?;
@@ -82,15 +133,51 @@ pub(crate) fn read_frame(run: RunId, stored: &StoredFrame) -> Result<Frame, Stor
     Ok(Frame::new(stored.first, records))
 }
 
-/// A snapshot's stored form, or `None` if it has none.
-pub(crate) fn write_snapshot(folded: &impl Serialize) -> Option<Vec<u8>> {
-    let mut body = codec::to_json(folded).ok()?;
-    body.insert(0, SNAPSHOT_VERSION);
+/// A snapshot's stored form, or `None` if it has none: its version, a checksum of where it
+/// belongs and of what follows, and the fold.
+pub(crate) fn write_snapshot<F: Serialize>(
+    run: RunId,
+    kind: SnapshotKind,
+    at: Seq,
+    folded: &F,
+) -> Option<Vec<u8>> {
+    let json = codec::to_json(folded).ok()?;
+    let mut body = Vec::with_capacity(SNAPSHOT_HEAD_BYTES + json.len());
+    body.push(SNAPSHOT_VERSION);
+    body.extend_from_slice(&snapshot_sum(run, kind, at, &json).to_be_bytes());
+    body.extend_from_slice(&json);
     Some(body)
 }
 
-fn read_snapshot<F: Fold>(at: Seq, body: &Bytes) -> Option<F> {
-    let (version, json) = body.split_first()?;
-    let folded: F = (*version == SNAPSHOT_VERSION).then(|| codec::from_json(json).ok())??;
+/// A snapshot that does not pass its checksum is as good as none: more is folded then.
+pub(crate) fn read_snapshot<F: Fold>(run: RunId, at: Seq, body: &Bytes) -> Option<F> {
+    let (version, rest) = body.split_first()?;
+    let (sum, json) = rest.split_first_chunk()?;
+    let whole =
+        *version == SNAPSHOT_VERSION && snapshot_sum(run, F::KIND, at, json).to_be_bytes() == *sum;
+    let folded: F = whole.then(|| codec::from_json(json).ok())??;
     (folded.head() == at).then_some(folded)
+}
+
+/// Whether a snapshot is one of another version, which is not used, or as it was written.
+#[cfg(feature = "sqlite")]
+pub(crate) fn is_whole_snapshot(run: RunId, kind: SnapshotKind, at: Seq, body: &[u8]) -> bool {
+    /// The versions before checksums.
+    const WITHOUT: u8 = 1;
+    let Some((version, rest)) = body.split_first() else { return false };
+    let Some((sum, json)) = rest.split_first_chunk() else { return false };
+    *version == WITHOUT
+        || (*version == SNAPSHOT_VERSION && snapshot_sum(run, kind, at, json).to_be_bytes() == *sum)
+}
+
+fn snapshot_sum(run: RunId, kind: SnapshotKind, at: Seq, json: &[u8]) -> u32 {
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(run.uuid().as_bytes());
+    crc.update(&[match kind {
+        SnapshotKind::Outline => 0,
+        SnapshotKind::Transcript => 1,
+    }]);
+    crc.update(&at.0.to_be_bytes());
+    crc.update(json);
+    crc.finalize()
 }

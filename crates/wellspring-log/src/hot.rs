@@ -1,11 +1,11 @@
-//! What this process knows of a run while someone here writes or reads it: how far it is,
-//! who reads where, and the frames that some reader has not passed yet.
+//! The state of a run that this process writes or reads: its head, the positions of its readers,
+//! and its tail, the frames that a reader has not passed yet.
 //!
 //! # Promised
 //!
-//! The tail is a contiguous end of the run's committed frames. A frame is in it only while an
-//! attached reader has not passed it, and never beyond the two maxima: farther readers read
-//! from the store.
+//! The tail is a contiguous end of the run's committed frames. A frame is in the tail only while
+//! an attached reader has not passed it, and never beyond the two maxima: readers that are
+//! farther behind read from the store.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -16,18 +16,19 @@ use tokio::sync::Notify;
 use wellspring_core::{RunId, Seq};
 
 use crate::frame::{Frame, FrameSlice};
-use crate::lease::Leases;
 use crate::lock;
+use crate::node::Nodes;
 use crate::options::LogOptions;
 use crate::store::{Store, StoreError};
+use crate::watch::Watch;
 
-/// What all handles of one log share.
+/// Shared by all handles of one log.
 pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) options: LogOptions,
-    pub(crate) leases: Leases,
-    /// The runs that someone here writes or reads. Never upgraded inside the lock: the last
-    /// reference of a run takes the same lock when it goes.
+    pub(crate) nodes: Nodes,
+    /// The runs that this process writes or reads. Do not upgrade an entry inside the lock:
+    /// dropping the last reference of a run takes the same lock.
     runs: Mutex<BTreeMap<RunId, Weak<Hot>>>,
     /// Bytes in all tails.
     tail_bytes: AtomicUsize,
@@ -40,20 +41,20 @@ impl Shared {
         Self {
             store,
             options,
-            leases: Leases::default(),
+            nodes: Nodes::default(),
             runs: Mutex::default(),
             tail_bytes: AtomicUsize::new(0),
             stamps: AtomicU64::new(0),
         }
     }
 
-    /// The run, if someone here writes or reads it.
+    /// The run, if this process writes or reads it.
     pub(crate) fn find(&self, run: RunId) -> Option<Arc<Hot>> {
         let found = lock(&self.runs).get(&run).cloned();
         found.and_then(|hot| hot.upgrade())
     }
 
-    /// The run, known from now on.
+    /// The run, which is known from now on.
     pub(crate) fn hot(self: &Arc<Self>, run: RunId) -> Arc<Hot> {
         let mut runs = lock(&self.runs);
         // The only upgrade inside the lock: what it gives is returned, never dropped here.
@@ -67,6 +68,7 @@ impl Shared {
             changed: Notify::new(),
             inbox: AtomicU64::new(1),
             inbox_changed: Notify::new(),
+            watch: self.store.watch(run),
         });
         runs.insert(run, Arc::downgrade(&hot));
         hot
@@ -121,6 +123,8 @@ pub(crate) struct Hot {
     /// Counts what was put into the inbox from here.
     pub(crate) inbox: AtomicU64,
     pub(crate) inbox_changed: Notify,
+    /// Wakes for what other processes do to the run. Readers and owners clone it.
+    pub(crate) watch: Watch,
 }
 
 #[derive(Default)]

@@ -1,13 +1,13 @@
-//! The run log: frames, heads, cursors, leases and the inbox.
+//! The run log: frames, heads, cursors, owners and the inbox.
 //!
-//! A run is an append-only log of records with one [`Owner`] that appends; everything that
-//! consumes is a [`Cursor`]. [`Log`] does that once for all [`Store`]s: a store keeps opaque
-//! frames and refuses an append that does not continue its head; the log numbers, encodes,
-//! folds, publishes and wakes.
+//! A run is an append-only log of records. One [`Owner`] appends; every reader is a [`Cursor`].
+//! [`Log`] implements both once for all [`Store`]s: a store keeps opaque frames and refuses an
+//! append that does not continue its head; the log numbers, encodes, folds and publishes records,
+//! and wakes readers.
 //!
 //! # What is deliberately absent
 //!
-//! Timers on the way of a record, a task or a queue per reader, protocols, the engine.
+//! Timers between a record and its commit, a task or a queue per reader, protocols, the engine.
 //!
 //! # What is promised
 //!
@@ -21,14 +21,15 @@ mod clock;
 pub mod codec;
 mod cursor;
 pub mod document;
+mod due;
 mod error;
 mod fold;
 mod frame;
 mod hot;
 mod inbox;
-mod lease;
 mod log;
 mod memory;
+mod node;
 mod options;
 mod owner;
 #[cfg(feature = "sqlite")]
@@ -36,6 +37,8 @@ mod sqlite;
 pub mod store;
 #[cfg(feature = "suite")]
 pub mod suite;
+mod thread;
+mod watch;
 mod writer;
 
 pub use audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
@@ -45,25 +48,31 @@ pub use document::{
     DOCUMENT_BYTES_MAX, DOCUMENT_NAME_BYTES_MAX, DOCUMENTS_PAGE_MAX, Document, DocumentFilter,
     Expected, Written,
 };
+pub use due::{DUE_PAGE_MAX, Due, DuePlace, DueQuery, NodeBeat};
 pub use error::{AdoptError, CreateError, ReadError};
 pub use frame::{ENCODED_SLOTS, Frame, FrameSlice};
 pub use inbox::{
     INBOX_ANSWERS_MAX, INBOX_CANCELS_MAX, INBOX_MAX, InboxEntry, InboxRoom, NewCommand, Put, PutAll,
 };
-pub use log::{Beginning, Log};
+pub use log::{Beginning, DuePage, Log};
 pub use memory::{MEMORY_BYTES_MAX, MemoryStore};
 pub use options::{
-    JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, TAIL_BYTES_MAX, TAIL_BYTES_TOTAL_MAX,
-    UNCOMMITTED_BYTES_MAX,
+    JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, SETTLE, TAIL_BYTES_MAX,
+    TAIL_BYTES_TOTAL_MAX, UNCOMMITTED_BYTES_MAX,
 };
 pub use owner::Owner;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{Durability, OpenError, SqliteOptions, SqliteStore};
 pub use store::{
-    Adopt, Append, AppendDone, AppendError, Created, ExternalId, FRAME_BYTES_MAX, LIST_MAX, Lease,
-    NewFrame, NewRun, Page, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError,
+    Adopt, Append, AppendDone, AppendError, Created, ExternalId, Finding, HistoryQuery, LIST_MAX,
+    NewFrame, NewRun, Page, PastRun, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError,
     StoreFuture, StoredFrame,
 };
+pub use thread::{
+    SEARCH_BYTES_MAX, SEARCH_WORDS_MAX, THREAD_TITLE_CHARS_MAX, THREADS_PAGE_MAX, ThreadChange,
+    ThreadFilter, ThreadInfo,
+};
+pub use watch::{Watch, Watches};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,4 +1,4 @@
-//! The log: one handle for everything that happens to runs in a process.
+//! The log: creates, adopts, reads and lists runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,18 +8,19 @@ use wellspring_core::{Event, Millis, Outline, RunId, RunStarted, Seq, Transcript
 
 use crate::clock::Clock;
 use crate::cursor::Cursor;
+use crate::due::{Due, DuePlace, DueQuery};
 use crate::error::{AdoptError, CreateError, ReadError};
-use crate::fold::fold;
+use crate::fold::{fold, read_snapshot};
 use crate::hot::{Hot, Shared};
 use crate::inbox::{NewCommand, PutAll};
 use crate::memory::MemoryStore;
 use crate::options::LogOptions;
 use crate::owner::{InboxSeen, Owner};
 use crate::store::{
-    Adopt, Append, AppendError, Created, ExternalId, Lease, NewFrame, NewRun, RunFilter, RunState,
-    Store, StoreError,
+    Adopt, Append, AppendError, Created, ExternalId, HistoryQuery, NewFrame, NewRun, RunFilter,
+    RunInfo, RunState, Store, StoreError,
 };
-use crate::writer::{self, RETRIES_MAX, RETRY_PAUSE, Writer};
+use crate::writer::{self, Retries, Writer};
 
 /// How often an adoption is tried again because the head moved: a dying owner's last appends
 /// settle within a few; more means that somebody is alive.
@@ -28,7 +29,7 @@ const ADOPT_RETRIES_MAX: u32 = 8;
 /// Characters of the input that a list shows: a line.
 const TITLE_CHARS_MAX: usize = 80;
 
-/// Runs: created, adopted, read. A cheap handle; clones are the same log.
+/// Creates, adopts and reads runs. It is cheap to clone; clones are the same log.
 ///
 /// ```
 /// # use wellspring_core::{RunId, RunRequest, RunStarted, Seq, ThreadId};
@@ -69,8 +70,8 @@ impl Log {
         Self::new(Arc::new(MemoryStore::default()), LogOptions::default())
     }
 
-    /// A log in a SQLite file. When this process dies, whoever recovers next adopts its runs
-    /// at once.
+    /// A log in a SQLite file. When this process dies, the next process that looks for runs to
+    /// recover adopts its runs at once.
     ///
     /// # Errors
     ///
@@ -137,7 +138,7 @@ impl Log {
             title: title(&started),
             name: beginning.name,
             is_first: beginning.is_first,
-            lease: options.new_lease(),
+            node: options.node.clone(),
         };
         let run = started.run;
         let Some(claim) = Claim::of(self.shared.hot(run)) else {
@@ -162,7 +163,8 @@ impl Log {
         Ok(self.own(claim, transcript, inbox_seen, |hot| hot.own(&frame, bytes)))
     }
 
-    /// Takes over a run that has no owner: one that is paused, or whose owner's lease ended.
+    /// Takes over a run that has no owner, or whose owner is a node that is silent for as long
+    /// as a lease. This process has to have looked for that long: see [`due`](Self::due).
     ///
     /// # Errors
     ///
@@ -176,9 +178,52 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// As [`adopt`](Self::adopt), except for leases of other nodes.
+    /// As [`adopt`](Self::adopt), except that other owners do not matter.
     pub async fn take_over(&self, run: RunId) -> Result<Owner, AdoptError> {
         self.adopt_with(run, LeasePolicy::Ignore).await
+    }
+
+    /// A page of the runs that someone has to look at, in order; `after` is where the page before
+    /// ended. From the first call on, this process looks at the heartbeats of other nodes, and
+    /// the runs of a node that is silent for as long as a lease are due.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn due(&self, after: Option<DuePlace>, limit: usize) -> Result<DuePage, StoreError> {
+        let (shared, options) = (&self.shared, &self.shared.options);
+        shared.nodes.look(shared).await?;
+        let gone = shared.nodes.silent(options.lease);
+        let query = DueQuery { now: options.clock.now(), gone, after, limit };
+        let (limit, mut runs) = (query.limit_or_max(), shared.store.due(query).await?);
+        let next = runs.last().filter(|_| runs.len() == limit).map(Due::place);
+        runs.retain(|due| {
+            due.owner
+                .as_ref()
+                .is_none_or(|owner| shared.nodes.may_take(due.run, owner, options.lease))
+        });
+        Ok(DuePage { runs, next })
+    }
+
+    /// Paused runs whose deadline is still to come, the next one first.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn upcoming(&self, limit: usize) -> Result<Vec<Due>, StoreError> {
+        let last = RunId::new(uuid::Uuid::max());
+        let after = Some(DuePlace { since: self.clock().now(), run: last });
+        let query = DueQuery { now: Millis(u64::MAX), gone: Vec::new(), after, limit };
+        self.shared.store.due(query).await
+    }
+
+    /// Whether a run has an owner that is not known to be silent.
+    #[must_use]
+    pub fn is_owned(&self, info: &RunInfo) -> bool {
+        let options = &self.shared.options;
+        info.owner.as_ref().is_some_and(|owner| {
+            *owner == options.node || !self.shared.nodes.may_take(info.run, owner, options.lease)
+        })
     }
 
     /// A cursor over what comes after a record; `Seq(0)` is before the first.
@@ -211,6 +256,36 @@ impl Log {
     /// When there is no such run, or the store fails.
     pub async fn transcript(&self, run: RunId) -> Result<Transcript, ReadError> {
         fold(&*self.shared.store, run, None, self.shared.options.page_bytes).await
+    }
+
+    /// A run and the runs that it continues, newest first, at most `max`, each folded. Runs that
+    /// are kept folded are not folded again.
+    ///
+    /// # Errors
+    ///
+    /// If the store fails.
+    pub async fn history(
+        &self,
+        run: RunId,
+        max: usize,
+    ) -> Result<Vec<(RunInfo, Transcript)>, ReadError> {
+        let query = HistoryQuery { run, max, folded: true };
+        let mut history = Vec::new();
+        for past in self.shared.store.history(query).await? {
+            let kept = past.folded.filter(|(at, _)| *at == past.info.head);
+            let kept = kept.and_then(|(at, body)| read_snapshot(past.info.run, at, &body));
+            let transcript = match kept {
+                Some(transcript) => transcript,
+                None => match self.transcript(past.info.run).await {
+                    Ok(transcript) => transcript,
+                    // It was deleted just now.
+                    Err(ReadError::NoRun(_)) => continue,
+                    Err(error) => return Err(error),
+                },
+            };
+            history.push((past.info, transcript));
+        }
+        Ok(history)
     }
 
     /// The run up to and including a record, folded.
@@ -294,20 +369,21 @@ impl Log {
         self.shared.tail_bytes()
     }
 
-    /// Creates; a failure that leaves its fate open is settled by looking and trying again.
+    /// Creates a run. A failure that leaves the outcome open is settled by trying again.
     async fn create_settled(&self, new: NewRun, first: &NewFrame) -> Result<Created, StoreError> {
         let store = &self.shared.store;
-        let mut pause = RETRY_PAUSE;
-        for retries_left in (0..=RETRIES_MAX).rev() {
+        let mut retries = Retries::new(self.shared.options.settle);
+        let mut tried = false;
+        loop {
             match store.create(new.clone(), first.clone()).await {
-                Err(StoreError::Failed { .. })
-                    if retries_left > 0 && Handle::try_current().is_ok() =>
-                {
-                    tokio::time::sleep(pause).await;
-                    pause *= 2;
+                Err(error @ StoreError::Failed { .. }) if Handle::try_current().is_ok() => {
+                    tried = true;
+                    if !retries.pause().await {
+                        return Err(error);
+                    }
                 }
-                Ok(Created::Exists(info)) if retries_left < RETRIES_MAX => {
-                    // Perhaps it is ours, from the attempt whose fate was open.
+                Ok(Created::Exists(info)) if tried => {
+                    // It may be ours, from an attempt whose outcome was open.
                     let page = store.read(new.run, Seq(0), 1).await?;
                     let ours = page.frames.first().is_some_and(|frame| frame.body == first.body);
                     return Ok(if ours { Created::New } else { Created::Exists(info) });
@@ -315,23 +391,24 @@ impl Log {
                 decided => return decided,
             }
         }
-        Err(StoreError::failed("creating a run", "every attempt failed"))
     }
 
     async fn adopt_with(&self, run: RunId, policy: LeasePolicy) -> Result<Owner, AdoptError> {
         let shared = &self.shared;
         let options = &shared.options;
-        let claim = Claim::of(shared.hot(run)).ok_or(AdoptError::Owned { run, lease: None })?;
+        let claim = Claim::of(shared.hot(run)).ok_or(AdoptError::Owned { run, owner: None })?;
         let mut head = Seq(0);
         for _ in 0..=ADOPT_RETRIES_MAX {
             let info = shared.store.info(run).await?.ok_or(AdoptError::NoRun(run))?;
             if info.state.is_final() {
                 return Err(AdoptError::Finished(Box::new(info)));
             }
-            let now = options.clock.now();
-            let alive = |lease: &Lease| lease.until > now && lease.node != options.node;
-            if policy == LeasePolicy::Respect && info.lease.as_ref().is_some_and(alive) {
-                return Err(AdoptError::Owned { run, lease: info.lease });
+            let other = info.owner.as_ref().filter(|owner| **owner != options.node);
+            if let (Some(owner), LeasePolicy::Respect) = (other, policy) {
+                shared.nodes.look(shared).await?;
+                if !shared.nodes.may_take(run, owner, options.lease) {
+                    return Err(AdoptError::Owned { run, owner: info.owner });
+                }
             }
             let mut transcript: Transcript =
                 match fold(&*shared.store, run, None, options.page_bytes).await {
@@ -349,9 +426,9 @@ impl Log {
             let at = options.clock.now().max(transcript.updated_at);
             let (frame, new) = writer::first_frame([event], at, head)?;
             let bytes = writer::kept_bytes(&frame, &new.body);
-            let adopt = Some(Adopt { epoch, lease: options.new_lease() });
+            let adopt = Some(Adopt { epoch, node: options.node.clone() });
             let append = Append { run, expected: head, frame: new, adopt };
-            match writer::append(&*shared.store, &append).await {
+            match writer::append(&*shared.store, &append, options.settle).await {
                 Ok(()) => {
                     transcript.extend(frame.records());
                     let unseen = InboxSeen::nothing(&claim.hot);
@@ -377,7 +454,7 @@ impl Log {
     ) -> Owner {
         let hot = claim.keep();
         let runtime = Handle::try_current().ok();
-        self.shared.leases.keep(&self.shared, hot.run, runtime.as_ref());
+        self.shared.nodes.own(&self.shared, hot.run, runtime.as_ref());
         show(&hot);
         Owner::new(Writer::new(hot, transcript, runtime), inbox_seen)
     }
@@ -387,6 +464,15 @@ impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Log").field("options", &self.shared.options).finish_non_exhaustive()
     }
+}
+
+/// A page of the runs that someone has to look at.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DuePage {
+    /// The runs, in order.
+    pub runs: Vec<Due>,
+    /// Where the next page begins, if there may be one.
+    pub next: Option<DuePlace>,
 }
 
 /// What a run begins with besides its first record.

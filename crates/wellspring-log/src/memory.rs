@@ -1,53 +1,62 @@
-//! A store that is gone with the process: the library's default, and what tests use.
+//! A store in memory: the library's default, and what tests use.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use tokio::sync::watch;
 use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
 use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
+use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::lock;
 use crate::store::{
-    Append, AppendDone, AppendError, Created, ExternalId, LIST_MAX, Lease, NewFrame, NewRun, Page,
-    RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
+    Append, AppendDone, AppendError, Created, ExternalId, HistoryQuery, LIST_MAX, NewFrame, NewRun,
+    Page, PastRun, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError, StoreFuture,
+    StoredFrame,
 };
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
+use crate::watch::{Watch, Watches};
 
-/// Bytes a memory store keeps unless told otherwise: a long day of one person's runs, and
-/// nothing that surprises a small machine.
+/// The default maximum of a memory store in bytes: a long day of one person's runs, and little
+/// enough for a small machine.
 pub const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// What an entry takes besides its content: a fair guess, so that many tiny ones count too.
+/// The most bytes of one frame. A larger event carries a file and should name it instead: a
+/// reader has to hold a frame whole.
+const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// What an entry takes besides its content: an estimate, so that many small ones count too.
 const ENTRY_BYTES: usize = 64;
 
 /// What a run takes besides its content.
 const RUN_BYTES: usize = 512;
 
-/// A store in memory. It refuses to grow past a maximum.
+/// A store in memory. At its maximum it forgets finished runs, the oldest first; runs that are
+/// not finished stay, and when they alone fill it, it refuses to grow.
 ///
-/// For several logs over the same runs, as if each were its own process, give each its own
+/// To use the same runs from several logs, as if each were its own process, give each its own
 /// handle: see [`beside`](Self::beside).
 #[derive(Debug)]
 pub struct MemoryStore {
     shared: Arc<Mutex<Memory>>,
-    /// Which of the handles this is.
+    /// The number of this handle.
     me: usize,
-    changes: watch::Receiver<u64>,
+    watches: Watches,
 }
 
 #[derive(Debug)]
 struct Memory {
     runs: BTreeMap<RunId, Kept>,
     busy: HashMap<ThreadId, RunId>,
-    /// How many runs each thread has.
-    threads: HashMap<ThreadId, usize>,
+    threads: HashMap<ThreadId, Thread>,
+    /// How often each node has beaten.
+    beats: HashMap<Box<str>, u64>,
     external: BTreeMap<ExternalId, RunId>,
     documents: BTreeMap<Box<str>, Document>,
     /// The revision of the last write to any document.
@@ -56,17 +65,27 @@ struct Memory {
     audit: BTreeMap<Box<str>, Audit>,
     bytes: usize,
     bytes_max: usize,
-    /// One per handle, told what the others write.
-    handles: Vec<watch::Sender<u64>>,
+    /// The watches of each handle, woken by what is written through the others.
+    handles: Vec<Watches>,
+}
+
+#[derive(Debug)]
+struct Thread {
+    runs: BTreeSet<RunId>,
+    title: Option<Box<str>>,
+    archived: bool,
 }
 
 #[derive(Debug)]
 struct Kept {
     info: RunInfo,
     frames: Vec<StoredFrame>,
-    /// Each with whether its effect is in a frame.
+    /// Each with whether a frame has taken it.
     inbox: Vec<(InboxEntry, bool)>,
     snapshots: BTreeMap<(SnapshotKind, Seq), Bytes>,
+    deadline: Option<Millis>,
+    /// The text by which its thread is found.
+    search: Box<str>,
     bytes: usize,
 }
 
@@ -89,40 +108,51 @@ impl MemoryStore {
     /// A store that keeps at most so many bytes.
     #[must_use]
     pub fn with_bytes_max(bytes_max: usize) -> Self {
-        let (changed, changes) = watch::channel(0);
+        let watches = Watches::default();
         let memory = Memory {
             runs: BTreeMap::new(),
             busy: HashMap::new(),
             threads: HashMap::new(),
+            beats: HashMap::new(),
             external: BTreeMap::new(),
             documents: BTreeMap::new(),
             revision: 0,
             audit: BTreeMap::new(),
             bytes: 0,
             bytes_max,
-            handles: vec![changed],
+            handles: vec![watches.clone()],
         };
-        Self { shared: Arc::new(Mutex::new(memory)), me: 0, changes }
+        Self { shared: Arc::new(Mutex::new(memory)), me: 0, watches }
     }
 
     /// The same runs, as another process would see them: what is written through one handle
-    /// is a foreign change to the others.
+    /// wakes the watches of the others.
     #[must_use]
     pub fn beside(&self) -> Self {
-        let (changed, changes) = watch::channel(0);
+        let watches = Watches::default();
         let mut memory = lock(&self.shared);
         let me = memory.handles.len();
-        memory.handles.push(changed);
-        Self { shared: Arc::clone(&self.shared), me, changes }
+        memory.handles.push(watches.clone());
+        Self { shared: Arc::clone(&self.shared), me, watches }
     }
 
     fn write<'a, T: Send + 'a>(
         &'a self,
         write: impl FnOnce(&mut Memory) -> Result<T, StoreError>,
     ) -> StoreFuture<'a, T> {
+        let result = write(&mut lock(&self.shared));
+        std::future::ready(result).boxed()
+    }
+
+    /// Writes to a run, and wakes those that watch it through other handles.
+    fn write_run<'a, T: Send + 'a>(
+        &'a self,
+        run: RunId,
+        write: impl FnOnce(&mut Memory) -> Result<T, StoreError>,
+    ) -> StoreFuture<'a, T> {
         let mut memory = lock(&self.shared);
         let result = write(&mut memory);
-        memory.tell_others(self.me);
+        memory.tell_others(self.me, run);
         std::future::ready(result).boxed()
     }
 
@@ -136,10 +166,10 @@ impl MemoryStore {
 }
 
 impl Memory {
-    fn tell_others(&self, me: usize) {
-        for (handle, changed) in self.handles.iter().enumerate() {
+    fn tell_others(&self, me: usize, run: RunId) {
+        for (handle, watches) in self.handles.iter().enumerate() {
             if handle != me {
-                changed.send_modify(|count| *count += 1);
+                watches.wake(run);
             }
         }
     }
@@ -149,28 +179,72 @@ impl Memory {
     }
 
     fn reserve(&mut self, bytes: usize) -> Result<(), StoreError> {
+        self.reserve_for(None, bytes)
+    }
+
+    /// Reserves for a run, which is not forgotten for it.
+    fn reserve_for(&mut self, run: Option<RunId>, bytes: usize) -> Result<(), StoreError> {
+        if self.bytes + bytes > self.bytes_max {
+            self.make_room(run, bytes);
+        }
         if self.bytes + bytes > self.bytes_max {
             return Err(StoreError::Full {
                 what: "the store in memory",
                 max: self.bytes_max,
-                remedy: "delete finished runs, or keep runs on disk",
+                remedy: "wait until a run has finished, or keep runs on disk",
             });
         }
         self.bytes += bytes;
         Ok(())
     }
 
+    /// Forgets finished runs, the oldest first, until there is room; none if that does not help.
+    fn make_room(&mut self, keep: Option<RunId>, bytes: usize) {
+        let finished = self
+            .runs
+            .values()
+            .filter(|kept| kept.info.state.is_final() && Some(kept.info.run) != keep);
+        // Ids are in order of time.
+        let finished: Vec<_> = finished.map(|kept| (kept.info.run, kept.bytes)).collect();
+        let wanted = (self.bytes + bytes).saturating_sub(self.bytes_max);
+        if finished.iter().map(|(_, bytes)| bytes).sum::<usize>() < wanted {
+            return;
+        }
+        let mut freed = 0;
+        for (run, bytes) in finished {
+            if freed >= wanted {
+                return;
+            }
+            self.forget(run);
+            freed += bytes;
+        }
+    }
+
+    fn forget(&mut self, run: RunId) {
+        let Some(kept) = self.runs.remove(&run) else { return };
+        self.bytes -= kept.bytes;
+        if let Entry::Occupied(mut thread) = self.threads.entry(kept.info.thread) {
+            thread.get_mut().runs.remove(&run);
+            if thread.get().runs.is_empty() {
+                thread.remove();
+            }
+        }
+        self.external.retain(|_, bound| *bound != run);
+    }
+
     /// Reserves and counts for a run.
     fn grow(&mut self, run: RunId, bytes: usize) -> Result<&mut Kept, StoreError> {
         self.kept(run)?;
-        self.reserve(bytes)?;
+        self.reserve_for(Some(run), bytes)?;
         let kept = self.runs.get_mut(&run).ok_or(StoreError::NoRun(run))?;
         kept.bytes += bytes;
         Ok(kept)
     }
 
     fn create(&mut self, new: NewRun, first: NewFrame) -> Result<Created, StoreError> {
-        first.check_size().map_err(|error| StoreError::failed("creating a run", error))?;
+        first
+            .check_size(FRAME_BYTES_MAX)
+            .map_err(|error| StoreError::failed("creating a run", error))?;
         if let Some(kept) = self.runs.get(&new.run) {
             return Ok(Created::Exists(Box::new(kept.info.clone())));
         }
@@ -190,7 +264,8 @@ impl Memory {
             self.external.insert(name, new.run);
         }
         self.busy.insert(new.thread, new.run);
-        *self.threads.entry(new.thread).or_default() += 1;
+        let new_thread = || Thread { runs: BTreeSet::new(), title: None, archived: false };
+        self.threads.entry(new.thread).or_insert_with(new_thread).runs.insert(new.run);
         let info = RunInfo {
             run: new.run,
             thread: new.thread,
@@ -201,19 +276,20 @@ impl Memory {
             state: RunState::Running,
             head: Seq(0),
             epoch: 0,
-            lease: Some(new.lease),
+            owner: Some(new.node),
             created_at: first.at,
             updated_at: first.at,
         };
         let (frames, inbox, snapshots) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut kept = Kept { info, frames, inbox, snapshots, bytes };
+        let (deadline, search) = (None, Box::default());
+        let mut kept = Kept { info, frames, inbox, snapshots, deadline, search, bytes };
         self.put_frame(&mut kept, first);
         self.runs.insert(new.run, kept);
         Ok(Created::New)
     }
 
     fn append(&mut self, append: Append) -> Result<(), AppendError> {
-        append.frame.check_size()?;
+        append.frame.check_size(FRAME_BYTES_MAX)?;
         let run = append.run;
         let info = &self.kept(run)?.info;
         if info.state.is_final() {
@@ -222,11 +298,13 @@ impl Memory {
         if info.head != append.expected {
             return Err(AppendError::Conflict { run, head: info.head });
         }
-        self.grow(run, append.frame.body.len() + ENTRY_BYTES)?;
+        let folded = append.frame.folded.as_ref().map_or(0, |folded| ENTRY_BYTES + folded.len());
+        let search = append.frame.search.as_ref().map_or(0, |search| search.len());
+        self.grow(run, append.frame.body.len() + ENTRY_BYTES + folded + search)?;
         let mut kept = self.runs.remove(&run).ok_or(StoreError::NoRun(run))?;
         if let Some(adopt) = append.adopt {
             kept.info.epoch = adopt.epoch;
-            kept.info.lease = Some(adopt.lease);
+            kept.info.owner = Some(adopt.node);
         }
         self.put_frame(&mut kept, append.frame);
         self.runs.insert(run, kept);
@@ -292,25 +370,100 @@ impl Memory {
         let stored = StoredFrame { first: info.head.next(), count: frame.count, body: frame.body };
         info.head = Seq(info.head.0 + u64::from(frame.count));
         kept.frames.push(stored);
-        for number in frame.taken {
-            // Entries are numbered from 1, without gaps.
-            let entry = (number.0 as usize).checked_sub(1).and_then(|at| kept.inbox.get_mut(at));
-            if let Some((_, taken)) = entry {
-                *taken = true;
-            }
+        for (entry, taken) in &mut kept.inbox {
+            *taken |= frame.taken.contains(&entry.number);
+        }
+        if let Some(folded) = frame.folded {
+            kept.snapshots.insert((SnapshotKind::Transcript, info.head), folded);
+        }
+        if let Some(search) = frame.search {
+            kept.search = search;
         }
         if let Some(state) = frame.state {
             if state != info.state {
                 info.updated_at = frame.at;
             }
             info.state = state;
+            kept.deadline = frame.deadline.filter(|_| state == RunState::Paused);
             if state != RunState::Running {
-                info.lease = None;
+                info.owner = None;
             }
             if state.is_final() {
                 self.busy.remove(&info.thread);
             }
         }
+    }
+}
+
+impl Memory {
+    /// Since when a run is due, if it is at some time.
+    fn due_since(kept: &Kept, gone: &[Box<str>]) -> Option<Millis> {
+        match kept.info.state {
+            RunState::Running => {
+                let owner = kept.info.owner.as_ref();
+                owner.is_none_or(|owner| gone.contains(owner)).then_some(Millis(0))
+            }
+            RunState::Paused if kept.inbox.iter().any(|(_, taken)| !taken) => Some(Millis(0)),
+            RunState::Paused => kept.deadline,
+            RunState::Completed | RunState::Cancelled | RunState::Failed => None,
+        }
+    }
+
+    fn history(&self, query: &HistoryQuery) -> Vec<PastRun> {
+        let mut history = Vec::new();
+        let mut next = self.runs.get(&query.run);
+        while let Some(kept) = next.filter(|_| history.len() < query.max.min(LIST_MAX)) {
+            let info = kept.info.clone();
+            next = info.after.and_then(|after| {
+                let older = || {
+                    let runs = &self.threads.get(&info.thread)?.runs;
+                    self.runs.get(runs.range(..after).next_back()?)
+                };
+                self.runs.get(&after).or_else(older)
+            });
+            next = next.filter(|next| next.info.tenant == info.tenant);
+            let places = (SnapshotKind::Transcript, Seq(0))..=(SnapshotKind::Transcript, info.head);
+            let folded = query.folded.then(|| kept.snapshots.range(places).next_back()).flatten();
+            let folded = folded.map(|((_, at), body)| (*at, body.clone()));
+            history.push(PastRun { info, folded });
+        }
+        history
+    }
+
+    fn thread_info(&self, id: ThreadId, thread: &Thread) -> Option<ThreadInfo> {
+        let first = &self.runs.get(thread.runs.first()?)?.info;
+        let latest = &self.runs.get(thread.runs.last()?)?.info;
+        Some(ThreadInfo {
+            thread: id,
+            tenant: latest.tenant.clone(),
+            title: thread.title.as_ref().unwrap_or(&first.title).clone(),
+            archived: thread.archived,
+            runs: thread.runs.len() as u64,
+            latest: latest.run,
+            agent: latest.agent.clone(),
+            state: latest.state,
+            created_at: first.created_at,
+            updated_at: latest.updated_at,
+        })
+    }
+
+    fn threads(&self, filter: &ThreadFilter) -> Vec<ThreadInfo> {
+        let words = filter.words();
+        let mut found = BTreeMap::new();
+        #[expect(clippy::iter_over_hash_type, reason = "what is found is ordered by its key")]
+        for (id, thread) in &self.threads {
+            let Some(info) = self.thread_info(*id, thread) else { continue };
+            let text = |run| self.runs.get(run).is_some_and(|it| has_words(&it.search, &words));
+            if info.tenant == filter.tenant
+                && filter.thread.is_none_or(|wanted| wanted == *id)
+                && filter.archived.is_none_or(|archived| archived == info.archived)
+                && filter.after.is_none_or(|after| info.latest < after)
+                && (has_words(&info.title, &words) || thread.runs.iter().any(text))
+            {
+                found.insert(info.latest, info);
+            }
+        }
+        found.into_values().rev().take(filter.limit_or_max()).collect()
     }
 }
 
@@ -337,14 +490,15 @@ fn name_bytes(name: &ExternalId) -> usize {
 
 impl Store for MemoryStore {
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
-        self.write(|memory| memory.create(new, first))
+        self.write_run(new.run, |memory| memory.create(new, first))
     }
 
     fn append(&self, append: Append, done: AppendDone) {
         let result = {
             let mut memory = lock(&self.shared);
+            let run = append.run;
             let result = memory.append(append);
-            memory.tell_others(self.me);
+            memory.tell_others(self.me, run);
             result
         };
         // Outside the lock: it may append the next frame.
@@ -369,8 +523,20 @@ impl Store for MemoryStore {
         })
     }
 
+    fn history(&self, query: HistoryQuery) -> StoreFuture<'_, Vec<PastRun>> {
+        self.read_with(|memory| Ok(memory.history(&query)))
+    }
+
+    fn watch(&self, run: RunId) -> Watch {
+        self.watches.watch(run)
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        FRAME_BYTES_MAX
+    }
+
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
-        self.write(|memory| {
+        self.write_run(run, |memory| {
             let inbox = &memory.kept(run)?.inbox;
             let find = |key: &str| {
                 let found = inbox.iter().find(|(entry, _)| *entry.key == *key);
@@ -382,7 +548,8 @@ impl Store for MemoryStore {
                     .filter(|(entry, taken)| !taken && InboxRoom::of(&entry.command) == room);
                 Ok(waiting.count())
             };
-            let (puts, new) = match plan(commands, InboxNo(inbox.len() as u64), find, waiting)? {
+            let last = inbox.last().map_or(InboxNo(0), |(entry, _)| entry.number);
+            let (puts, new) = match plan(commands, last, find, waiting)? {
                 Plan::KeyTaken { index, number } => return Ok(PutAll::KeyTaken { index, number }),
                 Plan::Put { puts, new } => (puts, new),
             };
@@ -413,27 +580,53 @@ impl Store for MemoryStore {
         })
     }
 
-    fn renew(&self, node: Box<str>, runs: Vec<RunId>, until: Millis) -> StoreFuture<'_, ()> {
+    fn beat(&self, node: Box<str>) -> StoreFuture<'_, ()> {
         self.write(|memory| {
-            for run in runs {
-                let kept = memory.runs.get_mut(&run);
-                let lease = kept.and_then(|kept| kept.info.lease.as_mut());
-                if let Some(lease) = lease.filter(|lease| lease.node == node) {
-                    *lease = Lease { node: node.clone(), until };
-                }
+            *memory.beats.entry(node).or_default() += 1;
+            Ok(())
+        })
+    }
+
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeBeat>> {
+        self.read_with(|memory| {
+            let infos = memory.runs.values().map(|kept| &kept.info);
+            let running = infos.filter(|info| info.state == RunState::Running);
+            let owners: BTreeSet<_> = running.filter_map(|info| info.owner.clone()).collect();
+            let beat = |node: Box<str>| {
+                let beat = memory.beats.get(&node).copied().unwrap_or_default();
+                NodeBeat { node, beat }
+            };
+            Ok(owners.into_iter().map(beat).collect())
+        })
+    }
+
+    fn release(&self, run: RunId, node: Box<str>, epoch: u64) -> StoreFuture<'_, ()> {
+        self.write_run(run, |memory| {
+            if let Some(info) = memory.runs.get_mut(&run).map(|kept| &mut kept.info)
+                && info.epoch == epoch
+            {
+                info.owner.take_if(|owner| *owner == node);
             }
             Ok(())
         })
     }
 
-    fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
+    fn due(&self, query: DueQuery) -> StoreFuture<'_, Vec<Due>> {
         self.read_with(|memory| {
-            let ended = |info: &&RunInfo| {
-                info.state == RunState::Running
-                    && info.lease.as_ref().is_none_or(|lease| lease.until < now)
-            };
-            let infos = memory.runs.values().map(|kept| &kept.info).filter(ended);
-            Ok(infos.map(|info| info.run).take(limit.min(LIST_MAX)).collect())
+            let mut due: Vec<_> = memory
+                .runs
+                .values()
+                .filter_map(|kept| {
+                    let since = Memory::due_since(kept, &query.gone)?;
+                    let RunInfo { run, agent, owner, .. } = kept.info.clone();
+                    Some(Due { run, agent, owner, since })
+                })
+                .filter(|due| due.since <= query.now)
+                .filter(|due| query.after.is_none_or(|after| due.place() > after))
+                .collect();
+            due.sort_by_key(Due::place);
+            due.truncate(query.limit_or_max());
+            Ok(due)
         })
     }
 
@@ -521,22 +714,40 @@ impl Store for MemoryStore {
         })
     }
 
-    fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {
+    fn threads(&self, filter: ThreadFilter) -> StoreFuture<'_, Vec<ThreadInfo>> {
+        self.read_with(|memory| Ok(memory.threads(&filter)))
+    }
+
+    fn change_thread(
+        &self,
+        tenant: Box<str>,
+        thread: ThreadId,
+        change: ThreadChange,
+    ) -> StoreFuture<'_, bool> {
         self.write(|memory| {
+            change.check()?;
+            let found = memory.threads.get(&thread);
+            let info = found.and_then(|found| memory.thread_info(thread, found));
+            if info.is_none_or(|info| info.tenant != tenant) {
+                return Ok(false);
+            }
+            if let Some(thread) = memory.threads.get_mut(&thread) {
+                if let Some(title) = change.title {
+                    thread.title = Some(title).filter(|title| !title.is_empty());
+                }
+                thread.archived = change.archived.unwrap_or(thread.archived);
+            }
+            Ok(true)
+        })
+    }
+
+    fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {
+        self.write_run(run, |memory| {
             let Some(kept) = memory.runs.get(&run) else { return Ok(false) };
             if !kept.info.state.is_final() {
                 return Err(StoreError::Unfinished(run));
             }
-            memory.bytes -= kept.bytes;
-            let thread = kept.info.thread;
-            memory.runs.remove(&run);
-            if let Entry::Occupied(mut runs) = memory.threads.entry(thread) {
-                *runs.get_mut() -= 1;
-                if *runs.get() == 0 {
-                    runs.remove();
-                }
-            }
-            memory.external.retain(|_, bound| *bound != run);
+            memory.forget(run);
             Ok(true)
         })
     }
@@ -544,9 +755,5 @@ impl Store for MemoryStore {
     fn backup(&self, _to: PathBuf) -> StoreFuture<'_, ()> {
         let unsupported = StoreError::Unsupported("backing up what is only in memory");
         std::future::ready(Err(unsupported)).boxed()
-    }
-
-    fn foreign_changes(&self) -> watch::Receiver<u64> {
-        self.changes.clone()
     }
 }

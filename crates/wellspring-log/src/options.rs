@@ -5,11 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
-use crate::store::Lease;
 
-/// How long an owner is believed alive without a sign: long enough for a busy disk, short
-/// enough that nobody waits long for a crashed one to be succeeded.
+/// How long a node is believed alive without a heartbeat: long enough for a busy disk, short
+/// enough that a run of a crashed node continues soon.
 pub const LEASE: Duration = Duration::from_secs(30);
+
+/// How long an append may take to settle: long enough for a busy disk. With its last attempt, those
+/// who wait are told within about five seconds. A store whose servers change their leader in 5 to
+/// 7 seconds needs more.
+pub const SETTLE: Duration = Duration::from_secs(4);
 
 /// Bytes an owner may have uncommitted before its source has to wait: seconds of any model's
 /// output, and little beside what else a run holds.
@@ -34,12 +38,14 @@ pub const OUTLINE_BYTES: usize = 64 * 1024;
 /// How a log behaves. The defaults are right for nearly everyone but tests.
 #[derive(Clone)]
 pub struct LogOptions {
-    /// What this process is called in leases; no other live process may be called the same.
+    /// The name of this process as an owner of runs. No other live process may have the same.
     pub node: Box<str>,
     /// Where times come from.
     pub clock: Arc<dyn Clock>,
-    /// How long an owner is believed alive; renewed at a third.
+    /// See [`LEASE`]. Heartbeats are written three times as often.
     pub lease: Duration,
+    /// See [`SETTLE`]. An append whose outcome is unknown for longer loses its owner the run.
+    pub settle: Duration,
     /// See [`UNCOMMITTED_BYTES_MAX`]. A frame is cut no larger either, unless a single event is.
     pub uncommitted_bytes_max: usize,
     /// See [`TAIL_BYTES_MAX`].
@@ -60,6 +66,7 @@ impl Default for LogOptions {
             node: format!("process-{}", std::process::id()).into(),
             clock: Arc::new(SystemClock),
             lease: LEASE,
+            settle: SETTLE,
             uncommitted_bytes_max: UNCOMMITTED_BYTES_MAX,
             tail_bytes_max: TAIL_BYTES_MAX,
             tail_bytes_total_max: TAIL_BYTES_TOTAL_MAX,
@@ -67,12 +74,6 @@ impl Default for LogOptions {
             join_past: JOIN_PAST,
             outline_bytes: OUTLINE_BYTES,
         }
-    }
-}
-
-impl LogOptions {
-    pub(crate) fn new_lease(&self) -> Lease {
-        Lease { node: self.node.clone(), until: self.clock.now().plus(self.lease) }
     }
 }
 

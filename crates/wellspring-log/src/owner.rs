@@ -1,22 +1,22 @@
-//! The handle of the one that appends.
+//! The owner of a run: the only handle that appends.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::watch;
-use wellspring_core::{AgentNo, Event, InboxNo, RunId, Seq, Transcript};
+use wellspring_core::{AgentNo, Event, InboxNo, Millis, RunId, Seq, Transcript, Wait};
 
 use crate::hot::Hot;
 use crate::inbox::InboxEntry;
 use crate::lock;
 use crate::store::{AppendError, StoreError};
+use crate::watch::Watch;
 use crate::writer::Writer;
 
-/// The one that appends to a run.
+/// The owner of a run, which alone appends to it.
 ///
-/// Dropping it appends nothing: what was pushed is still committed, the lease is no longer
-/// renewed, and anyone may adopt the run.
+/// Dropping it appends nothing. What was pushed is still committed, then the run is released, and
+/// any node may adopt it.
 ///
 /// ```
 /// # use wellspring_core::{AgentNo, Event, Outcome, PartId, PartKind, RunId, RunRequest,
@@ -43,16 +43,18 @@ pub struct Owner {
     inbox_seen: InboxSeen,
 }
 
-/// What an owner has seen of changes to its inbox, from here and from elsewhere.
+/// The changes to its inbox that an owner has seen, by this process and by others.
 pub(crate) struct InboxSeen {
     here: AtomicU64,
-    elsewhere: Mutex<watch::Receiver<u64>>,
+    elsewhere: Mutex<Watch>,
 }
 
 impl InboxSeen {
     /// Everything up to now.
     pub(crate) fn until_now(hot: &Hot) -> Self {
-        let elsewhere = Mutex::new(hot.shared.store.foreign_changes());
+        let mut watch = hot.watch.clone();
+        watch.mark_seen();
+        let elsewhere = Mutex::new(watch);
         Self { here: AtomicU64::new(hot.inbox.load(Ordering::Acquire)), elsewhere }
     }
 
@@ -137,18 +139,30 @@ impl Owner {
         let hot = &self.writer.hot;
         // Before the store is asked: what comes after is a change again.
         self.inbox_seen.here.store(hot.inbox.load(Ordering::Acquire), Ordering::Release);
-        lock(&self.inbox_seen.elsewhere).borrow_and_update();
-        let taken = self.with_transcript(|transcript| transcript.outline.taken.clone());
-        let after = (1..).take_while(|number| taken.contains(&InboxNo(*number))).last();
-        let after = InboxNo(after.unwrap_or_default());
-        let mut entries = hot.shared.store.inbox(hot.run, after).await?;
-        entries.retain(|entry| !taken.contains(&entry.number));
+        lock(&self.inbox_seen.elsewhere).mark_seen();
+        let mut entries = hot.shared.store.inbox(hot.run, InboxNo(0)).await?;
+        // The store does not know yet what was pushed and is not committed.
+        self.with_transcript(|transcript| {
+            entries.retain(|entry| !transcript.outline.taken.contains(&entry.number));
+        });
         Ok(entries)
     }
 
+    /// Says that an inbox entry has no effect. It goes with the next frame; from then on the
+    /// entry is not read again, by this owner or by a later one.
+    pub fn dismiss(&self, entry: InboxNo) {
+        self.writer.dismiss(entry);
+    }
+
+    /// Queues `run paused`. With the frame that holds it, the store keeps the deadline at which
+    /// the run is [due](crate::DueQuery) although nothing came in.
+    pub fn pause(&self, waits: Vec<Wait>, deadline: Option<Millis>) {
+        self.writer.pause(waits, deadline);
+    }
+
     /// Waits until something may be new since [`inbox`](Self::inbox) was last called, or, if it
-    /// never was, since the run was created; at once if something came since, or if the run was
-    /// adopted and nobody has looked yet.
+    /// never was, since the run was created. Returns at once if something came since, or if the
+    /// run was adopted and `inbox` was not called yet.
     pub async fn inbox_changed(&self) {
         let hot = &self.writer.hot;
         let local = hot.inbox_changed.notified();
@@ -161,7 +175,7 @@ impl Owner {
         let mut foreign = lock(&self.inbox_seen.elsewhere).clone();
         tokio::select! {
             () = local => {}
-            () = crate::cursor::foreign_change(&mut foreign) => {}
+            () = foreign.changed() => {}
         }
     }
 

@@ -1,14 +1,13 @@
 //! Runs in a SQLite file: the binary's default.
 //!
 //! One thread writes. Its transaction takes every append that waits, so under load many runs
-//! share one commit, and nobody waits for a timer. The frames of a transaction share a row, and
-//! an index of where each run's lie is written behind; a run's own row changes only when its
-//! state or its owner does. Checkpoints happen on a thread of their own, reads on a few others in short
-//! transactions.
+//! share one commit, without a timer. The frames of a transaction share a row, and the index of
+//! each run's frames is written later; a run's own row changes only with its state or its owner.
+//! One thread makes checkpoints, and a few read in short transactions.
 //!
 //! Several processes may open the same file: each appends to the runs it owns, and the
-//! compare-and-set holds between them as well. What the others wrote is noticed by polling
-//! SQLite's own counter, and only while somebody here wants to know.
+//! compare-and-set holds between them as well. While runs are watched, the writer polls SQLite's
+//! own counter of commits; if another process has committed, it looks which runs have changed.
 //!
 //! # Promised
 //!
@@ -16,50 +15,76 @@
 //! [`Durability::PowerLoss`] it has reached the disk. A disk that is full or fails gives
 //! [`StoreError::Failed`], loses nothing that was acknowledged, and once it is repaired
 //! writing goes on.
+//!
+//! Every frame and every row has a checksum, and the structure of the file is looked at when it
+//! is opened: what is damaged is an error, everything else stays readable. See `check.rs`.
 
 mod alive;
 mod audit;
 mod batch;
+mod check;
 mod checkpoint;
 mod document;
 mod read;
 mod schema;
+mod sum;
+mod threads;
+mod watching;
 mod write;
 mod writer;
 
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::FutureExt;
-use rusqlite::Connection;
-use tokio::sync::{oneshot, watch};
-use wellspring_core::{InboxNo, Millis, RunId, Seq};
+use rusqlite::{Connection, InterruptHandle};
+use tokio::sync::oneshot;
+use wellspring_core::{InboxNo, RunId, Seq, ThreadId};
 
-use self::alive::Alive;
+use self::alive::{Alive, Ended};
+use self::check::Damage;
 use self::checkpoint::{Checkpointer, WalSize};
-use self::writer::{AppendJob, Call, Db, Job, Message};
+use self::writer::{AppendJob, Call, Db, Job, Message, OpenFile};
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
+use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::{InboxEntry, NewCommand, PutAll};
 use crate::lock;
 use crate::store::{
-    Append, AppendDone, Created, ExternalId, NewFrame, NewRun, Page, RunFilter, RunInfo,
-    SnapshotKind, Store, StoreError, StoreFuture,
+    Append, AppendDone, Created, ExternalId, Finding, HistoryQuery, NewFrame, NewRun, Page,
+    PastRun, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture,
 };
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
+use crate::watch::{Watch, Watches};
 
-/// How often the writer asks whether another process has written: soon enough that nobody
-/// notices, seldom enough that it costs nothing.
+/// The most bytes of one frame. A larger event carries a file and should name it instead: a
+/// reader has to hold a frame whole.
+const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// How often the writer asks whether another process has written, while a run is watched: soon
+/// enough for a person, and seldom enough to cost next to nothing.
 const FOREIGN_POLL: Duration = Duration::from_millis(50);
 
 /// Threads that read. Reads are short; this many keep a disk busy.
 const READERS: usize = 4;
 
-/// How long to wait for another process's transaction: far longer than any of ours takes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long to wait for another process's transaction: far longer than any of ours takes. An
+/// append or a new run is tried again after that, for a few seconds in all.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long to wait while another process makes the file or brings it to today's form.
+const MIGRATION_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How often it is looked whether it is done.
+const MIGRATION_POLL: Duration = Duration::from_millis(20);
+
+/// The tables that tell how far a run is that goes on: its last frame may be missing in each.
+const HEADS: [&str; 4] = ["runs", "places", "placed", "batches"];
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -100,6 +125,14 @@ pub enum OpenError {
         /// Which file.
         path: PathBuf,
     },
+    /// The file is damaged so that nothing in it can be read.
+    #[error("{path} is damaged ({what}): restore it from a backup")]
+    Damaged {
+        /// Which file.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
     /// The file or its directory failed.
     #[error("could not open {path}")]
     Failed {
@@ -126,14 +159,18 @@ pub enum OpenError {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
-    alive: Alive,
+    node: Box<str>,
+    _alive: Option<Alive>,
+    /// What is wrong with the file's structure, once that is known.
+    damage: Arc<OnceLock<Damage>>,
+    /// Ends the look at the structure of a large file.
+    checking: Option<InterruptHandle>,
     writes: mpsc::Sender<Message>,
     reads: mpsc::Sender<Read>,
-    changes: Arc<watch::Sender<u64>>,
-    /// The writer waits without polling, because nobody wanted to know about others.
+    watches: Watches,
+    /// The writer waits without polling, because no run is watched.
     asleep: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -146,21 +183,79 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// When the file or its directory cannot be opened, or is not a store this program knows.
+    /// When the file or its directory cannot be opened, or is not a store this program knows. A
+    /// file that is there and can be read, but not written, is opened: every write then fails.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = path.as_ref().to_path_buf();
+        match Self::open_to_write(path.clone(), options) {
+            Err(OpenError::Failed { cause, path: failed }) => {
+                Self::open_to_read(&path, &*cause).ok_or(OpenError::Failed { cause, path: failed })
+            }
+            decided => decided,
+        }
+    }
+
+    /// Opens a file to which nothing can be written.
+    fn open_to_read(path: &Path, why: &(dyn std::error::Error + 'static)) -> Option<Self> {
+        let (known, damage) = schema::look_at(&schema::connect_immutable(path).ok()?).ok()?;
+        if !known {
+            return None;
+        }
+        let what = format!("nothing can be written to {} ({why}); make room", path.display());
+        tracing::error!(what, "the store is only read");
+        let damage = OnceLock::from(damage.unwrap_or_else(|| Damage::unwritable(what)));
+        let (reads, to_read) = mpsc::channel::<Read>();
+        let to_read = Arc::new(Mutex::new(to_read));
+        let mut threads = Vec::new();
+        for _ in 0..READERS {
+            let connection = schema::connect_immutable(path).ok()?;
+            let read = reader(connection, Arc::clone(&to_read));
+            threads.push(thread::Builder::new().name("log-read".into()).spawn(read).ok()?);
+        }
+        let (writes, _) = mpsc::channel();
+        Some(Self {
+            path: path.to_owned(),
+            node: format!("reader-{}", std::process::id()).into(),
+            _alive: None,
+            damage: Arc::new(damage),
+            checking: None,
+            writes,
+            reads,
+            watches: Watches::default(),
+            asleep: Arc::new(AtomicBool::new(false)),
+            threads,
+        })
+    }
+
+    fn open_to_write(path: PathBuf, options: SqliteOptions) -> Result<Self, OpenError> {
         let failed = |cause: Box<dyn std::error::Error + Send + Sync>| OpenError::Failed {
             path: path.clone(),
             cause,
         };
         schema::make_private(&path).map_err(|error| failed(error.into()))?;
         let mut connection = schema::connect(&path).map_err(|error| failed(error.into()))?;
-        schema::migrate(&mut connection, &path)?;
-        schema::finish_deletions(&mut connection).map_err(|error| failed(error.into()))?;
+        let damage = Arc::new(OnceLock::new());
+        if let Some(found) = schema::migrate(&mut connection, &path)? {
+            tracing::error!(path = %path.display(), what = found.what, "the store is damaged");
+            let _ = damage.set(found);
+        }
+        let damaged = damage.get().is_some();
         schema::configure_writer(&connection, &options).map_err(|error| failed(error.into()))?;
-
         let alive = Alive::announce(&path).map_err(|error| failed(error.into()))?;
-        write::free_leases_of_the_dead(&connection, &path).map_err(|error| failed(error.into()))?;
+        // Nothing is written to a file whose structure is damaged: it would get worse. And where
+        // nothing can be written, what is there can still be read.
+        if !damaged {
+            let ended = alive::ended(&path);
+            let swept = schema::finish_deletions(&mut connection)
+                .and_then(|()| write::release_ended(&connection, &ended));
+            match swept {
+                Ok(()) => ended.into_iter().for_each(Ended::forget),
+                Err(error) => {
+                    let path = path.display();
+                    tracing::warn!(%path, %error, "could not write to the store; it is read");
+                }
+            }
+        }
 
         let mut threads = Vec::new();
         let mut spawn = |name: &str, body: Box<dyn FnOnce() + Send>| {
@@ -179,36 +274,45 @@ impl SqliteStore {
         let to_read = Arc::new(Mutex::new(to_read));
         for _ in 0..READERS {
             let connection = schema::connect_reader(&path).map_err(|error| failed(error.into()))?;
-            let to_read = Arc::clone(&to_read);
+            spawn("log-read", Box::new(reader(connection, Arc::clone(&to_read))))?;
+        }
+
+        let mut checking = None;
+        if !damaged && schema::is_large(&connection).map_err(|error| failed(error.into()))? {
+            let connection = schema::connect_reader(&path).map_err(|error| failed(error.into()))?;
+            checking = Some(connection.get_interrupt_handle());
+            let (damage, path) = (Arc::clone(&damage), path.clone());
             let body = move || {
-                loop {
-                    let read = lock(&to_read).recv();
-                    let Ok(read) = read else { return };
-                    read(&connection);
+                if let Some(found) = check::structure(&connection) {
+                    let (path, what) = (path.display(), &found.what);
+                    tracing::error!(%path, what, "the store is damaged");
+                    let _ = damage.set(found);
                 }
             };
-            spawn("log-read", Box::new(body))?;
+            spawn("log-check", Box::new(body))?;
         }
 
         let (writes, to_write) = mpsc::channel();
-        let changes = Arc::new(watch::Sender::new(0));
+        let watches = Watches::default();
         let asleep = Arc::new(AtomicBool::new(false));
+        let file = OpenFile::of(&path).map_err(|error| failed(error.into()))?;
         let writer = writer::Writer {
-            db: Db::new(connection).map_err(|error| failed(error.into()))?,
+            db: Db::new(connection, watches.clone(), Some(file))
+                .map_err(|error| failed(error.into()))?,
             wal,
             messages: to_write,
-            changes: Arc::clone(&changes),
             asleep: Arc::clone(&asleep),
         };
         spawn("log-write", Box::new(move || writer.run()))?;
-        Ok(Self { path, alive, writes, reads, changes, asleep, threads })
+        let (node, _alive) = (alive.name.clone(), Some(alive));
+        Ok(Self { path, node, _alive, damage, checking, writes, reads, watches, asleep, threads })
     }
 
-    /// What this process is called. A log that goes by this name has its runs adopted at once
-    /// when the process dies; under any other, when their leases end.
+    /// The name of this process. If a log uses it as its node, its runs are adopted at once when
+    /// the process ends; with another name, when its heartbeats stop.
     #[must_use]
     pub fn node(&self) -> &str {
-        &self.alive.name
+        &self.node
     }
 
     /// Runs something in the writer's next transaction.
@@ -217,6 +321,9 @@ impl SqliteStore {
         while_doing: &'static str,
         work: impl FnMut(&mut Db) -> rusqlite::Result<Result<T, StoreError>> + Send + 'static,
     ) -> StoreFuture<'static, T> {
+        if let Some(damage) = self.damage.get() {
+            return std::future::ready(Err(damage.error())).boxed();
+        }
         let (reply, answer) = oneshot::channel();
         self.job(Box::new(Call::new(while_doing, work, reply)));
         wait(while_doing, answer)
@@ -233,7 +340,7 @@ impl SqliteStore {
             let result = connection
                 .unchecked_transaction()
                 .and_then(|transaction| query(&transaction))
-                .unwrap_or_else(|error| Err(StoreError::failed(while_doing, error)));
+                .unwrap_or_else(|error| Err(check::store_error(while_doing, Arc::new(error))));
             let _ = reply.send(result);
         };
         // A send can only fail when the threads are gone; the answer then says so.
@@ -241,9 +348,88 @@ impl SqliteStore {
         wait(while_doing, answer)
     }
 
+    /// Fails if rows of one of these tables may be missing: then no list of them is complete.
+    fn sure(&self, tables: &[&str]) -> Result<(), StoreError> {
+        match self.damage.get() {
+            Some(damage) if damage.concerns(tables) => Err(damage.error()),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Lists rows of these tables.
+    fn list_of<T: Send + 'static>(
+        &self,
+        tables: &'static [&'static str],
+        while_doing: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<Result<T, StoreError>> + Send + 'static,
+    ) -> StoreFuture<'_, T> {
+        let listed = self.query(while_doing, query);
+        async move {
+            let listed = listed.await;
+            if matches!(listed, Ok(_) | Err(StoreError::NoRun(_))) {
+                self.sure(tables)?;
+            }
+            listed
+        }
+        .boxed()
+    }
+
+    /// Looks something up in these tables: what is found is checked by its own checksum, and
+    /// what is not found is absent only if nothing can be missing.
+    fn look_up<T: Send + 'static>(
+        &self,
+        tables: &'static [&'static str],
+        while_doing: &'static str,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<Result<Option<T>, StoreError>>
+        + Send
+        + 'static,
+    ) -> StoreFuture<'_, Option<T>> {
+        let found = self.query(while_doing, query);
+        async move {
+            match found.await {
+                found @ Ok(Some(_)) => found,
+                absent @ (Ok(None) | Err(StoreError::NoRun(_))) => {
+                    self.sure(tables)?;
+                    absent
+                }
+                error => error,
+            }
+        }
+        .boxed()
+    }
+
+    /// Runs what reads the whole file on a thread of its own, so that it keeps nobody from
+    /// reading.
+    fn apart<T: Send + 'static>(
+        &self,
+        while_doing: &'static str,
+        work: impl FnOnce(&Path) -> Result<T, StoreError> + Send + 'static,
+    ) -> StoreFuture<'static, T> {
+        let (reply, answer) = oneshot::channel();
+        let path = self.path.clone();
+        let body = move || {
+            let _ = reply.send(work(&path));
+        };
+        match thread::Builder::new().name("log-whole".into()).spawn(body) {
+            Ok(_) => wait(while_doing, answer),
+            Err(error) => std::future::ready(Err(StoreError::failed(while_doing, error))).boxed(),
+        }
+    }
+
     fn job(&self, job: Box<dyn Job>) {
         // What cannot be sent is dropped, and says so to whoever waits.
         let _ = self.writes.send(Message::Job(job));
+    }
+}
+
+/// What a thread that reads does.
+fn reader(connection: Connection, to_read: Arc<Mutex<mpsc::Receiver<Read>>>) -> impl FnOnce() {
+    move || {
+        loop {
+            let read = lock(&to_read).recv();
+            let Ok(read) = read else { return };
+            read(&connection);
+        }
     }
 }
 
@@ -258,29 +444,51 @@ fn wait<T: Send + 'static>(
 
 impl Store for SqliteStore {
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
-        if let Err(error) = first.check_size() {
+        if let Err(error) = first.check_size(FRAME_BYTES_MAX) {
             return std::future::ready(Err(StoreError::failed("creating a run", error))).boxed();
         }
         self.write("creating a run", move |db| write::create(db, &new, &first))
     }
 
     fn append(&self, append: Append, done: AppendDone) {
-        match append.frame.check_size() {
+        if let Some(damage) = self.damage.get() {
+            return done(Err(damage.error().into()));
+        }
+        match append.frame.check_size(FRAME_BYTES_MAX) {
             Ok(()) => self.job(Box::new(AppendJob::new(append, done))),
             Err(error) => done(Err(error)),
         }
     }
 
     fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page> {
-        self.query("reading a run", move |connection| read::page(connection, run, after, bytes_max))
+        let page = self.look_up(&["runs"], "reading a run", move |connection| {
+            Ok(read::page(connection, run, after, bytes_max)?.map(Some))
+        });
+        async move {
+            let page = page.await?.ok_or(StoreError::NoRun(run))?;
+            if !page.closed {
+                self.sure(&HEADS)?;
+            }
+            Ok(page)
+        }
+        .boxed()
     }
 
     fn info(&self, run: RunId) -> StoreFuture<'_, Option<RunInfo>> {
-        self.query("reading a run", move |connection| read::info(connection, run).map(Ok))
+        let info =
+            self.look_up(&["runs"], "reading a run", move |connection| read::info(connection, run));
+        async move {
+            let info = info.await?;
+            if info.as_ref().is_some_and(|info| !info.state.is_final()) {
+                self.sure(&HEADS)?;
+            }
+            Ok(info)
+        }
+        .boxed()
     }
 
     fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>> {
-        self.query("listing runs", move |connection| read::list(connection, &filter).map(Ok))
+        self.list_of(&HEADS, "listing runs", move |connection| read::list(connection, &filter))
     }
 
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
@@ -288,23 +496,81 @@ impl Store for SqliteStore {
     }
 
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {
-        self.query("reading an inbox", move |connection| read::inbox(connection, run, after))
+        self.list_of(&["runs", "inbox"], "reading an inbox", move |connection| {
+            read::inbox(connection, run, after)
+        })
     }
 
-    fn renew(&self, node: Box<str>, runs: Vec<RunId>, until: Millis) -> StoreFuture<'_, ()> {
-        self.write("renewing leases", move |db| write::renew(db, &node, &runs, until).map(Ok))
+    fn history(&self, query: HistoryQuery) -> StoreFuture<'_, Vec<PastRun>> {
+        self.list_of(
+            &["runs", "places", "placed", "batches"],
+            "reading a history",
+            move |connection| read::history(connection, &query),
+        )
     }
 
-    fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
+    fn watch(&self, run: RunId) -> Watch {
+        let watch = self.watches.watch(run);
+        fence(Ordering::SeqCst);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            let _ = self.writes.send(Message::Watch);
+        }
+        watch
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        FRAME_BYTES_MAX
+    }
+
+    fn beat(&self, node: Box<str>) -> StoreFuture<'_, ()> {
+        self.write("writing a heartbeat", move |db| write::beat(db, &node).map(Ok))
+    }
+
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeBeat>> {
         async move {
-            let doing = "reading leases";
-            let path = self.path.clone();
-            let free =
-                move |db: &mut Db| write::free_leases_of_the_dead(&db.connection, &path).map(Ok);
-            self.write(doing, free).await?;
-            self.query(doing, move |connection| read::expired(connection, now, limit).map(Ok)).await
+            let doing = "reading heartbeats";
+            // Processes whose end is certain need not be waited for.
+            let ended = Arc::new(alive::ended(&self.path));
+            if !ended.is_empty() {
+                let released = Arc::clone(&ended);
+                let release =
+                    move |db: &mut Db| write::release_ended(&db.connection, &released).map(Ok);
+                self.write(doing, release).await?;
+                Arc::into_inner(ended).into_iter().flatten().for_each(Ended::forget);
+            }
+            self.query(doing, |connection| read::nodes(connection).map(Ok)).await
         }
         .boxed()
+    }
+
+    fn release(&self, run: RunId, node: Box<str>, epoch: u64) -> StoreFuture<'_, ()> {
+        self.write("releasing a run", move |db| write::release(db, run, &node, epoch).map(Ok))
+    }
+
+    fn due(&self, query: DueQuery) -> StoreFuture<'_, Vec<Due>> {
+        self.query("looking for runs that are due", move |connection| {
+            read::due(connection, &query).map(Ok)
+        })
+    }
+
+    fn threads(&self, filter: ThreadFilter) -> StoreFuture<'_, Vec<ThreadInfo>> {
+        self.list_of(&["runs", "threads", "texts"], "listing threads", move |connection| {
+            threads::list(connection, &filter)
+        })
+    }
+
+    fn change_thread(
+        &self,
+        tenant: Box<str>,
+        thread: ThreadId,
+        change: ThreadChange,
+    ) -> StoreFuture<'_, bool> {
+        if let Err(error) = change.check() {
+            return std::future::ready(Err(error)).boxed();
+        }
+        self.write("changing a thread", move |db| {
+            threads::change(&db.connection, &tenant, thread, &change).map(Ok)
+        })
     }
 
     fn put_snapshot(
@@ -323,7 +589,7 @@ impl Store for SqliteStore {
         kind: SnapshotKind,
         at_most: Seq,
     ) -> StoreFuture<'_, Option<(Seq, Bytes)>> {
-        self.query("reading a snapshot", move |connection| {
+        self.look_up(&["runs"], "reading a snapshot", move |connection| {
             read::snapshot(connection, run, kind, at_most)
         })
     }
@@ -333,13 +599,15 @@ impl Store for SqliteStore {
     }
 
     fn resolve(&self, external: ExternalId) -> StoreFuture<'_, Option<RunId>> {
-        self.query("resolving an id", move |connection| {
-            read::resolve(connection, &external).map(Ok)
+        self.look_up(&["runs", "external_ids"], "resolving an id", move |connection| {
+            read::resolve(connection, &external)
         })
     }
 
     fn document(&self, name: Box<str>) -> StoreFuture<'_, Option<Document>> {
-        self.query("reading a document", move |connection| document::read(connection, &name))
+        self.look_up(&["documents"], "reading a document", move |connection| {
+            document::read(connection, &name)
+        })
     }
 
     fn put_document(
@@ -360,58 +628,63 @@ impl Store for SqliteStore {
         if let Err(error) = filter.check() {
             return std::future::ready(Err(error)).boxed();
         }
-        self.query("listing documents", move |connection| document::list(connection, &filter))
+        self.list_of(&["documents"], "listing documents", move |connection| {
+            document::list(connection, &filter)
+        })
     }
 
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {
-        self.write("keeping what was decided", move |db| audit::put(db, &entry).map(Ok))
+        // Deleting is audited too, and must have room.
+        self.write("keeping what was decided", move |db| {
+            db.past_maximum(|db| audit::put(db, &entry)).map(Ok)
+        })
     }
 
     fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
-        self.query("reading what was decided", move |connection| {
-            audit::page(connection, &filter).map(Ok)
+        self.list_of(&["audit"], "reading what was decided", move |connection| {
+            audit::page(connection, &filter)
         })
     }
 
     fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {
         async move {
             let doing = "deleting a run";
-            let doomed = self.write(doing, move |db| write::doom(db, run)).await?;
-            let Some(key) = doomed else { return Ok(false) };
+            let doom = move |db: &mut Db| db.past_maximum(|db| write::doom(db, run));
+            let Some(key) = self.write(doing, doom).await? else { return Ok(false) };
+            let chunk = move |db: &mut Db| db.past_maximum(|db| write::delete_chunk(db, key));
             // Each chunk is a transaction of its own, so that appends come in between.
-            while self.write(doing, move |db| write::delete_chunk(db, key).map(Ok)).await? {}
+            while self.write(doing, move |db| chunk(db).map(Ok)).await? {}
             Ok(true)
         }
         .boxed()
     }
 
     fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()> {
-        let doing = "making a backup";
-        let (reply, answer) = oneshot::channel();
-        let path = self.path.clone();
-        let body = move || {
-            let _ = reply.send(schema::backup(&path, &to));
-        };
-        // A thread of its own: it reads the whole file, and must not keep others from reading.
-        match thread::Builder::new().name("log-backup".into()).spawn(body) {
-            Ok(_) => wait(doing, answer),
-            Err(error) => std::future::ready(Err(StoreError::failed(doing, error))).boxed(),
-        }
+        self.apart("making a backup", move |path| schema::backup(path, &to))
     }
 
-    fn foreign_changes(&self) -> watch::Receiver<u64> {
-        let receiver = self.changes.subscribe();
-        fence(Ordering::SeqCst);
-        if self.asleep.swap(false, Ordering::SeqCst) {
-            let _ = self.writes.send(Message::Watch);
-        }
-        receiver
+    fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
+        self.apart("checking the store", |path| {
+            let failed = |error| check::store_error("checking the store", Arc::new(error));
+            let connection = schema::connect_reader(path).map_err(failed)?;
+            let transaction = connection.unchecked_transaction().map_err(failed)?;
+            Ok(check::everything(&transaction))
+        })
+    }
+}
+
+impl fmt::Debug for SqliteStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SqliteStore").field("path", &self.path).finish_non_exhaustive()
     }
 }
 
 impl Drop for SqliteStore {
     /// Waits for what was handed over, so that whoever opens the file next finds it complete.
     fn drop(&mut self) {
+        if let Some(checking) = &self.checking {
+            checking.interrupt();
+        }
         let (closed, _) = mpsc::channel();
         self.writes = closed;
         let (closed, _) = mpsc::channel();

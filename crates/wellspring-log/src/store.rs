@@ -1,71 +1,116 @@
-//! What a backend keeps: the whole of its contract.
+//! The contract of a backend.
 //!
-//! A store knows nothing of readers, wake-ups or encodings; [`Log`](crate::Log) does that
-//! once for all stores. It keeps opaque frames in order, and it refuses any append that
-//! does not continue the head it has.
+//! A store keeps opaque frames in order and refuses an append that does not continue the head.
+//! Encoding, folding, readers and the judgement which nodes are alive are the
+//! [`Log`](crate::Log)'s, once for all stores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
 use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
 
 use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written};
+use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::{InboxEntry, NewCommand, PutAll};
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
+use crate::watch::Watch;
 
-/// What a store's slower operations give.
+/// The future of a store's operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// What is called once an append is decided.
+/// Called once an append is decided.
 pub type AppendDone = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 
 /// A place where runs are kept.
 ///
 /// # Contract
 ///
-/// 1. What was acknowledged is read back, by every process, also after `kill -9` of this one
-///    (and, where the store offers it and was told to, after a power loss).
-/// 2. An append whose `expected` is not the head changes nothing. So of two owners only one
-///    goes on, whatever the clocks say.
-/// 3. After a terminal append nothing is appended.
-/// 4. Sequence numbers are dense: a read after `n` starts with `n + 1`.
-/// 5. Every failure is an error, never a hang or a panic, and leaves what was there.
+/// 1. **Durable.** What was acknowledged is read back, by every process, also after `kill -9` of
+///    this one (and, if the store offers it and was told to, after a power loss).
+/// 2. **Fenced.** An append whose `expected` is not the head changes nothing. So of two owners
+///    only one continues, whatever the clocks say.
+/// 3. **Closed.** After a terminal append nothing is appended.
+/// 4. **Dense records.** A read after record `n` starts with record `n + 1`.
+/// 5. **Errors.** Every failure is an error, never a hang or a panic, and leaves what was there.
+///    A frame larger than [`frame_bytes_max`](Self::frame_bytes_max) is refused by name.
+/// 6. **Created in one step.** The id, the name, the place in the thread, the first frame and the
+///    owner of a new run are there together or not at all.
+/// 7. **Owners.** A run has an owner from its creation or adoption until a frame pauses or ends
+///    it, or until its owner [releases](Self::release) it. Nothing else takes the owner away,
+///    except that a store that knows for certain that a node has ended may release its runs.
+///    No clock is involved.
+/// 8. **Beats.** Each [`beat`](Self::beat) of a node changes its number in
+///    [`nodes`](Self::nodes), which lists every node that owns a running run.
+/// 9. **Due.** [`due`](Self::due) gives everything that is due, in pages, ordered by time and then
+///    by run. What is due at once is found however much else waits.
+/// 10. **Watched.** Once [`watch`](Self::watch) has returned, each append, inbox entry or deletion
+///     that another process makes to that run wakes the watch. What happens to other runs does
+///     not, except after a time in which changes may have been missed.
+/// 11. **Inbox.** Commands are kept once per key, and all commands of one
+///     [`put_inbox`](Self::put_inbox) together or not at all. Numbers increase in the order of
+///     putting and are never used twice for one run; they need not be dense.
+/// 12. **Audit.** Entries are kept once per key, outlive their runs, and have increasing numbers
+///     per tenant, which need not be dense.
+/// 13. **Documents** are written by compare-and-set; of two writers one wins.
+/// 14. **Threads** are listed per tenant in one query, ordered by their newest runs.
+/// 15. **Bounded.** Every list has a maximum, and a page that is full says where to continue.
+/// 16. **Undamaged.** What is damaged is [`StoreError::Damaged`] or [`StoreError::DamagedStore`],
+///     and is never served. Everything else stays readable.
 pub trait Store: Send + Sync + 'static {
     /// Creates a run with its first frame, unless its id exists, its name is taken or its thread
-    /// is busy. The name is bound in the same step.
+    /// is busy.
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created>;
 
     /// Appends a frame. Returns at once; `done` is called, on any thread, once it is decided.
-    /// It must not block: it publishes the frame and may append the next one.
+    /// `done` must not block: it publishes the frame and may append the next one.
     fn append(&self, append: Append, done: AppendDone);
 
     /// Reads whole frames, from the one that holds the record after `after`, until
     /// `bytes_max` is passed (at least one frame, if there is one).
     fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page>;
 
-    /// What is known of a run.
+    /// The most bytes of one frame.
+    fn frame_bytes_max(&self) -> usize;
+
+    /// Describes a run.
     fn info(&self, run: RunId) -> StoreFuture<'_, Option<RunInfo>>;
 
     /// Finds runs, newest first.
     fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>>;
+
+    /// A run and the runs that it continues, newest first, in one query. Where a run was deleted,
+    /// the thread's next older run follows. Runs of other tenants end the history. Empty if
+    /// there is no such run.
+    fn history(&self, query: HistoryQuery) -> StoreFuture<'_, Vec<PastRun>>;
+
+    /// Wakes for what other processes do to a run. The run need not exist yet.
+    fn watch(&self, run: RunId) -> Watch;
 
     /// Puts commands into a run's inbox in one step: all of them, or none if a key holds a
     /// different command. A command that is there already, under its key, is not put again,
     /// also when it has taken effect. Durable when it resolves.
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll>;
 
-    /// The commands after an entry that have not taken effect, oldest first.
+    /// The commands after an entry that no frame has taken, oldest first.
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>>;
 
-    /// Keeps the leases of `node` on these runs until then.
-    fn renew(&self, node: Box<str>, runs: Vec<RunId>, until: Millis) -> StoreFuture<'_, ()>;
+    /// Gives a sign of life for a node: one write, however many runs it owns.
+    fn beat(&self, node: Box<str>) -> StoreFuture<'_, ()>;
 
-    /// Runs that are neither finished nor paused and whose lease ended before `now`.
-    fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>>;
+    /// The last beat of every node that owns a running run.
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeBeat>>;
+
+    /// Gives up a running run, which is due from then on. Nothing happens unless this node owns
+    /// it in this epoch.
+    fn release(&self, run: RunId, node: Box<str>, epoch: u64) -> StoreFuture<'_, ()>;
+
+    /// A page of the runs that someone has to look at; see [`DueQuery`].
+    fn due(&self, query: DueQuery) -> StoreFuture<'_, Vec<Due>>;
 
     /// Keeps a snapshot of a fold at a record.
     fn put_snapshot(
@@ -84,8 +129,8 @@ pub trait Store: Send + Sync + 'static {
         at_most: Seq,
     ) -> StoreFuture<'_, Option<(Seq, Bytes)>>;
 
-    /// Says that a surface's own id means this run; the first to say so wins, and the run that
-    /// it means is returned.
+    /// Lets a surface's own id mean this run, unless it means a run already. Gives the run that
+    /// it means.
     fn bind(&self, external: ExternalId, run: RunId) -> StoreFuture<'_, RunId>;
 
     /// The run that a surface's own id means.
@@ -106,26 +151,41 @@ pub trait Store: Send + Sync + 'static {
     /// Lists documents by a prefix, ordered by name.
     fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>>;
 
-    /// Keeps what somebody did, once per tenant and key, and gives its number. Deleting the run
-    /// does not touch it; past [`AUDIT_MAX`](crate::AUDIT_MAX) the tenant's oldest goes.
+    /// Keeps an audit entry, once per tenant and key, and gives its number. Deleting the run
+    /// does not delete it; past [`AUDIT_MAX`](crate::AUDIT_MAX) the tenant's oldest goes.
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64>;
 
-    /// What was done, newest first.
+    /// Audit entries, newest first.
     fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>>;
 
-    /// Deletes a finished run and all that belongs to it, in chunks. `false` if there is none.
+    /// Lists threads, the one with the newest run first.
+    fn threads(&self, filter: ThreadFilter) -> StoreFuture<'_, Vec<ThreadInfo>>;
+
+    /// Changes a thread's title, or whether it is archived. `false` if this tenant has no such
+    /// thread.
+    fn change_thread(
+        &self,
+        tenant: Box<str>,
+        thread: ThreadId,
+        change: ThreadChange,
+    ) -> StoreFuture<'_, bool>;
+
+    /// Deletes a finished run and all that belongs to it, in chunks. Its thread goes with its
+    /// last run. `false` if there is no such run.
     fn delete(&self, run: RunId) -> StoreFuture<'_, bool>;
 
     /// Copies everything to a new file while runs go on.
     fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()>;
 
-    /// Changes whenever another process has written something. In-process writes are not
-    /// reported: whoever made them knows.
-    fn foreign_changes(&self) -> watch::Receiver<u64>;
+    /// Looks at everything that is kept, and reports what is damaged. A store that nothing can
+    /// damage has nothing to report.
+    fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
+        std::future::ready(Ok(Vec::new())).boxed()
+    }
 }
 
-/// Forwards to another store, the field of this name, what a wrapper leaves as it is: everything
-/// but the ways in: `append`, `create` and `put_inbox`.
+/// Forwards everything but `append`, `create` and `put_inbox` to another store, the field of this
+/// name.
 #[macro_export]
 macro_rules! forward_store {
     ($inner:ident) => {
@@ -136,13 +196,17 @@ macro_rules! forward_store {
             fn list(filter: $crate::RunFilter) -> Vec<$crate::RunInfo>;
             fn inbox(run: ::wellspring_core::RunId, after: ::wellspring_core::InboxNo)
                 -> Vec<$crate::InboxEntry>;
-            fn renew(
-                node: Box<str>,
-                runs: Vec<::wellspring_core::RunId>,
-                until: ::wellspring_core::Millis
-            ) -> ();
-            fn expired(now: ::wellspring_core::Millis, limit: usize)
-                -> Vec<::wellspring_core::RunId>;
+            fn history(query: $crate::HistoryQuery) -> Vec<$crate::PastRun>;
+            fn beat(node: Box<str>) -> ();
+            fn nodes() -> Vec<$crate::NodeBeat>;
+            fn release(run: ::wellspring_core::RunId, node: Box<str>, epoch: u64) -> ();
+            fn due(query: $crate::DueQuery) -> Vec<$crate::Due>;
+            fn threads(filter: $crate::ThreadFilter) -> Vec<$crate::ThreadInfo>;
+            fn change_thread(
+                tenant: Box<str>,
+                thread: ::wellspring_core::ThreadId,
+                change: $crate::ThreadChange
+            ) -> bool;
             fn put_snapshot(
                 run: ::wellspring_core::RunId,
                 kind: $crate::SnapshotKind,
@@ -165,10 +229,15 @@ macro_rules! forward_store {
             fn audit(filter: $crate::AuditFilter) -> Vec<$crate::AuditEntry>;
             fn delete(run: ::wellspring_core::RunId) -> bool;
             fn backup(to: ::std::path::PathBuf) -> ();
+            fn check() -> Vec<$crate::Finding>;
         }
 
-        fn foreign_changes(&self) -> ::tokio::sync::watch::Receiver<u64> {
-            self.$inner.foreign_changes()
+        fn watch(&self, run: ::wellspring_core::RunId) -> $crate::Watch {
+            self.$inner.watch(run)
+        }
+
+        fn frame_bytes_max(&self) -> usize {
+            self.$inner.frame_bytes_max()
         }
     };
     ($inner:ident; $(fn $name:ident($($value:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
@@ -195,23 +264,14 @@ pub struct NewRun {
     pub title: Box<str>,
     /// What a surface calls it, if that has a name of its own for it.
     pub name: Option<ExternalId>,
-    /// Whether it is only to be created as its thread's first.
+    /// Create it only as the first run of its thread.
     pub is_first: bool,
-    /// Who starts it, and until when it is trusted to be alive.
-    pub lease: Lease,
-}
-
-/// Who owns a run, and until when that is believed without asking.
-#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub struct Lease {
-    /// The owner.
+    /// The node that starts it and owns it.
     pub node: Box<str>,
-    /// Until when.
-    pub until: Millis,
 }
 
 /// A frame on its way into a store.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewFrame {
     /// How many records it holds.
     pub count: u32,
@@ -219,29 +279,34 @@ pub struct NewFrame {
     pub body: Bytes,
     /// When it was made.
     pub at: Millis,
-    /// What it makes of the run, where it changes that. A final state closes the run, and
-    /// `Paused` or a final state gives up the lease, in the same step.
+    /// The run's state from this frame on, if it changes. A final state closes the run; `Paused`
+    /// or a final state gives up the owner, in the same step.
     pub state: Option<RunState>,
-    /// The inbox entries whose effects it holds. From then on they are not read and take no
-    /// room; their keys stay.
+    /// The inbox entries that are done with this frame: it holds their effects, or they have
+    /// none. From then on they are not read and take no room; their keys stay.
     pub taken: Vec<InboxNo>,
+    /// When a run that this frame pauses is due although nothing came in: the first of its
+    /// questions or client calls expires then.
+    pub deadline: Option<Millis>,
+    /// The run up to and including this frame, folded: a [`SnapshotKind::Transcript`], kept in
+    /// the same step. The frame that ends a run carries it.
+    pub folded: Option<Bytes>,
+    /// Text by which the run's thread is found, kept in the same step, at most
+    /// [`SEARCH_BYTES_MAX`](crate::SEARCH_BYTES_MAX). The frame that ends a run carries it.
+    pub search: Option<Box<str>>,
 }
 
 impl NewFrame {
-    /// Whether a store takes a frame of this size.
+    /// Whether it is small enough for a store.
     ///
     /// # Errors
     ///
-    /// [`AppendError::TooLarge`] past [`FRAME_BYTES_MAX`].
-    pub fn check_size(&self) -> Result<(), AppendError> {
-        let (bytes, max) = (self.body.len(), FRAME_BYTES_MAX);
+    /// [`AppendError::TooLarge`] past `max` bytes.
+    pub fn check_size(&self, max: usize) -> Result<(), AppendError> {
+        let bytes = self.body.len();
         if bytes > max { Err(AppendError::TooLarge { bytes, max }) } else { Ok(()) }
     }
 }
-
-/// The most bytes of one frame: an event as large as this carries a file and should name one
-/// instead; a reader has to hold it whole.
-pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A frame and the place it must have.
 #[derive(Clone, Debug, PartialEq)]
@@ -252,7 +317,7 @@ pub struct Append {
     pub expected: Seq,
     /// The frame.
     pub frame: NewFrame,
-    /// Whoever appends takes the run over with it.
+    /// The run's owner from this frame on, if it changes.
     pub adopt: Option<Adopt>,
 }
 
@@ -262,7 +327,7 @@ pub struct Adopt {
     /// Counts the owners.
     pub epoch: u64,
     /// The new owner.
-    pub lease: Lease,
+    pub node: Box<str>,
 }
 
 /// What became of a creation.
@@ -331,8 +396,8 @@ pub struct RunInfo {
     pub head: Seq,
     /// Counts the owners.
     pub epoch: u64,
-    /// Its owner, while it has one.
-    pub lease: Option<Lease>,
+    /// The node that owns it, while it has an owner.
+    pub owner: Option<Box<str>>,
     /// When it began.
     pub created_at: Millis,
     /// When its state last changed.
@@ -343,7 +408,7 @@ pub struct RunInfo {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// It has an owner, or lost one.
+    /// It has an owner, or lost its owner.
     Running,
     /// It waits for an answer.
     Paused,
@@ -409,6 +474,27 @@ impl RunFilter {
 /// The most runs a list gives at once: a page people can read, an answer that stays small.
 pub const LIST_MAX: usize = 1000;
 
+/// Asks for a run and the runs that it continues.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HistoryQuery {
+    /// The newest run.
+    pub run: RunId,
+    /// At most so many; [`LIST_MAX`] if more than that.
+    pub max: usize,
+    /// Whether the folded form is wanted.
+    pub folded: bool,
+}
+
+/// A run of a history.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PastRun {
+    /// The run.
+    pub info: RunInfo,
+    /// Its latest [transcript snapshot](SnapshotKind::Transcript), if it is wanted and there is
+    /// one, and the record that it is of.
+    pub folded: Option<(Seq, Bytes)>,
+}
+
 /// Which fold a snapshot is of.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum SnapshotKind {
@@ -427,6 +513,17 @@ pub struct ExternalId {
     pub surface: Box<str>,
     /// What it calls the run.
     pub id: Box<str>,
+}
+
+/// Something that is damaged in a store.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finding {
+    /// The run that it belongs to, where that is known.
+    pub run: Option<RunId>,
+    /// What is damaged, and where.
+    pub what: String,
+    /// What to do about it.
+    pub remedy: &'static str,
 }
 
 /// A store could not do what it was asked.
@@ -449,12 +546,18 @@ pub enum StoreError {
         remedy: &'static str,
     },
     /// What was kept does not read back.
-    #[error("run {run} is damaged at record {at}: {what}; restore it from a backup")]
+    #[error("run {run} is damaged at record {at}: {what}; delete it, or restore it from a backup")]
     Damaged {
         /// Which run.
         run: RunId,
         /// Where.
         at: Seq,
+        /// What was found.
+        what: String,
+    },
+    /// The store itself is damaged: what is not found in it may have been there.
+    #[error("the store is damaged ({what}); check it, and restore it from a backup")]
+    DamagedStore {
         /// What was found.
         what: String,
     },
@@ -469,6 +572,9 @@ pub enum StoreError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The title of a thread is not allowed.
+    #[error("failed to set the title: {0}")]
+    BadTitle(&'static str),
     /// A run that still goes on cannot be deleted.
     #[error("run {0} is not finished; cancel it first")]
     Unfinished(RunId),

@@ -1,8 +1,11 @@
-//! The one that appends to a run: what is pushed becomes frames, one append at a time.
+//! Turns what an owner pushes into frames, one append at a time.
 //!
-//! There is no task per run. Whoever pushes starts an append if none is in flight; the
-//! store's callback publishes the frame and starts the next one if something waits. So a
-//! frame holds exactly what came while the one before it was being committed.
+//! There is no task per run. A push starts an append if none is in flight; the store's callback
+//! publishes the frame and starts the next append if something waits. So a frame holds exactly
+//! what came while the frame before it was being committed.
+//!
+//! Records are dated by the time of day at which the owner began, plus the monotonic time since
+//! then. So a clock that steps does not change how long a run has worked.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +13,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use wellspring_core::{AgentNo, Event, EventBuffer, Millis, Outcome, Record, Seq, Transcript};
+use tokio::time::Instant;
+use wellspring_core::{
+    AgentNo, Event, EventBuffer, InboxNo, Millis, Outcome, Record, RunId, Seq, Transcript, Wait,
+};
 
 use crate::codec;
 use crate::fold;
@@ -21,14 +27,35 @@ use crate::lock;
 use crate::store::{
     Adopt, Append, AppendError, NewFrame, RunState, SnapshotKind, Store, StoreError,
 };
+use crate::thread::search_text;
 
-/// How often an append whose fate is unknown is looked up or made again: with pauses that
-/// double from [`RETRY_PAUSE`], about five seconds, in which a busy disk or a broker that
-/// changes its leader comes back, and after which nobody should wait longer.
-pub(crate) const RETRIES_MAX: u32 = 8;
+/// The pause before an append whose outcome is unknown is first looked up.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// The pause before the first retry.
-pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// The longest pause between two looks: a store that comes back is noticed within a second.
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Pauses between retries, which double, until an operation has had its time to settle.
+pub(crate) struct Retries {
+    pause: Duration,
+    until: Instant,
+}
+
+impl Retries {
+    pub(crate) fn new(settle: Duration) -> Self {
+        Self { pause: RETRY_PAUSE_MIN, until: Instant::now() + settle }
+    }
+
+    /// Waits; `false` at once if the time is over.
+    pub(crate) async fn pause(&mut self) -> bool {
+        if Instant::now() >= self.until {
+            return false;
+        }
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(RETRY_PAUSE_MAX);
+        true
+    }
+}
 
 pub(crate) struct Writer {
     pub(crate) hot: Arc<Hot>,
@@ -37,8 +64,8 @@ pub(crate) struct Writer {
     queue: Mutex<Queue>,
     /// Something was committed, or the owner is lost.
     progressed: Notify,
-    /// The owner is lost. Apart from the other, because whoever works on a run waits for this
-    /// all the time and need not be woken by every commit.
+    /// The owner is lost. It is apart from `progressed`, because the code that works on a run
+    /// always waits for this and need not be woken by every commit.
     lost: Notify,
 }
 
@@ -56,6 +83,12 @@ struct Queue {
     /// The fold of everything that was cut.
     transcript: Transcript,
     at: Millis,
+    /// When this owner began: by the time of day, and by the monotonic clock.
+    began: (Millis, Duration),
+    /// Whether the last state that was cut is `Running`, so that the run has an owner.
+    running: bool,
+    /// Inbox entries without effect, which go with the next frame.
+    dismissed: Vec<InboxNo>,
     outline_due: Due,
     transcript_due: Due,
     /// `run finished` was pushed; nothing may follow.
@@ -70,11 +103,13 @@ struct Waiting {
     event: Event,
     bytes: usize,
     push: u64,
+    /// Of a pause.
+    deadline: Option<Millis>,
 }
 
 impl Waiting {
     fn new((agent, event): (AgentNo, Event)) -> Self {
-        Self { bytes: codec::weight(&event), agent, event, push: 0 }
+        Self { bytes: codec::weight(&event), agent, event, push: 0, deadline: None }
     }
 
     fn is_end(&self) -> bool {
@@ -112,6 +147,8 @@ pub(crate) fn kept_bytes(frame: &Frame, body: &Bytes) -> usize {
 impl Writer {
     /// The writer of a run whose log, up to its head, is folded in `transcript`.
     pub(crate) fn new(hot: Arc<Hot>, transcript: Transcript, runtime: Option<Handle>) -> Arc<Self> {
+        let clock = &hot.shared.options.clock;
+        let began = (clock.now().max(transcript.updated_at), clock.monotonic());
         Arc::new(Self {
             epoch: transcript.outline.epoch,
             runtime,
@@ -126,6 +163,9 @@ impl Writer {
                 pushes_committed: 0,
                 committed: transcript.outline.head,
                 at: transcript.updated_at,
+                began,
+                running: true,
+                dismissed: Vec::new(),
                 transcript,
                 outline_due: Due::default(),
                 transcript_due: Due::default(),
@@ -154,6 +194,16 @@ impl Writer {
         let ignored = queue.push(events.into_iter().map(Waiting::new).collect());
         drop(queue);
         self.pushed(ignored);
+    }
+
+    pub(crate) fn pause(self: &Arc<Self>, waits: Vec<Wait>, deadline: Option<Millis>) {
+        let paused = Waiting::new((AgentNo::ROOT, Event::RunPaused { waits }));
+        let ignored = lock(&self.queue).push(vec![Waiting { deadline, ..paused }]);
+        self.pushed(ignored);
+    }
+
+    pub(crate) fn dismiss(&self, entry: InboxNo) {
+        lock(&self.queue).dismissed.push(entry);
     }
 
     fn pushed(self: &Arc<Self>, ignored: usize) {
@@ -191,18 +241,46 @@ impl Writer {
         f(&lock(&self.queue).transcript)
     }
 
-    /// Nobody will push any more. What was pushed is still committed; others may adopt.
+    /// Nothing more is pushed. What was pushed is still committed; then the run is released.
     pub(crate) fn retire(&self) {
-        let lost = {
+        let (failure, idle) = {
             let mut queue = lock(&self.queue);
             queue.retired = true;
-            queue.failure.is_some()
+            let idle = queue.in_flight.is_none() && queue.waiting.is_empty();
+            (queue.failure.clone(), idle)
         };
-        // A lost owner has given up its place already, and another may have it.
-        if !lost {
-            self.hot.shared.leases.release(self.hot.run);
-            self.hot.disown(None);
+        match failure {
+            None => {
+                self.hot.shared.nodes.disown(self.hot.run);
+                self.hot.disown(None);
+                if idle {
+                    self.release();
+                }
+            }
+            // The owner has given up its place in this process already.
+            Some(AppendError::Store(_) | AppendError::TooLarge { .. }) => self.release(),
+            Some(AppendError::Conflict { .. } | AppendError::Closed(_)) => {}
         }
+    }
+
+    /// Gives the run up in the store, unless its last frame did.
+    fn release(&self) {
+        if !lock(&self.queue).running {
+            return;
+        }
+        let (store, node) = (&self.hot.shared.store, self.hot.shared.options.node.clone());
+        let (run, epoch) = (self.hot.run, self.epoch);
+        let Some(runtime) = &self.runtime else {
+            // Without a runtime nothing can be awaited; stores on this machine act at once.
+            drop(store.release(run, node, epoch));
+            return;
+        };
+        let store = Arc::clone(store);
+        runtime.spawn(async move {
+            if let Err(error) = store.release(run, node, epoch).await {
+                tracing::warn!(%error, %run, "could not release a run");
+            }
+        });
     }
 
     async fn until<T>(
@@ -271,7 +349,8 @@ impl Writer {
                 let writer = Arc::clone(&self);
                 runtime.spawn(async move {
                     let store = &writer.hot.shared.store;
-                    match settle(&**store, &cut.append, error).await {
+                    let limit = writer.hot.shared.options.settle;
+                    match settle(&**store, &cut.append, error, limit).await {
                         Ok(()) => {
                             writer.committed(cut);
                             writer.pump();
@@ -291,21 +370,25 @@ impl Writer {
         match state {
             _ if retired => {}
             Some(RunState::Running) => {
-                shared.leases.keep(shared, self.hot.run, self.runtime.as_ref());
+                shared.nodes.own(shared, self.hot.run, self.runtime.as_ref());
             }
-            // The frame gave the lease up.
-            Some(_) => shared.leases.release(self.hot.run),
+            // The frame gave up the owner.
+            Some(_) => shared.nodes.disown(self.hot.run),
             None => {}
         }
         // Published while the frame still counts as in flight, so that frames come in order.
         let closes = if state.is_some_and(RunState::is_final) { Closes::Yes } else { Closes::No };
         self.hot.publish(&cut.frame, cut.bytes(), closes);
-        {
+        let last = {
             let mut queue = lock(&self.queue);
             queue.committed = cut.frame.last();
             if let Some(in_flight) = queue.in_flight.take() {
                 queue.pushes_committed = in_flight.pushes;
             }
+            retired && queue.waiting.is_empty()
+        };
+        if last {
+            self.release();
         }
         self.progressed.notify_waiters();
         let (run, at) = (self.hot.run, cut.frame.last());
@@ -322,7 +405,8 @@ impl Writer {
     }
 
     fn fail(&self, error: AppendError) {
-        tracing::warn!(%error, run = %self.hot.run, "the owner of a run is one no longer");
+        tracing::warn!(%error, run = %self.hot.run, "this process no longer owns the run");
+        let taken_over = matches!(error, AppendError::Conflict { .. });
         let failure = match &error {
             AppendError::Store(error) => Some(error.clone()),
             // The run goes on elsewhere, and so do its readers.
@@ -337,8 +421,16 @@ impl Writer {
             queue.waiting_bytes = 0;
             queue.retired
         };
-        if !retired {
-            self.hot.shared.leases.release(self.hot.run);
+        let nodes = &self.hot.shared.nodes;
+        if retired {
+            if failure.is_some() {
+                self.release();
+            }
+        } else {
+            nodes.disown(self.hot.run);
+            if taken_over {
+                nodes.lost(self.hot.run);
+            }
             self.hot.disown(failure);
         }
         self.lost.notify_waiters();
@@ -356,9 +448,13 @@ impl Writer {
             return None;
         }
         let options = &self.hot.shared.options;
-        let (bytes, pushes, events) = queue.take_waiting(options.uncommitted_bytes_max);
+        // Weights are estimates: an eighth is left for what they leave out.
+        let frame_max = self.hot.shared.store.frame_bytes_max();
+        let bytes_max = options.uncommitted_bytes_max.min(frame_max - frame_max / 8);
+        let Taken { bytes, pushes, events, deadline } = queue.take_waiting(bytes_max);
         let events = if events.len() > options.join_past { join(events) } else { events };
-        queue.at = queue.at.max(options.clock.now());
+        let (began, since) = queue.began;
+        queue.at = queue.at.max(began.plus(options.clock.monotonic().saturating_sub(since)));
         let expected = queue.transcript.outline.head;
         let records: Vec<_> = events
             .into_iter()
@@ -375,18 +471,28 @@ impl Writer {
             queue.transcript.apply(record);
             state = state_of(&record.event).or(state);
             if matches!(record.event, Event::RunResumed { .. }) {
-                // The pause gave the lease up; going on takes it again.
-                adopt = Some(Adopt { epoch: self.epoch, lease: options.new_lease() });
+                // The pause gave up the owner; to go on takes the run again.
+                adopt = Some(Adopt { epoch: self.epoch, node: options.node.clone() });
             }
         }
         if state != Some(RunState::Running) {
             adopt = None;
         }
-        let snapshots = queue.snapshots(body.len(), state, options.outline_bytes);
+        let snapshots = queue.snapshots(self.hot.run, body.len(), state, options.outline_bytes);
         queue.in_flight = Some(InFlight { bytes, pushes });
         let count = u32::try_from(records.len()).unwrap_or(u32::MAX);
-        let taken = records.iter().filter_map(|record| taken_by(&record.event)).collect();
-        let frame = NewFrame { count, body, at: queue.at, state, taken };
+        let taken = records.iter().filter_map(|record| taken_by(&record.event));
+        let taken = taken.chain(std::mem::take(&mut queue.dismissed)).collect();
+        queue.running = state.map_or(queue.running, |state| state == RunState::Running);
+        let ends = state.is_some_and(RunState::is_final);
+        let folded = ends.then(|| {
+            let (kind, at) = (SnapshotKind::Transcript, queue.transcript.outline.head);
+            fold::write_snapshot(self.hot.run, kind, at, &queue.transcript)
+        });
+        let folded = folded.flatten();
+        let search = ends.then(|| search_text(&queue.transcript));
+        let folded = folded.map(Bytes::from);
+        let frame = NewFrame { count, body, at: queue.at, state, taken, deadline, folded, search };
         let append = Append { run: self.hot.run, expected, frame, adopt };
         let frame = Arc::new(Frame::new(expected.next(), records));
         Some(Ok(Cut { append, frame, snapshots }))
@@ -417,9 +523,8 @@ impl Queue {
         ignored
     }
 
-    /// Takes what waits, up to so many bytes and at least one event; also says which pushes
-    /// are then complete.
-    fn take_waiting(&mut self, bytes_max: usize) -> (usize, u64, Vec<(AgentNo, Event)>) {
+    /// Takes what waits, up to so many bytes and at least one event.
+    fn take_waiting(&mut self, bytes_max: usize) -> Taken {
         let mut bytes = 0;
         let fits = |waiting: &&Waiting| {
             bytes += waiting.bytes;
@@ -431,42 +536,56 @@ impl Queue {
         let pushes = self.waiting.first().map_or(self.pushes, |next| next.push - 1);
         let bytes = taken.iter().map(|waiting| waiting.bytes).sum();
         self.waiting_bytes -= bytes;
+        let deadline = taken.iter().rev().find_map(|waiting| waiting.deadline);
         let events = taken.into_iter().map(|waiting| (waiting.agent, waiting.event)).collect();
-        (bytes, pushes, events)
+        Taken { bytes, pushes, events, deadline }
     }
 
     fn uncommitted(&self) -> usize {
         self.waiting_bytes + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.bytes)
     }
 
-    /// The snapshots to keep once the frame that was just folded is committed: an outline
-    /// every so many bytes; the transcript where it will be wanted, unless folding the log is
-    /// as quick.
+    /// The snapshots to keep once the frame that was just folded is committed: an outline every
+    /// so many bytes, and the transcript at a pause, unless folding the log is as quick. The
+    /// transcript of a run that ends is kept with its last frame instead.
     fn snapshots(
         &mut self,
+        run: RunId,
         bytes: usize,
         state: Option<RunState>,
         every: usize,
     ) -> Vec<(SnapshotKind, Vec<u8>)> {
         let mut snapshots = Vec::new();
+        let at = self.transcript.outline.head;
         self.outline_due.0 += bytes;
         self.transcript_due.0 += bytes;
         if self.outline_due.0 >= every {
             self.outline_due.0 = 0;
-            let body = fold::write_snapshot(&self.transcript.outline);
-            snapshots.extend(body.map(|body| (SnapshotKind::Outline, body)));
+            let kind = SnapshotKind::Outline;
+            let body = fold::write_snapshot(run, kind, at, &self.transcript.outline);
+            snapshots.extend(body.map(|body| (kind, body)));
         }
-        let rests = state.is_some_and(|state| state != RunState::Running);
-        if rests && self.transcript_due.0 >= every {
+        if state == Some(RunState::Paused) && self.transcript_due.0 >= every {
             self.transcript_due.0 = 0;
-            let body = fold::write_snapshot(&self.transcript);
-            snapshots.extend(body.map(|body| (SnapshotKind::Transcript, body)));
+            let kind = SnapshotKind::Transcript;
+            let body = fold::write_snapshot(run, kind, at, &self.transcript);
+            snapshots.extend(body.map(|body| (kind, body)));
         }
         snapshots
     }
 }
 
-/// What an event makes of its run.
+/// What was taken to be cut into a frame.
+struct Taken {
+    bytes: usize,
+    /// The pushes that are complete with it.
+    pushes: u64,
+    events: Vec<(AgentNo, Event)>,
+    /// Of the pause among the events.
+    deadline: Option<Millis>,
+}
+
+/// The state of a run after an event, if the event changes it.
 fn state_of(event: &Event) -> Option<RunState> {
     match event {
         Event::RunStarted(_) | Event::RunAdopted { .. } | Event::RunResumed { .. } => {
@@ -520,11 +639,15 @@ fn join(events: Vec<(AgentNo, Event)>) -> Vec<(AgentNo, Event)> {
     joined.into_events().collect()
 }
 
-/// Appends and waits. A failure that leaves the append's fate open is settled.
-pub(crate) async fn append(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
+/// Appends and waits. A failure that leaves the outcome open is settled.
+pub(crate) async fn append(
+    store: &dyn Store,
+    append: &Append,
+    limit: Duration,
+) -> Result<(), AppendError> {
     match append_once(store, append).await {
         Err(AppendError::Store(error @ StoreError::Failed { .. })) => {
-            settle(store, append, error).await
+            settle(store, append, error, limit).await
         }
         decided => decided,
     }
@@ -539,17 +662,16 @@ async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendErr
     decision.await.unwrap_or_else(|gone| Err(StoreError::failed("appending", gone).into()))
 }
 
-/// Finds out what became of an append that failed in an unknown way, and makes it again if it
-/// is not there.
+/// Reads back whether an append that failed is there, and appends again if it is not, until the
+/// outcome is known or the time is over.
 async fn settle(
     store: &dyn Store,
     append: &Append,
     mut error: StoreError,
+    limit: Duration,
 ) -> Result<(), AppendError> {
-    let mut pause = RETRY_PAUSE;
-    for _ in 0..RETRIES_MAX {
-        tokio::time::sleep(pause).await;
-        pause *= 2;
+    let mut retries = Retries::new(limit);
+    while retries.pause().await {
         match read_back(store, append).await {
             Ok(Fate::There) => return Ok(()),
             Ok(Fate::Overtaken(error)) => return Err(error),
@@ -598,5 +720,5 @@ pub(crate) fn first_frame(
         .map_err(|error| StoreError::failed("encoding a frame", error))?
         .into();
     let frame = Arc::new(Frame::new(expected.next(), records));
-    Ok((frame, NewFrame { count, body, at, state, taken: Vec::new() }))
+    Ok((frame, NewFrame { count, body, at, state, ..NewFrame::default() }))
 }

@@ -38,8 +38,8 @@ pub const BRIDGED_MAX: usize = 64;
 ///
 /// # Errors
 ///
-/// When the client does not take what it is told, or the server hangs up. (A server that
-/// refuses a request is the client's business, which is told in its own protocol.)
+/// If writing to the client fails, or the server closes the connection. (An error response of the
+/// server is passed on to the client.)
 pub async fn bridge(
     url: &str,
     token: &str,

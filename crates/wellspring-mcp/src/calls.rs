@@ -2,10 +2,10 @@
 //!
 //! # Why not the SDK's own way
 //!
-//! `rmcp` mints a request's progress token while it sends it, and handles each notification
-//! in a task of its own: progress could come before anyone listens, out of order, and without
-//! bound. So a [`Tap`](crate::transport::Tap) in front of the SDK registers a call before its
-//! bytes leave, and hands progress over here, in order, before any later message is looked at.
+//! `rmcp` creates a request's progress token while it sends it, and handles each notification in
+//! its own task: progress could arrive before anyone listens, out of order, and without bound. So a
+//! [`Tap`](crate::transport::Tap) in front of the SDK registers a call before its bytes leave, and
+//! delivers progress here, in order, before it reads any later message.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,8 +15,8 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use wellspring_core::{CancellationToken, Context};
 
-/// Progress of a call that waits to be told; beyond it the oldest is forgotten, since the
-/// latest says more.
+/// Progress reports of a call that wait to be delivered. Beyond that the oldest is dropped, since
+/// the latest says more.
 pub const PROGRESS_WAITING_MAX: usize = 64;
 
 /// Bytes kept of the message of one notification of progress: it is a line, not a log.
@@ -28,7 +28,7 @@ pub(crate) struct Call {
     context: Context,
     progress: Mutex<VecDeque<Value>>,
     arrived: Notify,
-    /// Cancelled when the call is over.
+    /// Cancelled when the call ends.
     over: CancellationToken,
 }
 
@@ -37,7 +37,7 @@ impl Call {
         &self.context
     }
 
-    /// Resolves when the call is over.
+    /// Resolves when the call ends.
     pub(crate) async fn over(&self) {
         self.over.cancelled().await;
     }
@@ -49,7 +49,7 @@ impl Call {
     /// Nothing is taken unless it is returned.
     pub(crate) async fn next_progress(&self) -> Value {
         loop {
-            // Created before looking, so that what comes in between wakes it.
+            // Created before checking, so that a change in between wakes it.
             let arrived = self.arrived.notified();
             if let Some(progress) = self.waiting() {
                 return progress;
@@ -80,7 +80,7 @@ pub(crate) struct Calls(Mutex<Running>);
 
 #[derive(Debug, Default)]
 struct Running {
-    /// In the order they began. A call is here until it is over.
+    /// In the order they began. A call stays here until it ends.
     calls: Vec<Arc<Call>>,
     /// The SDK counts its requests and its tokens from 0.
     by_request: BTreeMap<i64, Arc<Call>>,
@@ -88,7 +88,7 @@ struct Running {
 }
 
 impl Calls {
-    /// A call begins. It is over when the ticket is dropped.
+    /// Registers a call. It ends when the ticket is dropped.
     pub(crate) fn begin(self: &Arc<Self>, context: Context) -> Ticket {
         let call = Arc::new(Call {
             context,
@@ -125,7 +125,7 @@ impl Calls {
         let call = number(&progress.progress_token.0)
             .and_then(|number| lock(&self.0).by_token.get(&number).cloned());
         let Some(call) = call else {
-            tracing::debug!("progress of a call that is over");
+            tracing::debug!("ignored progress of a finished call");
             return;
         };
         let mut data = json!({ "progress": progress.progress });
@@ -138,9 +138,9 @@ impl Calls {
         call.push(data);
     }
 
-    /// Whom a question of the server is for: the call whose request it came on. A server
-    /// over stdio does not say; then the latest call, if all that run belong to one run, and
-    /// otherwise nobody: another user must not be asked.
+    /// The call that a question of the server is for: the one whose request it came on. A server
+    /// over stdio does not tell; then it is the latest call if all running calls belong to one run,
+    /// and `None` otherwise, because another user must not be asked.
     pub(crate) fn asked(&self, request: Option<&NumberOrString>) -> Option<Arc<Call>> {
         let running = lock(&self.0);
         if let Some(number) = request.and_then(number) {
@@ -153,7 +153,7 @@ impl Calls {
     }
 }
 
-/// A running call; it is over when this is dropped.
+/// A running call. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     pub(crate) call: Arc<Call>,

@@ -41,8 +41,8 @@ pub struct McpConfig {
     pub deny: BTreeSet<Box<str>>,
     /// Whether a tool may run, by the server's own name for it. It overrides the server's hints.
     pub approval: BTreeMap<Box<str>, Approval>,
-    /// Whether the tools not named in [`approval`](Self::approval) may run. When absent, a
-    /// tool that says it only reads may, and all others ask.
+    /// Approval of the tools not listed in [`approval`](Self::approval). If absent, tools that are
+    /// marked as read-only are allowed, and all others ask.
     pub approval_default: Option<Approval>,
     /// Whether the model gets two more tools, to list and to read the server's resources.
     pub resources: bool,
@@ -89,7 +89,8 @@ impl McpConfig {
         }
     }
 
-    /// Gives a command one more variable. It gets few others: see [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
+    /// Sets an environment variable of a command. It gets few others: see
+    /// [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
     #[must_use]
     pub fn env(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         if let McpTransport::Stdio { env, .. } = &mut self.transport {

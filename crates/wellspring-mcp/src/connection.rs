@@ -33,7 +33,7 @@ use crate::transport::{Caller, Fate, MESSAGE_BYTES_MAX, Stdio, Tap};
 /// Tools of one server; further ones are left out. No model chooses well among more.
 pub const TOOLS_MAX: usize = 512;
 
-/// Pages of one list that are read; the rest is left out. It ends a server that pages for ever.
+/// Maximum number of pages of one list. It stops a server that pages for ever.
 pub const PAGES_MAX: usize = 64;
 
 /// How often one call may be sent back for more input: a dialogue, not a loop.
@@ -42,7 +42,7 @@ pub const INPUT_ROUNDS_MAX: usize = 8;
 /// How long a call waits to hear how the server ended under it.
 const REAPED_TIME: Duration = Duration::from_secs(2);
 
-/// Bytes kept of what somebody else's error says.
+/// Bytes kept of a peer's error message.
 const REASON_BYTES_MAX: usize = 1024;
 
 /// A connection, as its owner has it.
@@ -82,7 +82,7 @@ impl Connection {
     ) -> Result<Self, McpError> {
         let introduced = Self::introduce(config, tools_changed, initialize()).await;
         match introduced {
-            // A server that knows no `initialize` any more says so.
+            // A server that no longer knows `initialize` returns an error here.
             Err(error) if matches!(error.kind(), McpErrorKind::Refused { .. }) => {
                 let newer = Self::introduce(config, tools_changed, discover()).await;
                 newer.map_err(|_| error)
@@ -276,7 +276,7 @@ impl Line {
                 }
                 () = context.signal().cancelled() => {
                     // Dropped, it tells the server.
-                    return Err(ToolError::new("cancelled; the server was told to stop"));
+                    return Err(ToolError::new("cancelled; the server was notified"));
                 }
                 () = self.gone.cancelled() => {
                     sent.forget();
@@ -327,7 +327,7 @@ impl Line {
                     serde_json::to_value(roots)
                 }
                 InputRequest::CreateMessage(_) => {
-                    let what = "it wants to use our model, which was not offered";
+                    let what = "it requested sampling, which was not offered";
                     return Err(self.failed(McpErrorKind::Protocol(what.into())));
                 }
                 _ => {
@@ -453,8 +453,8 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if let Some(handle) = self.0.take() {
-            // The first poll puts the notification into the SDK's queue, which is all there
-            // is to do; only a full queue would make it wait, and then nobody listens anyway.
+            // The first poll puts the notification into the SDK's queue, which is enough. Only a
+            // full queue would make it wait, and then the server is not reading anyway.
             let _ = handle.cancel(Some("the caller no longer waits".to_owned())).now_or_never();
         }
     }
@@ -466,7 +466,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
     lifecycle: ClientLifecycleMode,
     startup: Duration,
 ) -> Result<RunningService<RoleClient, Handler>, McpErrorKind> {
-    // The SDK has a token of its own; nothing here cancels by it.
+    // The SDK has its own token; it is not used to cancel.
     let ct = tokio_util::sync::CancellationToken::new();
     let serving = serve_client_with_lifecycle_and_ct(handler, transport, lifecycle, ct);
     match tokio::time::timeout(startup, serving).await {
@@ -499,8 +499,8 @@ fn discover() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
 }
 
-/// The directory that is configured for a server; `None` if there is none. A server may take a
-/// root in place of the directories in its arguments, so we never make one up.
+/// The directory that is configured for a server, if any. A server may take a root in place of the
+/// directories in its arguments, so there is no default.
 fn roots(config: &McpConfig) -> Option<ListRootsResult> {
     let directory = match &config.transport {
         McpTransport::Stdio { cwd, .. } => cwd.clone(),

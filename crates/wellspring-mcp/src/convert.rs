@@ -15,10 +15,10 @@ use crate::calls::cut;
 use crate::config::McpConfig;
 use crate::name;
 
-/// Bytes of a result that the model is told: more than any model reads at once with profit.
+/// Maximum bytes of a result for the model: more than any model can use at once.
 pub const RESULT_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes of a tool's description that the model is told, in every turn.
+/// Maximum bytes of a tool's description, which is sent to the model in every turn.
 pub const DESCRIPTION_BYTES_MAX: usize = 8 * 1024;
 
 /// A tool, from the protocol's own shape; nothing when it has no name.
@@ -92,7 +92,7 @@ pub(crate) fn resources(result: &Value) -> ToolResult {
     }
 }
 
-/// What the model is told: the words, and of everything else that it is there.
+/// The output for the model: the text, and a note for everything else.
 fn told(content: &[Content]) -> String {
     let line = |block: &Content| match block {
         Content::Text(text) => text.to_string(),

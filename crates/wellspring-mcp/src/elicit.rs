@@ -5,7 +5,7 @@ use wellspring_core::{Answer, Ask, Choice, Context, Form};
 
 use crate::calls::cut;
 
-/// Bytes of a question's text: a paragraph, since somebody has to read it in a chat.
+/// Maximum bytes of a question's text: one paragraph, since people read it in a chat.
 pub const QUESTION_BYTES_MAX: usize = 4 * 1024;
 
 /// Choices that are offered as such; a longer list is a form like any other.
@@ -18,7 +18,7 @@ pub enum ElicitReply {
     Accept(Value),
     /// The user said no.
     Decline,
-    /// Nobody said anything.
+    /// No answer was given.
     Cancel,
 }
 
@@ -34,7 +34,7 @@ impl ElicitReply {
     }
 }
 
-/// Puts a question of the server to whoever watches the call, in the server's name.
+/// Asks the users who watch the call a question of the server, in the server's name.
 pub(crate) async fn put(server: &str, params: &Value, context: &Context) -> ElicitReply {
     let Some(elicitation) = Elicitation::read(params) else { return ElicitReply::Decline };
     let answer = context.ask(elicitation.ask(|message| format!("{server}: {message}"))).await;
@@ -49,9 +49,8 @@ pub struct Elicitation {
 }
 
 impl Elicitation {
-    /// Reads one. None if it can only be declined: a kind that we do not know must not pass for
-    /// one that we do, and what a page wants to know is not ours to carry, for nobody here can
-    /// open it safely.
+    /// Reads a question; `None` if it can only be declined. An unknown kind must not be treated as
+    /// a known one, and a question that requires opening a URL cannot be answered safely here.
     #[must_use]
     pub fn read(params: &Value) -> Option<Self> {
         if params["mode"].as_str().is_some_and(|mode| mode != "form") {
@@ -62,8 +61,7 @@ impl Elicitation {
         Some(Self { message: cut(message, QUESTION_BYTES_MAX), question })
     }
 
-    /// The question as whoever watches gets it. `prompt` makes of its message what a person
-    /// reads.
+    /// The question as users see it. `prompt` turns its message into the text to show.
     pub fn ask(&self, prompt: impl FnOnce(&str) -> String) -> Ask {
         Ask::new(prompt(&self.message), self.question.form())
     }
@@ -136,7 +134,7 @@ impl Question {
             (Self::Choose { field, .. }, Answer::Value(value)) => {
                 ElicitReply::Accept(Map::from_iter([(field, value)]).into())
             }
-            // An answer that does not fit the question is none.
+            // An answer that does not fit the question counts as declined.
             (Self::Confirm | Self::Form(_), Answer::Value(_))
             | (Self::Form(_), Answer::Choose(_))
             | (Self::Choose { .. } | Self::Form(_), Answer::Approve { .. }) => ElicitReply::Decline,

@@ -48,8 +48,8 @@ pub enum McpErrorKind {
     /// It refused us, or could not be reached.
     #[error("it could not be reached: {0}")]
     Unreachable(Box<str>),
-    /// It wants credentials that it did not get.
-    #[error("it wants authorization; check the credentials in its headers")]
+    /// It requires credentials.
+    #[error("it requires authorization; check the credentials in its headers")]
     Unauthorized,
     /// It is gone and is being started again.
     #[error("{why}. It is started again in {} s; try again then, or do without it", .retry_in.as_secs_f32())]

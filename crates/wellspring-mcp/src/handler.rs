@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use crate::calls::{Calls, cut};
 use crate::elicit::{self, ElicitReply};
 
-/// Bytes kept of a message that a server wants to see in our log.
+/// Bytes kept of a log message from a server.
 const LOG_BYTES_MAX: usize = 2 * 1024;
 
 /// Answers what a server asks of us.

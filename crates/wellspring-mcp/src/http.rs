@@ -1,9 +1,9 @@
 //! What is below the SDK's streamable HTTP: one message out, and its answer, up to a maximum.
 //!
-//! The SDK's own client reads a plain JSON answer whole, however large. This one stops at
-//! [`MESSAGE_BYTES_MAX`], and the request gets an error of the protocol for an answer: its
-//! caller hears why, and the connection goes on. Streams that answer a request are read by
-//! the framer of `wellspring-wire`, to the same maximum and with the same end.
+//! The SDK's own client reads a plain JSON response whole, of any size. This one stops at
+//! [`MESSAGE_BYTES_MAX`] and answers the request with a protocol error: the caller learns the
+//! reason, and the connection stays usable. Streams that answer a request are read by the framer of
+//! `wellspring-wire`, with the same maximum.
 //!
 //! The stream that belongs to no request, and the end of a session, are left to the SDK: it
 //! bounds the first, and there is nothing to read in the second.
@@ -41,7 +41,7 @@ use crate::transport::MESSAGE_BYTES_MAX;
 /// Redirects of one HTTP request, which must stay with the same host: `/mcp` to `/mcp/`.
 const REDIRECTS_MAX: usize = 3;
 
-/// Bytes kept of an answer that is no message, for whoever must find out what it was.
+/// Bytes kept of a response that is not a message, for diagnosis.
 const PREVIEW_BYTES_MAX: usize = 256;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
@@ -76,7 +76,7 @@ pub(crate) fn transport(
         }
         custom.insert(name, value);
     }
-    // Headers carry credentials, so nobody but the configured host may get them.
+    // Headers carry credentials, so only the configured host may get them.
     let same_host = reqwest::redirect::Policy::custom(|attempt| {
         let from = attempt.previous().first().map(reqwest::Url::origin);
         if attempt.previous().len() > REDIRECTS_MAX {
@@ -103,7 +103,7 @@ pub(crate) fn too_large() -> ErrorData {
     ErrorData::internal_error(format!("the answer has more than {mib} MiB"), None)
 }
 
-/// Posts messages over HTTP, and reads what comes back up to a maximum.
+/// Posts messages over HTTP, and reads responses up to a maximum.
 #[derive(Clone, Debug)]
 pub(crate) struct BoundedHttp(pub(crate) reqwest::Client);
 
@@ -209,7 +209,7 @@ impl Asked<'_> {
         match serde_json::from_slice(&body) {
             Ok(JsonRpcMessage::Error(error)) => Ok(self.said(error, session)),
             Ok(answer) => Ok(Posted::Json(answer, session)),
-            // It got through, and nobody waits for an answer to it.
+            // The message was delivered, and no response is expected.
             Err(error) if !waits => {
                 tracing::debug!(%error, "an answer to what needs none");
                 Ok(Posted::Accepted)
@@ -246,8 +246,8 @@ impl Asked<'_> {
             Ok::<ServerJsonRpcMessage, _>(_) | Err(_) => None,
         };
         let text = cut(String::from_utf8_lossy(&body).into_owned(), PREVIEW_BYTES_MAX);
-        // Who knows nothing of `server/discover` may refuse it before anybody has read whose
-        // request it was; the SDK must still know which one it is about.
+        // A server that does not know `server/discover` may refuse it without the request's id; the
+        // SDK still has to know which request it is about.
         if let Some(id) = self.discovery().filter(|_| status.is_client_error() && !is_denied) {
             let error = said.map_or_else(
                 || ErrorData::invalid_request(format!("HTTP {status}: {text}"), None),
@@ -265,8 +265,8 @@ impl Asked<'_> {
         }
     }
 
-    /// An error that the server said. Where it does not say to what, it is to this message:
-    /// somebody waits for it.
+    /// An error that the server returned. Without an id it is taken as the response to this
+    /// message.
     fn said(&self, mut error: JsonRpcError, session: Option<String>) -> Posted {
         error.id = error.id.or_else(|| self.request_id());
         Posted::Json(JsonRpcMessage::Error(error), session)
@@ -342,7 +342,7 @@ struct Reading {
     framer: Framer,
     /// What the stream answers.
     request: Option<NumberOrString>,
-    /// The last id that the SDK was told: where it resumes.
+    /// The last id that the SDK has seen: where it resumes.
     told_id: Vec<u8>,
     over: bool,
 }

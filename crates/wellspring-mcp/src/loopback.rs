@@ -1,4 +1,4 @@
-//! Our tools for somebody else's agent: one MCP server on this machine, for one session.
+//! Our tools for an external agent: one MCP server on this machine, for one session.
 //!
 //! An agent that we drive (over ACP, say) takes MCP servers. [`Loopback`] is one: it offers
 //! the tools of the turn and hands each call to a [`LoopbackHandler`], which runs it wherever
@@ -14,13 +14,13 @@
 //!
 //! # What is deliberately absent
 //!
-//! Arguments are not checked against a tool's schema: that is for whoever runs the call.
-//! There are no sessions and no stream from the server to the client, since some agents drop
-//! a server that has them; so a client is not told when the tools change, and looks again
-//! when it likes.
+//! Arguments are not checked against a tool's schema: the code that runs the call does that. There
+//! are no sessions and no stream from the server to the client, since some agents drop a server
+//! that has them. So a client gets no notification when the tools change; it lists them again when
+//! it chooses to.
 
 mod call;
-mod door;
+mod http_server;
 
 use std::fmt;
 use std::io;
@@ -36,9 +36,9 @@ use uuid::Uuid;
 use wellspring_core::{Context, Tool, ToolError, ToolResult};
 
 pub use call::{HEARTBEAT, LoopbackCall, Reporter};
-pub use door::{BODY_BYTES_MAX, CALLS_MAX, CANCEL_GRACE, CONNECTIONS_MAX};
+pub use http_server::{BODY_BYTES_MAX, CALLS_MAX, CANCEL_GRACE, CONNECTIONS_MAX};
 
-use door::Door;
+use http_server::HttpServer;
 
 /// Runs the calls that come in.
 ///
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// Runs each call at once, in a context made for it.
+/// Runs each call immediately, in a context made for it.
 pub fn run_at_once(
     make_context: impl Fn(&LoopbackCall) -> Context + Send + Sync + 'static,
 ) -> Arc<dyn LoopbackHandler> {
@@ -117,7 +117,7 @@ impl Loopback {
     ///
     /// # Errors
     ///
-    /// When no port of this machine can be had.
+    /// If no port on loopback is available.
     pub async fn start(
         name: impl Into<Box<str>>,
         tools: Vec<Arc<dyn Tool>>,
@@ -136,7 +136,7 @@ impl Loopback {
             calls: Semaphore::new(CALLS_MAX),
             running: call::Running::default(),
         });
-        let door = Door::new(shared.clone(), path.into());
+        let door = HttpServer::new(shared.clone(), path.into());
         let door = AbortOnDropHandle::new(tokio::spawn(door.open(listener)));
         Ok(Self { shared, url, _door: door })
     }
@@ -165,10 +165,10 @@ impl Loopback {
         &self.shared.token
     }
 
-    /// Offers other tools from now on. Calls that are running go on.
+    /// Offers other tools from now on. Running calls continue.
     pub fn offer(&self, tools: Vec<Arc<dyn Tool>>) {
         let mut offer = self.shared.offer.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever listed the same tools before knows them.
+        // A client that listed the same tools before knows them.
         let same = offer.tools.iter().map(|tool| tool.spec()).eq(tools.iter().map(|it| it.spec()));
         let number = offer.number + u64::from(!same);
         *offer = Arc::new(Offer { number, tools });
@@ -203,7 +203,7 @@ impl Shared {
     }
 }
 
-/// No client looked at the tools in time.
+/// No client listed the tools in time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
     "the agent did not look at our tools within {} s; {}", .within.as_secs_f32(),

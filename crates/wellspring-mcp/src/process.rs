@@ -1,9 +1,8 @@
 //! A process that is talked to over its pipes: its group, its pipes, its last words.
 //!
-//! The process leads a group of its own; whatever is left of the group when the server is
-//! closed or dropped is killed. (The engine's shell does the same for commands that run to
-//! their end; here a process is talked to and outlives many calls, so the two share the
-//! idea and not the code.)
+//! The process leads its own group; everything left of the group when the server is closed or
+//! dropped is killed. (The engine's shell does the same for commands that run to their end. Here a
+//! process outlives many calls, so the two share the idea but not the code.)
 
 use std::collections::VecDeque;
 use std::io;
@@ -59,7 +58,7 @@ pub struct Pipes {
 }
 
 impl Process {
-    /// Starts a command; nothing when the transport is none.
+    /// Starts a command; `None` for other transports.
     pub(crate) fn start(transport: &McpTransport) -> Option<io::Result<(Self, Pipes)>> {
         let McpTransport::Stdio { command, args, env, cwd } = transport else { return None };
         let mut starting = Command::new(&**command);
@@ -72,7 +71,7 @@ impl Process {
         Some(Self::spawn(starting))
     }
 
-    /// Starts a command in a group of its own.
+    /// Starts a command in its own process group.
     ///
     /// # Errors
     ///

@@ -98,7 +98,7 @@ impl McpServer {
     }
 }
 
-/// Connects to several servers at once. If one fails, the others are still connected. A second
+/// Connects to several servers concurrently. If one fails, the others are still connected. A second
 /// server with the same name is refused, because their tools' names would collide.
 pub async fn connect_all(
     configs: impl IntoIterator<Item = McpConfig>,
@@ -111,7 +111,7 @@ pub async fn connect_all(
             if is_new {
                 return McpServer::new(config).connect().await;
             }
-            let what = "another server has the same name or prefix; give it a prefix of its own";
+            let what = "another server has the same name or prefix; set another prefix";
             Err(McpError::new(&config.name, McpErrorKind::Configuration(what.into())))
         }
     });
@@ -203,7 +203,7 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// The line to the server, or why there is none.
+    /// The connection to the server, or why there is none.
     pub(crate) fn line(&self) -> Result<Arc<Line>, McpError> {
         let shared = &self.shared;
         let error = |kind| McpError::new(&shared.config.name, kind);
@@ -234,7 +234,7 @@ struct Shared {
     prefix: String,
     state: watch::Sender<State>,
     tools_changed: Arc<Notify>,
-    /// Somebody needs a server that is down.
+    /// A call needs a server that is down.
     wanted: Notify,
     known: Mutex<Known>,
     version: watch::Sender<u64>,
@@ -255,7 +255,7 @@ enum State {
         why: McpError,
         until: Instant,
     },
-    /// Gone, and nobody tries until somebody asks.
+    /// Down, and not started again until a call needs it.
     Down {
         why: McpError,
         attempts: u32,
@@ -318,7 +318,7 @@ impl Keeper {
         }
     }
 
-    /// Starts a server again, sooner or later; nothing when it was told to stop.
+    /// Starts a server again after a delay; returns if the server was told to stop.
     async fn restart(&self, mut why: McpError, attempts: &mut u32) -> Option<Connection> {
         loop {
             if *attempts >= RESTARTS_MAX {

@@ -21,8 +21,8 @@ use crate::calls::{Call, Calls};
 use crate::error::McpErrorKind;
 use crate::process::{LastWords, Pipes};
 
-/// Bytes of one message of a server: a photograph in base64. A server that sends more is
-/// stopped, since without the message nobody knows whom it was for.
+/// Maximum bytes of one message of a server: a photograph in base64. A server that sends more is
+/// stopped, because without the message its recipient is unknown.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Requests of a server (pings, questions) that wait for our answer; further ones are
@@ -41,9 +41,9 @@ impl Fate {
 
 /// A server's standard input and output: one JSON message per line.
 ///
-/// The SDK's own drops a line that is too long, and the call waits for ever; this one ends
-/// the connection and says why. What is no JSON (a banner, a stray `print`) is kept with the
-/// last words, where somebody looks for it.
+/// The SDK's own transport drops a line that is too long, and the call waits for ever; this one
+/// ends the connection with the reason. Lines that are not JSON (a banner, a stray `print`) are
+/// kept with the last output, for diagnosis.
 pub(crate) struct Stdio {
     stdout: BufReader<ChildStdout>,
     /// The beginning of a line whose end has not come yet.
@@ -123,7 +123,7 @@ impl Transport<RoleClient> for Stdio {
             match message {
                 Ok(message) => return Some(message),
                 Err(Unreadable::Answer(to)) => {
-                    let error = ErrorData::internal_error("an answer nobody can read", None);
+                    let error = ErrorData::internal_error("an unreadable response", None);
                     return Some(JsonRpcMessage::error(error, Some(to)));
                 }
                 Err(Unreadable::Noise | Unreadable::Nothing) => {}
@@ -144,7 +144,7 @@ enum Unreadable {
     Noise,
     /// An answer to this request, and its caller should hear that it came.
     Answer(NumberOrString),
-    /// Empty, or nothing that anybody waits for.
+    /// Empty, or not a response to any request.
     Nothing,
 }
 
@@ -155,7 +155,7 @@ fn read_message(line: &[u8]) -> Result<ServerJsonRpcMessage, Unreadable> {
     }
     serde_json::from_slice(line).map_err(|error| {
         let Ok(value) = serde_json::from_slice::<Value>(line) else { return Unreadable::Noise };
-        tracing::debug!(%error, "a message that is none");
+        tracing::debug!(%error, "ignored an invalid message");
         match (value.get("method"), value.get("id").and_then(Value::as_i64)) {
             (None, Some(id)) => Unreadable::Answer(NumberOrString::Number(id)),
             (Some(_) | None, _) => Unreadable::Nothing,
@@ -238,7 +238,7 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Tap<T> {
                     if self.unanswered.len() >= SERVER_REQUESTS_MAX =>
                 {
                     tracing::warn!("refused a request: too many of the server's are unanswered");
-                    let error = ErrorData::internal_error("too many requests at once", None);
+                    let error = ErrorData::internal_error("too many concurrent requests", None);
                     let refusal = JsonRpcMessage::error(error, Some(request.id));
                     self.refusing = Some(self.inner.send(refusal).map(drop).boxed());
                 }
@@ -257,7 +257,7 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Tap<T> {
     }
 }
 
-/// However the SDK ended, whoever waits for an answer must hear of it.
+/// When the SDK has ended, everyone who waits for a response must get an error.
 impl<T> Drop for Tap<T> {
     fn drop(&mut self) {
         self.gone.cancel();

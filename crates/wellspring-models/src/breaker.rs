@@ -1,4 +1,4 @@
-//! A circuit breaker: stops asking a provider that keeps failing, for a while.
+//! A circuit breaker: suspends requests to a provider that keeps failing.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,8 +8,8 @@ use futures::stream::StreamExt as _;
 use tokio::time::Instant;
 use wellspring_core::{AttemptStream, FailureKind, Model, ModelError, TurnRequest};
 
-/// Failures in a row that open a breaker, by default: more than the attempts of one turn, so that
-/// one run alone does not stop all others.
+/// Default number of consecutive failures that open a breaker: more than the attempts of one turn,
+/// so that one run alone does not stop all others.
 pub const FAILURES_DEFAULT: u32 = 5;
 
 /// How long an open breaker stays open, by default.
@@ -84,7 +84,7 @@ impl Circuit {
         self
     }
 
-    /// Whether an attempt may be made now. When the rest is over, one attempt is let through; the
+    /// Whether an attempt may be made now. After the rest period, one attempt is let through;
     /// others are refused until it has ended.
     fn admit(&self) -> Result<(), ModelError> {
         let now = Instant::now();
@@ -233,13 +233,13 @@ mod tests {
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(ask(&model).await, failed());
         assert_eq!(ask(&model).await, open(3));
-        // The next one is well, and all others with it.
+        // The next attempt succeeds, and so do all others after it.
         tokio::time::advance(Duration::from_secs(10)).await;
         assert_eq!(ask(&model).await, Ok(()));
         assert_eq!(ask(&model).await, Ok(()));
     }
 
-    /// The engine drops an attempt that stalls, and says so.
+    /// The engine drops an attempt that stalls; the breaker counts it as a failure.
     #[tokio::test(start_paused = true)]
     async fn a_stall_is_a_failure() {
         let model = Breaker::new(Unlucky(Mutex::default()), Circuit::new("acme").failures(1));
@@ -248,7 +248,7 @@ mod tests {
         assert_eq!(ask(&model).await, Err(open));
     }
 
-    /// When its time is over, an open circuit lets one through, not everyone who waits.
+    /// After the rest period an open breaker lets one attempt through, not everyone who waits.
     #[tokio::test(start_paused = true)]
     async fn one_at_a_time() {
         let circuit = Circuit::new("acme").failures(1).rest(Duration::from_secs(10));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use wellspring_core::{AttemptStream, Model, ModelError, TurnRequest};
 
-/// A model with others behind it. When one fails, at whatever point, the engine voids what it
-/// said and asks the next one; the log then names that one.
+/// A model with fallbacks. When one fails, at any point, the engine voids its output and asks the
+/// next one; the log then names that one.
 ///
 /// A failure is any error: the provider is unreachable, refuses, breaks off in mid-answer, or
 /// says nothing within the agent's time limits. After the last model the turn is retried from

@@ -64,12 +64,12 @@ pub trait Protocol: Clone + Default + fmt::Debug + Send + Sync + 'static {
     fn reader(&self, request: &TurnRequest) -> Box<dyn AnswerReader>;
 }
 
-/// How a provider wants a key.
+/// How a provider takes its key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyForm {
     /// As `authorization: Bearer`.
     Bearer,
-    /// In a header of its own.
+    /// In its own header.
     Header(&'static str),
 }
 

@@ -41,8 +41,8 @@ pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 /// with their frames, stay below; a server that never ends must not fill the memory.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// How long the end of the body may take once the model has stopped. Usually it is there
-/// already; waiting for it lets the connection be used again.
+/// How long the end of the body may take once the model has stopped. Usually it has arrived
+/// already; waiting for it lets the connection be reused.
 pub const LINGER: Duration = Duration::from_millis(100);
 
 /// How long a small request, such as a list of models, may take.
@@ -52,8 +52,8 @@ pub const GET_TIMEOUT: Duration = Duration::from_secs(20);
 /// few megabytes.
 pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How often a request is sent again that met a connection as it was being closed. Some servers
-/// (llama.cpp's, for one) close theirs after each streamed answer without having said so.
+/// How often a request is sent again if the server was just closing the connection. Some servers
+/// (such as llama.cpp's) close connections after each streamed answer without announcing it.
 const RESENDS_MAX: usize = 1;
 
 /// How long an unused connection is kept: shorter than the five seconds after which many
@@ -333,7 +333,7 @@ fn redacted(error: ModelError, secrets: &[HeaderValue]) -> ModelError {
 
 async fn send(request: reqwest::RequestBuilder) -> Result<Response, reqwest::Error> {
     for _ in 0..RESENDS_MAX {
-        // A body that is all there can be sent twice, and ours are.
+        // A complete body can be sent twice, and ours are complete.
         let Some(first) = request.try_clone() else { break };
         match first.send().await {
             Err(error) if hung_up(&error) => {}
@@ -419,7 +419,7 @@ impl Body {
         Ok((Self { response, content_type, begun: Some(begun) }, form))
     }
 
-    /// One that is read to its end whatever it is.
+    /// An answer that is always read to its end.
     fn unread(response: Response) -> Self {
         Self { response, content_type: String::new(), begun: None }
     }
@@ -466,7 +466,7 @@ fn start_of(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start()
 }
 
-/// An answer that was cut is not complete, whatever the server says.
+/// An answer that was cut off is not complete, even if the server says so.
 fn corrected(mut batch: Batch, output_limit: Option<u64>) -> Batch {
     if let Some((stop, usage)) = batch.take_stop() {
         batch.stop(stop_by_usage(stop, usage.as_ref(), output_limit), usage);
@@ -620,8 +620,8 @@ fn is_here(url: &Url) -> bool {
     loopback || host == "localhost" || host.ends_with(".localhost")
 }
 
-/// When a provider wants to be asked again: `retry-after-ms`, or `retry-after` in seconds or
-/// as a date, which counts from the server's own clock.
+/// The provider's retry delay: `retry-after-ms`, or `retry-after` in seconds or as a date, relative
+/// to the server's own clock.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let number = |text: &str| text.parse::<f64>().ok();
@@ -707,7 +707,7 @@ mod tests {
         }
     }
 
-    /// An answer that goes on for ever: keep-alives, each of them fine.
+    /// An answer of endless keep-alives, each of them valid.
     #[tokio::test]
     async fn an_answer_has_an_end() {
         let chunk = Bytes::from(format!(": {}\n", "x".repeat(1024 * 1024)));

@@ -11,29 +11,52 @@
 #[doc = include_str!("../../../docs/models.md")]
 struct Guide;
 
+#[cfg(feature = "providers")]
 pub mod anthropic;
+#[cfg(feature = "providers")]
 pub mod breaker;
+#[cfg(feature = "providers")]
 mod error;
+#[cfg(feature = "providers")]
 mod fallback;
+#[cfg(feature = "providers")]
 pub mod gemini;
+#[cfg(feature = "providers")]
 mod hosted;
+#[cfg(feature = "providers")]
 pub mod http;
+#[cfg(feature = "providers")]
 mod listing;
+#[cfg(feature = "providers")]
 pub mod ollama;
+#[cfg(feature = "providers")]
 pub mod openai_chat;
+#[cfg(feature = "providers")]
 pub mod openai_responses;
 pub mod scripted;
+#[cfg(feature = "providers")]
 mod secret;
 
+#[cfg(feature = "providers")]
 pub use anthropic::Anthropic;
+#[cfg(feature = "providers")]
 pub use breaker::{Breaker, Circuit};
+#[cfg(feature = "providers")]
 pub use error::SetupError;
+#[cfg(feature = "providers")]
 pub use fallback::Fallback;
+#[cfg(feature = "providers")]
 pub use gemini::Gemini;
+#[cfg(feature = "providers")]
 pub use hosted::{Hosted, KeyForm, Protocol, Variables};
+#[cfg(feature = "providers")]
 pub use listing::{ListedModel, Listing, PAGES_MAX};
+#[cfg(feature = "providers")]
 pub use ollama::Ollama;
+#[cfg(feature = "providers")]
 pub use openai_chat::OpenAiChat;
+#[cfg(feature = "providers")]
 pub use openai_responses::OpenAiResponses;
 pub use scripted::{Attempts, Failure, Gate, Say, Scripted};
+#[cfg(feature = "providers")]
 pub use secret::{KEY_BYTES_MAX, Secret};

@@ -30,7 +30,7 @@ pub struct Listing {
     pub path: &'static str,
     /// The member with the models.
     pub list: &'static str,
-    /// What one of them says; nothing where it is none that answers.
+    /// One entry of a provider's list; `None` if it is not a chat model.
     pub model: fn(&Value) -> Option<ListedModel>,
     /// What leads from a page to the next one: what to add to the path.
     pub next: fn(&Value) -> Option<String>,
@@ -80,7 +80,7 @@ fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
     value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// `&name=value`, whatever is in the value.
+/// `&name=value`, with the value escaped.
 fn query(name: &str, value: &str) -> String {
     let mut query = format!("&{name}=");
     for byte in value.bytes() {
@@ -106,7 +106,7 @@ fn openai(model: &Value) -> Option<ListedModel> {
     Some(ListedModel {
         id: text(model, "id")?.into(),
         title: ["display_name", "name"].iter().find_map(|name| text(model, name)).map(Into::into),
-        // OpenRouter, vLLM and Groq say so; OpenAI does not.
+        // OpenRouter, vLLM and Groq report it; OpenAI does not.
         context_tokens: number(
             model,
             &["max_input_tokens", "context_length", "max_model_len", "context_window"],
@@ -115,7 +115,7 @@ fn openai(model: &Value) -> Option<ListedModel> {
     })
 }
 
-/// Only those that answer; there are others that embed or draw.
+/// Only models that generate text; others embed or draw.
 fn gemini(model: &Value) -> Option<ListedModel> {
     let can = model.get("supportedGenerationMethods").and_then(Value::as_array);
     if can.is_some_and(|can| can.iter().all(|method| method != "generateContent")) {

@@ -19,8 +19,8 @@ pub const MODEL: &str = "qwen3";
 /// A model that Ollama runs.
 ///
 /// The environment is `OLLAMA_HOST`, as Ollama itself reads it, `OLLAMA_MODEL`, and
-/// `OLLAMA_API_KEY` for a server that wants one; nothing has to be set. An address may lack
-/// its scheme or its port.
+/// `OLLAMA_API_KEY` for a server that requires one. All are optional. An address may lack its
+/// scheme or its port.
 ///
 /// ```
 /// use wellspring_core::{Model as _, Thinking};

@@ -1,9 +1,8 @@
 //! A model that follows a script: for tests, demonstrations and examples.
 //!
-//! It is deterministic, and it keeps nothing between turns: which turn of the script is
-//! next follows from the request alone. So it goes on rightly in another process that
-//! adopted the run. (What a test holds in its own hands, [`Gate`] and [`Attempts`], is state
-//! of the test.)
+//! It is deterministic, and it keeps nothing between turns: the next turn of the script follows
+//! from the request alone. So it also continues correctly in another process that adopted the run.
+//! ([`Gate`] and [`Attempts`] are state of the test, not of the model.)
 //!
 //! ```
 //! use futures::TryStreamExt as _;
@@ -80,8 +79,8 @@ impl Scripted {
         })
     }
 
-    /// Says these turns over a whole conversation: which one is next is the number of the
-    /// model's own turns in it, whatever the user says in between.
+    /// Plays these turns over a whole conversation: the next one is the number of the model's own
+    /// turns so far, independent of the user's messages.
     #[must_use]
     pub fn conversation(turns: impl IntoIterator<Item = Say>) -> Self {
         Self::numbered(turns, |messages| messages)

@@ -115,6 +115,8 @@ const FOLDS = {
     view.plan = entries;
   },
   input_accepted(view, { inbox, content }) {
+    // Without content the client only changed its tools or context.
+    if (!content.length) return;
     view.byInbox.set(inbox, push(view, 0, { kind: "input", text: textOf(content) }));
   },
   input_applied(view, { inbox }) {

@@ -17,7 +17,7 @@ use crate::limits::BytesPass;
 const SMALL_BYTES: u64 = 64 * 1024;
 
 /// Bytes that are handed to the connection at a time; it takes more once these are sent.
-const PIECE_BYTES: usize = 16 * 1024;
+pub(crate) const PIECE_BYTES: usize = 16 * 1024;
 
 /// Counts answers that are made as a whole, until their client has taken them.
 pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {

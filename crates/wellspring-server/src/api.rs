@@ -8,7 +8,6 @@ use std::sync::Arc;
 use axum::Router;
 use tokio::task::AbortHandle;
 use wellspring_engine::{AdmissionLimits, Runtime};
-use wellspring_log::StoreError;
 
 use crate::app::App;
 use crate::auth::{Authenticate, Signer, TokenAuth};
@@ -25,9 +24,6 @@ pub enum OpenError {
     /// The tokens could not be read.
     #[error("could not read the tokens")]
     Tokens(#[from] TokenError),
-    /// The runs of before could not be read.
-    #[error("could not look for runs to continue")]
-    Recover(#[source] StoreError),
 }
 
 /// Everything that is served of a runtime: our own API, AG-UI, what operators read, and the page.
@@ -69,10 +65,10 @@ impl fmt::Debug for Api {
 /// The API as a router, to be nested or merged into an application's, or served as it is. It is a
 /// [`tower::Service`] too, for [`Router::nest_service`] and everything else that takes one.
 ///
-/// Paths that clients are told (`stream-url`, the page, `/openapi.json`) begin with the prefix
-/// under which the request came. For the limits per address, serve the application with
-/// [`Router::into_make_service_with_connect_info`]. Connections are the application's: an
-/// `axum::serve` has none of the time-outs and limits that [`Server`](crate::Server) has.
+/// Paths that are sent to clients (`stream-url`, the page, `/openapi.json`) begin with the prefix
+/// of the request. For limits per address, serve the application with
+/// [`Router::into_make_service_with_connect_info`]. Connections belong to the application:
+/// `axum::serve` has none of the time-outs and limits of [`Server`](crate::Server).
 pub fn router(api: &Api) -> Router {
     surfaces::router(api.app.clone())
 }
@@ -90,8 +86,8 @@ impl Api {
         }
     }
 
-    /// The store's tokens: what is made or revoked here counts at once. They are not asked for
-    /// where the application [authenticates](ApiBuilder::authenticate).
+    /// The store's tokens. Changes take effect immediately. They are not used if the application
+    /// [authenticates](ApiBuilder::authenticate) callers itself.
     #[must_use]
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
@@ -187,7 +183,10 @@ impl ApiBuilder {
         });
         let signer = Signer::of(&*store).await?;
         let app = App::new(config, runtime, authenticate, address, signer, metrics);
-        app.runtime.recover().await.map_err(OpenError::Recover)?;
+        // It is tried again. Until then what can be read is served.
+        if let Err(error) = app.runtime.recover().await {
+            tracing::warn!(%error, "runs to continue could not be looked for");
+        }
         let looking_after = tokio::spawn(look_after(app.clone())).abort_handle();
         Ok(Api { app, tokens, looking_after })
     }

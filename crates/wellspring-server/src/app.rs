@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wellspring_core::{Millis, RunId};
 use wellspring_engine::{Control, DEFAULT_TENANT, Permission, Principal, Runtime};
-use wellspring_log::RunInfo;
+use wellspring_log::{Expected, RunInfo};
 use wellspring_wire::{DialectChoice, WirePosition};
 
 use crate::auth::{AuthError, Authenticate, Signer};
@@ -24,10 +24,11 @@ use crate::error::ApiError;
 use crate::guard::Caller;
 use crate::limits::{BytesPass, Gates};
 use crate::metrics::Metrics;
-use crate::stream::{EventPage, EventStream, Folds, Surroundings, Wanted, page};
+use crate::stream::{Carrier, EventPage, EventStream, Folds, Surroundings, Wanted, page};
+use crate::surfaces::PolledSessions;
 
-/// How long a request's body may take: a large one on a slow line. Whoever sends a byte now and
-/// then does not keep a connection for ever.
+/// How long a request's body may take: enough for a large one on a slow line. A client that sends a
+/// byte now and then cannot keep a connection open for ever.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// What every request shares. Cheap to clone.
@@ -44,6 +45,8 @@ pub(crate) struct Shared {
     pub(crate) gates: Gates,
     pub(crate) metrics: Metrics,
     folds: Arc<Folds>,
+    /// The Socket.IO sessions that poll.
+    pub(crate) polled: PolledSessions,
     /// Nothing new is begun.
     pub(crate) draining: CancellationToken,
     /// Streams end.
@@ -77,6 +80,7 @@ impl App {
             gates,
             metrics,
             folds: Arc::default(),
+            polled: PolledSessions::default(),
             draining: CancellationToken::new(),
             closing: CancellationToken::new(),
         }))
@@ -98,9 +102,11 @@ impl App {
         Ok(page(self.runtime.log(), info, dialect, after, until).await?)
     }
 
-    /// Fails if the store does.
+    /// Fails if the store does, also if it can only be read: a document that is not there is not
+    /// changed, which takes the store's lock and writes nothing.
     pub(crate) async fn check_store(&self) -> Result<(), ApiError> {
-        self.runtime.log().store().document("server.ready".into()).await?;
+        let expected = Expected::Revision(u64::MAX);
+        self.runtime.log().store().put_document("server.ready".into(), None, expected).await?;
         Ok(())
     }
 
@@ -108,7 +114,7 @@ impl App {
     pub(crate) fn metrics_text(&self) -> String {
         let log = self.runtime.log();
         self.metrics.render(&[
-            ("wellspring_runs", "Runs at work here now.", self.runtime.live_runs() as u64),
+            ("wellspring_runs", "Active runs in this process.", self.runtime.live_runs() as u64),
             ("wellspring_log_runs", "Runs written or read here now.", log.live_runs() as u64),
             (
                 "wellspring_log_tail_bytes",
@@ -129,13 +135,35 @@ impl App {
         wanted: Wanted,
         asked_at: Option<Instant>,
     ) -> Result<EventStream, ApiError> {
+        self.open_stream(who, wanted, Carrier::Response, asked_at).await
+    }
+
+    /// Opens an event stream that shares a socket with others, within the limits.
+    pub(crate) async fn subscribe(
+        &self,
+        who: &Principal,
+        wanted: Wanted,
+        asked_at: Option<Instant>,
+    ) -> Result<EventStream, ApiError> {
+        self.open_stream(who, wanted, Carrier::Messages, asked_at).await
+    }
+
+    async fn open_stream(
+        &self,
+        who: &Principal,
+        wanted: Wanted,
+        carrier: Carrier,
+        asked_at: Option<Instant>,
+    ) -> Result<EventStream, ApiError> {
         let around = Surroundings {
+            carrier,
             log: self.runtime.log().clone(),
             folds: Arc::clone(&self.folds),
             metrics: self.metrics.clone(),
             keep_alive: self.config.keep_alive,
             closing: self.closing.clone().cancelled_owned(),
             _pass: self.gates.stream(who)?,
+            held: self.gates.bytes(&who.id),
             asked_at,
         };
         EventStream::open(wanted, around).await
@@ -189,7 +217,7 @@ pub(crate) fn allow(who: &Principal, permission: Permission) -> Result<(), ApiEr
     if who.may(permission) { Ok(()) } else { Err(ApiError::not_permitted(permission)) }
 }
 
-/// Extractors: whoever calls, once it is clear that they may.
+/// Extractors of the caller, after a permission check.
 macro_rules! may {
     ($($(#[$doc:meta])* $name:ident => $scope:ident;)*) => {$(
         $(#[$doc])*
@@ -235,8 +263,8 @@ may! {
     MayAdminister => Admin;
 }
 
-/// The path under which an application has mounted the API: `/agents`, or nothing. Every path
-/// that a client is told begins with it.
+/// The path under which an application has mounted the API: `/agents`, or empty. Every path that is
+/// sent to a client begins with it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Prefix(pub(crate) Box<str>);
 
@@ -322,6 +350,22 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     }
 }
 
+/// A text body, within the limit.
+pub(crate) struct TextBody(pub(crate) String);
+
+impl FromRequest<App> for TextBody {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
+        let mut pass = app.gates.bytes(caller.name());
+        let limit = app.config.limits.body_bytes;
+        let bytes = read_body(request.into_body(), limit, &mut pass).await?;
+        let not_text = |_| ApiError::bad("bad_utf8", "the body is not valid UTF-8");
+        String::from_utf8(bytes).map(Self).map_err(not_text)
+    }
+}
+
 /// Reads a body, within its limit, its time and what all bodies together may hold.
 async fn read_body(body: Body, limit: usize, pass: &mut BytesPass) -> Result<Vec<u8>, ApiError> {
     let mut body = Limited::new(body, limit);
@@ -363,7 +407,7 @@ mod tests {
     use super::*;
     use crate::config::ServerLimits;
 
-    /// A byte every ten seconds, for ever: it is told so, and nobody waits for the rest.
+    /// A client that sends one byte every ten seconds gets an error, and its request ends.
     #[tokio::test(start_paused = true)]
     async fn a_body_that_trickles_in_is_given_up() {
         let trickle = stream::repeat(()).then(|()| async {

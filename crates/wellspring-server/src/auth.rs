@@ -1,8 +1,8 @@
 //! Who makes a request.
 //!
-//! [`Authenticate`] turns a request into a [`Principal`]. Our own answer is a bearer token; an
-//! application that mounts the API brings its own login. A browser's `EventSource` cannot send
-//! headers; for it the API signs a stream's address, for a while.
+//! [`Authenticate`] turns a request into a [`Principal`]. By default that is a bearer token; an
+//! application that mounts the API uses its own login. A browser's `EventSource` cannot send
+//! headers, so the API can sign the URL of a stream for a limited time.
 
 use std::error::Error;
 use std::time::Duration;
@@ -80,7 +80,7 @@ pub trait Authenticate: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// [`AuthError::Failed`] if that cannot be found out now.
+    /// [`AuthError::Failed`] if the check itself failed.
     fn principal<'a>(
         &'a self,
         _id: &'a str,
@@ -118,8 +118,8 @@ impl From<TokenError> for AuthError {
 /// Bearer tokens.
 pub(crate) struct TokenAuth {
     pub(crate) tokens: Tokens,
-    /// Whether requests without a token are the local user's until the first token is made.
-    /// Only where nobody but this machine can reach the server.
+    /// Whether requests without a token are the local user's until the first token is created. Only
+    /// for servers that listen on loopback.
     pub(crate) open_without_tokens: bool,
 }
 
@@ -186,10 +186,15 @@ impl Signer {
             let expected = found.map_or(Expected::Absent, |it| Expected::Revision(it.revision));
             let key = random()?;
             let text = URL_SAFE_NO_PAD.encode(key).into();
-            match store.put_document(KEY_DOCUMENT.into(), Some(text), expected).await? {
-                Written::Done(_) => return Ok(Self { key }),
+            match store.put_document(KEY_DOCUMENT.into(), Some(text), expected).await {
+                Ok(Written::Done(_)) => return Ok(Self { key }),
                 // Another server of this store was first: its key counts.
-                Written::Conflict(theirs) => found = theirs,
+                Ok(Written::Conflict(theirs)) => found = theirs,
+                // What can be read is served: addresses are then valid until this server ends.
+                Err(error) => {
+                    tracing::warn!(%error, "could not keep the key that signs addresses");
+                    return Ok(Self { key });
+                }
             }
         }
     }

@@ -1,11 +1,12 @@
-//! What a server is told before it starts.
+//! The configuration of a server.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a server listens unless told otherwise: this machine only.
+/// The default address: loopback only.
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7600);
 
@@ -17,24 +18,36 @@ pub const DEFAULT_LISTEN: SocketAddr =
 pub struct ServerConfig {
     /// Where it listens.
     pub listen: SocketAddr,
-    /// The names by which it is reached, besides those of this machine: what a `Host` header
-    /// may say. Naming one means that others reach it, so a token is needed from then on.
+    /// Host names that the `Host` header may contain, in addition to those of this machine. Setting
+    /// one requires a token, since other machines can reach the server.
     pub hosts: Vec<Box<str>>,
     /// The origins whose pages may talk to it, such as `https://app.example.com`. Its own
     /// page always may.
     pub cors: Vec<Box<str>>,
     /// How much is too much.
     pub limits: ServerLimits,
-    /// How long runs may go on once the server is told to stop; then others take them over.
+    /// How long runs may continue during shutdown. After that, other processes take them over.
     #[serde(with = "seconds")]
     pub drain: Duration,
     /// How long a stream may say nothing before it says that it is alive: less than what
     /// proxies wait.
     #[serde(with = "seconds")]
     pub keep_alive: Duration,
-    /// How long a finished run is kept; for ever when absent.
+    /// How long a finished run is kept; `None` keeps it for ever.
     #[serde(with = "optional_seconds")]
     pub retention: Option<Duration>,
+    /// What use-ai's clients are offered.
+    pub use_ai: UseAiConfig,
+}
+
+/// What use-ai's clients are offered.
+#[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UseAiConfig {
+    /// The agent of a request that names no agent; the first by name if absent.
+    pub default_agent: Option<Box<str>>,
+    /// The agents that stand for workflows, by `runner/workflow`: `dify/summary`.
+    pub workflows: BTreeMap<Box<str>, Box<str>>,
 }
 
 impl Default for ServerConfig {
@@ -47,6 +60,7 @@ impl Default for ServerConfig {
             drain: Duration::from_secs(20),
             keep_alive: Duration::from_secs(15),
             retention: None,
+            use_ai: UseAiConfig::default(),
         }
     }
 }
@@ -59,15 +73,15 @@ pub struct ServerLimits {
     pub body_bytes: usize,
     /// Bytes that all request bodies being read and all large answers being sent hold together.
     pub held_bytes: usize,
-    /// Bytes of these per token: a few of the largest bodies at once.
+    /// The same per token: room for a few of the largest bodies.
     pub held_bytes_per_token: usize,
-    /// Connections in all: what a process usually may have open, twice over.
+    /// Maximum number of connections: twice what a process may usually have open.
     pub connections: usize,
-    /// Runs at work in all.
+    /// Maximum number of active runs.
     pub runs: usize,
-    /// Runs at work per token: a busy team.
+    /// Maximum number of active runs per token: enough for a busy team.
     pub runs_per_token: usize,
-    /// Open streams in all.
+    /// Maximum number of open streams.
     pub streams: usize,
     /// Open streams per token: a busy team, each with a few tabs.
     pub streams_per_token: usize,
@@ -75,7 +89,7 @@ pub struct ServerLimits {
     pub requests_per_token: u32,
     /// Requests per second per address, on average; this machine's own are not counted.
     pub requests_per_address: u32,
-    /// How long a run may take, whatever its agent allows.
+    /// Maximum duration of a run. Overrides the agent's own limit.
     #[serde(with = "seconds")]
     pub run_time: Duration,
 }

@@ -38,7 +38,7 @@ use crate::app::App;
 /// request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// How long a client may take nothing of what is there for it. It can read on after its last
+/// How long a client may read nothing although data waits for it. It can resume after its last
 /// event id; a phone that comes out of a tunnel reconnects anyway.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -97,7 +97,7 @@ pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Accepts connections until the server closes, and serves each in a task of its own.
+/// Accepts connections until the server closes, and serves each one in its own task.
 pub(crate) async fn accept(app: App, router: Router, listener: TcpListener, tasks: TaskTracker) {
     let places = Places::new(app.config.limits.connections.min(descriptors()));
     loop {
@@ -193,8 +193,8 @@ async fn serve(
             }
         }};
     }
-    // Told which protocol, hyper reads into a buffer of half the size: it need not keep what it
-    // looked at.
+    // With a known protocol, hyper uses a buffer of half the size, because it does not have to keep
+    // the bytes that it peeked at.
     let ended = match protocol {
         Protocol::Http1 => {
             let mut builder = http1::Builder::new();

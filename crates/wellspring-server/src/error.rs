@@ -1,4 +1,4 @@
-//! What a caller is told when something does not work: what, and what to do about it.
+//! Errors as callers see them: what failed, and what to do about it.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -52,7 +52,7 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, code, message, "see /openapi.json")
     }
 
-    /// There is none, or it is someone else's: nobody can tell which.
+    /// It does not exist, or it belongs to another tenant. The caller cannot tell which.
     pub(crate) fn no_run(id: impl std::fmt::Display) -> Self {
         let message = format!("there is no run {id}");
         Self::new(StatusCode::NOT_FOUND, "no_run", message, "GET /v1/runs lists yours")
@@ -83,7 +83,7 @@ impl ApiError {
 
     pub(crate) fn draining() -> Self {
         let message = "the server is shutting down";
-        let remedy = "ask again shortly; runs that went on are continued";
+        let remedy = "try again shortly; runs continue";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message, remedy).retry_after(5)
     }
 
@@ -152,10 +152,25 @@ impl From<StoreError> for ApiError {
                 "delete old runs, or wait",
             )
             .retry_after(30),
-            error @ (StoreError::Damaged { .. }
-            | StoreError::Unsupported(_)
-            | StoreError::Failed { .. }
-            | _) => {
+            StoreError::Damaged { .. } | StoreError::DamagedDocument(_) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "damage was found");
+                Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "damaged",
+                    error.to_string(),
+                    "`wellspring store check` on the server lists what is damaged",
+                )
+            }
+            StoreError::DamagedStore { .. } => {
+                tracing::error!(error = &error as &dyn std::error::Error, "damage was found");
+                Self::new(
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "damaged",
+                    "the store is damaged",
+                    "`wellspring store check` on the server lists what is damaged",
+                )
+            }
+            error @ (StoreError::Unsupported(_) | StoreError::Failed { .. } | _) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "the store failed");
                 Self::new(
                     StatusCode::SERVICE_UNAVAILABLE,
@@ -232,6 +247,8 @@ impl From<ControlError> for ApiError {
         let waits = "GET /v1/runs/{run} lists what it waits for";
         match error {
             ControlError::NoRun(run) => Self::no_run(run),
+            ControlError::NoThread(thread) => Self::no_thread(thread),
+            ControlError::BadTitle(_) => Self::bad("bad_title", message),
             ControlError::NotPermitted(permission) => Self::not_permitted(permission),
             ControlError::Finished(_) => conflict("finished", "start another run"),
             ControlError::Unfinished(_) => {
@@ -240,12 +257,13 @@ impl From<ControlError> for ApiError {
             ControlError::NoQuestion(_) => conflict("no_question", waits),
             ControlError::NoCall(_) => conflict("no_call", waits),
             ControlError::NoInput { .. } => {
-                conflict("no_input_taken", "wait until the run is over, or cancel it")
+                conflict("no_input_taken", "wait until the run has finished, or cancel it")
             }
             ControlError::AlreadyAnswered { .. } => {
                 conflict("already_answered", "GET /v1/runs/{run} shows what became of it")
             }
             ControlError::BadAnswer(_) => Self::bad("bad_answer", message),
+            ControlError::ReservedTool => Self::bad("reserved_tool", message),
             ControlError::NotAnApprover => Self::new(
                 StatusCode::FORBIDDEN,
                 "not_yours_to_answer",

@@ -15,7 +15,7 @@ use crate::app::{App, Trace};
 use crate::error::{ApiError, Refused};
 use wellspring_engine::Principal;
 
-/// Who turned out to ask, for the log: whoever looks at the token writes it down.
+/// The caller, for the access log. Set by the code that checks the token.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Caller(Arc<OnceLock<Arc<str>>>);
 
@@ -33,7 +33,7 @@ impl Caller {
 /// How long a browser may remember what it may ask, in seconds.
 const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
 
-/// Bytes of a `traceparent`: the first version has 55, and nobody knows what comes.
+/// Maximum bytes of a `traceparent`: version 00 has 55, and later ones may be longer.
 const TRACE_PARENT_BYTES_MAX: usize = 256;
 
 const METHODS: HeaderValue = HeaderValue::from_static("GET, POST, DELETE");
@@ -132,8 +132,8 @@ fn is_ours(app: &App, host: &str) -> bool {
     here || is_address(address.ip(), name) || hosts.iter().any(|known| listed(known))
 }
 
-/// Whether a `Host` is the address that is listened on; any address, where all are. Nobody can
-/// make an address mean another machine, as they can a name.
+/// Whether a `Host` is the address that the server listens on, or any address if it listens on all.
+/// Unlike a name, an address cannot be made to point to another machine.
 fn is_address(listen: IpAddr, name: &str) -> bool {
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     bare.parse().is_ok_and(|address: IpAddr| address == listen || listen.is_unspecified())

@@ -1,4 +1,4 @@
-//! What is done without being asked: runs that lost their owner go on, old ones are deleted.
+//! Background work: continues runs that are due, and deletes old ones.
 
 use std::time::Duration;
 
@@ -6,36 +6,32 @@ use wellspring_core::Millis;
 
 use crate::app::App;
 
-/// How often runs that lost their owner are looked for: a lease is longer.
-const RECOVER_EVERY: Duration = Duration::from_secs(10);
-
-/// How often runs are tried again that the store failed: soon after it is repaired.
-const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// How often runs that are due are looked for: a run that was answered through another process
+/// goes on within two seconds. It costs two indexed queries.
+const RECOVER_EVERY: Duration = Duration::from_secs(1);
 
 /// How often old runs are looked for, where they are to be deleted.
 const RETENTION_EVERY: Duration = Duration::from_secs(10 * 60);
 
-/// How many old runs are deleted at a time, before others have their turn.
+/// How many old runs are deleted in one batch, before other work continues.
 const RETENTION_BATCH: usize = 100;
 
-/// Continues runs whose owner died in another process, and deletes old ones; for ever.
+/// Recovers runs whose owner died in another process, and deletes old runs, until it is dropped.
 pub(crate) async fn look_after(app: App) {
     let mut recovery = tokio::time::interval(RECOVER_EVERY);
-    let mut retry = tokio::time::interval(RETRY_EVERY);
+    recovery.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut retention = tokio::time::interval(RETENTION_EVERY);
+    let mut failing = false;
     loop {
         tokio::select! {
             _ = recovery.tick() => {
-                if let Err(error) = app.runtime.recover().await {
-                    tracing::warn!(%error, "runs to continue could not be looked for");
-                }
-            }
-            _ = retry.tick() => {
-                // That the store fails has been said already, by those that it failed.
-                if app.runtime.has_lost_runs()
-                    && let Err(error) = app.runtime.recover().await
-                {
-                    tracing::debug!(%error, "the store still fails");
+                match app.runtime.recover().await {
+                    Ok(_) => failing = false,
+                    Err(error) if !failing => {
+                        failing = true;
+                        tracing::warn!(%error, "failed to look for runs that are due");
+                    }
+                    Err(error) => tracing::debug!(%error, "the store still fails"),
                 }
             }
             _ = retention.tick() => {
@@ -63,7 +59,7 @@ async fn forget(app: &App, keep: Duration) {
             }
             Err(error) => return tracing::warn!(%error, "old runs could not be deleted"),
         }
-        // Runs that are at work come first.
+        // Active runs come first.
         tokio::task::yield_now().await;
     }
 }

@@ -32,6 +32,7 @@ mod limits;
 mod metrics;
 mod openapi;
 mod serve;
+mod socket;
 mod stream;
 mod surfaces;
 mod threads;
@@ -39,7 +40,7 @@ mod tokens;
 
 pub use api::{Api, ApiBuilder, OpenError, router};
 pub use auth::{AuthError, Authenticate, SIGNED_FOR, SIGNED_FOR_MAX};
-pub use config::{DEFAULT_LISTEN, ServerConfig, ServerLimits};
+pub use config::{DEFAULT_LISTEN, ServerConfig, ServerLimits, UseAiConfig};
 pub use metrics::Metrics;
 pub use serve::{ServeError, Server, ServerBuilder, serve};
 pub use threads::threads;

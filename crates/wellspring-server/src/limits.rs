@@ -20,7 +20,7 @@ use crate::lock;
 /// enough to be forgiven are forgotten, and then all.
 const CALLERS_MAX: usize = 16 * 1024;
 
-/// Seconds of its rate that a caller may use at once: a page that loads asks for a few things
+/// Seconds of its rate that a caller may use in one burst: a page that loads sends a few requests
 /// together.
 const BURST_SECONDS: f64 = 2.0;
 
@@ -43,7 +43,7 @@ struct Held {
 #[derive(Default)]
 struct HeldNow {
     all: usize,
-    /// By the principal's id; requests of which nobody knows whose they are count together.
+    /// By the principal's id. Unauthenticated requests share one entry.
     per_token: BTreeMap<Arc<str>, usize>,
 }
 
@@ -213,7 +213,7 @@ impl<K: Eq + Hash> Rates<K> {
         };
         let mut buckets = lock(&self.buckets);
         if buckets.len() >= CALLERS_MAX && !buckets.contains_key(&caller) {
-            // Whoever has a full bucket is as good as unknown.
+            // A full bucket is the same as no bucket.
             buckets.retain(|_, bucket| fill(bucket) < full);
             if buckets.len() >= CALLERS_MAX {
                 buckets.clear();
@@ -226,7 +226,7 @@ impl<K: Eq + Hash> Rates<K> {
             bucket.left -= 1.0;
             return Ok(());
         }
-        // A rate of zero never gives one; an hour is as good as never.
+        // A rate of zero never refills; report an hour.
         let wait = ((1.0 - left) / self.per_second).min(3600.0);
         Err(Duration::try_from_secs_f64(wait).unwrap_or(Duration::from_secs(3600)))
     }
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(ask("192.0.2.1"), None);
     }
 
-    /// One token can use up its own share only, and what is over does not count.
+    /// A token can use up only its own share, and finished requests do not count.
     #[tokio::test]
     async fn what_requests_hold_is_bounded() {
         let limits =

@@ -1,12 +1,12 @@
 //! What operators watch, in Prometheus' text format.
 //!
-//! Counters are atomics and are read when somebody asks; nothing is kept per request, run or
-//! reader, so watching costs the same however much there is to watch.
+//! Counters are atomics that are read on request. Nothing is kept per request, run or reader, so
+//! the cost does not grow with their number.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use wellspring_core::{Outcome, RunId};
@@ -55,7 +55,11 @@ struct Inner {
     reader_lag: Histogram,
     log_append: Histogram,
     errors: Mutex<BTreeMap<&'static str, u64>>,
+    also: OnceLock<Box<RenderMore>>,
 }
+
+/// Metrics that another part of the process renders.
+type RenderMore = dyn Fn() -> String + Send + Sync;
 
 #[derive(Default)]
 struct Histogram {
@@ -163,7 +167,16 @@ impl Metrics {
         ] {
             histogram.render(name, help, &mut out);
         }
+        if let Some(also) = it.also.get() {
+            out.push_str(&also());
+        }
         out
+    }
+
+    /// Adds what another part of the process counts, in the same format. `false` if something
+    /// was added before.
+    pub fn also(&self, render: impl Fn() -> String + Send + Sync + 'static) -> bool {
+        self.inner.also.set(Box::new(render)).is_ok()
     }
 
     pub(crate) fn run_started(&self) {

@@ -63,7 +63,7 @@ fn operation(route: &Route) -> Value {
         responses.entry(*status).or_insert_with(|| error.clone());
     }
     let mut parameters = what.parameters;
-    for name in ["run", "thread", "agent"] {
+    for name in ["run", "thread", "agent", "chat"] {
         if route.path.contains(&format!("{{{name}}}")) {
             let text = json!({ "type": "string" });
             parameters

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::Router;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use wellspring_engine::Runtime;
@@ -18,7 +19,7 @@ use crate::tokens::Tokens;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Others could reach it, and nothing would keep them out.
+    /// Other machines could reach the server, and it has no token.
     #[error(
         "refusing to listen on {listen} without a token: make one with `wellspring token create`, \
          or listen on 127.0.0.1"
@@ -27,7 +28,7 @@ pub enum ServeError {
         /// The configured address.
         listen: SocketAddr,
     },
-    /// The address cannot be had.
+    /// The server cannot listen on the address.
     #[error("could not listen on {listen}")]
     Listen {
         /// The configured address.
@@ -60,6 +61,7 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct ServerBuilder {
     api: ApiBuilder,
+    routes: Router,
 }
 
 impl ServerBuilder {
@@ -84,12 +86,20 @@ impl ServerBuilder {
         self
     }
 
+    /// Routes of something else to serve besides, such as webhooks. They check their own callers,
+    /// and must not begin with a path of the API.
+    #[must_use]
+    pub fn routes(mut self, routes: Router) -> Self {
+        self.routes = self.routes.merge(routes);
+        self
+    }
+
     /// Continues the runs that a crash left behind, and listens.
     ///
     /// # Errors
     ///
-    /// When the address cannot be had, others could reach it without a token, or the store
-    /// fails.
+    /// If the server cannot listen on the address, if other machines could reach it without a
+    /// token, or if the store fails.
     pub async fn start(self) -> Result<Server, ServeError> {
         let listen = self.api.listen();
         if !listen.ip().is_loopback() && self.api.lets_no_one_in().await? {
@@ -100,7 +110,8 @@ impl ServerBuilder {
         let address = listener.local_addr().map_err(failed)?;
         let api = self.api.served_at(address).open().await?;
         let tasks = TaskTracker::new();
-        let accept = connection::accept(api.app.clone(), router(&api), listener, tasks.clone());
+        let routes = router(&api).merge(self.routes);
+        let accept = connection::accept(api.app.clone(), routes, listener, tasks.clone());
         let accepting = tokio::spawn(accept);
         Ok(Server { api, address, tasks, accepting })
     }
@@ -135,7 +146,7 @@ impl Server {
     /// A server of these runs.
     #[must_use]
     pub fn builder(runtime: Runtime) -> ServerBuilder {
-        ServerBuilder { api: Api::builder(runtime) }
+        ServerBuilder { api: Api::builder(runtime), routes: Router::new() }
     }
 
     /// Where it listens.
@@ -144,7 +155,7 @@ impl Server {
         self.address
     }
 
-    /// Its tokens: what is made or revoked here counts at once.
+    /// Its tokens. Changes take effect immediately.
     #[must_use]
     pub fn tokens(&self) -> &Tokens {
         self.api.tokens()

@@ -12,9 +12,9 @@
 //! # What is promised
 //!
 //! 1. Every event once, in order, from wherever the reader starts.
-//! 2. A reader that does not read costs nothing and holds up nobody.
-//! 3. A stream that ends without the run's end says so, in its own vocabulary and without an
-//!    id: reading on after the last id misses nothing.
+//! 2. A reader that does not read costs nothing and delays no other reader.
+//! 3. A stream that ends before its run reports that in its dialect, without an id: resuming
+//!    after the last id misses nothing.
 
 mod page;
 mod reader;
@@ -36,8 +36,9 @@ use wellspring_log::{Cursor, FrameSlice, Log};
 use wellspring_wire::{Closed, DialectChoice, Framing, Out, Positions, WirePosition};
 
 use self::reader::Reader;
+use crate::answers::PIECE_BYTES;
 use crate::error::ApiError;
-use crate::limits::StreamPass;
+use crate::limits::{BytesPass, StreamPass};
 use crate::metrics::{Metrics, Open};
 
 pub(crate) use self::page::{EventPage, page};
@@ -47,10 +48,14 @@ pub(crate) use self::reader::Folds;
 /// than a chunk, and a slot of the write, for each.
 const JOIN_BELOW_BYTES: usize = 4 * 1024;
 
-/// How long a client waits before it reconnects, in milliseconds: it is told so at the start.
+/// How much earlier than the clock a record may be dated: its owner counts whole milliseconds from
+/// when it began, and so does the clock from another moment.
+const DATE_SLACK_MILLIS: u64 = 2;
+
+/// Reconnect delay that is sent to the client at the start of a stream, in milliseconds.
 const RETRY_MILLIS: u32 = 1000;
 
-/// What a reader wants.
+/// What a reader asks for.
 pub(crate) struct Wanted {
     pub(crate) run: RunId,
     pub(crate) dialect: DialectChoice,
@@ -81,10 +86,34 @@ pub(crate) enum Until {
     End,
     /// Also when the run waits for an answer: the answer is another request.
     Pause,
+    /// The same, but the run's pauses up to this record are only repeated.
+    PauseAfter(Seq),
+}
+
+impl Until {
+    /// Whether a pause at this record ends the stream.
+    fn ends_at(self, pause: Seq) -> bool {
+        match self {
+            Self::End => false,
+            Self::Pause => true,
+            Self::PauseAfter(seen) => pause > seen,
+        }
+    }
+}
+
+/// What carries a stream's events.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Carrier {
+    /// The body of a response: it is cut into pieces, kept alive, and has a beginning and an end.
+    Response,
+    /// Messages of a connection that many streams share and that keeps itself alive. Each piece
+    /// holds whole events.
+    Messages,
 }
 
 /// What a stream needs from the server besides the log.
 pub(crate) struct Surroundings {
+    pub(crate) carrier: Carrier,
     pub(crate) log: Log,
     pub(crate) folds: Arc<Folds>,
     pub(crate) metrics: Metrics,
@@ -93,6 +122,9 @@ pub(crate) struct Surroundings {
     pub(crate) closing: WaitForCancellationFutureOwned,
     /// Held, so that the stream is counted.
     pub(crate) _pass: StreamPass,
+    /// Counts the bytes of a join until the client has taken them: a snapshot can be as large as
+    /// the run. What follows it comes a page at a time.
+    pub(crate) held: BytesPass,
     /// When the request came whose first delta is timed.
     pub(crate) asked_at: Option<Instant>,
 }
@@ -106,8 +138,9 @@ pub(crate) struct EventStream {
     ended: bool,
     around: Surroundings,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Rings once in a while; only then one looks whether anything was said since.
-    alive: Pin<Box<Sleep>>,
+    /// Ticks now and then; only then is it checked whether anything was sent since. `None` if the
+    /// carrier keeps itself alive.
+    alive: Option<Pin<Box<Sleep>>>,
     spoke_at: Instant,
     /// What was kept before that is no news, and says nothing of how far the reader is behind.
     attached_at: Millis,
@@ -121,38 +154,45 @@ impl EventStream {
         let never = tokio_util::sync::CancellationToken::new().cancelled_owned();
         let closing = Box::pin(std::mem::replace(&mut around.closing, never));
         let now = Instant::now();
+        let is_response = around.carrier == Carrier::Response;
+        let keep_alive = is_response.then(|| tokio::time::sleep_until(now + around.keep_alive));
         let mut stream = Self {
             framing: reader.framing(),
             reader,
             until,
             ready: VecDeque::new(),
             ended: false,
-            alive: Box::pin(tokio::time::sleep_until(now + around.keep_alive)),
+            alive: keep_alive.map(Box::pin),
             spoke_at: now,
             attached_at: around.log.clock().now(),
             _open: around.metrics.stream_opened(),
             closing,
             around,
         };
-        stream.ready.extend(stream.framing.retry(RETRY_MILLIS).map(Bytes::from));
+        if is_response {
+            stream.ready.extend(stream.framing.retry(RETRY_MILLIS).map(Bytes::from));
+        }
         if let Some(first) = first {
-            stream.begin(first);
+            stream.begin(first)?;
         }
         Ok(stream)
     }
 
     /// Tells a reader that joins how the run stands.
-    fn begin(&mut self, (mut out, outline): (Out, Outline)) {
+    fn begin(&mut self, (mut out, outline): (Out, Outline)) -> Result<(), ApiError> {
         let mut ends = outline.finished;
-        if self.until == Until::Pause {
+        if self.until.ends_at(outline.head) {
             let told = out.len();
             self.reader.dialect().interrupt(&outline, &mut out);
             ends |= outline.paused.is_some() || out.len() > told;
         }
-        self.ready.push_back(self.framing.frame(&out, Positions::Absent).into());
+        let told = Bytes::from(self.framing.frame(&out, Positions::Absent));
+        self.around.held.grow(told.len())?;
+        self.ready.push_back(told);
         if ends {
             self.end();
         }
+        Ok(())
     }
 
     /// An event stream that nothing on the way may keep back or change.
@@ -167,10 +207,20 @@ impl EventStream {
         event_stream(Body::from_stream(events.fuse()), framing)
     }
 
-    /// The next bytes; all that is there is given before anything is waited for.
-    async fn next(&mut self) -> Option<Bytes> {
+    /// How the events of [`next`](Self::next) are framed.
+    pub(crate) fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// The next bytes. Everything that is available is returned before it waits.
+    pub(crate) async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(bytes) = self.ready.pop_front() {
+            if let Some(mut bytes) = self.ready.pop_front() {
+                if bytes.len() > PIECE_BYTES && self.around.carrier == Carrier::Response {
+                    let rest = bytes.split_off(PIECE_BYTES);
+                    self.ready.push_front(rest);
+                }
+                self.around.held.shrink(bytes.len());
                 self.around.metrics.stream_bytes(bytes.len());
                 return Some(bytes);
             }
@@ -185,7 +235,7 @@ impl EventStream {
                     Err(error) => self.fail(&error.into()),
                 },
                 () = &mut self.closing => self.fail(&ApiError::draining()),
-                () = &mut self.alive => {
+                () = ring(&mut self.alive) => {
                     let due = self.spoke_at + self.around.keep_alive;
                     let now = Instant::now();
                     if due <= now
@@ -195,7 +245,9 @@ impl EventStream {
                         self.spoke_at = now;
                     }
                     let next = now.max(self.spoke_at) + self.around.keep_alive;
-                    self.alive.as_mut().reset(next);
+                    if let Some(alive) = &mut self.alive {
+                        alive.as_mut().reset(next);
+                    }
                 }
             }
         }
@@ -209,7 +261,7 @@ impl EventStream {
                 Ok(bytes) => self.push(bytes),
                 Err(error) => return self.fail(&error.into()),
             }
-            if self.until == Until::End {
+            if !self.until.ends_at(slice.last()) {
                 continue;
             }
             // Nothing follows it in its frame: its owner has let go of the run.
@@ -260,7 +312,7 @@ impl EventStream {
 
     fn measure(&mut self, frames: &[FrameSlice]) {
         let Some(first) = frames.first().and_then(|frame| frame.first()) else { return };
-        if first.at >= self.attached_at {
+        if first.at.0 + DATE_SLACK_MILLIS >= self.attached_at.0 {
             self.around.metrics.reader_lag(self.around.log.clock().now().since(first.at));
         }
         if let Some(asked_at) = self.around.asked_at {
@@ -287,9 +339,17 @@ impl EventStream {
     fn end(&mut self) {
         self.ended = true;
         let end = self.framing.end();
-        if !end.is_empty() {
+        if !end.is_empty() && self.around.carrier == Carrier::Response {
             self.ready.push_back(end.into());
         }
+    }
+}
+
+/// Resolves when the timer does; never without one.
+async fn ring(alive: &mut Option<Pin<Box<Sleep>>>) {
+    match alive {
+        Some(alive) => alive.as_mut().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -15,9 +15,13 @@ use wellspring_engine::Permission;
 use wellspring_wire::ag_ui::AgUiBinary;
 
 mod ag_ui;
+mod ai_sdk;
 mod native;
 mod operate;
 mod page;
+mod use_ai;
+
+pub(crate) use use_ai::PolledSessions;
 
 /// One thing that can be asked for.
 pub(crate) struct Route {
@@ -33,6 +37,8 @@ pub(crate) fn routes() -> Vec<Route> {
     native::routes()
         .into_iter()
         .chain(ag_ui::routes())
+        .chain(ai_sdk::routes())
+        .chain(use_ai::routes())
         .chain(operate::routes())
         .chain(page::routes())
         .collect()

@@ -29,7 +29,7 @@ pub const TOKENS_MAX: usize = 10_000;
 /// Bytes of the name of a token or a tenant: both are in every record of an audit.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Each token is a document of its own, so that concurrent changes never undo each other.
+/// Each token is its own document, so that concurrent changes never undo each other.
 const TOKEN_PREFIX: &str = "token/";
 /// Exists once a token was made. From then on a request needs one.
 const REQUIRED_DOCUMENT: &str = "server.tokens-required";
@@ -137,7 +137,7 @@ impl Tokens {
         Self { store, known: Arc::default() }
     }
 
-    /// Makes a token and gives its secret, which nobody will see again.
+    /// Creates a token and returns its secret, which is not stored and cannot be shown again.
     ///
     /// # Errors
     ///
@@ -182,8 +182,8 @@ impl Tokens {
         }
     }
 
-    /// Revokes a token; `false` if there is none of that name. Where tokens were once needed
-    /// they stay needed, also after the last one was revoked.
+    /// Revokes a token; `false` if no token has that name. Once tokens are required they stay
+    /// required, even after the last one is revoked.
     ///
     /// # Errors
     ///
@@ -341,7 +341,7 @@ mod tests {
         }
     }
 
-    /// Every create and revoke counts, however many happen at once.
+    /// Concurrent creations and revocations all take effect.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn tokens_are_created_and_revoked_at_once() {
         const TOKENS: usize = 50;

@@ -10,7 +10,7 @@
     clippy::expect_used,
     clippy::panic,
     clippy::unwrap_used,
-    reason = "a fake that cannot go on should stop"
+    reason = "a fake that cannot continue should stop"
 )]
 
 use std::collections::{HashMap, HashSet};
@@ -26,13 +26,13 @@ use serde_json::{Value, json};
 ///
 /// - `prompts`: a list of steps for each prompt of a session; the last one again and again.
 /// - `capabilities`: its `agentCapabilities`; HTTP MCP by default. `version`: 1 by default.
-/// - `hello`: what else it says of itself when it is started. `mute`: it says nothing then.
+/// - `hello`: further members of the answer to `initialize`. `mute`: it does not answer.
 /// - `look`: when it lists the tools of its MCP servers: `new` (default), `prompt`, `never`.
-/// - `refuse`: the error that answers `session/new`; with `login`, until somebody authenticates.
+/// - `refuse`: the error that answers `session/new`; with `login`, until `authenticate`.
 ///   `replay`: updates that `session/load` sends.
-/// - `session`: what else the answer that opens a session says: its modes and options.
+/// - `session`: further members of the answer that opens a session: its modes and options.
 /// - `opened`: updates that it sends once a session is open.
-/// - `record`: a file to which it writes all that it is told, a line each.
+/// - `record`: a file to which it writes every message that it gets, one per line.
 ///
 /// It knows every method that begins with `_` or `odd/`, and answers what it heard.
 pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
@@ -158,7 +158,7 @@ impl Agent {
                     self.answer(&id, json!({"heard": params}));
                 }
             }
-            other => panic!("nobody asked for {other}"),
+            other => panic!("unexpected response {other}"),
         }
     }
 
@@ -229,7 +229,7 @@ impl Agent {
                 let last = params["prompt"].as_array().unwrap().last().unwrap();
                 self.text(name, "agent_message_chunk", last["text"].as_str().unwrap());
             }
-            // All that it was told, to see what a client makes of a request.
+            // Everything that it was sent, to see what a client makes of a request.
             "tell" => self.text(name, "agent_message_chunk", &params["prompt"].to_string()),
             "call" => {
                 let said = Mcp::open(&session.servers[0]).call(how);
@@ -268,7 +268,7 @@ impl Agent {
                 let said = answer.get("result").or(answer.get("error")).unwrap();
                 self.text(name, "agent_message_chunk", &said.to_string());
             }
-            // Many at once, and each answer as it comes.
+            // Many concurrently, and each answer as it comes.
             "burst" => std::thread::scope(|threads| {
                 for _ in 0..how["count"].as_u64().unwrap() {
                     threads.spawn(|| self.step(name, session, params, &json!({"request": how})));
@@ -284,7 +284,7 @@ impl Agent {
                 let text = "x".repeat(usize::try_from(how.as_u64().unwrap()).unwrap());
                 self.text(name, "agent_message_chunk", &text);
             }
-            // Tells whoever waits for it that it has come so far.
+            // Signals that it has reached this point.
             "mark" => std::fs::write(how.as_str().unwrap(), "").unwrap(),
             "raw" => {
                 let mut out = std::io::stdout().lock();
@@ -361,7 +361,7 @@ impl Agent {
 
     fn say(&self, message: Value) {
         let mut out = std::io::stdout().lock();
-        // A client that is gone is told nothing more.
+        // Messages to a client that is gone are dropped.
         let _ = writeln!(out, "{message}").and_then(|()| out.flush());
     }
 
@@ -461,7 +461,7 @@ fn ask_process(process: &mut Child, method: &str, params: Value) -> Value {
     writeln!(process.stdin.as_mut().unwrap(), "{ask}").unwrap();
     let mut line = Vec::new();
     let mut byte = [0];
-    // Byte by byte, for a buffer would keep what comes next.
+    // Byte by byte, because a buffer would also take what follows.
     while process.stdout.as_mut().unwrap().read(&mut byte).unwrap() == 1 {
         line.push(byte[0]);
         if byte[0] == b'\n' {

@@ -1,10 +1,10 @@
-//! Somebody else's judgement of an AG-UI stream.
+//! Checks AG-UI streams with an external validator.
 
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The variable that says that the validator is there.
+/// The environment variable that says where the validator is.
 pub const AG_UI_VALIDATE: &str = "WELLSPRING_PEER_AG_UI_VALIDATE";
 
 /// What `ag-ui-validate` has against a recorded stream of server-sent events; nothing when it

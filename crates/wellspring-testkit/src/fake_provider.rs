@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
 /// Bytes of a request that are read: tests ask small things.
@@ -23,6 +23,8 @@ pub struct Answer {
     status: u16,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
+    /// Sent after [`FakeProvider::release`].
+    held: Vec<u8>,
     ending: Ending,
 }
 
@@ -50,7 +52,13 @@ impl Answer {
     /// Any status.
     #[must_use]
     pub fn status(status: u16, body: impl Into<Vec<u8>>) -> Self {
-        Self { status, headers: Vec::new(), body: body.into(), ending: Ending::Whole }
+        Self {
+            status,
+            headers: Vec::new(),
+            body: body.into(),
+            held: Vec::new(),
+            ending: Ending::Whole,
+        }
     }
 
     /// Nothing at all, until the client leaves.
@@ -69,6 +77,13 @@ impl Answer {
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// More of the body, sent after [`FakeProvider::release`].
+    #[must_use]
+    pub fn then_held(mut self, rest: impl Into<Vec<u8>>) -> Self {
+        self.held = rest.into();
         self
     }
 
@@ -107,7 +122,7 @@ impl Asked {
     }
 }
 
-/// A server on a port of its own. It ends when dropped.
+/// A server on its own port. It stops when dropped.
 #[derive(Debug)]
 pub struct FakeProvider {
     address: SocketAddr,
@@ -120,6 +135,8 @@ struct Shared {
     asked: Mutex<Vec<Asked>>,
     /// Clients that left before their answer was complete.
     left: watch::Sender<usize>,
+    /// One permit per held answer that may continue.
+    released: Semaphore,
 }
 
 /// What it answers.
@@ -175,6 +192,7 @@ impl FakeProvider {
             answers: Mutex::new(answers),
             asked: Mutex::default(),
             left: watch::Sender::new(0),
+            released: Semaphore::new(0),
         });
         let serving = Arc::clone(&shared);
         let accepting = tokio::spawn(async move {
@@ -200,7 +218,12 @@ impl FakeProvider {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until so many clients have left an answer that was not complete.
+    /// Lets one held answer ([`Answer::then_held`]) continue, now or when it is held.
+    pub fn release(&self) {
+        self.shared.released.add_permits(1);
+    }
+
+    /// Waits until this many clients have disconnected from an incomplete answer.
     pub async fn left(&self, count: usize) {
         let mut left = self.shared.left.subscribe();
         // The sender lives as long as this does.
@@ -227,13 +250,13 @@ impl Shared {
             }
             head += "transfer-encoding: chunked\r\nconnection: close\r\n\r\n";
             client.write_all(head.as_bytes()).await?;
-            if !answer.body.is_empty() {
-                let size = format!("{:x}\r\n", answer.body.len());
-                client.write_all(size.as_bytes()).await?;
-                client.write_all(&answer.body).await?;
-                client.write_all(b"\r\n").await?;
+            write_chunk(&mut client, &answer.body).await?;
+            if !answer.held.is_empty() {
+                if let Ok(permit) = self.released.acquire().await {
+                    permit.forget();
+                }
+                write_chunk(&mut client, &answer.held).await?;
             }
-            client.flush().await?;
         }
         match answer.ending {
             Ending::Whole => client.write_all(b"0\r\n\r\n").await?,
@@ -247,6 +270,15 @@ impl Shared {
         }
         client.shutdown().await
     }
+}
+
+async fn write_chunk(client: &mut BufReader<TcpStream>, chunk: &[u8]) -> io::Result<()> {
+    if !chunk.is_empty() {
+        client.write_all(format!("{:x}\r\n", chunk.len()).as_bytes()).await?;
+        client.write_all(chunk).await?;
+        client.write_all(b"\r\n").await?;
+    }
+    client.flush().await
 }
 
 async fn read_request(client: &mut BufReader<TcpStream>) -> io::Result<Asked> {

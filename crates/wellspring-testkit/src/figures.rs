@@ -47,7 +47,7 @@ pub fn median(samples: usize, items: usize, mut measure: impl FnMut() -> Duratio
     times[times.len() / 2].as_nanos() as f64 / items as f64
 }
 
-/// Claims a figure; its ratio to the baseline of that name is shown beside it.
+/// Records a figure; it is shown with its ratio to the baseline of that name.
 pub fn figure(name: impl fmt::Display, value: f64, unit: &str, baseline: Option<&str>) {
     let baseline = baseline.map(|name| format!(r#","baseline":"{name}""#)).unwrap_or_default();
     println!(r#"{{"figure":"{name}","value":{value:.3},"unit":"{unit}"{baseline}}}"#);

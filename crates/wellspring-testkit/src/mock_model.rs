@@ -1,5 +1,4 @@
-//! A model without a mind, behind the protocols of four providers: for agents that others
-//! wrote, which want one to talk to.
+//! A scripted model behind the protocols of four providers, for external agents that need one.
 //!
 //! What it does is decided by the last thing that a user said ([`Scene`]), and by how many
 //! calls have come back since. It knows nothing of ACP and nothing of our types.
@@ -17,7 +16,7 @@ pub enum Scene {
     Clock,
     /// Calls `return_result` with a string where a number belongs, then with the number.
     Result,
-    /// Has the agent run a command of its own.
+    /// Makes the agent run a command.
     Shell,
     /// Begins to speak and never ends.
     Hang,
@@ -43,7 +42,7 @@ impl Scene {
 /// The command that [`Scene::Shell`] runs.
 pub const COMMAND: &str = "echo made > made-by-the-agent";
 
-/// The answer to whatever an agent wants decided.
+/// The answer to decisions that an agent asks for.
 const ON_THE_SIDE: &str = r#"{"reasoning":"It is simple.","model_choice":"flash","complexity_reasoning":"It is simple.","complexity_score":1,"next_speaker":"user"}"#;
 
 /// What the model says once.
@@ -52,7 +51,7 @@ enum Said {
     Call { name: String, arguments: Value },
 }
 
-/// A conversation, of whatever provider.
+/// A conversation of any provider.
 struct Conversation {
     /// The scene that was asked for last.
     scene: Option<Scene>,
@@ -144,9 +143,10 @@ impl Conversation {
         }
     }
 
-    /// A command, by whatever name the agent has for it.
+    /// A command, under any name that agents use for it.
     fn shell(&self) -> Said {
-        let known = ["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell"];
+        let known =
+            ["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "exec"];
         let tool = known.iter().find_map(|known| self.tool(|name| name == *known));
         let Some((name, arguments)) = tool else {
             return Said::Words { thought: None, text: "There is no shell.".into(), hang: false };
@@ -156,6 +156,8 @@ impl Conversation {
             json!({"cmd": COMMAND})
         } else if name == "shell" {
             json!({"command": ["bash", "-lc", COMMAND]})
+        } else if name == "exec" {
+            json!({"command": COMMAND})
         } else {
             json!({"command": COMMAND, "description": "makes a file"})
         };

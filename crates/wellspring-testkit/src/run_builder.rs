@@ -186,7 +186,7 @@ impl RunBuilder {
         self.push(Event::ToolQueued { call, place })
     }
 
-    /// Starts a call, beside others.
+    /// Starts a call while others are running.
     pub fn start(&mut self, call: PartId) -> &mut Self {
         self.push(Event::ToolStarted { call, mode: ToolMode::Parallel, arguments: None })
     }
@@ -216,7 +216,7 @@ impl RunBuilder {
         self.asks(call, prompt, form, false)
     }
 
-    /// The same, from who waits for the answer at work.
+    /// The same, for a question that does not pause the run.
     pub fn ask_blocking(&mut self, call: Option<PartId>, prompt: &str, form: Form) -> QuestionId {
         self.asks(call, prompt, form, true)
     }
@@ -270,14 +270,14 @@ impl RunBuilder {
         self.finish(Outcome::Completed { stop: Stop::EndTurn })
     }
 
-    /// The run's end, when somebody stopped it.
+    /// The run's end after a cancellation.
     #[must_use]
     pub fn cancel(self, why: &str) -> Vec<Record> {
         let (by, why) = (Some("mira".into()), Some(why.into()));
         self.finish(Outcome::Cancelled { by, why, inbox: None })
     }
 
-    /// The run's end, when it could not go on.
+    /// The run's end after a failure.
     #[must_use]
     pub fn fail(self, kind: FailureKind, message: &str) -> Vec<Record> {
         self.finish(Outcome::Failed { kind, message: message.into(), retryable: false })

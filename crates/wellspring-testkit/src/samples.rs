@@ -67,6 +67,7 @@ pub fn tool_with_progress() -> Vec<Record> {
         title: Some("List src".into()),
         kind: ToolKind::Execute,
         runs_on: RunsOn::Here,
+        ..ToolCall::default()
     };
     let call = run.call_of(tool, &[r#"{"command":"#, r#""ls src"}"#]);
     run.stop(Stop::ToolCalls).queue(call, 0).start(call);
@@ -81,7 +82,7 @@ pub fn tool_with_progress() -> Vec<Record> {
     run.complete()
 }
 
-/// A tool that shows text, a diff, a terminal, a picture, a link and what nobody can show.
+/// A tool that shows text, a diff, a terminal, an image, a link and unsupported content.
 #[must_use]
 pub fn tool_with_content() -> Vec<Record> {
     let mut run = RunBuilder::new("demo", "Fix the typo.");
@@ -195,7 +196,7 @@ pub fn parallel_tools() -> Vec<Record> {
     run.complete()
 }
 
-/// A sub-agent with thoughts, a tool and a sub-agent of its own.
+/// A sub-agent with thoughts, a tool and its own sub-agent.
 #[must_use]
 pub fn sub_agent() -> Vec<Record> {
     let done = || Outcome::Completed { stop: Stop::EndTurn };
@@ -238,7 +239,7 @@ pub fn voided_attempt() -> Vec<Record> {
     run.complete()
 }
 
-/// Cancelled in the middle of a sentence, with a tool at work.
+/// Cancelled in the middle of a sentence, while a tool runs.
 #[must_use]
 pub fn cancelled_in_text() -> Vec<Record> {
     let mut run = RunBuilder::new("demo", "Write a book.");
@@ -298,7 +299,7 @@ pub fn typed_result() -> Vec<Record> {
     run.complete()
 }
 
-/// A tool that runs in the page: the run pauses, and another owner goes on with it.
+/// A tool that runs in the page: the run pauses, and another owner resumes it.
 #[must_use]
 pub fn client_tool() -> Vec<Record> {
     let request = RunRequest {
@@ -328,7 +329,7 @@ pub fn client_tool() -> Vec<Record> {
     run.complete()
 }
 
-/// State, sources, files, usage, steering and what there is no word for.
+/// State, sources, files, usage, steering and extended events.
 #[must_use]
 pub fn everything_else() -> Vec<Record> {
     let request =
@@ -344,7 +345,9 @@ pub fn everything_else() -> Vec<Record> {
     run.push(Event::InputAccepted {
         inbox: InboxNo(1),
         content: vec![Content::text("And hurry.")],
+        amended: None,
     });
+
     run.push(Event::InputApplied { inbox: InboxNo(1) }).turn();
     let echo = run.part(PartKind::Text { role: wellspring_core::Role::User }, &["And hurry."]);
     run.push(Event::PartAnnotated {
@@ -384,7 +387,7 @@ pub fn everything_else() -> Vec<Record> {
     run.finish(Outcome::Completed { stop: Stop::MaxTokens })
 }
 
-/// A remote agent's run: no turns, its own tools, and words said anew.
+/// A remote agent's run: no turns, its own tools, and text that was voided and written again.
 #[must_use]
 pub fn remote_agent() -> Vec<Record> {
     let mut run = RunBuilder::new("claude", "Look around.");
@@ -395,6 +398,7 @@ pub fn remote_agent() -> Vec<Record> {
         title: Some("Read README".into()),
         kind: ToolKind::Read,
         runs_on: RunsOn::Agent,
+        ..ToolCall::default()
     };
     let call = run.open(PartKind::ToolCall(Box::new(tool)));
     run.delta(call, r#"{"file":"README"}"#).close(call);
@@ -426,6 +430,7 @@ pub fn one_of_each() -> Vec<Record> {
         title: Some("Look at the clock".into()),
         kind: ToolKind::Fetch,
         runs_on: RunsOn::Here,
+        ..ToolCall::default()
     };
     let call = run.call_of(tool, &[r#"{"zone":"#, r#""Rome"}"#]);
     run.stop(Stop::ToolCalls).queue(call, 0).start(call);

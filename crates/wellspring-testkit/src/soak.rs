@@ -1,4 +1,4 @@
-//! How long a test that can go on for ever goes on.
+//! How long open-ended tests run.
 
 /// The variable that asks for the long version of every test that has one.
 pub const SOAK: &str = "WELLSPRING_SOAK";

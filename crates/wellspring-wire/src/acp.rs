@@ -77,17 +77,17 @@
 //! the call's data, not its arguments.
 
 mod read;
-mod rest;
-mod sound;
 #[cfg(test)]
 mod through;
+mod unknown;
+mod validate;
 mod write;
 
 pub use read::{
     ARGUMENTS_BYTES_MAX, CALLS_MAX, OurTools, Permission, PermissionKind, PermissionOption, Reader,
 };
-pub use rest::{besides, carry, merge};
-pub use sound::part_offers;
+pub use unknown::{besides, carry, merge};
+pub use validate::part_offers;
 pub use write::{
     Acp, Asked, Asking, Offers, PromptError, RUNNING_BYTES_MAX, SHOWN_BYTES_MAX, content_block,
     elicitation_response, initialize_response, permission_response, prompt, prompt_response,
@@ -103,5 +103,5 @@ const RAW_OUTPUT: &str = "rawOutput";
 /// What an agent asks before it does something.
 const PERMISSION: &str = "session/request_permission";
 
-/// What an agent wants to know of the user.
+/// A form that an agent asks the user to fill in.
 const ELICITATION: &str = "elicitation/create";

@@ -38,11 +38,10 @@
 //!
 //! # Lossy
 //!
-//! Writing: when things happened; that a turn was attempted again; who owns the run and
-//! which remote run it is attached to; the arguments of a call that a remote agent told after
-//! its result; the media of steering input; the calls that hand over a typed result; after a
-//! void, where a call stood whose text before it was taken back: clients put the message that
-//! it then gets of its own last.
+//! Writing: times; that a turn was attempted again; the owner of the run, and the remote run that
+//! it is attached to; the arguments of a call that a remote agent reported after its result; the
+//! media of steering input; the calls that return a typed result; after a void, the position of a
+//! call whose preceding text was voided: clients put the call's new message last.
 //!
 //! Joining: in which order the streams of one call's output were interleaved, and where
 //! between the messages an activity or a steering input came.
@@ -50,9 +49,10 @@
 //! Reading a remote agent: steps and activities other than a plan are kept as they are
 //! ([`Event::Extended`](wellspring_core::Event::Extended)), names of speakers are dropped.
 
-mod ids;
+pub(crate) mod ids;
 mod join;
 mod messages;
+mod prompt;
 pub mod proto;
 mod read;
 mod totals;
@@ -60,8 +60,13 @@ pub mod types;
 mod write;
 
 pub use messages::messages;
+pub use prompt::{
+    assistant, call, conversation, question, resume_entry, tool_result, user_message,
+};
 pub use read::{Asked, End, InputError, PendingCall, ReadError, Reader, Trust};
+pub(crate) use read::{answer, client_tool};
 pub use write::{AgUi, AgUiBinary};
+pub(crate) use write::{Delta, Pauses};
 
 #[cfg(test)]
 mod tests;

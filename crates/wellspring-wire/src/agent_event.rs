@@ -13,14 +13,17 @@
 //! | words of the sub-agent that serves a call | `tool_progress`, the words |
 //! | tool finished | `tool_result` |
 //! | parts voided | `thought` and `stream` with a paragraph break where some were shown; a failed `tool_result` for calls |
-//! | run finished | `final` when it completed, else `error`; never both |
+//! | question asked | `tool_progress` of the call that waits, `{subtype: "question", question, prompt, form}`; `toolName` is `question` if it belongs to no call |
+//! | question answered | `tool_progress`, `{subtype: "answered", question}` |
+//! | run finished | `final` if the answer or the typed result is whole; else `error`, also if a limit cut the run off; never both |
 //!
 //! [`ExecutionContext`] gives tools and agents the same vocabulary in code.
 //!
 //! # Lossy
 //!
-//! Not emitted: turns, queues, questions, pauses, plans, state, sources, files, usage, the
-//! typed result and the call that hands it over; a sub-agent's thoughts and calls. Calls have
+//! Not emitted: turns, queues, pauses, plans, state, sources, files, usage, the
+//! typed result and the call that hands it over; a sub-agent's calls, and its thoughts unless
+//! [asked for](AgentEvents::with_sub_agent_thoughts). Calls have
 //! no id here, so two of the same tool at once cannot be told apart. Arguments that an approver
 //! edited are not sent again. Denied, interrupted, timed out and taken back are all `isError`.
 //! Words that were taken back stay where they are.

@@ -6,8 +6,8 @@ use wellspring_core::{Event, Outline, Record, Transcript};
 use crate::framing::Framing;
 use crate::out::Out;
 
-/// A projection of records into somebody's vocabulary, from the first event of a stream to
-/// its last.
+/// A projection of records into a client's vocabulary, from the first event of a stream to its
+/// last.
 ///
 /// # Contract
 ///
@@ -46,13 +46,13 @@ pub trait Dialect: Send {
         Joins::Replay
     }
 
-    /// Writes what a reader is told first that joins a run [by a snapshot](Joins::Snapshot).
-    /// If the run waits or is over, this includes the end of the stream.
+    /// Writes the first events for a reader that joins a run [by a snapshot](Joins::Snapshot). If
+    /// the run waits or has finished, they include the end of the stream.
     fn join(&self, _now: Before<'_>, _out: &mut Out) {}
 
-    /// Writes how a stream ends whose reader answers with another request, while the run waits
-    /// for an answer without pausing (see [`Outline::blocking_questions`]). A dialect whose
-    /// streams go on writes nothing.
+    /// Writes the end of a stream whose reader answers with another request, while the run waits
+    /// for an answer without pausing (see [`Outline::blocking_questions`]). A dialect whose streams
+    /// continue writes nothing.
     fn interrupt(&self, _now: &Outline, _out: &mut Out) {}
 
     /// Writes how a stream ends before its run does.
@@ -72,8 +72,8 @@ pub enum Fold {
     Outline,
     /// All that was said and done.
     Transcript,
-    /// The records themselves: the dialect folds them in a way of its own, and is resumed by
-    /// encoding all of them again.
+    /// The records themselves: the dialect folds them in its own way, and resumes by encoding all
+    /// of them again.
     Records,
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use wellspring_core::{Outline, Record, RunId, Seq, Transcript};
+use wellspring_core::{Event, Outline, Record, RunId, Seq, Transcript};
 
 use crate::dialect::{Before, Dialect, Fold};
 use crate::framing::Framing;
@@ -40,10 +40,10 @@ impl Encoder {
         Self::resume(dialect, folded, WirePosition::START)
     }
 
-    /// From a position on. `folded` is the dialect's [fold](Dialect::fold) of the run at or
-    /// before [`WirePosition::whole`]; the records after it have to be pushed, and those up to
-    /// the position are folded silently, in frames of their own. For [`Fold::Records`] it is
-    /// empty, and so all records are pushed.
+    /// Starts at a position. `folded` is the dialect's [fold](Dialect::fold) of the run at or
+    /// before [`WirePosition::whole`]; push the records after it. Those up to the position are
+    /// folded silently, one frame each. For [`Fold::Records`] the fold is empty, so push all
+    /// records.
     #[must_use]
     pub fn resume(
         dialect: impl Into<Box<dyn Dialect>>,
@@ -73,7 +73,12 @@ impl Encoder {
     pub fn needs_history(&self, records: &[Record]) -> Option<RunId> {
         let mut new = records.iter().filter(|record| record.seq > self.head());
         let is_needed = |record: &Record| self.dialect.needs_history(self.outline(), &record.event);
-        let continued = self.folded.before(None).transcript()?.started.as_ref()?.after;
+        // A run that begins here says itself what it continues.
+        let first = records.iter().find_map(|record| {
+            if let Event::RunStarted(started) = &record.event { Some(started) } else { None }
+        });
+        let started = self.folded.before(None).transcript()?.started.as_ref();
+        let continued = started.or(first)?.after;
         continued.filter(|_| new.any(is_needed))
     }
 
@@ -82,7 +87,7 @@ impl Encoder {
         self.history = Some(earlier.into());
     }
 
-    /// Writes what a reader is told first that joins the run here: see [`Dialect::join`].
+    /// Writes the first events for a reader that joins the run here: see [`Dialect::join`].
     pub fn join(&mut self, out: &mut Out) {
         self.dialect.join(self.folded.before(self.history.as_deref()), out);
         self.history = None;

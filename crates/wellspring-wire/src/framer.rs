@@ -1,9 +1,9 @@
 //! Bytes into events: server-sent events, and JSON by the line.
 //!
-//! A [`Framer`] is given the chunks of a body as the network cut them and hands out one
-//! [`Frame`] after the other. An event that lies within one chunk is borrowed from it; only
-//! what a chunk's end cuts is copied. Lines are kept as bytes until they are whole, so a
-//! character cut in two is nobody's concern.
+//! A [`Framer`] takes the chunks of a body as the network delivers them, and yields one [`Frame`]
+//! after another. A frame within one chunk is borrowed from it; only frames that cross chunks are
+//! copied. Lines are kept as bytes until they are complete, so a character that is split between
+//! chunks is not a problem.
 //!
 //! ```
 //! use wellspring_wire::Framer;
@@ -26,9 +26,9 @@
 
 use memchr::{memchr, memchr2};
 
-/// Bytes of one event, unless told otherwise. The largest that a provider sends are whole
-/// images and documents in base64, of a few megabytes; a peer that never ends an event must
-/// not fill the memory.
+/// Default maximum size of one event. The largest that a provider sends are whole images and
+/// documents in base64, of a few megabytes. The limit keeps a peer that never ends an event from
+/// filling the memory.
 pub const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -141,7 +141,7 @@ impl Framer {
         &self.last_id
     }
 
-    /// How long to wait before connecting again, where the peer has said so.
+    /// The reconnect delay, if the peer has sent one.
     #[must_use]
     pub fn retry_millis(&self) -> Option<u64> {
         self.retry_millis
@@ -165,8 +165,8 @@ impl Framer {
 
     /// What was begun and not ended when the body did.
     ///
-    /// The standard for server-sent events drops it. Some servers leave out the last empty
-    /// line, though, and whoever reads JSON can tell a whole event from a cut one.
+    /// The standard for server-sent events drops it. But some servers leave out the last empty
+    /// line, and a JSON parser can tell a whole event from a cut one.
     pub fn end(&mut self) -> Option<Frame<'_>> {
         self.forget_given();
         self.given = true;

@@ -1,6 +1,7 @@
 //! How events are put on a wire.
 //!
 //! A socket that carries messages needs none of this: each of [`Out::events`] is a message.
+//! Frames are kept framed, though, so [`Framing::events`] takes them apart again.
 
 use crate::out::Out;
 use crate::position::WirePosition;
@@ -30,13 +31,24 @@ pub enum Shape {
     Bare,
 }
 
-/// Whether a reader is told the positions of events, to resume from them.
+/// Whether a reader gets the positions of events, to resume from them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Positions {
     /// Each event has its own.
     Told,
     /// The events stand for no record.
     Absent,
+}
+
+/// One event of framed bytes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FramedEvent<'a> {
+    /// The position of a reader that has seen it, as its reader is told it.
+    pub position: Option<&'a str>,
+    /// Its name, if it has one.
+    pub name: Option<&'a str>,
+    /// The event.
+    pub data: &'a [u8],
 }
 
 impl Framing {
@@ -83,6 +95,36 @@ impl Framing {
         bytes
     }
 
+    /// The events of bytes that were [framed](Framing::frame), for a socket that carries each
+    /// as a message. Events that delimit themselves cannot be told apart, so there are none.
+    pub fn events(self, bytes: &[u8]) -> impl Iterator<Item = FramedEvent<'_>> {
+        let mut rest = bytes;
+        let mut event = FramedEvent { position: None, name: None, data: b"" };
+        std::iter::from_fn(move || {
+            loop {
+                let end = memchr::memchr(b'\n', rest).filter(|_| self.shape != Shape::Bare)?;
+                let line = &rest[..end];
+                rest = &rest[end + 1..];
+                let text = |field: &'static str| {
+                    let value = line.strip_prefix(field.as_bytes());
+                    value.and_then(|value| std::str::from_utf8(value).ok())
+                };
+                if self.shape == Shape::Lines {
+                    return Some(FramedEvent { position: None, name: None, data: line });
+                } else if let Some(data) = line.strip_prefix(b"data: ") {
+                    event.data = data;
+                } else if let Some(position) = text("id: ") {
+                    event.position = Some(position);
+                } else if let Some(name) = text("event: ") {
+                    event.name = Some(name);
+                } else if line.is_empty() && !event.data.is_empty() {
+                    let none = FramedEvent { position: None, name: None, data: b"" };
+                    return Some(std::mem::replace(&mut event, none));
+                }
+            }
+        })
+    }
+
     /// What follows the last event of a stream; nothing for most.
     #[must_use]
     pub fn end(self) -> Vec<u8> {
@@ -108,7 +150,7 @@ impl Framing {
         }
     }
 
-    /// JSON has no line breaks of its own.
+    /// JSON contains no line breaks.
     fn event(self, event: &[u8], bytes: &mut Vec<u8>) {
         let (before, after): (&[u8], &[u8]) = match self.shape {
             Shape::Sse => (b"data: ", b"\n\n"),
@@ -179,6 +221,34 @@ mod tests {
         assert_eq!(Framing::LINES.end(), b"");
         let bare = Framing { shape: Shape::Bare, ..Framing::LINES };
         assert_eq!(framed(bare, Positions::Told), "\"first\"\"second\"");
+    }
+
+    #[test]
+    fn frames_are_taken_apart_again() {
+        let events = |framing: Framing, positions| -> Vec<_> {
+            let bytes = framing.frame(&some(), positions);
+            let string = |it: Option<&str>| it.map(str::to_owned);
+            framing
+                .events(&bytes)
+                .map(|it| (string(it.position), string(it.name), it.data.to_vec()))
+                .collect()
+        };
+        let (first, second) = (b"\"first\"".to_vec(), b"\"second\"".to_vec());
+        let closed = Some("closed".to_owned());
+        assert_eq!(
+            events(Framing::SSE, Positions::Told),
+            [
+                (Some("7.1".to_owned()), None, first.clone()),
+                (Some("7".to_owned()), closed.clone(), second.clone()),
+            ]
+        );
+        let unplaced = [(None, None, first.clone()), (None, closed, second.clone())];
+        assert_eq!(events(Framing::SSE, Positions::Absent), unplaced);
+        let lines = [(None, None, first), (None, None, second)];
+        assert_eq!(events(Framing::LINES, Positions::Told), lines);
+        let bare = Framing { shape: Shape::Bare, ..Framing::LINES };
+        assert_eq!(events(bare, Positions::Told), []);
+        assert_eq!(Framing::SSE.events(b"retry: 1\n\n: keep-alive\n\ndata: {").next(), None);
     }
 
     proptest! {

@@ -14,8 +14,8 @@
 //! mark says which bytes were signed, and the text goes back in the same pieces; where it came
 //! with no text, an opaque part holds its place.
 //!
-//! The stream has no event that ends it: an answer is whole when a reason to finish was given
-//! with the usage beside it, or else when the body has ended after one.
+//! The stream has no event that ends it: an answer is complete when a finish reason came together
+//! with the usage, or when the body ended after a finish reason.
 //!
 //! # Lossy
 //!

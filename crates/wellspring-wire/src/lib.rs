@@ -1,11 +1,11 @@
-//! Everything protocol-shaped and pure: a run's records in the vocabularies of others.
+//! Every protocol as pure code: it maps wires to events, and records to the vocabularies of
+//! clients.
 //!
-//! A [`Dialect`] turns one record into the events of somebody's wire. It sees the record and
-//! the [fold](Fold) of the run before it, so a reader can resume anywhere, by a
-//! [`WirePosition`]. It also says how a stream begins, pauses and ends, and how its events are
-//! [framed](Framing). An [`Encoder`] does the folding around it. Dialects have names
-//! ([`DialectName`]) and [options](Options), and each has a module that says how it maps and
-//! what gets lost.
+//! A [`Dialect`] turns one record into the events of a client's wire. It sees the record and the
+//! [fold](Fold) of the run before it, so a reader can resume anywhere, by a [`WirePosition`]. It
+//! also defines how a stream begins, pauses and ends, and how its events are [framed](Framing). An
+//! [`Encoder`] does the folding around it. Dialects have names ([`DialectName`]) and
+//! [options](Options). The module of each dialect documents its mapping and what is lost.
 //!
 //! ```
 //! use wellspring_core::{AgentNo, Event, Millis, Outcome, Record, Seq, Stop};
@@ -30,8 +30,10 @@
 pub mod acp;
 pub mod ag_ui;
 pub mod agent_event;
+pub mod ai_sdk;
 pub mod anthropic;
 mod dialect;
+pub mod dify;
 mod encoder;
 mod framer;
 mod framing;
@@ -40,24 +42,29 @@ mod name;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod openclaw;
 mod options;
 mod out;
 mod position;
 mod project;
 pub mod provider;
 pub mod record;
+pub mod socket_io;
 pub mod stream_delta;
 pub mod streaming_event;
 mod text;
 pub mod thought_event;
 pub mod turn_event;
+pub mod use_ai;
 
 pub use dialect::{Before, Closed, Dialect, Fold, Joins};
 pub use encoder::{Encoder, Folded};
 pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
-pub use framing::{Framing, Positions, Shape};
+pub use framing::{FramedEvent, Framing, Positions, Shape};
 pub use name::{DialectChoice, DialectName, UnknownDialect};
-pub use options::{Encoding, OptionError, OptionName, Options, Reasoning, UsageReports};
+pub use options::{
+    Encoding, OptionError, OptionName, Options, Reasoning, ReasoningEvents, UsageReports,
+};
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};
 

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use crate::acp::Acp;
 use crate::ag_ui::{AgUi, AgUiBinary};
 use crate::agent_event::AgentEvents;
+use crate::ai_sdk::AiSdk;
 use crate::dialect::Dialect;
 use crate::options::{Encoding, OptionError, OptionName, Options};
 use crate::record::Records;
@@ -13,6 +14,7 @@ use crate::stream_delta::StreamDeltas;
 use crate::streaming_event::StreamingEvents;
 use crate::thought_event::ThoughtEvents;
 use crate::turn_event::TurnEvents;
+use crate::use_ai::UseAi;
 
 /// A dialect that can be asked for by name: in a URL, on the command line.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -33,11 +35,15 @@ pub enum DialectName {
     AgUi,
     /// The updates of ACP 1.
     Acp,
+    /// The AI SDK's UI message stream, version 1.
+    AiSdk,
+    /// use-ai's form of AG-UI.
+    UseAi,
 }
 
 impl DialectName {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::Record,
         Self::ThoughtEvent,
         Self::TurnEvent,
@@ -46,6 +52,8 @@ impl DialectName {
         Self::StreamDelta,
         Self::AgUi,
         Self::Acp,
+        Self::AiSdk,
+        Self::UseAi,
     ];
 
     /// Its name.
@@ -60,6 +68,8 @@ impl DialectName {
             Self::StreamDelta => "stream_delta",
             Self::AgUi => "ag_ui",
             Self::Acp => "acp",
+            Self::AiSdk => "ai_sdk",
+            Self::UseAi => "use_ai",
         }
     }
 
@@ -72,14 +82,15 @@ impl DialectName {
     /// The choices that its readers have.
     #[must_use]
     pub const fn offers(self) -> &'static [OptionName] {
-        use OptionName::{Encoding, Kinds, Reasoning, Usage};
+        use OptionName::{Encoding, Kinds, Reasoning, ReasoningEvents, Usage};
         match self {
             Self::Record => &[Kinds],
             Self::ThoughtEvent | Self::AgentEvent | Self::StreamDelta => &[Reasoning],
             Self::TurnEvent => &[Usage],
             Self::StreamingEvent => &[],
             Self::AgUi => &[Reasoning, Usage, Encoding],
-            Self::Acp => &[Reasoning, Usage],
+            Self::Acp | Self::AiSdk => &[Reasoning, Usage],
+            Self::UseAi => &[Reasoning, ReasoningEvents, Usage],
         }
     }
 
@@ -89,7 +100,7 @@ impl DialectName {
         self.make(&Options::default())
     }
 
-    /// The dialect, as a reader wants it.
+    /// The dialect with the reader's options.
     ///
     /// # Errors
     ///
@@ -112,6 +123,8 @@ impl DialectName {
                 Encoding::Binary => Box::new(AgUiBinary::new(options)),
             },
             Self::Acp => Box::new(Acp::new(options)),
+            Self::AiSdk => Box::new(AiSdk::new(options)),
+            Self::UseAi => Box::new(UseAi::new(options)),
         }
     }
 }
@@ -136,7 +149,7 @@ impl DialectChoice {
         self.name
     }
 
-    /// How the reader wants it.
+    /// The reader's options.
     #[must_use]
     pub fn options(&self) -> &Options {
         &self.options
@@ -167,7 +180,7 @@ impl fmt::Display for DialectName {
     }
 }
 
-/// Nobody speaks like that.
+/// Unknown dialect.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{name:?} is not a dialect: known are {}", DialectName::ALL.map(DialectName::as_str).join(", "))]
 pub struct UnknownDialect {
@@ -195,7 +208,7 @@ mod tests {
         }
         insta::assert_snapshot!(
             "agui".parse::<DialectName>().unwrap_err(),
-            @r#""agui" is not a dialect: known are record, thought_event, turn_event, streaming_event, agent_event, stream_delta, ag_ui, acp"#
+            @r#""agui" is not a dialect: known are record, thought_event, turn_event, streaming_event, agent_event, stream_delta, ag_ui, acp, ai_sdk, use_ai"#
         );
     }
 }

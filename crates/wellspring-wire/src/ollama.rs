@@ -1,4 +1,4 @@
-//! Ollama's own API, as of 2026: `POST /api/chat`, one JSON object per line or one in all.
+//! Ollama's own API, as of 2026: `POST /api/chat`, with one JSON object per line, or one in total.
 //!
 //! [`write()`] makes the request; a [`Reader`] turns the answer into parts: `thinking` is a
 //! thought, `content` text, and each of the `tool_calls`, which come whole, a call. The line

@@ -11,12 +11,11 @@
 //!
 //! # Lossy
 //!
-//! Reading takes the first choice only, and leaves out log probabilities, fingerprints and
-//! audio. Writing joins an answer's texts into one. It leaves out, and says so: thoughts,
-//! except where the vendor wants its own back; what only another provider can read; calls that
-//! ran at a provider; media that the vendor does not take. That a tool failed is said in its
-//! output only. Pictures that a tool shows follow its result as words of the user, because a
-//! result is text.
+//! Reading takes the first choice only, and drops log probabilities, fingerprints and audio.
+//! Writing joins an answer's texts into one. It leaves out and reports: thoughts, except where the
+//! vendor requires its own back; data that only another provider can read; calls that ran at a
+//! provider; media that the vendor does not support. A tool's failure is visible only in its
+//! output. Images from a tool follow its result as a user message, because a result is text.
 
 mod read;
 mod vendor;

@@ -21,10 +21,9 @@
 //!
 //! # Lossy
 //!
-//! Reading: `logprobs`, `obfuscation`, the response's id and its echo of the request are
-//! dropped. Audio events and any that are newer than this module are kept as extended events,
-//! and do not go back. A request for approval of a remote MCP call is opaque: nobody can
-//! answer it here.
+//! Reading: `logprobs`, `obfuscation`, the response's id and its echo of the request are dropped.
+//! Audio events and unknown events are kept as extended events, and are not sent back. A request to
+//! approve a remote MCP call is opaque, because there is no way to answer it here.
 //!
 //! Writing: stop sequences, sound and film; thoughts, hosted calls and opaque parts of other
 //! providers; reasoning whose item an abort took. [`Written::left_out`] counts them. A budget

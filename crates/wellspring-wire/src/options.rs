@@ -9,6 +9,8 @@ use crate::name::DialectName;
 pub struct Options {
     /// What becomes of the model's reasoning.
     pub reasoning: Reasoning,
+    /// By which events the model's reasoning is sent.
+    pub reasoning_events: ReasoningEvents,
     /// What becomes of the tokens that were spent.
     pub usage: UsageReports,
     /// How events are written.
@@ -25,6 +27,16 @@ pub enum Reasoning {
     Shown,
     /// It is left out.
     Hidden,
+}
+
+/// By which events the model's reasoning is sent: AG-UI renamed them.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ReasoningEvents {
+    /// `REASONING_*`.
+    #[default]
+    Reasoning,
+    /// `THINKING_*` and `THINKING_TEXT_MESSAGE_*`, the older names.
+    Thinking,
 }
 
 /// What becomes of the tokens that were spent.
@@ -52,6 +64,7 @@ pub enum Encoding {
 #[expect(missing_docs, reason = "they are the fields of `Options`")]
 pub enum OptionName {
     Reasoning,
+    ReasoningEvents,
     Usage,
     Encoding,
     Kinds,
@@ -63,6 +76,7 @@ impl OptionName {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Reasoning => "reasoning",
+            Self::ReasoningEvents => "reasoning_events",
             Self::Usage => "usage",
             Self::Encoding => "encoding",
             Self::Kinds => "kinds",
@@ -73,9 +87,10 @@ impl OptionName {
 impl Options {
     /// Which choices differ from the default.
     fn chosen(&self) -> impl Iterator<Item = OptionName> {
-        let Self { reasoning, usage, encoding, kinds } = self;
+        let Self { reasoning, reasoning_events, usage, encoding, kinds } = self;
         let chosen = [
             (OptionName::Reasoning, *reasoning != Reasoning::default()),
+            (OptionName::ReasoningEvents, *reasoning_events != ReasoningEvents::default()),
             (OptionName::Usage, *usage != UsageReports::default()),
             (OptionName::Encoding, *encoding != Encoding::default()),
             (OptionName::Kinds, kinds.is_some()),

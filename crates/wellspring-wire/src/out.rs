@@ -10,8 +10,8 @@ use crate::position::WirePosition;
 
 /// Wire events, mostly as JSON, one after the other in one buffer.
 ///
-/// A frame of fifty deltas costs no allocation of its own once the buffer has grown; keep
-/// one and [`clear`](Out::clear) it.
+/// Encoding a frame of fifty deltas allocates nothing once the buffer has grown; keep one and
+/// [`clear`](Out::clear) it.
 #[derive(Clone, Debug, Default)]
 pub struct Out {
     bytes: Vec<u8>,
@@ -49,7 +49,7 @@ impl Out {
         self.ends.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
@@ -75,6 +75,21 @@ impl Out {
             // Half an event would be worse than none.
             Err(_) => self.bytes.truncate(start),
         }
+    }
+
+    /// Adds an event that is a JSON object, with more members at its end: `more` writes a comma
+    /// before each.
+    pub(crate) fn event_with(&mut self, event: &impl Serialize, more: impl FnOnce(&mut Json<'_>)) {
+        let start = self.bytes.len();
+        let written = serde_json::to_writer(&mut self.bytes, event);
+        if written.is_err() || self.bytes.last() != Some(&b'}') {
+            self.bytes.truncate(start);
+            return;
+        }
+        self.bytes.pop();
+        more(&mut Json { bytes: &mut self.bytes });
+        self.bytes.push(b'}');
+        self.end();
     }
 
     /// Adds an event with a name, which framings that have names for events carry along.

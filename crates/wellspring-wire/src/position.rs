@@ -36,7 +36,7 @@ impl WirePosition {
         Self { seq, k: None }
     }
 
-    /// The last record all of whose events were seen: reading goes on after it.
+    /// The last record whose events were all seen: reading continues after it.
     #[must_use]
     pub fn whole(self) -> Seq {
         match self.k {

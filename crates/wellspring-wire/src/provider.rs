@@ -1,16 +1,15 @@
 //! What the wires of all model providers share.
 //!
-//! A provider's module has a function that writes a
-//! [`TurnRequest`](wellspring_core::TurnRequest) as its own request ([`Written`]), and an
-//! [`AnswerReader`] that turns the answer into a batch of events, whether it comes in pieces
-//! or whole. Clients are plumbing between the two: they know addresses and headers, and
-//! nothing of what is said.
+//! Each provider's module has a function that writes a
+//! [`TurnRequest`](wellspring_core::TurnRequest) as the provider's own request ([`Written`]), and
+//! an [`AnswerReader`] that turns the answer into a batch of events, streamed or whole. Clients
+//! connect the two: they know addresses and headers, and nothing of the content.
 //!
 //! # Whose it is
 //!
-//! Signatures and opaque blocks mean something to the provider that made them and to nobody
-//! else. So a reader marks the parts that carry such things with an
-//! [`Annotation::Other`] of its own origin, and a writer sends back only what bears its own.
+//! Signatures and opaque blocks mean something only to the provider that made them. So a reader
+//! marks the parts that carry them with an [`Annotation::Other`] of its own origin, and a writer
+//! sends back only parts with its own mark.
 //!
 //! # What is deliberately absent
 //!
@@ -111,7 +110,7 @@ impl ReadError {
         }
     }
 
-    /// When the provider wants to be asked again.
+    /// The provider's `Retry-After`.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
@@ -126,7 +125,7 @@ impl ReadError {
 pub struct Written {
     /// The body of the request.
     pub body: Vec<u8>,
-    /// What of the conversation the provider cannot be told, and how often that came up.
+    /// The parts of the conversation that the provider cannot be sent, with their counts.
     pub left_out: BTreeMap<&'static str, u32>,
     /// Members of ours that `extra` replaced or left out.
     pub replaced: Vec<Box<str>>,
@@ -190,8 +189,8 @@ pub const SOURCES_MAX: usize = 1024;
 pub(crate) const CUT_ARGUMENTS: &str =
     "\"the output limit was reached before the arguments were written\"";
 
-/// Why the model stopped, if a member says so. Some servers send an empty string or the words
-/// `null` or `None` in every chunk, as others send `null`: neither is a stop.
+/// Why the model stopped, if a member says it. Some servers send an empty string or the words
+/// `null` or `None` in every chunk instead of `null`; these are not stops.
 pub(crate) fn stop_reason(member: &str) -> Option<&str> {
     let reason = member.trim();
     let missing = ["", "null", "none"].iter().any(|word| reason.eq_ignore_ascii_case(word));

@@ -1,9 +1,9 @@
 //! StreamingEvent: only the words, turn by turn.
 //!
 //! The vocabulary is golem-forge's `StreamingEvent`, which its `RuntimeUI` consumes. A turn's
-//! `requestId` is `turn-N`, and N counts from 0. A delta of the root's text is an event; the
-//! end of its turn is one with an empty delta that is `done`; so is the end of the run, when
-//! it cuts a turn short, or when there was none.
+//! `requestId` is `turn-N`, and N counts from 0. Each delta of the root's text is an event. The end
+//! of a turn is an event with an empty delta and `done`; so is the end of a run that cuts a turn
+//! short or has no turn.
 //!
 //! # Lossy
 //!

@@ -9,8 +9,8 @@ use wellspring_testkit::samples;
 
 use crate::{Before, DialectName, Encoder, Out, WirePosition};
 
-/// Every sample run in a dialect: one wire event per line, after its position. Each record is
-/// a frame of its own.
+/// Every sample run in a dialect: one wire event per line, after its position. Each record is its
+/// own frame.
 pub(crate) fn render_samples(dialect: DialectName) -> String {
     let mut text = String::new();
     for sample in samples::all() {

@@ -18,7 +18,7 @@ use wellspring_core::{CallResult, Content, MediaSource, MessagePart, ToolContent
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
 impl Text<'_> {
-    /// The string, if it is there and not empty.
+    /// The string, if it is present and not empty.
     pub(crate) fn given(&self) -> Option<&str> {
         (!self.0.is_empty()).then_some(&*self.0)
     }
@@ -118,8 +118,8 @@ pub(crate) fn object(text: &str) -> Option<Box<RawValue>> {
     object.and_then(Result::ok)
 }
 
-/// The id by which each call goes: its own where that is new, as some servers count from 0
-/// in every answer, and others give none.
+/// The id of each call: the provider's own if it is new. Some servers count from 0 in every answer,
+/// and others send no id.
 #[derive(Debug, Default)]
 pub(crate) struct CallIds {
     by_part: BTreeMap<WirePartId, Box<str>>,

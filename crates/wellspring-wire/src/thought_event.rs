@@ -9,19 +9,25 @@
 //! | delta of the assistant's text | `message` |
 //! | a call's part started | `tool_start` |
 //! | tool started | `tool_update`, `in_progress` |
-//! | tool updated; delta of its output; words of the sub-agent that serves it | `tool_update`, `in_progress`, with the content |
+//! | tool updated; delta of its output; words of the sub-agent that serves it | `tool_update`, `in_progress`, with the content; data is a text block: its words, or its JSON |
+//! | question asked | `tool_update`, `waiting`, of the call that waits, with the prompt and the question as JSON text; a question that belongs to no call has a `tool_start` of its own |
+//! | question answered | `tool_update`, `in_progress`, if the call continues; `tool_done` if the question belongs to no call |
 //! | tool finished | `tool_update` with the content if it has some, then `tool_done` |
 //! | plan updated | `plan` |
 //! | parts voided | `thought` and `message` with a paragraph break where some were shown; `tool_done`, `failed`, for calls |
 //!
 //! # Lossy
 //!
-//! Not emitted: the user's own words, turns, queues, questions, pauses, state, sources, files,
+//! The id of a call is the one that a remote agent gave it, or else `{run}-{part}`. For a call
+//! that runs inside a remote agent there is one update for each of the agent's reports, and its
+//! start has none.
+//!
+//! Not emitted: the user's own words, turns, queues, pauses, state, sources, files,
 //! usage, the outcome, and the call by which the agent hands over its result. A sub-agent's
 //! thoughts, calls and plan stay in the records; its words lose their author.
 //!
-//! Of a tool: its arguments, output, title changes, locations and progress data (words
-//! excepted) have no field. Whether content is appended or replaced is not said. Sounds and
+//! Of a tool: its arguments, output, title changes and locations have no field, and neither has
+//! the progress data of a remote agent's own calls. Whether content is appended or replaced is not said. Sounds and
 //! documents without an address have no shape and are left out; a resource becomes its text.
 //! Denied, interrupted, timed out and taken back are all `failed`. Words that were taken back
 //! stay where they are.
@@ -33,7 +39,8 @@ mod write;
 mod tests;
 
 pub use types::{
-    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent, ToolKind,
+    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent,
     ToolStatus,
 };
+pub use wellspring_core::ToolKind;
 pub use write::{ThoughtEvents, events};

@@ -8,7 +8,7 @@
 //! | --- | --- |
 //! | delta of the assistant's text | `text_delta`, unless the turn does not stream |
 //! | turn finished | `text_done` with the turn's whole text (for a turn that does not stream: if there is some), a `tool_call` per call, `finished` |
-//! | a tool started or finished before its turn did | its `tool_call`, early |
+//! | a tool started or finished before its turn did | nothing yet: its `tool_call` and `tool_result` keep the order above |
 //! | tool finished | `tool_result` |
 //! | parts voided | a failed `tool_result` for calls that were shown |
 //! | run finished | `error`, when it was cancelled or failed |

@@ -7,9 +7,9 @@ use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
 
-use wellspring::log::{SqliteOptions, SqliteStore};
 use wellspring::prelude::*;
 use wellspring::{Log, LogOptions};
+use wellspring::{SqliteOptions, SqliteStore};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {

@@ -4,7 +4,6 @@
 //! tool, so a test sees exactly what the model asked for.
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -20,7 +19,7 @@ async fn main() {
     assert_eq!(turn.state(), TurnState::Pending);
 
     {
-        let mut events = pin!(turn.run());
+        let mut events = turn.run();
         while let Some(event) = events.next().await {
             match event {
                 TurnEvent::TextDelta { text } => println!("text_delta {text:?}"),

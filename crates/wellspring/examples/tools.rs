@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use wellspring::prelude::*;
+use wellspring::thought_event::{ContentBlock, ToolContent};
 use wellspring::tools::function;
-use wellspring::wire::thought_event::{ContentBlock, ToolContent};
 
 /// Counts the words of a text.
 #[derive(Deserialize, JsonSchema)]
@@ -17,7 +17,7 @@ struct CountWords {
     text: String,
 }
 
-// A function is a tool: its arguments' type says what it is called and what it does.
+// A function is a tool: it gives the name, and its arguments' type says what it does.
 async fn count_words(input: CountWords, _: Context) -> Result<usize, ToolError> {
     Ok(input.text.split_whitespace().count())
 }

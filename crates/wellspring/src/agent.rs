@@ -5,15 +5,19 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use uuid::Uuid;
 #[cfg(feature = "acp")]
 use wellspring_acp::client::{AcpAgent, AcpConfig, AcpError};
 use wellspring_core::{Model, ModelSettings, RemoteAgent, RunId, ThreadId, Tool as _, ToolMode};
 use wellspring_engine::tools::call_agent;
-use wellspring_engine::{AgentDef, Hooks, Limits, Policy, Runtime, Timeouts, WhenBusy};
+use wellspring_engine::{
+    AgentDef, Hooks, Limits, Policy, QueueRule, Runtime, Timeouts, ToolOrder, WhenBusy,
+};
 use wellspring_log::{Log, StoreError};
 
 use crate::follow::{Following, Which};
+#[cfg(feature = "skills")]
 use crate::skill::{self, Skill};
 use crate::stream::ThoughtStream;
 use crate::think::Think;
@@ -42,13 +46,14 @@ pub struct Agent {
     runtime: Runtime,
     /// Those it may call, and those they may call.
     sub_agents: BTreeMap<Box<str>, Arc<AgentDef>>,
+    #[cfg(feature = "skills")]
     skills: Vec<Skill>,
 }
 
 impl Agent {
     /// An agent around a model, called what the model is called. Its runs are kept in memory,
-    /// up to [`MEMORY_BYTES_MAX`](wellspring_log::MEMORY_BYTES_MAX); beyond, new ones are
-    /// refused until old ones are [purged](Log::purge).
+    /// up to [`MEMORY_BYTES_MAX`](wellspring_log::MEMORY_BYTES_MAX); beyond, the oldest finished
+    /// runs are forgotten.
     #[must_use]
     pub fn model(model: impl Model + 'static) -> Self {
         let name: Box<str> = model.name().into();
@@ -128,17 +133,16 @@ impl Agent {
         self
     }
 
-    /// Gives it a tool; one of the same name is replaced.
+    /// Gives it a tool. Names must differ: with two tools of the same name, no run starts
+    /// ([`ThinkError::DuplicateTool`](crate::ThinkError::DuplicateTool)).
     #[must_use]
     pub fn tool<M>(mut self, tool: impl IntoTool<M>) -> Self {
-        let tool = tool.into_tool();
-        let tools = &mut self.change().tools;
-        tools.retain(|known| known.spec().name != tool.spec().name);
-        tools.push(tool);
+        self.change().tools.push(tool.into_tool());
         self
     }
 
     /// Gives it a skill; one of the same name is replaced.
+    #[cfg(feature = "skills")]
     #[must_use]
     pub fn skill(mut self, skill: Skill) -> Self {
         self.skills.retain(|known| known.name() != skill.name());
@@ -221,6 +225,21 @@ impl Agent {
         self
     }
 
+    /// Says whether parallel calls wait for the sequential calls before them in the same turn.
+    /// They do by default, so that a model never reads before its own write.
+    #[must_use]
+    pub fn tool_order(mut self, order: ToolOrder) -> Self {
+        self.change().tool_order = order;
+        self
+    }
+
+    /// Queues the calls of a tool in this way, whatever the tool says.
+    #[must_use]
+    pub fn queue_rule(mut self, tool: impl Into<Box<str>>, rule: QueueRule) -> Self {
+        self.change().queue_rules.insert(tool.into(), rule);
+        self
+    }
+
     /// Runs its tools beside each other, as they allow it, or one by one.
     #[must_use]
     pub fn queue(mut self, mode: ToolMode) -> Self {
@@ -274,6 +293,30 @@ impl Agent {
     /// The type need not be a struct: `think::<Vec<String>>()` and `think::<u32>()` do too.
     pub fn think<T: DeserializeOwned + JsonSchema>(&self) -> Think<T> {
         Think::typed(self.clone())
+    }
+
+    /// Asks for a result that fits a JSON schema which is only known at run time.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ThinkError> {
+    /// # let agent = Agent::model(Scripted::new([
+    /// #     Say::new().call("return_result", json!({"city": "Oslo"})),
+    /// # ]));
+    /// let schema = json!({
+    ///     "type": "object",
+    ///     "properties": {"city": {"type": "string"}},
+    ///     "required": ["city"],
+    /// });
+    /// let place = agent.think_json(schema).text("Where is the opera?").run().await?;
+    /// assert_eq!(place["city"], "Oslo");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn think_json(&self, schema: Value) -> Think<Value> {
+        Think::json(self.clone(), schema)
     }
 
     /// Says something; the result is the answer's text.
@@ -350,6 +393,7 @@ impl Agent {
             tools.retain(|known| known.spec().name != tool.spec().name);
             tools.push(Arc::new(tool));
         }
+        #[cfg(feature = "skills")]
         if !self.skills.is_empty() {
             skill::give(Arc::make_mut(&mut def), &self.skills);
         }
@@ -368,6 +412,7 @@ impl From<AgentDef> for Agent {
             def: Arc::new(def),
             runtime: Runtime::new(Log::in_memory()),
             sub_agents: BTreeMap::new(),
+            #[cfg(feature = "skills")]
             skills: Vec::new(),
         }
     }

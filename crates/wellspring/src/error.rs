@@ -18,6 +18,12 @@ pub enum ThinkError {
     /// The run could not be started.
     #[error("the run could not be started")]
     Start(#[source] Arc<StartError>),
+    /// Two tools of the agent have the same name, so the model could not tell them apart.
+    #[error("two tools are named {name:?}: rename one of them")]
+    DuplicateTool {
+        /// The name.
+        name: Box<str>,
+    },
     /// Somebody cancelled the run before it had a result.
     #[error("the run was cancelled{}{}", suffix(" by ", .by), suffix(": ", .why))]
     Cancelled {

@@ -7,7 +7,6 @@
 use std::sync::Arc;
 
 use futures::Stream;
-use futures::future::BoxFuture;
 use futures::stream::{self, FuturesUnordered, StreamExt as _};
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -20,12 +19,10 @@ use wellspring_engine::{Control, ControlError, StartRun, WorkerResult};
 use wellspring_log::Cursor;
 
 use crate::error::ThinkError;
+use crate::question::Answering;
 
 /// Why a run was cancelled by a token.
 const BY_SIGNAL: &str = "its signal was cancelled";
-
-/// Answers questions.
-pub(crate) type Answering = Arc<dyn Fn(Question) -> BoxFuture<'static, Answer> + Send + Sync>;
 
 /// What a handle knows of its run. Clones know the same.
 #[derive(Clone, Debug)]
@@ -62,6 +59,13 @@ impl Following {
             }
             Err(_) => tell.send_modify(|known| known.end(ThinkError::NoRuntime)),
         }
+        Self { control, known }
+    }
+
+    /// A run that cannot be started.
+    pub(crate) fn failed(control: Control, error: ThinkError) -> Self {
+        let (tell, known) = watch::channel(Known::default());
+        tell.send_modify(|known| known.end(error));
         Self { control, known }
     }
 

@@ -1,12 +1,17 @@
 //! One typed stream from any agent to any screen: the library.
 //!
+//! ```toml
+//! [dependencies]
+//! wellspring = "0.1"
+//! serde = { version = "1", features = ["derive"] }
+//! tokio = { version = "1", features = ["macros", "rt-multi-thread"] }
+//! ```
+//!
 //! An agent thinks, calls tools and answers. Here that is a stream of events to watch, and a
 //! typed result to await:
 //!
 //! ```
-//! use schemars::JsonSchema;
 //! use serde::Deserialize;
-//! use serde_json::json;
 //! use wellspring::prelude::*;
 //!
 //! #[derive(Debug, Deserialize, JsonSchema, PartialEq)]
@@ -16,7 +21,7 @@
 //! }
 //!
 //! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), wellspring::ThinkError> {
+//! # async fn main() -> Result<(), ThinkError> {
 //! // A model that follows a script, so that this example runs anywhere.
 //! let model = Scripted::new([Say::new()
 //!     .thought("The name is fine.")
@@ -29,7 +34,7 @@
 //!     .stream(); // starts at once
 //!
 //! let mut thoughts = String::new();
-//! while let Some(event) = stream.next().await {
+//! while let Some(event) = stream.try_next().await? {
 //!     if let ThoughtEvent::Thought { text } = event {
 //!         thoughts.push_str(&text);
 //!     }
@@ -45,36 +50,64 @@
 //! # How it works
 //!
 //! A run is an append-only log of typed [records](Record). It starts when
-//! [`stream`](Think::stream) is called and goes on whether or not anyone reads; every reader
-//! is a cursor over the log. So one can iterate without awaiting the result, await it without
-//! iterating, do both at once, break off and still get it, and come back later to a run that
-//! is going on or over ([`Agent::attach`]). A slow reader holds up nothing and misses nothing.
+//! [`stream`](Think::stream) is called and continues whether or not you read; every reader is a
+//! cursor over the log. You can iterate without awaiting the result, await it without iterating,
+//! do both at once, break out of the loop and still get it, and come back later to a run that is
+//! going on or over ([`Agent::attach`]). A slow reader delays nothing and misses nothing.
 //!
-//! The log is in memory unless an agent is given another ([`Agent::log`]); with the feature
+//! The log is in memory unless you give the agent another ([`Agent::log`]); with the feature
 //! `sqlite` it survives the process.
+//!
+//! **Questions are denied unless you answer them.** A tool that can change things asks first. A
+//! request without [`on_question`](Think::on_question) answers no at once and tells the model.
 //!
 //! # Where to look
 //!
-//! - [`Agent`]: who is asked: a model with tools, skills, rules and limits.
-//! - [`Think`]: what is asked, and under which conditions.
-//! - [`ThoughtStream`]: what comes of it: events, the result, questions, cancellation.
+//! - [`Agent`]: a model or a remote agent with tools, skills, rules and limits.
+//!   [`Agent::open`] starts Claude Code, Codex, Gemini CLI and other agents that speak ACP.
+//! - [`Think`]: one request.
+//! - [`ThoughtStream`]: its run: events, the result, questions, cancellation.
 //! - [`Thread`]: a conversation over several runs.
 //! - [`tools`]: typed functions as tools, and the built-in ones.
-//! - [`Turn`]: one model call, to be tested by itself.
+//! - [`models`]: Anthropic, OpenAI, Gemini, Ollama, and a scripted model for tests.
+//! - [`thought_event`], [`agent_event`], [`turn_event`], [`stream_delta`]: the vocabularies in
+//!   which a run can be read, each one method of [`ThoughtStream`] away.
+//! - [`Turn`], [`ToolQueue`]: one model call and a queue of calls, for a loop of your own.
 //! - [`demo`]: an agent that needs no key and no network.
-//! - [`Agent::open`]: Claude Code, Codex, Gemini CLI and other agents that speak ACP.
-//! - [`core`], [`log`], [`engine`], [`models`], [`wire`]: the crates beneath, whole.
+//! - [`crates`]: the crates beneath, whole. They change more often than this one.
+//!
+//! # Your own parts
+//!
+//! Each of these examples is a complete program:
+//!
+//! - a [`Tool`] with progress: [`examples/custom_tool.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_tool.rs)
+//! - a [`Model`]: [`examples/custom_model.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_model.rs)
+//! - a [`RemoteAgent`]: [`examples/custom_remote_agent.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_remote_agent.rs)
+//! - a dialect: [`examples/custom_dialect.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_dialect.rs)
+//!
+//! # Features
+//!
+//! | feature | adds | default |
+//! | --- | --- | --- |
+//! | `providers` | clients of model providers, over HTTPS | yes |
+//! | `tools` | the built-in tools for files, the shell, transfers and the clock, and [`demo`] | yes |
+//! | `skills` | [`Skill`] | yes |
+//! | `acp` | [`Agent::open`] | no |
+//! | `sqlite` | runs that survive the process | no |
 //!
 //! # What is deliberately absent
 //!
 //! Blocking calls, a server, and protocol code of its own.
 
 mod agent;
+#[cfg(feature = "tools")]
 pub mod demo;
 mod error;
 mod events;
 mod follow;
 mod prompt;
+mod question;
+#[cfg(feature = "skills")]
 pub mod skill;
 mod stream;
 mod think;
@@ -84,45 +117,80 @@ mod tool;
 pub use agent::Agent;
 pub use error::ThinkError;
 pub use events::ThoughtKind;
+#[cfg(feature = "skills")]
 pub use skill::{Skill, SkillError};
 pub use stream::ThoughtStream;
 pub use think::Think;
 pub use thread::Thread;
-pub use tool::{IntoTool, IsFunction, IsShared, IsTool};
-
-#[cfg(feature = "acp")]
-pub use wellspring_acp as acp;
-pub use wellspring_core as core;
-pub use wellspring_engine as engine;
-pub use wellspring_log as log;
-pub use wellspring_models as models;
-pub use wellspring_wire as wire;
+pub use tool::{IntoTool, IsFunction, IsShared, IsTool, event_tool};
 
 #[cfg(feature = "acp")]
 pub use wellspring_acp::client::{AcpConfig, AcpError};
 pub use wellspring_core::{
-    Answer, Approval, CancellationToken, Content, Context, Event, FailureKind, Form, Message,
-    Model, ModelError, ModelSettings, Outcome, Question, QuestionId, Record, RemoteAgent, RunId,
-    Scope, Seq, Stop, ThreadId, Tool, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec,
-    ToolUpdate, Transcript, Usage, render,
+    Answer, Approval, Ask, AttemptStream, Batch, CallResult, CancellationToken, Choice, Content,
+    ContentChange, Context, Event, FailureKind, Form, LocalPart, Message, MessagePart, Model,
+    ModelError, ModelSettings, Outcome, Part, PartKind, PlanEntry, PlanStatus, Priority, Question,
+    QuestionId, Record, RemoteAgent, RemoteRequest, RunId, Scope, Seq, Stop, ThreadId, Tool,
+    ToolContent, ToolError, ToolKind, ToolMode, ToolOutcome, ToolResult, ToolSpec, ToolUpdate,
+    Transcript, TurnRequest, Usage, render,
 };
 pub use wellspring_engine::{
-    AgentDef, Control, ControlError, Hooks, Limits, Permission, Policy, Principal, Rule, Runtime,
-    RuntimeUi, StartError, StartRun, Timeouts, Turn, TurnCall, TurnConfig, TurnEvent, TurnReport,
-    TurnState, WhenBusy, WorkerResult, show, tools,
+    AgentDef, Control, ControlError, Hooks, Limits, Permission, Policy, Principal, QueueRule,
+    QueuedToolCall, Rule, Runtime, RuntimeUi, StartError, StartRun, Timeouts, ToolOrder, ToolQueue,
+    Turn, TurnCall, TurnConfig, TurnEvent, TurnReport, TurnRun, TurnState, WhenBusy, WorkerResult,
+    show, tools,
 };
-pub use wellspring_log::{Log, LogOptions, ReadError};
+pub use wellspring_log::{Log, LogOptions, MemoryStore, ReadError};
+#[cfg(feature = "sqlite")]
+pub use wellspring_log::{SqliteOptions, SqliteStore};
 pub use wellspring_wire::agent_event::ExecutionContext;
 pub use wellspring_wire::thought_event::ThoughtEvent;
+pub use wellspring_wire::{agent_event, stream_delta, thought_event, turn_event};
+
+// What the signatures above name, so that a program needs no dependency of its own for it.
+pub use {futures, schemars, serde_json};
+
+/// Models: clients of providers, and one that follows a script.
+pub mod models {
+    #[cfg(feature = "providers")]
+    pub use wellspring_models::{
+        Anthropic, Fallback, Gemini, Ollama, OpenAiChat, OpenAiResponses, Secret, SetupError,
+    };
+    pub use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
+}
+
+/// Dialects: a run in a vocabulary of your own.
+pub mod dialect {
+    pub use wellspring_wire::{
+        Before, Closed, Dialect, DialectName, Encoder, Fold, Framing, Json, Out, WirePosition,
+    };
+}
+
+/// The crates beneath, whole. What this crate re-exports from them is chosen and stable; the
+/// rest of them may change with any release.
+pub mod crates {
+    #[cfg(feature = "acp")]
+    pub use wellspring_acp as acp;
+    pub use wellspring_core as core;
+    pub use wellspring_engine as engine;
+    pub use wellspring_log as log;
+    pub use wellspring_models as models;
+    pub use wellspring_wire as wire;
+}
 
 /// What nearly every program needs: `use wellspring::prelude::*;`
 pub mod prelude {
+    #[cfg(feature = "skills")]
+    pub use crate::Skill;
+    pub use crate::models::{Say, Scripted};
     pub use crate::{
-        Agent, Answer, CancellationToken, Context, ExecutionContext as _, Skill, ThinkError,
-        ThoughtEvent, ThoughtKind, ThoughtStream, Thread, ToolError, ToolKind,
+        Agent, Answer, CancellationToken, Context, ExecutionContext as _, ThinkError, ThoughtEvent,
+        ThoughtKind, ThoughtStream, Thread, ToolError, ToolKind,
     };
     pub use futures::StreamExt as _;
-    pub use wellspring_models::{Say, Scripted};
+    // The derive macro names the crate, so both are needed.
+    pub use schemars::{self, JsonSchema};
+    pub use serde_json::json;
 }
 
 /// The guide to agents that speak ACP.

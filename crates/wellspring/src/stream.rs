@@ -11,9 +11,14 @@ use futures::Stream;
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde::de::DeserializeOwned;
 use wellspring_core::{
-    Answer, CancelWhen, Outcome, Question, QuestionId, Record, RunId, Seq, Transcript,
+    Answer, CancelWhen, Outcome, Outline, Question, QuestionId, Record, RunId, Seq, Transcript,
 };
+use wellspring_engine::{RuntimeUi, WorkerResult};
+use wellspring_log::ReadError;
+use wellspring_wire::agent_event::{AgentEvent, AgentEvents};
+use wellspring_wire::stream_delta::StreamDelta;
 use wellspring_wire::thought_event::ThoughtEvent;
+use wellspring_wire::turn_event::{TurnError, TurnEvent, TurnEvents};
 
 use crate::error::ThinkError;
 use crate::events::{Filter, Reading, Step, ThoughtKind};
@@ -237,6 +242,188 @@ impl<T> ThoughtStream<T> {
         self.following.clone().records(after).boxed()
     }
 
+    /// The run as [`AgentEvent`]s, from its start until its end. It is a reader of its own; the
+    /// iteration is not affected. A log that cannot be read is an `error` event.
+    ///
+    /// ```
+    /// use wellspring::agent_event::AgentEvent;
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().thought("Hm.").chunks(["Hello."])]));
+    /// let events: Vec<_> = agent.say("Hi").stream().agent_events().collect().await;
+    /// let want = [
+    ///     AgentEvent::Thought { content: "Hm.".into() },
+    ///     AgentEvent::Stream { content: "Hello.".into() },
+    ///     AgentEvent::Final,
+    /// ];
+    /// assert_eq!(events, want);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn agent_events(&self) -> impl Stream<Item = AgentEvent> + Send + Unpin + use<T> + 'static {
+        self.agent_events_with(AgentEvents::default())
+    }
+
+    /// The same with other options: [`AgentEvents::with_sub_agent_thoughts`].
+    pub fn agent_events_with(
+        &self,
+        dialect: AgentEvents,
+    ) -> impl Stream<Item = AgentEvent> + Send + Unpin + use<T> + 'static {
+        let mut outline = Outline::default();
+        let events = self.records(Seq(0)).map(move |record| match record {
+            Ok(record) => {
+                let events = dialect.events(&outline, &record);
+                outline.apply(&record);
+                events
+            }
+            Err(error) => vec![AgentEvent::Error { error: error.to_string() }],
+        });
+        events.map(stream::iter).flatten().boxed()
+    }
+
+    /// The run as [`TurnEvent`]s, turn by turn, from its start until its end. It is a reader of
+    /// its own. A log that cannot be read is an `error` event.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// use wellspring::turn_event::TurnEvent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().chunks(["Hello", "."])]));
+    /// let events: Vec<_> = agent.say("Hi").stream().turn_events().collect().await;
+    /// let want = [
+    ///     TurnEvent::TextDelta { text: "Hello".into() },
+    ///     TurnEvent::TextDelta { text: ".".into() },
+    ///     TurnEvent::TextDone { text: "Hello.".into() },
+    ///     TurnEvent::Finished { finish_reason: "stop".into(), usage: None },
+    /// ];
+    /// assert_eq!(events, want);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn turn_events(&self) -> impl Stream<Item = TurnEvent> + Send + Unpin + use<T> + 'static {
+        let mut transcript = Transcript::default();
+        let events = self.records(Seq(0)).map(move |record| match record {
+            Ok(record) => {
+                let events = TurnEvents::default().events((&transcript).into(), &record);
+                transcript.apply(&record);
+                events
+            }
+            Err(error) => {
+                vec![TurnEvent::Error { error: TurnError { message: error.to_string() } }]
+            }
+        });
+        events.map(stream::iter).flatten().boxed()
+    }
+
+    /// How the answer stands after each record that changes it: all of it each time, for a
+    /// message that is edited. It is a reader of its own, and ends if the log cannot be read.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().chunks(["Hello", "."])]));
+    /// let deltas: Vec<_> = agent.say("Hi").stream().stream_deltas().collect().await;
+    /// assert_eq!(deltas.len(), 3); // "Hello", "Hello." and its end
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stream_deltas(
+        &self,
+    ) -> impl Stream<Item = StreamDelta> + Send + Unpin + use<T> + 'static {
+        let mut transcript = Transcript::default();
+        let mut last = None;
+        let deltas = self.records(Seq(0)).filter_map(move |record| {
+            let delta = record.ok().and_then(|record| {
+                transcript.apply(&record);
+                StreamDelta::of(&transcript, record.at)
+            });
+            let is_new = delta.is_some() && delta != last;
+            if is_new {
+                last.clone_from(&delta);
+            }
+            std::future::ready(delta.filter(|_| is_new))
+        });
+        deltas.boxed()
+    }
+
+    /// Shows the run on a screen until it ends, and gives its result. It is a reader of its own.
+    ///
+    /// ```
+    /// use wellspring::RuntimeUi;
+    /// use wellspring::prelude::*;
+    ///
+    /// struct Screen(String);
+    ///
+    /// impl RuntimeUi for Screen {
+    ///     fn start_streaming(&mut self, _request_id: &str) {}
+    ///     fn append_streaming(&mut self, _request_id: &str, delta: &str) {
+    ///         self.0.push_str(delta);
+    ///     }
+    ///     fn end_streaming(&mut self, _request_id: &str, _full_text: &str) {
+    ///         self.0.push('\n');
+    ///     }
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().text("Hello there.")]));
+    /// let mut screen = Screen(String::new());
+    /// let result = agent.say("Hi").stream().show(&mut screen).await?;
+    /// assert!(result.success);
+    /// assert_eq!(screen.0, "Hello there.\n");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the run could not be started, or the log could not be read.
+    pub async fn show(&self, ui: &mut (dyn RuntimeUi + Send)) -> Result<WorkerResult, ThinkError> {
+        let cursor = self.following.cursor(Seq(0)).await?;
+        let run = cursor.run();
+        let shown = wellspring_engine::show(cursor, ui).await?;
+        shown.ok_or(ThinkError::Log(ReadError::NoRun(run)))
+    }
+
+    /// The next event, and in the end whether the run succeeded: `None` if it has a result, and
+    /// otherwise the error that [`result`](Self::result) gives.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let mut stream = Agent::model(Scripted::new([])).say("Hi").stream();
+    /// let ended = loop {
+    ///     match stream.try_next().await {
+    ///         Ok(Some(event)) => println!("{event:?}"),
+    ///         Ok(None) => break Ok(()),
+    ///         Err(error) => break Err(error),
+    ///     }
+    /// };
+    /// assert!(ended.is_err()); // the script has no answer
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the run ended without a result, could not be started, or cannot be read.
+    pub async fn try_next(&mut self) -> Result<Option<ThoughtEvent>, ThinkError> {
+        match self.next().await {
+            Some(event) => Ok(Some(event)),
+            None => match self.error.clone() {
+                Some(error) => Err(error),
+                None => self.following.result().await.map(|_| None),
+            },
+        }
+    }
+
     /// Cancels the run at once. It reaches the model and the tools; what they had open is
     /// closed honestly. Resolves when the wish is kept, not when the run has ended; that the
     /// run is over already is fine.
@@ -274,8 +461,8 @@ impl<T> ThoughtStream<T> {
     }
 
     /// The questions that wait for an answer, and those to come, until the run ends. It is a
-    /// reader of its own. A function that answers all of them is
-    /// [`on_question`](Self::on_question).
+    /// reader of its own. A run whose request did not
+    /// [wait for answers](crate::Think::wait_for_answers) has denied them by then.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -287,7 +474,7 @@ impl<T> ThoughtStream<T> {
     /// # let model = Scripted::new([Say::new().call("wipe", json!({})), Say::new().text("Fine.")]);
     /// let wipe = function("wipe", "Wipes the disk.", async |_: NoArguments, _| Ok(()))
     ///     .kind(ToolKind::Delete);
-    /// let stream = Agent::model(model).say("Make room.").tool(wipe).stream();
+    /// let stream = Agent::model(model).say("Make room.").tool(wipe).wait_for_answers().stream();
     /// let mut questions = stream.questions();
     /// while let Some(question) = questions.next().await {
     ///     stream.answer(question.question, Answer::no("never")).await?;
@@ -314,8 +501,9 @@ impl<T> ThoughtStream<T> {
         async move { following.answer(question, answer).await }
     }
 
-    /// Has every question answered by a function, those that wait already and those to come.
-    /// It goes on when this handle is dropped.
+    /// Has every question answered by a function, those that wait already and those to come. It
+    /// goes on when this handle is dropped. It is for runs that
+    /// [wait for answers](crate::Think::wait_for_answers); others have denied them by then.
     #[must_use]
     pub fn on_question<F, Fut>(self, answer: F) -> Self
     where

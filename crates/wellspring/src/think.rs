@@ -1,5 +1,6 @@
 //! A request on its way: what is asked, with what, and under which conditions.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
@@ -7,16 +8,20 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 use wellspring_core::{
     Answer, CancellationToken, Content, ContextNote, Model, Question, RunId, RunRequest, ThreadId,
+    Tool,
 };
 use wellspring_engine::{Backend, Limits, Principal, StartRun};
 
 use crate::agent::Agent;
 use crate::error::ThinkError;
 use crate::events::{Filter, ThoughtKind};
-use crate::follow::{Answering, Following, Which};
+use crate::follow::{Following, Which};
 use crate::prompt::Prompt;
+use crate::question::{Answering, OnQuestion};
+#[cfg(feature = "skills")]
 use crate::skill::Skill;
 use crate::stream::ThoughtStream;
 use crate::thread::Thread;
@@ -59,7 +64,7 @@ pub struct Think<T> {
     after: Option<RunId>,
     filter: Filter,
     signal: Option<CancellationToken>,
-    answering: Option<Answering>,
+    on_question: OnQuestion,
     result: PhantomData<fn() -> T>,
 }
 
@@ -68,6 +73,12 @@ impl<T: JsonSchema> Think<T> {
         let request =
             RunRequest { result_schema: Some(schema::<T>().to_value()), ..RunRequest::default() };
         Self::new(agent, request)
+    }
+}
+
+impl Think<Value> {
+    pub(crate) fn json(agent: Agent, schema: Value) -> Self {
+        Self::new(agent, RunRequest { result_schema: Some(schema), ..RunRequest::default() })
     }
 }
 
@@ -88,7 +99,7 @@ impl<T> Think<T> {
             after: None,
             filter: Filter::default(),
             signal: None,
-            answering: None,
+            on_question: OnQuestion::Deny,
             result: PhantomData,
         }
     }
@@ -138,13 +149,15 @@ impl<T> Think<T> {
         self
     }
 
-    /// Gives the agent a tool for this run.
+    /// Gives the agent a tool for this run. If it has a tool of that name, the run does not
+    /// start: [`ThinkError::DuplicateTool`].
     pub fn tool<M>(mut self, tool: impl IntoTool<M>) -> Self {
         self.agent = self.agent.tool(tool);
         self
     }
 
     /// Gives the agent a skill for this run.
+    #[cfg(feature = "skills")]
     pub fn skill(mut self, skill: Skill) -> Self {
         self.agent = self.agent.skill(skill);
         self
@@ -216,6 +229,13 @@ impl<T> Think<T> {
     /// Has every question of the run answered by a function. Questions are asked when a tool
     /// that can change things wants to run, and by tools themselves.
     ///
+    /// **Without this, every question is answered with no at once**, the model is told, and a
+    /// warning is logged: a program that never answers must not wait for a day. To answer
+    /// through the [stream](ThoughtStream::questions), call
+    /// [`wait_for_answers`](Self::wait_for_answers). The questions of an agent with
+    /// [approvers](Agent::approver) always wait. To let tools run without asking, give the agent
+    /// a [policy](Agent::policy).
+    ///
     /// ```
     /// use wellspring::prelude::*;
     /// use wellspring::tools::{NoArguments, function};
@@ -247,7 +267,17 @@ impl<T> Think<T> {
         F: Fn(Question) -> Fut + Send + Sync + 'static,
         Fut: Future<Output = Answer> + Send + 'static,
     {
-        self.answering = Some(Arc::new(move |question| Box::pin(answer(question))));
+        let answering: Answering = Arc::new(move |question| Box::pin(answer(question)));
+        self.on_question = OnQuestion::Answer(answering);
+        self
+    }
+
+    /// Lets questions wait for an answer, at most as long as
+    /// [`Timeouts::question`](wellspring_engine::Timeouts::question), instead of denying them at
+    /// once. Answer them through the stream ([`ThoughtStream::questions`]), through a handle
+    /// that is [attached](Agent::attach), or from another surface.
+    pub fn wait_for_answers(mut self) -> Self {
+        self.on_question = OnQuestion::Wait;
         self
     }
 
@@ -259,6 +289,12 @@ impl<T> Think<T> {
     pub fn stream(self) -> ThoughtStream<T> {
         let (def, sub_agents) = self.agent.ready();
         let runtime = self.agent.engine().clone();
+        if let Some(name) = duplicate(&def.tools) {
+            let following =
+                Following::failed(runtime.control(self.who), ThinkError::DuplicateTool { name });
+            return ThoughtStream::new(following);
+        }
+        let has_approvers = !def.approvers.is_empty();
         for agent in sub_agents.into_values() {
             runtime.register((*agent).clone());
         }
@@ -268,8 +304,10 @@ impl<T> Think<T> {
         start.after = self.after;
         let which = Which::New(Box::new(start));
         let following = Following::begin(runtime.control(self.who), which, self.signal);
-        if let Some(answering) = self.answering {
-            following.answer_all(answering);
+        match self.on_question {
+            OnQuestion::Answer(answering) => following.answer_all(answering),
+            OnQuestion::Deny if !has_approvers => following.answer_all(crate::question::deny()),
+            OnQuestion::Deny | OnQuestion::Wait => {}
         }
         ThoughtStream::new(following).filtered(self.filter)
     }
@@ -284,6 +322,13 @@ impl<T: DeserializeOwned> Think<T> {
     pub async fn run(self) -> Result<T, ThinkError> {
         self.stream().result().await
     }
+}
+
+/// The first name that two tools share.
+fn duplicate(tools: &[Arc<dyn Tool>]) -> Option<Box<str>> {
+    let mut names = BTreeSet::new();
+    let name = |tool: &Arc<dyn Tool>| tool.spec().name.clone();
+    tools.iter().map(name).find(|name| !names.insert(name.clone()))
 }
 
 impl<T> fmt::Debug for Think<T> {

@@ -3,26 +3,26 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use futures::stream::{self, Stream, StreamExt as _};
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wellspring_core::{Context, Tool, ToolError};
-use wellspring_engine::tools::function;
+use wellspring_core::{Context, Tool, ToolError, ToolResult, ToolSpec};
+use wellspring_engine::tools::{FunctionTool, ToolYield, from_stream, tool};
+use wellspring_wire::agent_event::ToolEvent;
 
 /// What can be given to an agent as a tool: a [`Tool`], a shared one, or an async function
 /// over typed arguments.
 ///
-/// A function takes its name from the type of its arguments, in snake case, and its
-/// description from that type's doc comment: what the model reads about the tool stands
-/// where its arguments are declared. [`tools::function`](crate::tools::function) names
-/// things itself, and can say more: the kind, the time it may take, whether it asks first.
+/// A function gives the tool its name; the doc comment of its argument type is the
+/// description that the model reads. [`tools::tool`](crate::tools::tool) makes the same tool and
+/// can say more: the kind, the time it may take, whether it asks first. For closures,
+/// [`tools::function`](crate::tools::function) takes a name and a description.
 ///
 /// ```
-/// use schemars::JsonSchema;
 /// use serde::Deserialize;
 /// use wellspring::prelude::*;
-/// # use serde_json::json;
 ///
 /// /// Adds numbers up.
 /// #[derive(Deserialize, JsonSchema)]
@@ -85,10 +85,7 @@ where
     Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
 {
     fn into_tool(self) -> Arc<dyn Tool> {
-        let schema = schema::<T>();
-        let description = schema.get("description").and_then(|text| text.as_str());
-        let name = snake_case(&T::schema_name());
-        Arc::new(function(name, description.unwrap_or_default(), self))
+        Arc::new(tool(self))
     }
 }
 
@@ -102,33 +99,68 @@ pub(crate) fn schema<T: JsonSchema>() -> Schema {
     settings.into_generator().into_root_schema_for::<T>()
 }
 
-fn snake_case(name: &str) -> String {
-    let mut snake = String::new();
-    let mut after_lower = false;
-    for letter in name.chars() {
-        if letter.is_uppercase() && after_lower {
-            snake.push('_');
+/// A tool from a function that yields [`ToolEvent`]s: progress of any shape, then one result.
+/// Each event becomes the agent's as
+/// [`adapt_tool_event`](crate::agent_event::ExecutionContext::adapt_tool_event) says; the tool's
+/// name is the one given here, whatever `tool_name` the events have. A result with
+/// `is_error: Some(true)` is a failed call. The stream is not polled after its result, and an
+/// end without one is an error.
+///
+/// ```
+/// use futures::stream;
+/// use wellspring::agent_event::{AgentEvent, ToolEvent};
+/// use wellspring::prelude::*;
+/// use wellspring::tools::NoArguments;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), ThinkError> {
+/// # let model = Scripted::new([Say::new().call("transfer", json!({})), Say::new().text("Sent.")]);
+/// let transfer = wellspring::event_tool("transfer", "Sends a file.", |_: NoArguments, _| {
+///     let tool_name = || "transfer".to_owned();
+///     stream::iter([
+///         ToolEvent::Progress { tool_name: tool_name(), data: json!({"percent": 65}) },
+///         ToolEvent::Result { tool_name: tool_name(), output: "done".into(), is_error: None },
+///     ])
+/// });
+/// let stream = Agent::model(model).tool(transfer).say("Send it.").stream();
+/// let events: Vec<_> = stream.agent_events().collect().await;
+/// assert!(events.contains(&AgentEvent::ToolProgress {
+///     tool_name: "transfer".into(),
+///     data: json!({"percent": 65}),
+/// }));
+/// # Ok(())
+/// # }
+/// ```
+pub fn event_tool<T, F, S>(
+    name: impl Into<Box<str>>,
+    description: impl Into<Box<str>>,
+    run: F,
+) -> FunctionTool
+where
+    T: JsonSchema + DeserializeOwned + Send + 'static,
+    F: Fn(T, Context) -> S + Send + Sync + 'static,
+    S: Stream<Item = ToolEvent> + Send + 'static,
+{
+    let mut schema = schema::<T>();
+    schema.remove("title");
+    schema.remove("description");
+    let spec =
+        ToolSpec { parameters: schema.to_value().into(), ..ToolSpec::new(name, description) };
+    from_stream(spec, move |arguments, context| match serde_json::from_value(arguments) {
+        Ok(input) => run(input, context).map(yielded).left_stream(),
+        Err(error) => {
+            let error = ToolError::because("the arguments do not fit", error);
+            stream::iter([ToolYield::Failed(error)]).right_stream()
         }
-        after_lower = letter.is_lowercase() || letter.is_numeric();
-        snake.extend(letter.to_lowercase());
-    }
-    snake
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::snake_case;
-
-    #[test]
-    fn names_are_in_snake_case() {
-        for (name, want) in [
-            ("ReadFile", "read_file"),
-            ("Sum", "sum"),
-            ("read_file", "read_file"),
-            ("Area51Map", "area51_map"),
-            ("HTTPGet", "httpget"),
-        ] {
-            assert_eq!(snake_case(name), want);
+fn yielded(event: ToolEvent) -> ToolYield {
+    match event {
+        ToolEvent::Progress { data, .. } => ToolYield::Progress(data),
+        ToolEvent::Result { output, is_error: Some(true), .. } => {
+            ToolYield::Failed(ToolError::new(output))
         }
+        ToolEvent::Result { output, .. } => ToolYield::Result(ToolResult::new(output)),
     }
 }

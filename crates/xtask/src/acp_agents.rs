@@ -21,7 +21,7 @@ pub const PACKAGES: &[&str] = &[
 /// Where they are kept.
 pub const FOLDER: &str = "target/peers/acp-agents";
 
-/// What `cargo xtask acp-agents` can be told.
+/// Arguments of `cargo xtask acp-agents`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
     /// Only these: claude, codex, gemini, opencode.

@@ -9,7 +9,7 @@ use crate::figures::{Figure, table};
 use crate::step::Step;
 use crate::workspace::Workspace;
 
-/// What `cargo xtask bench` can be told.
+/// Arguments of `cargo xtask bench`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
     /// Only the benches of this crate.

@@ -44,7 +44,7 @@ impl Figure {
     ///
     /// # Errors
     ///
-    /// When the line begins like a figure and is none.
+    /// If the line begins like a figure but is not valid.
     ///
     /// ```
     /// use xtask::figures::Figure;
@@ -99,7 +99,7 @@ pub fn table(figures: &[Figure]) -> anyhow::Result<String> {
     Ok(aligned(&rows))
 }
 
-/// How many a second has of what takes so long.
+/// The rate per second of something that takes this long.
 fn per_second(figure: &Figure) -> String {
     let units_per_second = match figure.unit.split_once('/') {
         Some(("ns", _)) => 1e9,

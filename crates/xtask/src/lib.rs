@@ -1,10 +1,10 @@
 //! What cargo cannot do for this workspace by itself.
 //!
-//! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long
-//! versions, `cargo xtask bench` measures everything and prints one table, `cargo xtask record`
-//! keeps what the servers of others send as fixtures, `cargo xtask acp-agents` drives the
-//! agents of others. Each is a list of
-//! [`step::Step`]s: plain commands that anybody can repeat by hand.
+//! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long versions,
+//! `cargo xtask bench` measures everything and prints one table, `cargo xtask record` records the
+//! responses of real servers as fixtures, `cargo xtask acp-agents` drives real agents, and
+//! `cargo xtask openclaw` a real gateway. Each is a list of [`step::Step`]s: plain commands that
+//! can be repeated by hand.
 //!
 //! # What is deliberately absent
 //!
@@ -14,6 +14,7 @@
 pub mod acp_agents;
 pub mod bench;
 pub mod figures;
+pub mod openclaw;
 pub mod peers;
 pub mod readme;
 pub mod record;

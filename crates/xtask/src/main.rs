@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{acp_agents, bench, record, soak, test};
+use xtask::{acp_agents, bench, openclaw, record, soak, test};
 
 /// What cargo cannot do for this workspace by itself.
 #[derive(Debug, Parser)]
@@ -21,10 +21,12 @@ enum Command {
     Soak(soak::Options),
     /// Runs every bench and prints the figures in one table.
     Bench(bench::Options),
-    /// Records anew what the servers of others send, as fixtures.
+    /// Record the responses of real servers again, as fixtures.
     Record(record::Options),
     /// Drives the real ACP agents, offline, and prints a table of what came of it.
     AcpAgents(acp_agents::Options),
+    /// Drives a real OpenClaw gateway, offline, through all scenarios.
+    Openclaw(openclaw::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -34,5 +36,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Bench(options) => bench::run(&options),
         Command::Record(options) => record::run(&options),
         Command::AcpAgents(options) => acp_agents::run(&options),
+        Command::Openclaw(options) => openclaw::run(&options),
     }
 }

@@ -1,4 +1,4 @@
-//! The programs of others that some tests talk to: official suites, SDKs, agents.
+//! External programs that some tests use: official suites, SDKs, agents.
 //!
 //! A peer's tests are ordinary tests (`tests/it/peer.rs`) that return early unless the
 //! peer's variable is set; this table is what sets it. **In CI (`CI` is set) a missing peer
@@ -31,7 +31,7 @@ pub enum Source {
     Python {
         /// The environment.
         name: &'static str,
-        /// The packages, as pip is told them.
+        /// The packages, as arguments of pip.
         packages: &'static str,
     },
     /// Debian packages, and the programs that they bring.
@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// What someone without it should do.
+    /// How to install it.
     fn advice(self) -> String {
         match self {
             Self::Npm(_) | Self::NpmUnlocked(_) => "https://nodejs.org, version 20 or newer".into(),
@@ -132,6 +132,21 @@ pub const PEERS: &[Peer] = &[
         variable: "WELLSPRING_PEER_AG_UI",
     },
     Peer {
+        name: "the AI SDK's chat and transports",
+        source: Source::Npm("crates/wellspring-server/tests/peer"),
+        variable: "WELLSPRING_PEER_AI_SDK",
+    },
+    Peer {
+        name: "socket.io-client, as use-ai's clients use it",
+        source: Source::Npm("crates/wellspring-server/tests/peer/use_ai"),
+        variable: "WELLSPRING_PEER_SOCKET_IO",
+    },
+    Peer {
+        name: "the example of a page over Socket.IO",
+        source: Source::Npm("examples/use-ai-socketio"),
+        variable: "WELLSPRING_PEER_USE_AI_PAGE",
+    },
+    Peer {
         name: "ag-ui-validate",
         source: Source::Python {
             name: "ag-ui-validate",
@@ -160,8 +175,8 @@ pub const PEERS: &[Peer] = &[
         variable: "WELLSPRING_PEER_SCHEMATHESIS",
     },
     Peer {
-        // With acpx comes its own Node, which is newer than many systems have. A package behind
-        // it names builds for other systems that nobody has published.
+        // acpx requires its own Node, which is newer than many systems have. One of its
+        // dependencies refers to builds for other systems that were never published.
         name: "ACP's schema, and acpx",
         source: Source::NpmUnlocked("crates/wellspring-acp/tests/clients"),
         variable: "WELLSPRING_PEER_ACP_CLIENTS",

@@ -1,10 +1,9 @@
 //! The commands of the README, so that they can be run.
 //!
 //! Every fenced block of `console` or `sh` is run from the workspace's root, in order. In a
-//! `console` block the lines that begin with `$ ` are commands (a backslash continues one)
-//! and all others are output; in an `sh` block every line is. A block that cannot be run
-//! (it waits for a person, it needs a key) says so in a comment on the line before, and is
-//! then skipped out loud:
+//! `console` block, lines that begin with `$ ` are commands (a backslash continues one) and all
+//! others are output; in an `sh` block every line is a command. A block that cannot be run (because
+//! it needs input or a key) has a comment on the line before, and is then skipped with a message:
 //!
 //! ````markdown
 //! <!-- not run: it needs a key -->
@@ -32,7 +31,7 @@ pub struct Block {
     pub script: String,
     /// Why it is not run.
     pub not_run: Option<String>,
-    /// Whether it goes on until it is stopped, and serves a page meanwhile.
+    /// Whether it runs until it is stopped, and serves a page.
     pub serves: bool,
 }
 

@@ -1,4 +1,4 @@
-//! `cargo xtask record`: what the servers of others send, kept as fixtures.
+//! `cargo xtask record`: records the responses of real servers as fixtures.
 
 use std::process::ExitCode;
 
@@ -6,14 +6,14 @@ use crate::peers::{AIMOCK, LLAMA, Plan};
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
-/// What `cargo xtask record` can be told.
+/// Arguments of `cargo xtask record`.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Options {}
 
 const SCRIPT: &str = "crates/wellspring-models/tests/peer/record.py";
 const FOLDER: &str = "crates/wellspring-wire/fixtures/recorded";
 
-/// Sets the servers up and records them anew; what changed is for a person to look at.
+/// Starts the servers and records them again; a person reviews the changes.
 ///
 /// # Errors
 ///

@@ -1,5 +1,4 @@
-//! A command that serves: it is started, must say where it is, must answer there, and must
-//! stop when it is told to.
+//! Checks a command that serves: it must print its address, answer there, and stop on a signal.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,7 +21,7 @@ const PAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 ///
 /// When it does not serve, or ends badly. Nothing is left running then.
 pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
-    // A group of its own, so that whatever it started hears the signal too.
+    // In its own process group, so that its children get the signal too.
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(&mut command, 0);
     let child = command.stdout(Stdio::piped()).spawn().context("it could not be started")?;
@@ -30,7 +29,7 @@ pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
     let address = server.address(deadline)?;
     let page = fetch(&address).with_context(|| format!("http://{address} did not answer"))?;
     ensure!(page.starts_with("HTTP/1.1 200 "), "the page is {:?}", page.lines().next());
-    // Not an interrupt: whoever was started in the background may have to ignore those.
+    // Not an interrupt: a background process may have to ignore those.
     server.signal("TERM")?;
     let stopping = Instant::now();
     while stopping.elapsed() < PATIENCE {
@@ -40,7 +39,7 @@ pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    anyhow::bail!("told to stop, it went on")
+    anyhow::bail!("it did not stop after the signal")
 }
 
 struct Started(Child);
@@ -69,7 +68,7 @@ impl Started {
     fn signal(&self, name: &str) -> anyhow::Result<()> {
         let group = format!("-{}", self.0.id());
         let sent = Command::new("kill").args([&format!("-{name}"), "--", &group]).status()?;
-        ensure!(sent.success(), "it could not be told to stop: {sent}");
+        ensure!(sent.success(), "failed to send the signal: {sent}");
         Ok(())
     }
 }

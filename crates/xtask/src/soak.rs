@@ -16,13 +16,13 @@ use crate::workspace::Workspace;
 /// in the minutes that one waits for a soak.
 pub const PROPERTY_CASES: u32 = 4096;
 
-/// What `cargo xtask soak` can be told.
+/// Arguments of `cargo xtask soak`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {
     /// Only the tests of this crate.
     #[arg(long = "crate", value_name = "NAME")]
     pub package: Option<String>,
-    /// Begin new rounds until so many minutes have passed; one round when absent.
+    /// Start new rounds until this many minutes have passed [default: one round].
     #[arg(long)]
     pub minutes: Option<u64>,
 }

@@ -12,11 +12,10 @@ use anyhow::Context as _;
 use crate::serves::serves;
 use crate::workspace::cargo;
 
-/// How often a command with a time limit is looked at.
+/// Poll interval of a command with a time limit.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// How long a command that serves may take to say where it is, unless told: it may have to be
-/// built first.
+/// Default time until a server must have printed its address: it may have to be built first.
 const SERVE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// One command and how it is announced.
@@ -32,9 +31,9 @@ pub struct Step {
     pub env: Vec<(String, String)>,
     /// Where it runs; where we run, when absent.
     pub folder: Option<PathBuf>,
-    /// How long it may take; for ever, when absent.
+    /// Time limit; `None` for none.
     pub limit: Option<Duration>,
-    /// Whether it goes on until it is stopped: then it must serve a page.
+    /// Whether it runs until it is stopped: then it must serve a page.
     pub serves: bool,
 }
 
@@ -77,14 +76,14 @@ impl Step {
         self
     }
 
-    /// For at most so long.
+    /// Sets the time limit.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
 
-    /// It goes on until it is stopped, and serves a page meanwhile.
+    /// It runs until it is stopped, and serves a page.
     #[must_use]
     pub fn serves(mut self) -> Self {
         self.serves = true;
@@ -144,7 +143,7 @@ enum Ended {
     TooLate,
 }
 
-/// Waits for a child; kills it when its time is over.
+/// Waits for a child; kills it at the time limit.
 fn wait_at_most(child: &mut Child, limit: Duration) -> anyhow::Result<Option<ExitStatus>> {
     let deadline = Instant::now() + limit;
     loop {
@@ -191,7 +190,7 @@ impl Default for Runner {
     }
 }
 
-#[expect(clippy::print_stdout, clippy::print_stderr, reason = "it speaks to whoever called it")]
+#[expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints to the terminal")]
 impl Runner {
     /// Announces and runs a step, and says how to repeat it if it fails.
     ///
@@ -235,7 +234,7 @@ impl Runner {
     /// The last line: what was counted, on standard output.
     #[must_use]
     pub fn finish(self, all_passed: bool) -> ExitCode {
-        eprintln!("    in all {}", seconds(self.began.elapsed()));
+        eprintln!("    total {}", seconds(self.began.elapsed()));
         println!("{} passed, {} failed", self.passed, usize::from(!all_passed));
         if all_passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
     }

@@ -11,15 +11,23 @@ use crate::readme;
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
-/// The longest an example may run: a hundred times what any of them needs, so that one
-/// which waits for somebody is found.
+/// Time limit of an example: a hundred times what any of them needs, so that one which waits for
+/// input is found.
 pub const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// The longest a block of the README may run: its first command builds everything,
-/// optimised, on whatever machine CI has.
+/// Time limit of a block of the README: its first command builds everything, optimised, on any
+/// machine that CI has.
 pub const README_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// What `cargo xtask test` can be told.
+/// The features that are checked one by one, and without any.
+pub const FEATURES: &[(&str, &[&str])] = &[
+    ("wellspring", &["acp", "providers", "skills", "sqlite", "tools"]),
+    ("wellspring-engine", &["tools"]),
+    ("wellspring-log", &["sqlite", "suite"]),
+    ("wellspring-models", &["providers"]),
+];
+
+/// Arguments of `cargo xtask test`.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Options {
     /// Leave out the slow steps: documentation, packages, benches, examples, the README's commands.
@@ -60,7 +68,7 @@ fn all(runner: &mut Runner, workspace: &Workspace, options: Options) -> anyhow::
     let readme = if readme.exists() {
         std::fs::read_to_string(&readme).context("could not read README.md")?
     } else {
-        runner.skipped("README", "there is none");
+        runner.skipped("README", "the file does not exist");
         String::new()
     };
     for mut step in steps(workspace, options, &readme)? {
@@ -98,6 +106,14 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
         Step::cargo("documentation", "doc --workspace --no-deps --all-features")
             .env("RUSTDOCFLAGS", "-D warnings"),
     );
+    // Features one by one; all together are what everything else here is built with.
+    for (package, features) in FEATURES {
+        for feature in [""].iter().chain(*features) {
+            let what = if feature.is_empty() { "none" } else { feature };
+            let check = format!("check -p {package} --no-default-features --features={feature}");
+            steps.push(Step::cargo(format!("features of {package}: {what}"), &check));
+        }
+    }
     // Packing shows what publishing would refuse; building the packages is left to a release.
     steps.push(Step::cargo(
         "packages",
@@ -128,7 +144,7 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
             None => {
                 let run = Step::new(what, "bash", ["-euo", "pipefail", "-c", &block.script]);
                 let run = keeps_data_in(run.limit(README_LIMIT), &data);
-                // Wherever there is room: the usual address may be somebody's.
+                // On a free port: the usual one may be in use.
                 let listen = ("WELLSPRING_LISTEN", "127.0.0.1:0");
                 Planned::Step(if block.serves { run.serves().env(listen.0, listen.1) } else { run })
             }
@@ -186,6 +202,19 @@ mod tests {
         lint: cargo clippy --workspace --all-targets --all-features -- -D warnings
         test: cargo test --workspace --all-features
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
+        features of wellspring: none: cargo check -p wellspring --no-default-features --features=
+        features of wellspring: acp: cargo check -p wellspring --no-default-features --features=acp
+        features of wellspring: providers: cargo check -p wellspring --no-default-features --features=providers
+        features of wellspring: skills: cargo check -p wellspring --no-default-features --features=skills
+        features of wellspring: sqlite: cargo check -p wellspring --no-default-features --features=sqlite
+        features of wellspring: tools: cargo check -p wellspring --no-default-features --features=tools
+        features of wellspring-engine: none: cargo check -p wellspring-engine --no-default-features --features=
+        features of wellspring-engine: tools: cargo check -p wellspring-engine --no-default-features --features=tools
+        features of wellspring-log: none: cargo check -p wellspring-log --no-default-features --features=
+        features of wellspring-log: sqlite: cargo check -p wellspring-log --no-default-features --features=sqlite
+        features of wellspring-log: suite: cargo check -p wellspring-log --no-default-features --features=suite
+        features of wellspring-models: none: cargo check -p wellspring-models --no-default-features --features=
+        features of wellspring-models: providers: cargo check -p wellspring-models --no-default-features --features=providers
         packages: cargo package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         benches once: cargo test --workspace --all-features --bench '*'
         examples: cargo build --workspace --all-features --examples
@@ -206,6 +235,19 @@ mod tests {
         lint: cargo clippy --workspace --all-targets --all-features -- -D warnings
         test: cargo test --workspace --all-features
         documentation: RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features
+        features of wellspring: none: cargo check -p wellspring --no-default-features --features=
+        features of wellspring: acp: cargo check -p wellspring --no-default-features --features=acp
+        features of wellspring: providers: cargo check -p wellspring --no-default-features --features=providers
+        features of wellspring: skills: cargo check -p wellspring --no-default-features --features=skills
+        features of wellspring: sqlite: cargo check -p wellspring --no-default-features --features=sqlite
+        features of wellspring: tools: cargo check -p wellspring --no-default-features --features=tools
+        features of wellspring-engine: none: cargo check -p wellspring-engine --no-default-features --features=
+        features of wellspring-engine: tools: cargo check -p wellspring-engine --no-default-features --features=tools
+        features of wellspring-log: none: cargo check -p wellspring-log --no-default-features --features=
+        features of wellspring-log: sqlite: cargo check -p wellspring-log --no-default-features --features=sqlite
+        features of wellspring-log: suite: cargo check -p wellspring-log --no-default-features --features=suite
+        features of wellspring-models: none: cargo check -p wellspring-models --no-default-features --features=
+        features of wellspring-models: providers: cargo check -p wellspring-models --no-default-features --features=providers
         packages: cargo package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet
         ");
     }

@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-/// What `cargo metadata` says of this workspace, as far as anybody here asks.
+/// The parts of `cargo metadata` that are used here.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Workspace {
     /// The folder of the root manifest.

@@ -24,6 +24,12 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ),
     // It frames events as everybody here does.
     ("wellspring-mcp", &["wellspring-core", "wellspring-wire"], &[]),
+    // It drives agents on other machines; its tests run them in the engine.
+    (
+        "wellspring-remote",
+        &["wellspring-core", "wellspring-wire"],
+        &["wellspring-engine", "wellspring-log"],
+    ),
     // It drives agents for the engine, and gives the engine's agents to others.
     (
         "wellspring-acp",
@@ -55,6 +61,8 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
             "wellspring",
             "wellspring-mcp",
             "wellspring-acp",
+            "wellspring-remote",
+            "wellspring-channels",
             "wellspring-core",
             "wellspring-wire",
             "wellspring-log",
@@ -66,6 +74,12 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ),
     (
         "wellspring-server",
+        &["wellspring-core", "wellspring-wire", "wellspring-log", "wellspring-engine"],
+        &["wellspring-models"],
+    ),
+    // Chat networks act on runs as any surface does.
+    (
+        "wellspring-channels",
         &["wellspring-core", "wellspring-wire", "wellspring-log", "wellspring-engine"],
         &["wellspring-models"],
     ),
@@ -254,14 +268,18 @@ fn streams_name_no_protocol() {
 /// store, an inbox or the audit log.
 #[test]
 fn surfaces_act_through_control() {
-    const SURFACES: [&str; 4] = [
+    const SURFACES: [&str; 5] = [
         "crates/wellspring-server/src/surfaces",
+        "crates/wellspring-channels/src/",
         "crates/wellspring-acp/src/agent",
         "crates/wellspring/src/",
         "crates/wellspring-cli/src/",
     ];
-    // These open the store, and use it for what is not about runs: tokens, backups, defaults.
-    const OPENERS: [&str; 3] = [
+    // These open the store, and use it for what is not about runs (tokens, defaults) or about all
+    // of them (checks, backups, deleting what is damaged).
+    const OPENERS: [&str; 5] = [
+        "crates/wellspring-cli/src/doctor.rs",
+        "crates/wellspring-cli/src/store.rs",
         "crates/wellspring-cli/src/place.rs",
         "crates/wellspring-cli/src/serve.rs",
         "crates/wellspring-cli/src/demo.rs",
@@ -295,6 +313,84 @@ fn surfaces_act_through_control() {
     }
     assert_eq!(wrong, [""; 0]);
     assert!(looked_at >= 40 || tracked_files().is_empty(), "the surfaces' files have moved");
+}
+
+/// Every requirement in `docs/requirements` names where it is met and the tests that show it. The
+/// files exist, and so do the tests.
+#[test]
+fn requirements_name_tests_that_exist() {
+    let root = Workspace::load().unwrap().root;
+    let mut wrong = Vec::new();
+    let mut rows = 0;
+    for (file, text) in tracked_files() {
+        let is_table = file.starts_with("docs/requirements")
+            && file.extension().is_some_and(|extension| extension == "md");
+        if !is_table {
+            continue;
+        }
+        for (index, line) in text.lines().enumerate() {
+            let Some(row) = table_row(line) else { continue };
+            rows += 1;
+            let at = format!("{}:{}", file.display(), index + 1);
+            wrong
+                .extend(check_requirement(&root, &row).into_iter().map(|it| format!("{at}: {it}")));
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(rows > 0 || tracked_files().is_empty(), "the tables of requirements have moved");
+}
+
+/// The cells of a row of a table; `None` for its head and for other lines.
+fn table_row(line: &str) -> Option<Vec<&str>> {
+    let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    let cells: Vec<&str> = inner.split(" | ").map(str::trim).collect();
+    let is_head = cells.first() == Some(&"requirement") || inner.trim().starts_with("---");
+    (!is_head).then_some(cells)
+}
+
+/// What is wrong with a row: `requirement | where | tests`.
+fn check_requirement(root: &Path, row: &[&str]) -> Vec<String> {
+    let [_, place, tests] = row else {
+        return vec![format!("a row has 3 cells, this one has {}", row.len())];
+    };
+    let mut wrong = Vec::new();
+    let path = place.trim_matches('`').split("::").next().unwrap_or_default();
+    if path.is_empty() || !root.join(path).exists() {
+        wrong.push(format!("{path:?} does not exist"));
+    }
+    let mut named = 0;
+    for test in tests.split_whitespace().map(|test| test.trim_matches('`')) {
+        named += 1;
+        let Some((path, function)) = test.split_once("::") else {
+            wrong.push(format!("{test:?} is not `path::function`"));
+            continue;
+        };
+        let source = std::fs::read_to_string(root.join(path)).unwrap_or_default();
+        if !source.contains(&format!("fn {function}(")) {
+            wrong.push(format!("{path:?} has no function {function:?}"));
+        }
+    }
+    if named == 0 {
+        wrong.push("no test is named".to_owned());
+    }
+    wrong
+}
+
+#[test]
+fn rows_of_requirements_are_checked() {
+    let root = Workspace::load().unwrap().root;
+    let check = |line: &str| check_requirement(&root, &table_row(line).unwrap());
+    let here = "crates/xtask/tests/tidy.rs";
+    assert_eq!(
+        check(&format!("| a | `{here}` | `{here}::rows_of_requirements_are_checked` |")),
+        [""; 0]
+    );
+    let missing = format!("| a | `{here}` | `{here}::no_such_{}` |", "test");
+    assert_eq!(check(&missing).len(), 1);
+    assert_eq!(check("| a | `no/such/file.rs` |  |").len(), 2);
+    assert_eq!(check("| only one cell |").len(), 1);
+    assert_eq!(table_row("| requirement | where | tests |"), None);
+    assert_eq!(table_row("| --- | --- | --- |"), None);
 }
 
 /// Whether a line has a word: not as a part of another.

@@ -47,7 +47,7 @@ impl Command {
 pub(super) struct Commands {
     /// Those that the protocol has a shape for.
     listed: Vec<Value>,
-    /// What the agent said with them, the others among it.
+    /// The agent's own update, including commands that we do not offer.
     more: Value,
 }
 

@@ -37,7 +37,7 @@ impl Agent {
         }
         let run = self.start(session, input).await?;
         let follow = self.follow(session, run, &running.cancelled);
-        // Beside the reader, which may be waiting for a client that does not read.
+        // Concurrently with the reader, which may be waiting for a client that does not read.
         let cancel = async {
             running.cancelled.cancelled().await;
             match self.control.cancel(run, CancelWhen::Now, None).await {
@@ -96,7 +96,7 @@ impl Agent {
         let knows_others = session.state().link.as_ref().is_some_and(|it| it.knows_directories());
         let others = session.others.iter().filter(|_| !knows_others);
         let others = others.map(|path| directory("another directory", path));
-        // An agent with a loop of its own is put there, and need not be told.
+        // A remote agent is started in that directory and need not be told.
         let here = match &def.backend {
             Backend::Model(_) => Some(directory("the working directory", &session.cwd)),
             Backend::Remote(_) => None,
@@ -120,7 +120,7 @@ impl Agent {
         Ok(Arc::new(lend(&self.peer, session, self.client(), &def)))
     }
 
-    /// Ends a run of the session that nobody works on: its process is gone.
+    /// Cancels a run of the session whose process is gone.
     async fn supersede(&self, busy: RunId) -> Result<(), RpcError> {
         let is_owned = self.control.is_owned(busy).await;
         if is_owned.map_err(|error| RpcError::internal(&error))? {
@@ -138,8 +138,8 @@ impl Agent {
         Ok(())
     }
 
-    /// Tells the client of a run until it is over. The next updates are read from the log only
-    /// when those before are written.
+    /// Sends a run to the client until it ends. Updates are read from the log only when the
+    /// previous ones are written.
     async fn follow(
         &self,
         session: &Session,
@@ -214,7 +214,8 @@ impl Agent {
             self.flush(session, updates).await?;
             self.ask(session, run, question, &updates.outline, open).await?;
         } else if let Event::QuestionAnswered(answered) = &record.event {
-            // Somebody else was quicker. A client that cancels withdraws its questions itself.
+            // The question was answered elsewhere. A client that cancels withdraws its own
+            // questions.
             if let Some((_, answer)) = open.asked.remove(&answered.question)
                 && !cancelled.is_cancelled()
             {
@@ -272,11 +273,11 @@ impl Agent {
 
     async fn answer(&self, run: RunId, question: QuestionId, answer: Answer) {
         if self.peer.is_gone() {
-            // Nobody said no: whoever finds the question may answer it.
+            // The question was not declined, so it can still be answered elsewhere.
             return;
         }
         match self.control.answer(run, question, answer).await {
-            // Somebody was quicker, or it does not matter any more.
+            // It was answered elsewhere, or the run has finished.
             Ok(_)
             | Err(
                 ControlError::Finished(_)
@@ -312,7 +313,7 @@ impl Agent {
     }
 }
 
-/// A run as the client is told of it.
+/// A run as the client sees it.
 #[derive(Debug, Default)]
 pub(super) struct Updates {
     acp: Acp,
@@ -323,8 +324,8 @@ pub(super) struct Updates {
 }
 
 impl Updates {
-    /// Whether a client is to be told of a record. It hears what an agent behind us said if it
-    /// can show it, but nothing of that agent's own modes and options: ours are the agents.
+    /// Whether a record is sent to the client. A proxied agent's messages are sent if the client
+    /// can show them, except its own modes and options: our modes are the agents.
     pub(super) fn is_for(client: Client, record: &Record) -> bool {
         let Some(said) = theirs(record) else { return true };
         match &*said.name {

@@ -82,7 +82,7 @@ impl Host for ClientHost {
     }
 
     fn listener(&self) -> Listener {
-        super::behind::listener(&self.session, &self.peer)
+        super::proxied::listener(&self.session, &self.peer)
     }
 
     fn opened(&self, link: Arc<Link>) {

@@ -17,11 +17,12 @@ use crate::rpc::{Reply, RpcError};
 /// Sessions in one answer to `session/list`.
 pub const LIST_PAGE: usize = 50;
 
-/// Runs that are looked at for one answer to `session/list`: the answer ends there, and the
-/// next one goes on.
+/// Maximum number of runs that are read for one answer to `session/list`. The next page continues
+/// there.
 pub const LIST_SCANNED_MAX: usize = 1000;
 
-/// Directories besides the working directory: each is told to the model.
+/// Maximum number of directories in addition to the working directory: the model is told each of
+/// them.
 pub const DIRECTORIES_MAX: usize = 64;
 
 impl Agent {
@@ -132,7 +133,7 @@ impl Agent {
         let agent = match (&open, self.latest(thread).await?) {
             (Some(session), _) => session.state().agent.clone(),
             (None, Some(run)) if self.runtime.agent(&run.agent).is_some() => run.agent,
-            // Its agent is not there any more: another goes on.
+            // Its agent no longer exists, so the session continues with another one.
             (None, Some(_)) => self.default_agent.clone(),
             (None, None) => {
                 let message = format!("there is no session {thread}");

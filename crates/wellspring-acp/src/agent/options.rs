@@ -1,5 +1,5 @@
-//! The modes and options of an agent behind us. Our own modes are the agents, so the modes of one
-//! of them are an option of the session like its others.
+//! The modes and options of a proxied agent. Our own modes are the agents, so a proxied agent's
+//! modes become an option of the session.
 
 use std::collections::BTreeMap;
 
@@ -132,7 +132,7 @@ impl Options {
         self.learn(SESSION_OPENED, said);
     }
 
-    /// Notes what the user chose; the agent hears of it at once, or before its next prompt.
+    /// Stores the user's choice. The agent gets it immediately, or before its next prompt.
     pub(super) fn choose(&mut self, option: &str, value: &Value) -> Result<(), RpcError> {
         let Some(known) = self.listed.iter().find(|it| it["id"] == option) else {
             return Err(RpcError::invalid(format!("there is no option {option:?}")));

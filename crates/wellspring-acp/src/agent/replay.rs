@@ -9,7 +9,8 @@ use super::follow::Updates;
 use super::session::Session;
 use crate::rpc::RpcError;
 
-/// Runs of a session that are shown again, the latest ones: more than anybody scrolls through.
+/// Maximum number of a session's runs that are replayed, the latest ones: more than users scroll
+/// through.
 pub const REPLAY_RUNS_MAX: usize = 1000;
 
 impl Agent {

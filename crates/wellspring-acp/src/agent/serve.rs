@@ -9,10 +9,10 @@ use wellspring_wire::{EVENT_BYTES_MAX, Framer};
 
 use crate::rpc::{Peer, Reply, Request, RpcError, Wish};
 
-/// Requests of a client that are worked on at once: one prompt per session, and a few besides.
+/// Maximum number of concurrent requests of a client: one prompt per session, and a few more.
 pub const REQUESTS_MAX: usize = 256;
 
-/// Bytes that are read at once.
+/// Size of the read buffer.
 const READ_BYTES: usize = 64 * 1024;
 
 /// What happens on a client's wish.
@@ -66,7 +66,7 @@ pub(super) async fn serve(
             }
         };
         if let Some(error) = broken {
-            // Without the message nobody knows what would have been next.
+            // Without the message, its boundary is unknown, so the connection ends.
             let message = format!("a message has more than {EVENT_BYTES_MAX} bytes");
             peer.complain(&RpcError::new(RpcError::PARSE, message)).await;
             break Err(std::io::Error::other(error));

@@ -11,15 +11,15 @@ use wellspring_core::{Answer, CancellationToken, QuestionId, ThreadId};
 use wellspring_mcp::McpConnection;
 use wellspring_wire::acp::besides;
 
-use super::behind::own_mode;
 use super::commands::Commands;
 use super::options::Options;
+use super::proxied::own_mode;
 use crate::client::{Link, Prompted, SERVED_MAX};
 use crate::lock;
 use crate::rpc::RpcError;
 
-/// Sessions that a client has open at once: more than an editor has windows. Each costs little
-/// but the MCP servers that it came with.
+/// Maximum number of open sessions of a client: more than an editor has windows. Each costs little,
+/// apart from its MCP servers.
 pub const SESSIONS_MAX: usize = 256;
 
 pub(super) struct Session {
@@ -32,7 +32,7 @@ pub(super) struct Session {
     pub(super) mcp: Vec<McpConnection>,
     /// What else the client said when it opened it.
     pub(super) opening: Value,
-    /// The client's terminals that it was told to show.
+    /// The client's terminals that it was asked to show.
     shown_terminals: watch::Sender<BTreeSet<Box<str>>>,
     state: Mutex<State>,
 }
@@ -43,7 +43,7 @@ pub(super) struct State {
     pub(super) agent: Box<str>,
     /// With which model.
     pub(super) model: Option<Box<str>>,
-    /// What its agent, itself one that speaks ACP, can be told.
+    /// What its agent supports, if that is a proxied ACP agent.
     pub(super) their_commands: Commands,
     /// What it can be set to.
     pub(super) options: Options,
@@ -51,7 +51,7 @@ pub(super) struct State {
     pub(super) link: Option<Arc<Link>>,
     /// What the client should hear of these.
     pub(super) news: News,
-    /// Whether somebody is about to say it.
+    /// Whether an answer is about to be sent.
     pub(super) is_telling: bool,
     /// Whether the client has heard of the session.
     pub(super) is_announced: bool,
@@ -59,7 +59,7 @@ pub(super) struct State {
     pub(super) listed_modes_of: Option<Box<str>>,
     /// What the client should hear before the next answer.
     pub(super) notes: Vec<String>,
-    /// Cancels the prompt that is going on.
+    /// Cancels the active prompt.
     running: Option<CancellationToken>,
     /// What that prompt says, in the client's own words.
     pub(super) prompted: Option<Arc<Prompted>>,
@@ -67,8 +67,8 @@ pub(super) struct State {
     pub(super) answers: Answers,
 }
 
-/// Answers of a client that an agent behind us has not heard yet: as many as an agent may ask for
-/// at a time. Those that it never hears of, for others asked, make room for later ones.
+/// Maximum number of a client's answers that wait for a proxied agent: as many as an agent may ask
+/// for at a time. Answers that are never collected are dropped for later ones.
 pub(super) const ANSWERS_MAX: usize = SERVED_MAX;
 
 /// Answers in the client's own words, each with what it means.
@@ -76,7 +76,7 @@ pub(super) const ANSWERS_MAX: usize = SERVED_MAX;
 pub(super) struct Answers(BTreeMap<QuestionId, (Answer, Value)>);
 
 impl Answers {
-    /// Keeps one for whoever asked.
+    /// Keeps an answer for the request that it belongs to.
     pub(super) fn keep(&mut self, question: QuestionId, answer: Answer, said: Value) {
         self.0.insert(question, (answer, said));
         while self.0.len() > ANSWERS_MAX {
@@ -84,7 +84,8 @@ impl Answers {
         }
     }
 
-    /// Takes the answer to a question, if it is this one: somebody else may have been quicker.
+    /// Takes the answer to a question, if it is this one: it may have been answered elsewhere
+    /// first.
     pub(super) fn take(&mut self, question: QuestionId, answer: &Answer) -> Option<Value> {
         let (meant, said) = self.0.remove(&question)?;
         (meant == *answer).then_some(said)
@@ -164,14 +165,14 @@ impl Session {
         Err(format!("{path:?} leads out of the working directory; use a path below it"))
     }
 
-    /// Notes that the client was told to show a terminal.
+    /// Records that the client was asked to show a terminal.
     pub(super) fn terminal_shown(&self, terminal: &str) {
         self.shown_terminals.send_modify(|shown| {
             shown.insert(terminal.into());
         });
     }
 
-    /// Waits until the client was told to show a terminal, and forgets it.
+    /// Waits until the client was asked to show a terminal, and forgets it.
     pub(super) async fn showing(&self, terminal: &str) {
         let mut shown = self.shown_terminals.subscribe();
         // The sender is ours.
@@ -186,8 +187,8 @@ impl Session {
         json!({"sessionId": self.id, "update": update})
     }
 
-    /// Cancels the prompt that is going on, if there is one; whatever else the client says with
-    /// that is for an agent behind us.
+    /// Cancels the active prompt, if there is one. Further members of the request are passed to a
+    /// proxied agent.
     pub(super) fn cancel(&self, params: &Value) {
         let state = self.state();
         let Some(running) = &state.running else { return };
@@ -235,7 +236,7 @@ pub(super) struct Place {
     pub(super) notes: Vec<String>,
 }
 
-/// A prompt that is going on; dropped, it is not.
+/// An active prompt. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) session: Arc<Session>,
@@ -264,7 +265,7 @@ mod tests {
         assert_eq!(answers.take(QuestionId(0), &Answer::yes()), None);
         assert_eq!(answers.take(QuestionId(1), &Answer::yes()), Some(json!(1)));
         assert_eq!(answers.take(QuestionId(1), &Answer::yes()), None);
-        // Somebody else said no first.
+        // It was declined elsewhere first.
         assert_eq!(answers.take(QuestionId(2), &Answer::NO), None);
     }
 }

@@ -1,7 +1,7 @@
 //! The client's files and terminals, as tools.
 //!
-//! They work on what the editor shows, unsaved changes included, and people see commands run
-//! in a terminal of their own. Paths stay below the session's directories.
+//! They work on what the editor shows, including unsaved changes, and users see commands run in a
+//! terminal. Paths stay below the session's directories.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use super::host::SHOW_TIME;
 use super::session::Session;
 use crate::rpc::{Peer, RpcError};
 
-/// Bytes of a command's output that the model is told: the last ones.
+/// Bytes of a command's output that the model gets: the last ones.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// Seconds that a command may take, unless the model asks for another time.
 const SECONDS_DEFAULT: u64 = 120;
 
-/// Seconds that a command may take, whatever the model asks for.
+/// Maximum number of seconds of a command, even if the model asks for more.
 const SECONDS_MAX: u64 = 3600;
 
 /// What a client lends to a session.
@@ -200,7 +200,7 @@ impl Lender {
         let (status, killed) = ended?;
         let output = output.map_err(|error| failed("terminal/output", &error))?;
         let all = output["output"].as_str().unwrap_or_default();
-        // The client was told how much to keep, which does not mean that it does.
+        // The client was asked to limit the output, but need not have done so.
         let text = &all[all.ceil_char_boundary(all.len().saturating_sub(OUTPUT_BYTES_MAX))..];
         if let Some(why) = killed {
             return Err(ToolError::new(format!("{why}; so far it wrote {text}")));

@@ -20,8 +20,8 @@ use super::record::Recorder;
 use crate::lock;
 use crate::rpc::{Peer, Request, RpcError, Unasked, Wish};
 
-/// Messages that wait in one session's queue: enough to read many at once, few enough to
-/// throttle an agent that floods us.
+/// Messages that wait in one session's queue: enough to read many together, few enough to throttle
+/// an agent that floods us.
 pub const QUEUE_MAX: usize = 256;
 
 /// Bytes of messages that wait in one session's queue: more than the largest message.
@@ -110,7 +110,7 @@ pub(super) struct Route {
     room: Arc<Semaphore>,
     /// Whether the queue is being read. If not, messages that do not fit are dropped.
     read: Arc<AtomicBool>,
-    /// Receives messages at once while the queue is not being read.
+    /// Receives messages without waiting while the queue is not being read.
     listener: Option<Listener>,
 }
 
@@ -165,9 +165,9 @@ impl Queue {
         self.read.store(true, Ordering::Relaxed);
     }
 
-    /// Stops reading for a while: from now on messages that do not fit are dropped. Messages that
-    /// were already waiting for room are taken first, or the agent would wait for ever. They are kept
-    /// for the next reader; requests among them are answered with an error.
+    /// Stops reading: from now on messages that do not fit are dropped. Messages that were already
+    /// waiting for room are taken first, or the agent would block. They are kept for the next
+    /// reader; requests among them are answered with an error.
     pub(super) fn rest(&mut self) {
         self.read.store(false, Ordering::Relaxed);
         while let Ok((incoming, room)) = self.messages.try_recv() {
@@ -305,7 +305,7 @@ impl Connection {
         self.shared.state().forget(session);
     }
 
-    /// Sends a notification at once, or drops it.
+    /// Sends a notification without waiting, or drops it.
     pub(super) fn notify_now(&self, method: &str, params: &Value) {
         self.peer.notify_now(method, params);
     }

@@ -3,6 +3,7 @@
 //! All of it happens while the run's stream is polled, so dropping the stream leaves
 //! nothing behind. A question is asked only after the call that it is about has been yielded.
 
+use std::iter;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt as _};
@@ -10,7 +11,8 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 use wellspring_core::{
-    Answer, Ask, Batch, Context, Event, ModelError, QuestionId, RETURN_RESULT, RemoteRequest, Stop,
+    AgentNo, Answer, Ask, Batch, Context, Event, ModelError, QuestionId, RETURN_RESULT,
+    RemoteRequest, Stop,
 };
 use wellspring_mcp::{ElicitReply, Elicitation};
 use wellspring_wire::acp::{ORIGIN, OurTools, Permission, Reader, elicitation_response, merge};
@@ -151,9 +153,12 @@ impl Drive {
         let prompted = prompted.as_deref();
         let own_words = prompted.map(|it| &*it.blocks).unwrap_or_default();
         let peer = &prompting.session()?.link.peer;
+        let prompt = || prompt::prompt(&self.request, before, peer, own_words);
         let blocks = match self.request.attached {
-            Some(_) => prompt::go_on(),
-            None => prompt::prompt(&self.request, before, peer, own_words),
+            Some(_) if has_spoken(&self.request) => prompt::go_on(),
+            // The session was in the log before the agent was prompted, so it may not have been.
+            Some(_) => iter::once(prompt::again()).chain(prompt()).collect(),
+            None => prompt(),
         };
         prompting.catch_up(&mut self.batch).await?;
         prompting.apply_choices(&mut self.batch).await?;
@@ -167,6 +172,12 @@ impl Drive {
     }
 }
 
+/// Whether the log has anything of what the agent did for the request.
+fn has_spoken(request: &RemoteRequest) -> bool {
+    let root = request.so_far.as_ref().and_then(|so_far| so_far.agents.get(&AgentNo::ROOT));
+    root.is_some_and(|root| !root.items.is_empty())
+}
+
 enum Step {
     On,
     Over,
@@ -174,7 +185,7 @@ enum Step {
 
 /// A prompt in progress.
 struct Prompting {
-    /// `None` when the prompt is over and the session is idle.
+    /// `None` when the prompt has ended and the session is idle.
     session: Option<Session>,
     serving: Option<Serving>,
     shared: Arc<Shared>,
@@ -241,7 +252,7 @@ impl Prompting {
     }
 
     fn session(&self) -> Result<&Session, AcpError> {
-        self.session.as_ref().ok_or(AcpError::Lost("the prompt is over"))
+        self.session.as_ref().ok_or(AcpError::Lost("the prompt has ended"))
     }
 
     /// Waits until the agent has listed our tools. If it does not in time, it is prompted
@@ -426,7 +437,7 @@ impl Prompting {
                 None => request.give(Ok(ElicitReply::Decline.json())).await,
             },
             _ if self.served.len() >= SERVED_MAX => {
-                request.give(Err(RpcError::failed("too many requests at once"))).await;
+                request.give(Err(RpcError::failed("too many concurrent requests"))).await;
             }
             method if self.is_the_hosts(method) => {
                 let terminal = request.params["terminalId"].as_str();
@@ -468,7 +479,7 @@ impl Prompting {
     /// Queues a question; it is asked once everything before it is in the log.
     async fn want(&mut self, request: Request, wanted: Wanted) {
         if self.to_ask.len() + self.asking.len() >= SERVED_MAX {
-            request.give(Err(RpcError::failed("too many questions at once"))).await;
+            request.give(Err(RpcError::failed("too many concurrent questions"))).await;
         } else {
             self.to_ask.push((request, wanted));
         }
@@ -534,7 +545,7 @@ impl Prompting {
 }
 
 impl Drop for Prompting {
-    /// Stops a prompt that is still going on, or gives up its process.
+    /// Cancels a prompt that is still active, or gives up its process.
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
         if let Some(tools) = &session.tools {

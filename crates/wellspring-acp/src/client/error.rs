@@ -67,7 +67,7 @@ pub enum AcpError {
         theirs: Box<str>,
     },
     /// The agent requires a login.
-    #[error("the agent wants a login first{}", login(.methods))]
+    #[error("the agent requires a login{}", login(.methods))]
     Login {
         /// The agent's login methods.
         methods: Vec<Box<str>>,

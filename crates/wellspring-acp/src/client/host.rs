@@ -29,7 +29,7 @@ pub(crate) trait Host: Send + Sync {
         cancelled: CancellationToken,
     ) -> BoxFuture<'static, Result<Value, RpcError>>;
 
-    /// Waits until a terminal was shown to the user, or for a while.
+    /// Waits until a terminal was shown to the user, up to a time limit.
     fn shown(&self, terminal: &str) -> BoxFuture<'static, ()>;
 
     /// The user's choices for the agent, by option id.
@@ -148,7 +148,7 @@ impl Hosted {
     }
 }
 
-/// In a task of its own: a terminal that is created after the run has ended is released.
+/// In its own task: a terminal that is created after the run has ended is released.
 async fn create(
     host: Arc<dyn Host>,
     terminals: Arc<Mutex<HostTerminals>>,
@@ -198,7 +198,7 @@ async fn output(
     Some(Written { terminal, text: answer["output"].as_str()?.to_owned() })
 }
 
-/// Asks about a terminal, whoever wants to know.
+/// Sends a request about a terminal.
 async fn ask(host: &dyn Host, method: &str, terminal: &str) -> Result<Value, RpcError> {
     host.ask(method, json!({"terminalId": terminal}), CancellationToken::new()).await
 }

@@ -64,7 +64,7 @@ pub(super) fn open(url: &str, config: &AcpConfig) -> Result<Wire, AcpError> {
         cookies: Mutex::new(cookies),
         over: CancellationToken::new(),
     });
-    // The writing task is not aborted, since it sends the closing request; it is told to end.
+    // The writing task is not aborted, since it sends the closing request; it is asked to end.
     let over = shared.over.clone().drop_guard();
     tokio::spawn(shared.write(lines));
     let held = tokio::spawn(async move {

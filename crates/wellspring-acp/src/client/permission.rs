@@ -16,7 +16,7 @@ pub(super) fn question(permission: &Permission) -> Ask {
         Form::Choose { choices: choices.collect(), multiple: false }
     };
     let prompt = if permission.title.is_empty() {
-        "Allow what the agent wants to do?".to_owned()
+        "Allow the agent to do this?".to_owned()
     } else {
         format!("Allow {}?", permission.title)
     };
@@ -31,14 +31,14 @@ pub(super) struct Decided {
 }
 
 impl Decided {
-    /// What the agent is told. `theirs` is what a client said whose answer this is.
+    /// The response to the agent. `theirs` holds the members of a client's own answer.
     pub(super) fn response(&self, theirs: Option<&Value>) -> Value {
         permission_response(self.option.as_deref(), theirs)
     }
 }
 
-/// What an answer means to the agent: by what its options mean, never by their places. Where no
-/// option means it, and when nobody answered, the call is refused.
+/// The agent's option for an answer: chosen by what an option means, never by its position. If no
+/// option means it, or there was no answer, the call is refused.
 pub(super) fn decide(permission: &Permission, answer: &Answer) -> Decided {
     use PermissionKind::{AllowAlways, AllowOnce, RejectAlways, RejectOnce};
     let first = |kinds: &[PermissionKind]| kinds.iter().find_map(|kind| permission.option(*kind));
@@ -58,14 +58,14 @@ pub(super) fn decide(permission: &Permission, answer: &Answer) -> Decided {
         Answer::Deny { scope: Scope::Once, .. } | Answer::Value(_) | Answer::Expired => None,
         Answer::Withdrawn => return cancelled(),
     };
-    // Otherwise a no that forbids for ever was not said, so it comes last.
+    // A permanent refusal was not asked for, so that option comes last.
     match chosen.or_else(|| first(&[RejectOnce, RejectAlways])) {
         Some(option) => Decided { option: Some(option.id.clone()), allowed: option.kind.allows() },
         None => cancelled(),
     }
 }
 
-/// The answer for a call of one of our own tools: whoever runs it asks, by our own rules.
+/// The answer for a call of one of our own tools: the engine asks for approval when it runs it.
 pub(super) fn wave_through(permission: &Permission) -> Decided {
     decide(permission, &Answer::yes())
 }
@@ -127,7 +127,7 @@ mod tests {
             (&all, choose("never"), "never"),
             (&all, choose("made up"), "no"),
             (&all, Answer::Choose(vec!["yes".into(), "no".into()]), "no"),
-            // A yes for once is not one for ever.
+            // An approval for once is not a permanent one.
             (&only_always, Answer::yes(), "no"),
             (&only_always, always.clone(), "always"),
             (&no_no, always, "yes"),

@@ -24,6 +24,15 @@ pub(super) fn go_on() -> Vec<Value> {
     )]
 }
 
+/// Comes before a prompt that the agent may have got already: the process that drove it ended
+/// before the agent said anything.
+pub(super) fn again() -> Value {
+    text(
+        "The connection was lost. You may have received the following request already. If so, \
+         look how far you got, and go on with it from there.",
+    )
+}
+
 /// What a session knows before it is prompted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Before {
@@ -73,8 +82,8 @@ pub(super) fn prompt(
     blocks
 }
 
-/// Bytes of the earlier conversation that a new session is told: the end of
-/// it, about as much as a person would remember.
+/// Bytes of the earlier conversation that a new session gets: the end of it, about as much as a
+/// person would remember.
 const RECALLED_BYTES_MAX: usize = 64 * 1024;
 
 /// The earlier conversation, as text.

@@ -154,7 +154,7 @@ impl Session {
             ("/loadSession", "session/load", "loaded"),
         ];
         let again = again.into_iter().find(|(capability, ..)| peer.capability(capability));
-        let mut note = earlier.map(|_| "started anew: the agent cannot continue a session");
+        let mut note = earlier.map(|_| "new session: the agent cannot continue a session");
         if let (Some(handle), Some((_, method, how))) = (earlier.filter(same_place), again) {
             params["sessionId"] = json!(handle.session);
             let (route, mut queue) = Queue::new(listener.clone());
@@ -183,7 +183,7 @@ impl Session {
                 Err(error @ (AcpError::Answer { .. } | AcpError::TimedOut { .. })) => {
                     tracing::warn!(%error, "a session could not be continued, so a new one is opened");
                     connection.forget(&handle.session);
-                    note = Some("started anew: the agent could not continue the session");
+                    note = Some("new session: the agent failed to continue the session");
                 }
                 Err(error) => return Err(logged_in(error, &peer)),
             }
@@ -393,7 +393,7 @@ impl fmt::Debug for Link {
     }
 }
 
-/// Reads and drops everything, for ever.
+/// Reads and drops everything, until it is dropped.
 async fn drain(queue: &mut Queue) {
     while queue.next().await.is_some() {}
 }

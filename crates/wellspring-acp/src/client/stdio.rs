@@ -16,8 +16,8 @@ use super::error::AcpError;
 use super::names::KnownAgent;
 use crate::rpc;
 
-/// Bytes of one message. Files with images take a few megabytes; anything larger is a broken
-/// peer, and the log would keep it for ever.
+/// Maximum bytes of one message. Files with images take a few megabytes; anything larger comes from
+/// a broken peer, and would stay in the log.
 pub const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Starts an agent's process.

@@ -1,5 +1,5 @@
-//! Commands that an agent runs through us. Each leads a process group of its own, and none
-//! outlives the run.
+//! Commands that an agent runs through us. Each leads its own process group, and none outlives the
+//! run.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt as _;
@@ -98,7 +98,7 @@ impl Terminals {
         self.running.values().any(|terminal| terminal.exit.borrow().is_none())
     }
 
-    /// Answers a `terminal/` request: at once, or when the command has ended.
+    /// Answers a `terminal/` request, immediately or when the command has ended.
     pub(super) fn serve(
         &mut self,
         method: &str,

@@ -39,7 +39,7 @@ impl LoopbackHandler for Desk {
         let context = lock(&self.context).clone();
         async move {
             let Some(context) = context else {
-                return Err(ToolError::new("no run is going on that could use this tool"));
+                return Err(ToolError::new("there is no active run that could use this tool"));
             };
             let returns = &*call.tool().spec().name == RETURN_RESULT;
             self.running.fetch_add(1, Ordering::Relaxed);

@@ -91,7 +91,7 @@ async fn what_is_said_is_told_apart() {
         said(&mut lines),
         [
             r#"{"id":"x","jsonrpc":"2.0","result":1}"#,
-            r#"{"error":{"code":-32800,"message":"the run is over"},"id":"x","jsonrpc":"2.0"}"#,
+            r#"{"error":{"code":-32800,"message":"the run has finished"},"id":"x","jsonrpc":"2.0"}"#,
         ]
     );
 }

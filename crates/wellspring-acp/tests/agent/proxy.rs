@@ -474,7 +474,7 @@ async fn errors_of_the_agent_keep_their_code_and_data() {
     let login = json!({"code": -32000, "message": "Token expired"});
     for (error, message) in [
         (&odd, "behind: session/prompt failed: Odd (42): {\"m\":2}"),
-        (&login, "behind: the agent wants a login first"),
+        (&login, "behind: the agent requires a login"),
     ] {
         let runtime = behind(&json!({"prompts": [[{"text": "So."}, {"fail": error}]]}));
         let mut client = Client::ready(&runtime, "behind", json!({})).await;

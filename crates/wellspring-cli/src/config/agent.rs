@@ -8,9 +8,12 @@ use wellspring_acp::client::{AcpConfig, AcpError, AcpTransport, FileAccess};
 use wellspring_core::{ModelSettings, ToolChoice, ToolMode};
 use wellspring_engine::schema::Schema;
 use wellspring_engine::tools::egress::Range;
-use wellspring_engine::{Editors, Limits, Policy, Rule, Timeouts, WhenBusy};
+use wellspring_engine::{Editors, Limits, Policy, QueueRule, Rule, Timeouts, ToolOrder, WhenBusy};
 use wellspring_mcp::McpConfig;
 use wellspring_models::Secret;
+use wellspring_remote::ag_ui::{AgUiAgent, AgUiConfig};
+use wellspring_remote::dify::{App, DifyAgent, DifyConfig};
+use wellspring_remote::openclaw::{OpenClawAgent, OpenClawConfig};
 
 use super::keys;
 use super::mcp::{DECISIONS, mcp};
@@ -25,11 +28,14 @@ pub(super) const SCHEMA_BYTES_MAX: u64 = 256 * 1024;
 /// Letters of an agent's name: it is in paths and in lists.
 pub(super) const NAME_CHARS_MAX: usize = 64;
 
+const MODES: [(&str, ToolMode); 2] =
+    [("parallel", ToolMode::Parallel), ("sequential", ToolMode::Sequential)];
+
 /// An agent as it is configured.
 #[derive(Debug)]
 pub(crate) struct AgentConfig {
     pub(crate) name: Box<str>,
-    /// Where it is configured, for what turns out later.
+    /// Its place in the configuration, for later error messages.
     pub(crate) file: PathBuf,
     pub(crate) line: usize,
     pub(crate) description: Box<str>,
@@ -40,9 +46,13 @@ pub(crate) struct AgentConfig {
     pub(crate) settings: ModelSettings,
     pub(crate) tools: Vec<BuiltInTool>,
     pub(crate) directory: Option<PathBuf>,
+    pub(crate) variables: Vec<Box<str>>,
+    pub(crate) sandbox: Option<SandboxConfig>,
     pub(crate) allow_addresses: Vec<Range>,
     pub(crate) mcp: Vec<McpConfig>,
     pub(crate) queue: ToolMode,
+    pub(crate) tool_order: ToolOrder,
+    pub(crate) queue_rules: BTreeMap<Box<str>, QueueRule>,
     pub(crate) policy: Policy,
     pub(crate) approvers: Vec<Box<str>>,
     pub(crate) editors: Editors,
@@ -53,13 +63,43 @@ pub(crate) struct AgentConfig {
     pub(crate) timeouts: Timeouts,
 }
 
+/// What commands can reach.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(crate) struct SandboxConfig {
+    pub(crate) read: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
+    pub(crate) network: bool,
+}
+
 /// What thinks.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BrainConfig {
     /// A model, and those that are asked when it cannot answer.
     Models(Vec<ModelRef>),
-    /// An agent that somebody else wrote.
+    /// An external agent.
     Acp(Box<AcpConfig>),
+    /// An agent on another machine that speaks AG-UI.
+    AgUi(Box<AgUiConfig>),
+    /// An agent of an OpenClaw gateway.
+    OpenClaw(Box<OpenClawRef>),
+    /// An app of Dify.
+    Dify(Box<DifyRef>),
+}
+
+/// A gateway, and where its secrets are. They are read when the agent is made.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OpenClawRef {
+    pub(crate) config: OpenClawConfig,
+    pub(crate) token_env: Option<Box<str>>,
+    pub(crate) password_env: Option<Box<str>>,
+    pub(crate) identity: Option<PathBuf>,
+}
+
+/// An app of Dify, and the variable with its key.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DifyRef {
+    pub(crate) config: DifyConfig,
+    pub(crate) key_env: Box<str>,
 }
 
 /// The tools that are built in, by the names that models know.
@@ -116,14 +156,14 @@ pub(crate) fn agent(
     let legal = |c: char| c.is_alphanumeric() || "-_.".contains(c);
     if name.is_empty() || name.chars().count() > NAME_CHARS_MAX || !name.chars().all(legal) {
         let what = format!("{name:?} cannot be an agent's name");
-        let remedy = format!("up to {NAME_CHARS_MAX} letters, digits, dashes and dots make one");
+        let remedy = format!("use up to {NAME_CHARS_MAX} letters, digits, dashes and dots");
         source.complain(section.line, what, remedy);
     }
     let written = section.text("instructions");
     let instructions = match (instructions, section.get("instructions")) {
         (Instructions::Body(_), Some(item)) => {
-            let what = format!("`instructions` in {title}, which has a text of its own");
-            source.complain(item.node.line, what, "write them below the front matter");
+            let what = format!("`instructions` in {title}: the text of the file is used instead");
+            source.complain(item.node.line, what, "move them below the front matter");
             ""
         }
         (Instructions::Body(body), None) => body,
@@ -143,14 +183,18 @@ pub(crate) fn agent(
         settings: settings(&section),
         tools: tools(&section),
         directory: directory(&section),
+        variables: section.texts("variables").unwrap_or_default(),
+        sandbox: section.sub("sandbox", &keys::SANDBOX).map(sandbox),
         allow_addresses: addresses(&section),
         mcp: servers(&section, known),
-        queue: section
+        queue: section.word("queue", &MODES).unwrap_or_default(),
+        tool_order: section
             .word(
-                "queue",
-                &[("parallel", ToolMode::Parallel), ("sequential", ToolMode::Sequential)],
+                "tool_order",
+                &[("as_called", ToolOrder::AsCalled), ("parallel_first", ToolOrder::ParallelFirst)],
             )
             .unwrap_or_default(),
+        queue_rules: queue_rules(&section),
         policy: policy(&section),
         approvers: section.texts("approvers").unwrap_or_default(),
         editors: editors(&section),
@@ -173,8 +217,15 @@ pub(crate) fn agent(
     Some(agent)
 }
 
+/// The keys that say what an agent is. An agent has one of them.
+const BACKENDS: [&str; 5] = ["model", "acp", "ag_ui", "openclaw", "dify"];
+
 fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
-    section.not_both("model", "acp");
+    for (at, key) in BACKENDS.iter().enumerate() {
+        for other in &BACKENDS[at + 1..] {
+            section.not_both(key, other);
+        }
+    }
     let reference = |node: &Node, item| {
         if text(node).is_none() {
             section.wrong(item);
@@ -193,22 +244,36 @@ fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
         }
         if section.get("model").is_none() {
             let what = format!("{} has a `fallback` but no `model`", section.title);
-            section.source.complain(item.node.line, what, "name the first one as `model`");
+            section.source.complain(item.node.line, what, "set `model` to the first one");
         }
+    }
+    if let Some(item) = section.get("ag_ui") {
+        return ag_ui(section, item.node).map(Box::new).map(BrainConfig::AgUi);
+    }
+    if let Some(item) = section.get("openclaw") {
+        return openclaw(section, item.node).map(Box::new).map(BrainConfig::OpenClaw);
+    }
+    if let Some(item) = section.get("dify") {
+        return dify(section, item.node).map(Box::new).map(BrainConfig::Dify);
     }
     match section.get("acp") {
         Some(item) => acp(section, item.node).map(Box::new).map(BrainConfig::Acp),
         None => {
             if section.get("model").is_none() {
                 let names: Vec<&str> = known.providers.keys().map(|name| &**name).collect();
-                let what = format!("{} does not say what thinks", section.title);
+                let what = format!("{} has no model", section.title);
                 let remedy = format!(
-                    "set `model` to PROVIDER/MODEL, with a provider of {}; or `acp`",
-                    names.join(", ")
+                    "set `model` to PROVIDER/MODEL, with a provider of {}; or {}",
+                    names.join(", "),
+                    BACKENDS[1..]
+                        .iter()
+                        .map(|key| format!("`{key}`"))
+                        .collect::<Vec<_>>()
+                        .join(" or ")
                 );
                 section.source.complain(section.line, what, remedy);
             }
-            // With a problem on record, whatever stands here is never used.
+            // A problem is recorded, so this value is never used.
             Some(BrainConfig::Models(models))
         }
     }
@@ -227,7 +292,7 @@ fn acp(section: &Section<'_>, node: &Node) -> Option<AcpConfig> {
         Some(agent) => agent.parse().map_err(|error| bad(inner.line, error)).ok(),
         None => {
             if inner.get("agent").is_none() {
-                let what = format!("{} does not say which agent", inner.title);
+                let what = format!("{} has no `agent`", inner.title);
                 inner.source.complain(inner.line, what, "set `agent`");
             }
             None
@@ -239,7 +304,7 @@ fn acp(section: &Section<'_>, node: &Node) -> Option<AcpConfig> {
     };
     let files =
         [("write", FileAccess::Write), ("read", FileAccess::Read), ("none", FileAccess::None)];
-    // With a problem on record, whatever stands here is never used.
+    // A problem is recorded, so this value is never used.
     let mut acp = AcpConfig::new(transport.unwrap_or(AcpTransport::Command(Vec::new())));
     acp.env = exposed(inner.secrets("env"));
     acp.env_remove = inner.texts("env_remove").unwrap_or_default();
@@ -252,6 +317,89 @@ fn acp(section: &Section<'_>, node: &Node) -> Option<AcpConfig> {
         above_zero(&inner, "sessions_per_process").unwrap_or(acp.sessions_per_process);
     inner.done();
     Some(acp)
+}
+
+fn ag_ui(section: &Section<'_>, node: &Node) -> Option<AgUiConfig> {
+    let config = if let Some(url) = text(node) {
+        AgUiConfig::new(url)
+    } else {
+        let inner = section.sub("ag_ui", &keys::AG_UI)?;
+        if inner.get("url").is_none() {
+            let what = format!("{} has no `url`", inner.title);
+            inner.source.complain(
+                inner.line,
+                what,
+                "set `url` to the URL that requests are posted to",
+            );
+        }
+        let mut config = AgUiConfig::new(inner.text("url").unwrap_or_default());
+        let headers = inner.secrets("headers").into_iter();
+        config.headers = headers.map(|(name, secret)| (name, secret.expose().into())).collect();
+        config.silence = inner.duration("silence").unwrap_or(config.silence);
+        config.resumable = inner.bool("resumable").unwrap_or_default();
+        inner.done();
+        config
+    };
+    if let Err(error) = AgUiAgent::new("", config.clone()) {
+        let what = format!("`ag_ui` of {}: {error}", section.title);
+        section.source.complain(node.line, what, "set it to the URL that requests are posted to");
+    }
+    Some(config)
+}
+
+fn openclaw(section: &Section<'_>, node: &Node) -> Option<OpenClawRef> {
+    let remedy = "set it to the gateway's URL, such as ws://127.0.0.1:18789";
+    let found = if let Some(url) = text(node) {
+        let config = OpenClawConfig::new(url);
+        OpenClawRef { config, token_env: None, password_env: None, identity: None }
+    } else {
+        let inner = section.sub("openclaw", &keys::OPENCLAW)?;
+        if inner.get("url").is_none() {
+            let what = format!("{} has no `url`", inner.title);
+            inner.source.complain(inner.line, what, remedy);
+        }
+        let mut config = OpenClawConfig::new(inner.text("url").unwrap_or_default());
+        config.agent = inner.text("agent").map_or(config.agent, Into::into);
+        config.idle = inner.duration("idle").unwrap_or(config.idle);
+        let found = OpenClawRef {
+            config,
+            token_env: inner.text("token_env").map(Into::into),
+            password_env: inner.text("password_env").map(Into::into),
+            identity: inner.path("identity"),
+        };
+        inner.done();
+        found
+    };
+    if let Err(error) = OpenClawAgent::new("", found.config.clone()) {
+        let what = format!("`openclaw` of {}: {error}", section.title);
+        section.source.complain(node.line, what, remedy);
+    }
+    Some(found)
+}
+
+fn dify(section: &Section<'_>, node: &Node) -> Option<DifyRef> {
+    let inner = section.sub("dify", &keys::DIFY)?;
+    for (key, remedy) in [
+        ("url", "set `url` to the API's URL, such as https://api.dify.ai/v1"),
+        ("key_env", "set `key_env` to the variable that has the app's key"),
+    ] {
+        if inner.get(key).is_none() {
+            let what = format!("{} has no `{key}`", inner.title);
+            inner.source.complain(inner.line, what, remedy);
+        }
+    }
+    let apps = [("chat", App::Chat), ("completion", App::Completion), ("workflow", App::Workflow)];
+    let mut config = DifyConfig::new(inner.text("url").unwrap_or_default(), "");
+    config.app = inner.word("app", &apps).unwrap_or_default();
+    config.input = inner.text("input").map_or(config.input, Into::into);
+    config.silence = inner.duration("silence").unwrap_or(config.silence);
+    let key_env = inner.text("key_env").unwrap_or_default().into();
+    inner.done();
+    if let Err(error) = DifyAgent::new("", config.clone()) {
+        let what = format!("`dify` of {}: {error}", section.title);
+        section.source.complain(node.line, what, "set `url` to the API's URL");
+    }
+    Some(DifyRef { config, key_env })
 }
 
 fn settings(section: &Section<'_>) -> ModelSettings {
@@ -314,7 +462,7 @@ fn directory(section: &Section<'_>) -> Option<PathBuf> {
     if !directory.is_dir() {
         let line = section.get("directory").map(|item| item.node.line);
         let what = format!("there is no directory {}", directory.display());
-        section.source.complain(line, what, "make it, or name another one");
+        section.source.complain(line, what, "create it, or choose another one");
     }
     Some(directory)
 }
@@ -341,7 +489,7 @@ fn servers(section: &Section<'_>, known: &Known<'_>) -> Vec<McpConfig> {
     for server in &servers {
         if !prefixes.insert(server.prefix.as_ref().unwrap_or(&server.name)) {
             let what = format!("two MCP servers of {} have the same name or prefix", section.title);
-            let remedy = format!("give {} a `prefix` of its own", server.name);
+            let remedy = format!("set another `prefix` for {}", server.name);
             section.source.complain(item.node.line, what, remedy);
         }
     }
@@ -360,10 +508,12 @@ fn named_or_inline(section: &Section<'_>, item: Item<'_>, known: &Known<'_>) -> 
             Some(server) => servers.push(server.clone()),
             None => {
                 let names: Vec<&str> = known.mcp.keys().map(|name| &**name).collect();
-                let what =
-                    format!("{} names the MCP server {name:?}, which is not there", section.title);
+                let what = format!(
+                    "{} names the MCP server {name:?}, which is not configured",
+                    section.title
+                );
                 let remedy = format!(
-                    "{} (a [mcp.{name}] in wellspring.toml makes one)",
+                    "{} (add [mcp.{name}] to wellspring.toml)",
                     did_you_mean(&name, &names)
                 );
                 section.source.complain(item.node.line, what, remedy);
@@ -371,6 +521,18 @@ fn named_or_inline(section: &Section<'_>, item: Item<'_>, known: &Known<'_>) -> 
         }
     }
     servers
+}
+
+fn queue_rules(section: &Section<'_>) -> BTreeMap<Box<str>, QueueRule> {
+    let mut rules = BTreeMap::new();
+    for (member, title) in section.named("queue_rules") {
+        let rule = Section::open(section.source, &member.node, &keys::QUEUE_RULE, title);
+        let mode = rule.word("mode", &MODES);
+        let priority = rule.number("priority");
+        rule.done();
+        rules.insert(member.name.as_str().into(), QueueRule { mode, priority });
+    }
+    rules
 }
 
 fn policy(section: &Section<'_>) -> Policy {
@@ -464,7 +626,7 @@ fn output(section: &Section<'_>) -> Option<Json> {
                 Ok(schema) => (schema, line),
                 Err(error) => {
                     let what = format!("the schema {} cannot be used: {error}", path.display());
-                    section.source.complain(line, what, "write it there, or name another file");
+                    section.source.complain(line, what, "create it, or set another file");
                     return None;
                 }
             }
@@ -472,7 +634,7 @@ fn output(section: &Section<'_>) -> Option<Json> {
     };
     if let Err(error) = Schema::compile(&schema) {
         let what = format!("the schema of {}'s result cannot be used: {error}", section.title);
-        section.source.complain(line, what, "write a JSON Schema that refers to nothing outside");
+        section.source.complain(line, what, "use a JSON Schema without external references");
     }
     Some(schema)
 }
@@ -491,6 +653,20 @@ fn limits(section: Section<'_>) -> Limits {
     };
     section.done();
     limits
+}
+
+fn sandbox(section: Section<'_>) -> SandboxConfig {
+    let paths = |name| {
+        let paths = section.texts(name).unwrap_or_default();
+        paths.iter().map(|path| section.source.path(path)).collect()
+    };
+    let sandbox = SandboxConfig {
+        read: paths("read"),
+        write: paths("write"),
+        network: section.bool("network").unwrap_or_default(),
+    };
+    section.done();
+    sandbox
 }
 
 fn timeouts(section: Section<'_>) -> Timeouts {

@@ -1,8 +1,7 @@
-//! The two halves of a Markdown file: what stands between dashes at its head, and its text.
+//! Splits a Markdown file into its front matter, between lines of dashes, and its text.
 
 use super::node::SyntaxError;
 
-/// A file's halves.
 #[derive(Debug, Eq, PartialEq)]
 pub(crate) struct Parts<'a> {
     pub(crate) head: &'a str,
@@ -11,7 +10,7 @@ pub(crate) struct Parts<'a> {
     pub(crate) body: &'a str,
 }
 
-/// Splits a file. One without a head is refused: it would be an agent without a model.
+/// Splits a file. Front matter is required, since an agent needs a model.
 pub(crate) fn split(text: &str) -> Result<Parts<'_>, SyntaxError> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut at = 0;
@@ -32,5 +31,5 @@ pub(crate) fn split(text: &str) -> Result<Parts<'_>, SyntaxError> {
         }
         at += line.len();
     }
-    Err(SyntaxError { line: 1, what: "the front matter never ends".into() })
+    Err(SyntaxError { line: 1, what: "the front matter has no closing `---`".into() })
 }

@@ -1,12 +1,12 @@
-//! Every key there is: what it takes, what holds without it, and what it is for.
+//! Every configuration key: its type, its default and its meaning.
 //!
-//! Reading, the messages about mistakes and the tables in `docs/configuration.md` all come
-//! from here, so that none of them can say something else.
+//! The parser, its error messages and the tables in `docs/configuration.md` are all made from
+//! these tables, so that they cannot disagree.
 
 /// A table of a configuration.
 #[derive(Debug)]
 pub(crate) struct Table {
-    /// As one writes it; empty for the outermost.
+    /// The TOML header; empty for the top level.
     pub(crate) title: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "the documentation's tables are made of it"))]
     pub(crate) about: &'static str,
@@ -18,7 +18,7 @@ pub(crate) struct Table {
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) takes: &'static str,
-    /// What holds without it; empty where that says itself.
+    /// Empty if there is no default, or if it is obvious.
     #[cfg_attr(not(test), expect(dead_code, reason = "the documentation's tables are made of it"))]
     pub(crate) default: &'static str,
     #[cfg_attr(not(test), expect(dead_code, reason = "the documentation's tables are made of it"))]
@@ -40,19 +40,19 @@ const fn key(
     Key { name, takes, default, about }
 }
 
-const TEXT: &str = "a text";
-const TEXTS: &str = "a list of texts";
+const TEXT: &str = "a string";
+const TEXTS: &str = "a list of strings";
 const YES_NO: &str = "`true` or `false`";
 const NUMBER: &str = "a whole number";
 const POSITIVE: &str = "a whole number above 0";
 const TIME: &str =
-    "a time such as `\"20s\"`, `\"5m\"`, `\"6h\"` or `\"30d\"`, or a number of seconds";
+    "a duration such as `\"20s\"`, `\"5m\"`, `\"6h\"` or `\"30d\"`, or a number of seconds";
 const TABLE: &str = "a table";
-const SECRETS: &str = "a table of texts, in which `${NAME}` is a variable";
+const SECRETS: &str = "a table of strings; `${NAME}` is replaced by an environment variable";
 const DECISION: &str = "`\"allow\"`, `\"ask\"` or `\"deny\"`";
 const THINKING: &str =
     "`\"off\"`, an effort such as `\"low\"` or `\"high\"`, or a number of tokens";
-const PATH: &str = "a path, from the folder of `wellspring.toml`";
+const PATH: &str = "a path, relative to `wellspring.toml`";
 
 /// All tables, in the order of the documentation.
 #[cfg(test)]
@@ -61,26 +61,33 @@ pub(crate) const ALL: &[&Table] = &[
     &STORE,
     &SERVER,
     &SERVER_LIMITS,
+    &SERVER_USE_AI,
     &TELEMETRY,
     &PROVIDER,
     &BREAKER,
     &AGENT,
+    &QUEUE_RULE,
     &RULE,
     &LIMITS,
+    &SANDBOX,
     &TIMEOUTS,
     &ACP,
+    &AG_UI,
+    &OPENCLAW,
+    &DIFY,
     &MCP,
+    &CHANNEL,
 ];
 
 pub(crate) const ROOT: Table = Table {
     title: "",
-    about: "At the top of the file.",
+    about: "At the top level of the file.",
     keys: &[
         key(
             "default_agent",
             TEXT,
-            "the only agent, or the first of those found",
-            "Whom `run` and `chat` ask unless told.",
+            "the only agent, or the first one found",
+            "The agent that `run` and `chat` use by default.",
         ),
         key(
             "demo",
@@ -90,25 +97,26 @@ pub(crate) const ROOT: Table = Table {
              address, it can run commands only if this is `\"shell\"`: then everyone with a \
              token that may approve can run any command.",
         ),
-        key("agents_directory", PATH, "`agents`", "Where agents are, one `.md` file each."),
-        key("store", TABLE, "", "Where runs are kept."),
-        key("server", TABLE, "", "How it serves."),
-        key("telemetry", TABLE, "", "Who is told what runs cost and how long they take."),
-        key("providers", TABLE, "", "Who has models, by name."),
+        key("agents_directory", PATH, "`agents`", "Directory with one `.md` file per agent."),
+        key("store", TABLE, "", "Where runs are stored."),
+        key("server", TABLE, "", "The HTTP server."),
+        key("telemetry", TABLE, "", "Export of traces over OTLP."),
+        key("providers", TABLE, "", "Model providers, by name."),
         key("mcp", TABLE, "", "MCP servers, by name."),
         key("agents", TABLE, "", "Agents, by name."),
+        key("channels", TABLE, "", "Bots in chat networks, by name."),
     ],
 };
 
 pub(crate) const STORE: Table = Table {
     title: "[store]",
-    about: "Where runs are kept.",
+    about: "Where runs are stored.",
     keys: &[
         key(
             "kind",
             "`\"sqlite\"` or `\"memory\"`",
             "`\"sqlite\"`",
-            "A file, or nothing that outlives the process. Flag: `--ephemeral`.",
+            "`memory` stores nothing on disk. Flag: `--ephemeral`.",
         ),
         key(
             "directory",
@@ -120,186 +128,214 @@ pub(crate) const STORE: Table = Table {
             "durability",
             "`\"process-crash\"` or `\"power-loss\"`",
             "`\"process-crash\"`",
-            "What a record that was shown survives. Flag: `--durability`.",
+            "What stored events survive. Flag: `--durability`.",
         ),
-        key("bytes_max", NUMBER, "as the disk allows", "How large the file may grow."),
+        key("bytes_max", NUMBER, "no limit", "Maximum size of the file."),
     ],
 };
 
 pub(crate) const SERVER: Table = Table {
     title: "[server]",
-    about: "How it serves. Tokens are not in here: `wellspring token create` makes them.",
+    about: "The HTTP server. Tokens are not configured here: use `wellspring token create`.",
     keys: &[
         key(
             "listen",
             "an address such as `\"127.0.0.1:7600\"`",
             "`\"127.0.0.1:7600\"`",
-            "Elsewhere than on this machine it needs a token. Flag and variable: `--listen`, `WELLSPRING_LISTEN`.",
+            "Address to listen on. Non-loopback addresses require a token. Flag and variable: `--listen`, `WELLSPRING_LISTEN`.",
         ),
-        key("hosts", TEXTS, "", "The names by which others reach it. Flag: `--host`."),
+        key("hosts", TEXTS, "", "Host names that clients use. Flag: `--host`."),
         key(
             "cors",
             TEXTS,
             "",
-            "Origins whose pages may talk to it, such as `\"https://app.example.com\"`. Flag: `--cors`.",
+            "Origins whose pages may call the server, such as `\"https://app.example.com\"`. Flag: `--cors`.",
         ),
         key(
             "drain",
             TIME,
             "`\"20s\"`",
-            "How long runs may go on once it is told to stop. Flag: `--drain`.",
+            "How long runs may continue during shutdown. Flag: `--drain`.",
         ),
+        key("keep_alive", TIME, "`\"15s\"`", "Interval of keep-alive messages on silent streams."),
+        key("retention", TIME, "for ever", "How long finished runs are kept."),
+        key("limits", TABLE, "", "Limits of the server."),
+        key("use_ai", TABLE, "", "What use-ai's clients are offered."),
+    ],
+};
+
+pub(crate) const SERVER_USE_AI: Table = Table {
+    title: "[server.use_ai]",
+    about: "What use-ai's clients are offered, over Socket.IO and WebSocket.",
+    keys: &[
+        key("default_agent", TEXT, "the first by name", "The agent of a request without one."),
         key(
-            "keep_alive",
-            TIME,
-            "`\"15s\"`",
-            "How long a stream may be silent before it says that it is alive.",
+            "workflows",
+            "a table of agents",
+            "",
+            "The agents that stand for workflows, by `runner/workflow`: `\"dify/summary\" = \"summary\"`.",
         ),
-        key("retention", TIME, "for ever", "How long a finished run is kept."),
-        key("limits", TABLE, "", "How much is too much."),
     ],
 };
 
 pub(crate) const SERVER_LIMITS: Table = Table {
     title: "[server.limits]",
-    about: "How much is too much. Beyond a limit the answer is 413, 429 or 503, never a wait.",
+    about: "Requests beyond a limit are refused at once with 413, 429 or 503.",
     keys: &[
-        key("body_bytes", NUMBER, "8388608", "Of a request's body."),
-        key("held_bytes", NUMBER, "536870912", "Of bodies and large answers on their way, in all."),
-        key("held_bytes_per_token", NUMBER, "134217728", "Of these, per token."),
-        key("connections", NUMBER, "32768", "In all."),
-        key("runs", NUMBER, "10000", "At work, in all."),
-        key("runs_per_token", NUMBER, "100", "At work, per token."),
-        key("streams", NUMBER, "20000", "Open, in all."),
-        key("streams_per_token", NUMBER, "1000", "Open, per token."),
-        key("requests_per_token", NUMBER, "100", "Per second, on average."),
+        key("body_bytes", NUMBER, "8388608", "Maximum size of a request body."),
+        key(
+            "held_bytes",
+            NUMBER,
+            "536870912",
+            "Memory for request bodies and large responses, in total.",
+        ),
+        key("held_bytes_per_token", NUMBER, "134217728", "The same, per token."),
+        key("connections", NUMBER, "32768", "Open connections."),
+        key("runs", NUMBER, "10000", "Active runs, in total."),
+        key("runs_per_token", NUMBER, "100", "Active runs, per token."),
+        key("streams", NUMBER, "20000", "Open streams, in total."),
+        key("streams_per_token", NUMBER, "1000", "Open streams, per token."),
+        key("requests_per_token", NUMBER, "100", "Requests per second, on average."),
         key(
             "requests_per_address",
             NUMBER,
             "200",
-            "Per second, on average; this machine's own are not counted.",
+            "Requests per second and client address, on average. Loopback is not limited.",
         ),
-        key("run_time", TIME, "`\"6h\"`", "How long a run may take, whatever its agent allows."),
+        key("run_time", TIME, "`\"6h\"`", "Maximum duration of a run. Overrides the agent's own."),
     ],
 };
 
 pub(crate) const TELEMETRY: Table = Table {
     title: "[telemetry]",
-    about: "Who is told what runs cost and how long they take: spans by OpenTelemetry's conventions for GenAI, over OTLP.",
+    about: "Export of traces over OTLP, following OpenTelemetry's conventions for GenAI.",
     keys: &[
         key(
             "endpoint",
-            "an address such as `\"http://localhost:4318\"`",
-            "nobody is told",
+            "a URL such as `\"http://localhost:4318\"`",
+            "no export",
             "Variables: `OTEL_EXPORTER_OTLP_ENDPOINT`, `OTEL_EXPORTER_OTLP_TRACES_ENDPOINT`.",
         ),
         key(
             "headers",
             SECRETS,
             "",
-            "With every request: credentials, mostly. Variable: `OTEL_EXPORTER_OTLP_HEADERS`.",
+            "Headers of every request, such as credentials. Variable: `OTEL_EXPORTER_OTLP_HEADERS`.",
         ),
         key("service_name", TEXT, "`\"wellspring\"`", "Variable: `OTEL_SERVICE_NAME`."),
         key(
             "content",
             YES_NO,
             "`false`",
-            "Whether what was said, and what tools were given and gave back, is told too. Variable: `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.",
+            "Whether to include messages, tool arguments and tool results. Variable: `OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT`.",
         ),
     ],
 };
 
 pub(crate) const PROVIDER: Table = Table {
     title: "[providers.NAME]",
-    about: "Who has models. `anthropic`, `openai`, `gemini` and `ollama` are there without being named, as their usual variables say.",
+    about: "A model provider. `anthropic`, `openai`, `gemini` and `ollama` are configured from their usual environment variables.",
     keys: &[
         key(
             "kind",
             "`\"anthropic\"`, `\"openai\"`, `\"openai-chat\"`, `\"gemini\"` or `\"ollama\"`",
             "its name",
-            "What it speaks: `openai` is the Responses API, `openai-chat` is Chat Completions, which most others speak too.",
+            "Its API: `openai` is the Responses API, `openai-chat` is Chat Completions, which most other providers support.",
         ),
         key(
             "base_url",
-            "an address such as `\"http://localhost:8080/v1\"`",
+            "a URL such as `\"http://localhost:8080/v1\"`",
             "the provider's own",
-            "Where it is. A key is sent there only if `key_env` or `key_file` says so.",
+            "Base URL of the API. A key is sent to another URL only if `key_env` or `key_file` is set.",
         ),
         key(
             "key_env",
             "the name of a variable",
             "the provider's usual one",
-            "The variable that holds the key.",
+            "Environment variable with the API key.",
         ),
-        key("key_file", PATH, "", "The file that holds the key and nothing else."),
-        key("headers", SECRETS, "", "With every request."),
+        key("key_file", PATH, "", "File that contains only the API key."),
+        key("headers", SECRETS, "", "Headers of every request."),
         key(
             "model",
             TEXT,
             "the provider's usual one",
-            "The model that answers where an agent names only the provider.",
+            "Model of agents that name only the provider.",
         ),
-        key("models", TEXTS, "any", "The only models that agents may name."),
+        key("models", TEXTS, "any", "Models that agents may use."),
         key(
             "vendor",
             "`\"openai\"`, `\"openai-compatible\"`, `\"llama.cpp\"`, `\"vllm\"`, `\"ollama\"`, `\"openrouter\"`, `\"deepseek\"`, `\"groq\"` or `\"mistral\"`",
-            "told by the address",
-            "Whose peculiarities to expect; for `openai-chat` only.",
+            "derived from the URL",
+            "Which variant of the API to expect. Only for `openai-chat`.",
         ),
-        key(
-            "thinking",
-            THINKING,
-            "the provider's own",
-            "How long models think where an agent does not say.",
-        ),
+        key("thinking", THINKING, "the provider's own", "Default reasoning effort of its models."),
         key(
             "cache",
             YES_NO,
             "`true`",
-            "Whether prompts are cached; for `anthropic` only, others do as they like.",
+            "Whether to use prompt caching. Only for `anthropic`; other providers decide themselves.",
         ),
-        key("breaker", TABLE, "", "When it is left alone."),
+        key("breaker", TABLE, "", "Circuit breaker."),
     ],
 };
 
 pub(crate) const BREAKER: Table = Table {
     title: "[providers.NAME.breaker]",
-    about: "A provider that keeps failing is left alone for a while.",
+    about: "Circuit breaker: requests to a failing provider are suspended for a while.",
     keys: &[
-        key("failures", POSITIVE, "5", "In a row, before it is left alone."),
-        key("rest", TIME, "`\"30s\"`", "For how long."),
+        key("failures", POSITIVE, "5", "Consecutive failures that open the breaker."),
+        key("rest", TIME, "`\"30s\"`", "How long it stays open."),
     ],
 };
 
 pub(crate) const AGENT: Table = Table {
     title: "[agents.NAME]",
-    about: "An agent. The same keys are the front matter of `agents/NAME.md`, whose text then is the instructions.",
+    about: "An agent. The same keys can be used in the front matter of `agents/NAME.md`, whose text is the instructions.",
     keys: &[
-        key("description", TEXT, "", "A sentence for lists, and for agents that may call it."),
+        key(
+            "description",
+            TEXT,
+            "",
+            "One sentence, shown in lists and to agents that may call it.",
+        ),
         key(
             "instructions",
             TEXT,
             "",
-            "What it is told to be. Not in front matter: there the text is.",
+            "System prompt. Not allowed in front matter, where the text of the file is used.",
         ),
         key(
             "model",
             "`\"PROVIDER/MODEL\"`, or `\"PROVIDER\"` for its usual model",
             "",
-            "What thinks. It, or `acp`, must be there.",
+            "Model. Required, unless `acp`, `ag_ui`, `openclaw` or `dify` is set.",
         ),
         key(
             "fallback",
             "a list of models like `model`",
             "",
-            "Who is asked when that one cannot answer, in order.",
+            "Models to try, in order, if the first one fails.",
         ),
         key(
             "acp",
             "an ACP agent: its name such as `\"claude\"`, its command line or URL, or a table",
             "",
-            "An agent that somebody else wrote, driven over ACP.",
+            "External agent, driven over ACP.",
         ),
+        key(
+            "ag_ui",
+            "an AG-UI agent: the URL that requests are posted to, or a table",
+            "",
+            "An agent on another machine that speaks AG-UI.",
+        ),
+        key(
+            "openclaw",
+            "an OpenClaw gateway: its WebSocket URL, or a table",
+            "",
+            "An agent of an OpenClaw gateway.",
+        ),
+        key("dify", "a Dify app: a table", "", "An app of Dify: a chat, an agent or a workflow."),
         key(
             "allow_model",
             YES_NO,
@@ -310,26 +346,34 @@ pub(crate) const AGENT: Table = Table {
             "streaming",
             YES_NO,
             "`true`",
-            "Whether the model answers word by word, unless a request says otherwise.",
+            "Whether to stream the model's answers. Requests can override it.",
         ),
-        key("max_output_tokens", NUMBER, "4096", "That the model may write in one turn."),
-        key("temperature", "a number", "the provider's own", "How freely it chooses its words."),
-        key("stop_sequences", TEXTS, "", "Where it must stop."),
-        key("thinking", THINKING, "the provider's", "How long it thinks."),
+        key("max_output_tokens", NUMBER, "4096", "Maximum output tokens per turn."),
+        key("temperature", "a number", "the provider's own", "Sampling temperature."),
+        key("stop_sequences", TEXTS, "", "Strings that end the model's output."),
+        key("thinking", THINKING, "the provider's", "Reasoning effort."),
         key(
             "tool_choice",
             "`\"auto\"`, `\"none\"`, `\"required\"`, or a tool's name",
             "`\"auto\"`",
-            "Whether it must use a tool.",
+            "Whether the model must use a tool.",
+        ),
+        key("extra", TABLE, "", "Additional members of the request to the provider."),
+        key("tools", TEXTS, "", "Built-in tools, by name. See below."),
+        key(
+            "directory",
+            PATH,
+            "the current directory",
+            "Working directory of the file and shell tools.",
         ),
         key(
-            "extra",
-            TABLE,
+            "variables",
+            TEXTS,
             "",
-            "Members for the provider's request that there is no word for here.",
+            "Environment variables that shell commands get, in addition to a few such as `PATH` \
+             and `HOME`.",
         ),
-        key("tools", TEXTS, "", "Built-in tools, by name; see below."),
-        key("directory", PATH, "where the command runs", "What files and the shell work below."),
+        key("sandbox", TABLE, "", "Sandbox for shell commands."),
         key(
             "allow_addresses",
             "a list of ranges such as `\"192.168.0.0/16\"`",
@@ -340,21 +384,33 @@ pub(crate) const AGENT: Table = Table {
             "mcp",
             "a list of names of MCP servers, or a table of them",
             "",
-            "Whose tools it has besides.",
+            "MCP servers whose tools it has.",
         ),
         key(
             "queue",
             "`\"parallel\"` or `\"sequential\"`",
             "`\"parallel\"`",
-            "Whether its tools run beside each other.",
+            "Whether its tools may run concurrently.",
         ),
+        key(
+            "tool_order",
+            "`\"as_called\"` or `\"parallel_first\"`",
+            "`\"as_called\"`",
+            "Whether a parallel call waits for the sequential calls before it in the same turn.",
+        ),
+        key("queue_rules", TABLE, "", "How the calls of single tools are queued, by tool name."),
         key(
             "approval",
             "a list of tables",
-            "what changes things asks",
-            "What its tools may do: the first rule that fits decides.",
+            "ask before tools that change things",
+            "Approval rules for its tools. The first matching rule decides.",
         ),
-        key("approvers", TEXTS, "", "Who, besides the asker, may answer its questions."),
+        key(
+            "approvers",
+            TEXTS,
+            "",
+            "Names that may answer its questions, in addition to the principal that started the run.",
+        ),
         key(
             "editors",
             "`\"approvers\"`, `\"nobody\"`, or a list of names",
@@ -362,110 +418,269 @@ pub(crate) const AGENT: Table = Table {
             "Who may edit a call's arguments when approving it. The policy can deny edited \
              arguments too.",
         ),
-        key("sub_agents", TEXTS, "", "The agents it may call; `\"*\"` is all others."),
-        key("output", TABLE, "", "The JSON Schema of its result, where a request brings none."),
-        key("output_file", PATH, "", "A file with that schema."),
+        key("sub_agents", TEXTS, "", "Agents that it may call; `\"*\"` means all others."),
+        key("output", TABLE, "", "JSON Schema of its result, if the request has none."),
+        key("output_file", PATH, "", "File with that schema."),
         key(
             "when_busy",
             "`\"refuse\"`, `\"queue\"` or `\"steer\"`",
             "`\"refuse\"`",
-            "What becomes of a request while its thread has an unfinished run.",
+            "What to do with a request while its thread has an unfinished run.",
         ),
-        key("limits", TABLE, "", "What a run may spend."),
-        key("timeouts", TABLE, "", "How long things may take."),
+        key("limits", TABLE, "", "Limits of a run."),
+        key("timeouts", TABLE, "", "Time limits."),
+    ],
+};
+
+pub(crate) const QUEUE_RULE: Table = Table {
+    title: "[agents.NAME.queue_rules.TOOL]",
+    about: "How the calls of one tool are queued.",
+    keys: &[
+        key(
+            "mode",
+            "`\"parallel\"` or `\"sequential\"`",
+            "what the tool says",
+            "Together with other calls, or alone.",
+        ),
+        key(
+            "priority",
+            NUMBER,
+            "what the tool says",
+            "Among waiting sequential calls, the highest goes first.",
+        ),
     ],
 };
 
 pub(crate) const RULE: Table = Table {
     title: "[[agents.NAME.approval]]",
-    about: "One rule on what tools may do.",
+    about: "One approval rule.",
     keys: &[
-        key("tool", "a tool's name, in which `*` is anything", "every tool", "For which tools."),
+        key(
+            "tool",
+            "a tool's name, where `*` matches anything",
+            "every tool",
+            "Tools that the rule is for.",
+        ),
         key(
             "arguments",
             "a table of regular expressions, or of `{ raw = PATTERN }`",
             "any",
-            "Argument names and what their whole value has to match. See \"Rules\" above.",
+            "Argument names, and patterns that their whole values must match. See \"Rules\" above.",
         ),
-        key("decide", DECISION, "`\"ask\"`", "What then."),
+        key("decide", DECISION, "`\"ask\"`", "The decision."),
     ],
 };
 
 pub(crate) const LIMITS: Table = Table {
     title: "[agents.NAME.limits]",
-    about: "What a run may spend.",
+    about: "Limits of a run.",
     keys: &[
-        key("turns", NUMBER, "10", "Of one agent."),
-        key("tokens", NUMBER, "any", "In and out, over all turns."),
-        key("cost", "a number", "any", "Over all turns, where the provider reports it."),
-        key("time", TIME, "any", "Looked at between turns; `timeouts.run` is the hard limit."),
-        key("tools_at_once", POSITIVE, "8", "That run beside each other."),
-        key("attempts", POSITIVE, "4", "At one turn."),
-        key("retries", NUMBER, "10", "Beyond the first attempts, in the whole run."),
-        key("repairs", NUMBER, "3", "How often an invalid result goes back."),
+        key("turns", NUMBER, "10", "Turns of one agent."),
+        key("tokens", NUMBER, "any", "Input and output tokens, over all turns."),
+        key("cost", "a number", "any", "Cost over all turns, if the provider reports it."),
+        key(
+            "time",
+            TIME,
+            "any",
+            "Working time, checked between turns. `timeouts.run` is the hard limit.",
+        ),
+        key("tools_at_once", POSITIVE, "8", "Tools that run concurrently."),
+        key("attempts", POSITIVE, "4", "Attempts per turn."),
+        key("retries", NUMBER, "10", "Retries in the whole run."),
+        key("repairs", NUMBER, "3", "How often an invalid result is returned to the agent."),
+    ],
+};
+
+pub(crate) const SANDBOX: Table = Table {
+    title: "[agents.NAME.sandbox]",
+    about: "Sandbox for shell commands, used if this table exists: commands can read programs \
+            and libraries, and read and change `directory`, but cannot access other files, the \
+            network over TCP, or other processes. Requires Linux 6.12 or newer with Landlock; \
+            on other systems the server does not start.",
+    keys: &[
+        key("read", TEXTS, "", "Files and directories that commands can also read."),
+        key("write", TEXTS, "", "Files and directories that commands can also read and change."),
+        key("network", YES_NO, "`false`", "Whether commands can use TCP."),
     ],
 };
 
 pub(crate) const TIMEOUTS: Table = Table {
     title: "[agents.NAME.timeouts]",
-    about: "How long things may take.",
+    about: "Time limits.",
     keys: &[
-        key("connect", TIME, "`\"30s\"`", "Until the model answers at all."),
-        key("first_content", TIME, "`\"2m\"`", "From there to the first word."),
-        key("whole_answer", TIME, "`\"10m\"`", "The answer of a call that does not stream."),
-        key("between_chunks", TIME, "`\"1m\"`", "Between two pieces of an answer."),
-        key("turn", TIME, "`\"15m\"`", "One attempt in all."),
-        key("tool_idle", TIME, "`\"2m\"`", "A tool without progress."),
-        key("tool_total", TIME, "`\"30m\"`", "A tool in all."),
-        key("run", TIME, "`\"6h\"`", "The whole run; waiting for people does not count."),
-        key("question", TIME, "`\"1d\"`", "A question without an answer."),
+        key("connect", TIME, "`\"30s\"`", "Until the provider responds."),
+        key("first_content", TIME, "`\"2m\"`", "From the response to the first content."),
+        key("whole_answer", TIME, "`\"10m\"`", "A response without streaming."),
+        key("between_chunks", TIME, "`\"1m\"`", "Between two chunks of a response."),
+        key("turn", TIME, "`\"15m\"`", "One attempt at a turn."),
+        key("tool_idle", TIME, "`\"2m\"`", "A tool that reports no progress."),
+        key("tool_total", TIME, "`\"30m\"`", "A tool call in total."),
+        key("run", TIME, "`\"6h\"`", "The whole run, without pauses."),
+        key("question", TIME, "`\"1d\"`", "Until an unanswered question expires."),
         key(
             "client_call",
             TIME,
             "`\"24h\"`",
-            "A call that runs in a client, until it expires and the model is told so.",
+            "Until a tool call that runs in the client expires. The model is told so.",
         ),
-        key("cancel_grace", TIME, "`\"2s\"`", "How long what is cancelled has to end."),
+        key("cancel_grace", TIME, "`\"2s\"`", "How long cancelled work may take to stop."),
+    ],
+};
+
+pub(crate) const CHANNEL: Table = Table {
+    title: "[channels.NAME]",
+    about: "A bot in a chat network. `wellspring serve` starts it; see docs/channels.md.",
+    keys: &[
+        key("kind", "`\"telegram\"` or `\"whatsapp\"`", "its name", "The network."),
+        key("agent", TEXT, "the default agent", "The agent that answers."),
+        key("tenant", TEXT, "`\"default\"`", "The tenant of its runs."),
+        key(
+            "secrets",
+            SECRETS,
+            "",
+            "`token`, and for a webhook of Telegram `webhook`; for WhatsApp `token`, \
+             `app_secret` and `verify_token`.",
+        ),
+        key(
+            "stream",
+            YES_NO,
+            "`false`",
+            "Whether answers are shown while they grow, where the network can (`agentStreamMode`).",
+        ),
+        key(
+            "when_busy",
+            "`\"accumulate\"`, `\"queue\"` or `\"steer\"`",
+            "`\"accumulate\"`",
+            "What becomes of messages while another one is being answered: answered together in \
+             one piece, answered one by one, or added to what the agent is working on.",
+        ),
+        key("show_tools", YES_NO, "`true`", "Whether a line says which tool is running."),
+        key("drafts", YES_NO, "`false`", "Whether previews are drafts; Telegram, direct chats."),
+        key(
+            "language",
+            "`\"en\"` or `\"pt\"`",
+            "`\"en\"`",
+            "For people whose own language is not known or is another one.",
+        ),
+        key("users", TEXTS, "", "Ids of people who may use it. Others get a code to be paired."),
+        key("chats", TEXTS, "", "Ids of chats in which everyone may use it."),
+        key("everyone", YES_NO, "`false`", "Whether everyone may use it."),
+        key("base_url", "an address", "the network's own", "Where the network's API is."),
+        key(
+            "webhook_url",
+            "an address such as `\"https://bot.example.com\"`",
+            "Telegram is polled",
+            "Where the network reaches this server; updates come to `/channels/NAME` there.",
+        ),
+        key("phone_number_id", TEXT, "", "For WhatsApp: the id of the sender's number."),
+    ],
+};
+
+pub(crate) const AG_UI: Table = Table {
+    title: "[agents.NAME.ag_ui]",
+    about: "An AG-UI agent on another machine.",
+    keys: &[
+        key("url", TEXT, "", "The URL that requests are posted to. Required."),
+        key("headers", SECRETS, "", "Headers of every request."),
+        key(
+            "silence",
+            TIME,
+            "`\"2m\"`",
+            "How long the agent may send nothing, not even a comment, before the run fails.",
+        ),
+        key(
+            "resumable",
+            YES_NO,
+            "`false`",
+            "Whether a request that names a known run attaches to it, and `URL/runs/RUN/cancel` \
+             stops it, as on a Wellspring server. A run then survives a lost connection.",
+        ),
+    ],
+};
+
+pub(crate) const OPENCLAW: Table = Table {
+    title: "[agents.NAME.openclaw]",
+    about: "An agent of an OpenClaw gateway.",
+    keys: &[
+        key("url", TEXT, "", "The gateway's WebSocket: `ws://` or `wss://`. Required."),
+        key("token_env", TEXT, "", "The variable that has the gateway's token."),
+        key("password_env", TEXT, "", "The variable that has the gateway's password."),
+        key(
+            "identity",
+            PATH,
+            "none",
+            "The file with this device's key. It is made if it is not there. Gateways on other \
+             machines need one, and must approve it.",
+        ),
+        key("agent", TEXT, "`\"main\"`", "The gateway's agent."),
+        key(
+            "idle",
+            TIME,
+            "`\"2m\"`",
+            "How long a run may say nothing. Then it is aborted and fails.",
+        ),
+    ],
+};
+
+pub(crate) const DIFY: Table = Table {
+    title: "[agents.NAME.dify]",
+    about: "An app of Dify.",
+    keys: &[
+        key("url", TEXT, "", "The API's URL, such as `https://api.dify.ai/v1`. Required."),
+        key("key_env", TEXT, "", "The variable that has the app's key. Required."),
+        key(
+            "app",
+            "`\"chat\"` (also agents and chatflows), `\"completion\"` or `\"workflow\"`",
+            "`\"chat\"`",
+            "The kind of the app.",
+        ),
+        key(
+            "input",
+            TEXT,
+            "`\"query\"`",
+            "The variable that a workflow or a completion app gets the text in.",
+        ),
+        key(
+            "silence",
+            TIME,
+            "`\"2m\"`",
+            "How long the app may send nothing, not even a ping, before the run fails.",
+        ),
     ],
 };
 
 pub(crate) const ACP: Table = Table {
     title: "[agents.NAME.acp]",
-    about: "An ACP agent, with more to say about it.",
+    about: "An ACP agent with options.",
     keys: &[
         key(
             "agent",
             "a name such as `\"claude\"`, a command line, or a URL (`http`, `https`, `ws`, `wss`)",
             "",
-            "Which one.",
+            "The agent.",
         ),
         key(
             "env",
             SECRETS,
             "",
-            "Variables that its process gets besides `PATH`, `HOME` and a few others, and those that an agent known by name needs.",
+            "Environment variables of its process, in addition to `PATH`, `HOME`, a few others, and those that a known agent needs.",
         ),
-        key(
-            "env_remove",
-            TEXTS,
-            "",
-            "Variables that it does not get although it would by default.",
-        ),
-        key("headers", SECRETS, "", "With every request to its URL."),
-        key("cwd", PATH, "where the command runs", "Where it works unless a request says."),
-        key("mode", TEXT, "its own", "The mode that its sessions are put into."),
+        key("env_remove", TEXTS, "", "Default environment variables to remove."),
+        key("headers", SECRETS, "", "Headers of every request to its URL."),
+        key("cwd", PATH, "the current directory", "Working directory, unless the request has one."),
+        key("mode", TEXT, "its own", "Mode of its sessions."),
         key(
             "files",
             "`\"write\"`, `\"read\"` or `\"none\"`",
             "`\"write\"`",
-            "What it may do with files through us, below where it works.",
+            "Access to files below its working directory, through us.",
         ),
         key("terminals", YES_NO, "`true`", "Whether it may run commands through us."),
         key(
             "sessions_per_process",
             POSITIVE,
             "32",
-            "Prompts at a time in one process; beyond, another one is started.",
+            "Concurrent prompts per process. Beyond that, another process is started.",
         ),
     ],
 };
@@ -474,41 +689,51 @@ pub(crate) const MCP: Table = Table {
     title: "[mcp.NAME]",
     about: "An MCP server: a command, or a URL.",
     keys: &[
-        key("command", TEXT, "", "The program. It, or `url`, must be there."),
+        key("command", TEXT, "", "Program to start. Either `command` or `url` is required."),
         key("args", TEXTS, "", "Its arguments."),
-        key("env", SECRETS, "", "Variables that it gets besides `PATH`, `HOME` and a few others."),
+        key(
+            "env",
+            SECRETS,
+            "",
+            "Environment variables, in addition to `PATH`, `HOME` and a few others.",
+        ),
         key(
             "cwd",
             PATH,
-            "where the command runs",
-            "Where it starts, which is also what it is told to work on.",
+            "the current directory",
+            "Working directory. It is also the server's root.",
         ),
         key(
             "url",
-            "an address such as `\"https://mcp.example.com/mcp\"`",
+            "a URL such as `\"https://mcp.example.com/mcp\"`",
             "",
-            "Where it is, over streamable HTTP.",
+            "URL of a server over streamable HTTP.",
         ),
-        key("headers", SECRETS, "", "With every request to the URL."),
-        key("prefix", TEXT, "its name", "In front of its tools' names."),
-        key("allow", TEXTS, "all", "The only tools to use, by the server's own names."),
+        key("headers", SECRETS, "", "Headers of every request to the URL."),
+        key("prefix", TEXT, "its name", "Prefix of its tools' names."),
+        key("allow", TEXTS, "all", "Tools to use, by the server's own names."),
         key("deny", TEXTS, "", "Tools not to use."),
         key(
             "approval",
             "a table of tools, each `\"allow\"`, `\"ask\"` or `\"deny\"`",
             "",
-            "Whether a tool may run, whatever the server says of it.",
+            "Approval per tool. Overrides the server's own hints.",
         ),
         key(
             "approval_default",
             DECISION,
-            "what reads may, what else asks",
-            "The same for all other tools.",
+            "allow tools that only read, ask for others",
+            "Approval of all other tools.",
         ),
-        key("resources", YES_NO, "`false`", "Whether two more tools list and read its resources."),
-        key("startup_timeout", TIME, "`\"60s\"`", "Until it has introduced itself."),
-        key("request_timeout", TIME, "`\"30s\"`", "For an answer that is no tool's."),
-        key("call_timeout", TIME, "the agent's `tool_total`", "For a tool's."),
-        key("idle_timeout", TIME, "the agent's `tool_idle`", "For a tool's without progress."),
+        key(
+            "resources",
+            YES_NO,
+            "`false`",
+            "Whether to add two tools that list and read its resources.",
+        ),
+        key("startup_timeout", TIME, "`\"60s\"`", "Until the server is initialized."),
+        key("request_timeout", TIME, "`\"30s\"`", "Requests other than tool calls."),
+        key("call_timeout", TIME, "the agent's `tool_total`", "A tool call."),
+        key("idle_timeout", TIME, "the agent's `tool_idle`", "A tool call without progress."),
     ],
 };

@@ -34,8 +34,8 @@ pub(crate) fn mcp(source: &Source<'_>, member: &Member, title: &str) -> Option<M
         }
         (None, None) => {
             if section.get("command").is_none() && section.get("url").is_none() {
-                let what = format!("{title} says neither how to start it nor where it is");
-                source.complain(section.line, what, "set `command`, or `url`");
+                let what = format!("{title} has neither `command` nor `url`");
+                source.complain(section.line, what, "set one of them");
             }
             None
         }
@@ -47,8 +47,8 @@ pub(crate) fn mcp(source: &Source<'_>, member: &Member, title: &str) -> Option<M
             && transport.is_some()
             && section.get(wanted).is_none()
         {
-            let what = format!("`{key}` in {title} is for a server with a `{wanted}`");
-            source.complain(item.node.line, what, "leave it out");
+            let what = format!("`{key}` in {title} requires a `{wanted}`");
+            source.complain(item.node.line, what, "remove it");
         }
     }
     let default = McpTimeouts::default();

@@ -34,7 +34,7 @@ pub(crate) struct Member {
     pub(crate) node: Node,
 }
 
-/// Why a text is neither.
+/// Why a file could not be parsed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct SyntaxError {
     pub(crate) line: usize,

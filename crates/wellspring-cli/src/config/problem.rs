@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// How alike two words must be for one to be meant by the other.
 const ALIKE: f64 = 0.8;
 
-/// Problems that are shown at once: more than one repairs before looking again.
+/// Maximum number of problems in one report: more than a person fixes before trying again.
 pub(crate) const PROBLEMS_SHOWN_MAX: usize = 20;
 
 /// One thing that is wrong.
@@ -57,7 +57,7 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the configuration cannot be used")?;
+        f.write_str("the configuration is not valid")?;
         for problem in self.0.iter().take(PROBLEMS_SHOWN_MAX) {
             write!(f, "\n{problem}")?;
         }
@@ -78,7 +78,7 @@ pub(crate) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     best.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, known)| known)
 }
 
-/// `did you mean …?`, or else what there is.
+/// `did you mean …?`, or a list of the known words.
 pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     match nearest(word, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`?"),
@@ -86,10 +86,10 @@ pub(crate) fn did_you_mean(word: &str, known: &[&str]) -> String {
     }
 }
 
-/// `are a, b and c`, or that there is none.
+/// `are a, b and c`, to follow "there".
 pub(crate) fn there_are(known: &[&str]) -> String {
     match known {
-        [] => "is none yet".to_owned(),
+        [] => "are none".to_owned(),
         [one] => format!("is {one}"),
         [most @ .., last] => format!("are {} and {last}", most.join(", ")),
     }

@@ -40,7 +40,8 @@ pub(crate) enum ProviderKind {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProviderConfig {
     pub(crate) name: Box<str>,
-    /// Whether somebody wrote it down; the others are there if the environment has them.
+    /// Whether it is in the configuration file. Other providers exist if the environment has their
+    /// key.
     pub(crate) configured: bool,
     pub(crate) kind: ProviderKind,
     pub(crate) base_url: Option<Box<str>>,
@@ -63,7 +64,7 @@ pub(crate) enum KeySource {
     Usual,
     Variable(Box<str>),
     File(PathBuf),
-    /// It wants none.
+    /// No key.
     None,
 }
 
@@ -100,7 +101,7 @@ pub(crate) fn provider(
         Some(_) => section.word("kind", &KINDS),
         None if of_name.is_none() => {
             let names: Vec<_> = KINDS.iter().map(|(name, _)| *name).collect();
-            let what = format!("{title} does not say what it speaks");
+            let what = format!("{title} has no `kind`");
             let remedy = format!("set `kind` to one of {}", names.join(", "));
             source.complain(section.line, what, remedy);
             None
@@ -120,8 +121,8 @@ pub(crate) fn provider(
     if let (Some(kind), Some(item)) = (kind, section.get("vendor"))
         && kind != ProviderKind::OpenAiChat
     {
-        let what = format!("{title} has a `vendor`, but does not speak Chat Completions");
-        source.complain(item.node.line, what, "leave it out, or set `kind = \"openai-chat\"`");
+        let what = format!("{title} has a `vendor`, but its `kind` is not `openai-chat`");
+        source.complain(item.node.line, what, "remove it, or set `kind = \"openai-chat\"`");
     }
     let (failures, rest) = match section.sub("breaker", &keys::BREAKER) {
         None => (FAILURES_DEFAULT, REST_DEFAULT),
@@ -151,8 +152,8 @@ pub(crate) fn provider(
     if provider.kind == ProviderKind::OpenAiChat && provider.base_url.is_none() {
         let usual = provider.key == KeySource::Usual && provider.name.starts_with("openai");
         if kind.is_some() && !usual {
-            let what = format!("{title} does not say where it is");
-            source.complain(section.line, what, "set `base_url`, with its /v1");
+            let what = format!("{title} has no `base_url`");
+            source.complain(section.line, what, "set `base_url`, including /v1");
         }
     }
     Some(provider)
@@ -202,7 +203,7 @@ pub(crate) struct ModelRef {
     pub(crate) model: Option<Box<str>>,
 }
 
-/// Reads `provider/model` or `provider`, and holds it to what there is.
+/// Reads `provider/model` or `provider`, and checks it against the configured providers.
 pub(crate) fn model_ref(
     source: &Source<'_>,
     node: &Node,
@@ -219,7 +220,7 @@ pub(crate) fn model_ref(
         let what =
             format!("{whose} names the model {written:?}, but there is no provider {name:?}");
         let remedy = format!(
-            "{} (it is `PROVIDER/MODEL`, and `wellspring models` lists what each has)",
+            "{} (use `PROVIDER/MODEL`; `wellspring models` lists the models)",
             did_you_mean(name, &names)
         );
         source.complain(node.line, what, remedy);

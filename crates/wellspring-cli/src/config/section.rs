@@ -212,11 +212,30 @@ impl<'a> Section<'a> {
                         "`{name}.{}` in {} needs the variable {variable}",
                         member.name, self.title
                     ),
-                    format!("set {variable}, or write $${{…}} if the dollar is meant"),
+                    format!("set {variable}, or write $${{…}} for a literal dollar sign"),
                 ),
             }
         }
         secrets
+    }
+
+    /// Texts by name.
+    pub(crate) fn texts_by_name(&self, name: &'static str) -> BTreeMap<Box<str>, Box<str>> {
+        let Some(item) = self.get(name) else { return BTreeMap::new() };
+        let Value::Table(members) = &item.node.value else {
+            self.wrong(item);
+            return BTreeMap::new();
+        };
+        let mut texts = BTreeMap::new();
+        for member in members {
+            match text(&member.node) {
+                Some(text) => {
+                    texts.insert(member.name.as_str().into(), text.into());
+                }
+                None => self.wrong(Item { node: &member.node, key: item.key }),
+            }
+        }
+        texts
     }
 
     /// A table of tables, each with its title: `[providers.NAME]`.
@@ -248,7 +267,7 @@ impl<'a> Section<'a> {
     pub(crate) fn not_both(&self, one: &'static str, other: &'static str) {
         if let (Some(_), Some(second)) = (self.get(one), self.get(other)) {
             let what = format!("{} has both `{one}` and `{other}`", self.title);
-            self.source.complain(second.node.line, what, "leave one of them out");
+            self.source.complain(second.node.line, what, "remove one of them");
         }
     }
 
@@ -315,11 +334,11 @@ fn expand(text: &str, environment: Environment<'_>) -> Result<String, String> {
     Ok(whole)
 }
 
-/// Reads a file that the configuration names; at most so many bytes of it.
+/// Reads a file that the configuration refers to, up to a maximum size.
 pub(crate) fn read_file(path: &Path, bytes_max: u64) -> Result<String, String> {
     let size = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if size > bytes_max {
-        return Err(format!("it has {size} bytes, and at most {bytes_max} are read"));
+        return Err(format!("it has {size} bytes; the maximum is {bytes_max}"));
     }
     std::fs::read_to_string(path).map_err(|error| error.to_string())
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use wellspring_log::Durability;
 use wellspring_models::Secret;
-use wellspring_server::{ServerConfig, ServerLimits};
+use wellspring_server::{ServerConfig, ServerLimits, UseAiConfig};
 
 use super::keys;
 use super::section::Section;
@@ -51,6 +51,16 @@ pub(crate) fn server(section: &Section<'_>) -> ServerConfig {
         keep_alive: section.duration("keep_alive").unwrap_or(default.keep_alive),
         retention: section.duration("retention"),
         limits: section.sub("limits", &keys::SERVER_LIMITS).map_or(default.limits, server_limits),
+        use_ai: section.sub("use_ai", &keys::SERVER_USE_AI).map_or(default.use_ai, use_ai),
+    };
+    section.done();
+    config
+}
+
+fn use_ai(section: Section<'_>) -> UseAiConfig {
+    let config = UseAiConfig {
+        default_agent: section.text("default_agent").map(Into::into),
+        workflows: section.texts_by_name("workflows"),
     };
     section.done();
     config
@@ -81,7 +91,7 @@ fn server_limits(section: Section<'_>) -> ServerLimits {
     limits
 }
 
-/// Who is told what runs cost and how long they take.
+/// Export of traces.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct TelemetryConfig {
     pub(crate) endpoint: Option<Box<str>>,

@@ -26,13 +26,13 @@ fn without(text: &str, folder: &Path) -> String {
 /// What is wrong with a `wellspring.toml`.
 fn wrong(text: &str) -> String {
     let problems = read(&[(FILE, text)]).expect_err(text);
-    problems.strip_prefix("the configuration cannot be used\n").unwrap().to_owned()
+    problems.strip_prefix("the configuration is not valid\n").unwrap().to_owned()
 }
 
 /// What is wrong with the front matter of an agent.
 fn wrong_agent(text: &str) -> String {
     let problems = read(&[(FILE, ""), ("agents/a.md", text)]).expect_err(text);
-    problems.strip_prefix("the configuration cannot be used\n").unwrap().to_owned()
+    problems.strip_prefix("the configuration is not valid\n").unwrap().to_owned()
 }
 
 #[test]
@@ -52,6 +52,9 @@ fn mistakes_have_a_line_and_a_remedy() {
         "[store]\ndurability = \"powerloss\"",
         "[store]\nkind = \"nats\"",
         "default_agent = \"revewer\"\n[agents.reviewer]\nmodel = \"anthropic\"",
+        "[channels.mine]\nstream = true",
+        "[channels.telegram]\nagent = \"nobody\"",
+        "[channels.whatsapp]\nsecrets = { token = \"x\" }\nwhen_busy = \"wait\"",
         "default_agent = 3",
         "agents_directory = \"nowhere\"",
         "[providers.acme]\nbase_url = \"http://localhost\"",
@@ -72,6 +75,12 @@ fn mistakes_have_a_line_and_a_remedy() {
         "[agents.a]\nfallback = [\"openai\"]",
         "[agents.a]\nacp = { mode = \"x\" }",
         "[agents.a]\nacp = \"node 'agent.js\"",
+        "[agents.a]\nag_ui = \"claude\"",
+        "[agents.a]\nag_ui = { silence = \"1s\" }",
+        "[agents.a]\nacp = \"claude\"\nag_ui = \"http://localhost:1\"",
+        "[agents.a]\nopenclaw = \"http://localhost:1\"",
+        "[agents.a]\nopenclaw = { token_env = \"T\" }",
+        "[agents.a]\ndify = { app = \"chatflow\" }",
         "[agents.a]\nmodel = \"openai\"\ntools = [\"read_fil\", \"teleport\"]",
         "[agents.a]\nmodel = \"openai\"\nmcp = [\"file\"]\n[mcp.files]\ncommand = \"x\"",
         "[agents.a]\nmodel = \"openai\"\nmcp = [\"x\", \"y\"]\n[mcp.x]\nurl = \"http://x\"\n[mcp.y]\nurl = \"http://y\"\nprefix = \"x\"",
@@ -138,15 +147,15 @@ fn missing_and_oversized_files() {
         without(&problems.to_string(), folder.path())
     };
     insta::assert_snapshot!(told(), @"
-    the configuration cannot be used
-    wellspring.toml: it cannot be read: No such file or directory (os error 2)
-      name another file with --config, or let `wellspring init` write one
+    the configuration is not valid
+    wellspring.toml: failed to read: No such file or directory (os error 2)
+      choose another file with --config, or create one with `wellspring init`
     ");
     std::fs::write(&file, vec![b'#'; usize::try_from(FILE_BYTES_MAX).unwrap() + 1]).unwrap();
     insta::assert_snapshot!(told(), @"
-    the configuration cannot be used
-    wellspring.toml: it cannot be read: it has 1048577 bytes, and at most 1048576 are read
-      name another file with --config, or let `wellspring init` write one
+    the configuration is not valid
+    wellspring.toml: failed to read: it has 1048577 bytes; the maximum is 1048576
+      choose another file with --config, or create one with `wellspring init`
     ");
     std::fs::write(&file, "").unwrap();
     std::fs::create_dir(folder.path().join("agents")).unwrap();
@@ -154,9 +163,9 @@ fn missing_and_oversized_files() {
         std::fs::write(folder.path().join(format!("agents/{number}.md")), "").unwrap();
     }
     insta::assert_snapshot!(told(), @"
-    the configuration cannot be used
+    the configuration is not valid
     wellspring.toml: agents has more than 1000 files
-      name a folder of agents as `agents_directory`
+      set `agents_directory` to a directory of agents
     ");
 }
 
@@ -179,10 +188,10 @@ fn schemas_and_names_have_a_size() {
     schema(SCHEMA_BYTES_MAX);
     assert_eq!(read(NAME_CHARS_MAX), Ok(()));
     let told = read(NAME_CHARS_MAX + 1).unwrap_err();
-    assert!(told.contains("up to 64 letters, digits, dashes and dots make one"), "{told}");
+    assert!(told.contains("up to 64 letters, digits, dashes and dots"), "{told}");
     schema(SCHEMA_BYTES_MAX + 1);
     let told = read(1).unwrap_err();
-    assert!(told.contains("it has 262145 bytes, and at most 262144 are read"), "{told}");
+    assert!(told.contains("it has 262145 bytes; the maximum is 262144"), "{told}");
 }
 
 #[test]
@@ -190,7 +199,7 @@ fn depth_has_an_end() {
     let deep =
         |count: usize| format!("---\nextra: {}{}\n---\n", "[".repeat(count), "]".repeat(count));
     let told = wrong_agent(&deep(node::DEPTH_MAX + 1));
-    assert!(told.contains("it lies too deep"), "{told}");
+    assert!(told.contains("it is nested too deeply"), "{told}");
     // TOML's own reader has a limit too; whoever writes more gets an error, not a crash.
     let told = wrong(&format!("x = {}{}", "[".repeat(10_000), "]".repeat(10_000)));
     assert!(told.starts_with("wellspring.toml:1:"), "{told}");
@@ -239,7 +248,7 @@ fn the_documentation_has_every_key() {
     for table in keys::ALL {
         let title = if table.title.is_empty() { "The file" } else { table.title };
         tables.push_str(&format!("\n### {title}\n\n{}\n\n", table.about));
-        tables.push_str("| key | takes | without it | |\n| --- | --- | --- | --- |\n");
+        tables.push_str("| key | type | default | meaning |\n| --- | --- | --- | --- |\n");
         for key in table.keys {
             let row = [key.takes, key.default, key.about].map(|cell| cell.replace('|', "\\|"));
             tables.push_str(&format!("| `{}` | {} |\n", key.name, row.join(" | ")));
@@ -257,4 +266,24 @@ fn the_documentation_has_every_key() {
     } else {
         assert_eq!(found, tables, "run this test with WELLSPRING_WRITE_DOCS=1");
     }
+}
+
+#[test]
+fn calls_are_queued_as_configured() {
+    let config = read(&[(
+        FILE,
+        "[agents.a]\nmodel = \"openai\"\nqueue = \"sequential\"\ntool_order = \"parallel_first\"\n\
+         [agents.a.queue_rules.write_file]\nmode = \"parallel\"\npriority = -5\n\
+         [agents.b]\nmodel = \"openai\"",
+    )])
+    .unwrap();
+    use wellspring_core::ToolMode;
+    use wellspring_engine::{QueueRule, ToolOrder};
+    let a = &config.agents["a"];
+    assert_eq!((a.queue, a.tool_order), (ToolMode::Sequential, ToolOrder::ParallelFirst));
+    let rule = QueueRule { mode: Some(ToolMode::Parallel), priority: Some(-5) };
+    assert_eq!(a.queue_rules, [("write_file".into(), rule)].into());
+    let b = &config.agents["b"];
+    assert_eq!((b.queue, b.tool_order), (ToolMode::Parallel, ToolOrder::AsCalled));
+    assert!(b.queue_rules.is_empty());
 }

@@ -55,10 +55,10 @@ impl Lines<'_> {
             }
             DeValue::Float(number) => {
                 let parsed = number.as_str().parse::<f64>();
-                Value::Float(parsed.map_err(|_| broken("this is no number".into()))?)
+                Value::Float(parsed.map_err(|_| broken("this is not a number".into()))?)
             }
             DeValue::Boolean(value) => Value::Bool(value),
-            // Nothing here takes one; as a text it is refused where it stands.
+            // No key takes a date. As a string it is refused with its line.
             DeValue::Datetime(date) => Value::Text(date.to_string()),
             DeValue::Array(items) => {
                 let items = items.into_iter().map(|item| self.node(item));

@@ -8,7 +8,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 
 use super::node::{DEPTH_MAX, Member, Node, SyntaxError, Value};
 
-/// Reads YAML that begins after so many lines of its file.
+/// Parses YAML that starts after `lines_before` lines of its file.
 pub(crate) fn parse(text: &str, lines_before: usize) -> Result<Node, SyntaxError> {
     let mut reader =
         Reader { parser: Parser::new_from_str(text).keep_tags(true), lines_before, depth: 0 };
@@ -26,7 +26,7 @@ pub(crate) fn parse(text: &str, lines_before: usize) -> Result<Node, SyntaxError
             continue;
         }
         if found.is_some() {
-            return Err(SyntaxError { line, what: "there is a second document".into() });
+            return Err(SyntaxError { line, what: "there is more than one document".into() });
         }
         found = Some(reader.node(event, line)?);
     }
@@ -79,13 +79,13 @@ impl<'a> Reader<'a> {
             | Event::MappingEnd => (0, false),
         };
         if anchor != 0 || matches!(event, Event::Alias(_)) {
-            return refused("anchors and aliases are not read here; write it out");
+            return refused("anchors and aliases are not supported; repeat the value");
         }
         if tag {
-            return refused("tags are not read here");
+            return refused("tags are not supported");
         }
         if self.depth >= DEPTH_MAX {
-            return refused("it lies too deep");
+            return refused("it is nested too deeply");
         }
         self.depth += 1;
         let value = match event {
@@ -124,10 +124,10 @@ impl<'a> Reader<'a> {
                 return Ok(members);
             }
             let Event::Scalar(name, _, 0, None) = event else {
-                return Err(SyntaxError { line, what: "a key must be a word".into() });
+                return Err(SyntaxError { line, what: "a key must be a string".into() });
             };
             if members.iter().any(|member| member.name == name) {
-                return Err(SyntaxError { line, what: format!("`{name}` is there twice") });
+                return Err(SyntaxError { line, what: format!("`{name}` occurs twice") });
             }
             let (event, value_line) = self.next()?;
             let mut node = self.node(event, value_line)?;

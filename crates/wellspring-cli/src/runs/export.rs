@@ -34,7 +34,8 @@ pub(crate) async fn export(control: &Control, info: &RunInfo, format: Format) ->
         write_record(&mut out, &record, format)?;
     }
     if format == Format::Json {
-        out.write_all(b"]}\n")?;
+        let feedback = serde_json::to_string(&control.feedback(info.run).await?)?;
+        writeln!(out, "],\"feedback\":{feedback}}}")?;
     }
     Ok(out.flush()?)
 }

@@ -104,7 +104,7 @@ pub(super) struct Question {
     pub(super) id: QuestionId,
     pub(super) prompt: String,
     pub(super) form: Form,
-    /// The tool that wants to run, and its arguments.
+    /// The tool that asks for approval, and its arguments.
     pub(super) tool: Option<(String, String)>,
     pub(super) answered: Option<Answer>,
 }

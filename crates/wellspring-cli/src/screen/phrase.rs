@@ -75,7 +75,7 @@ pub(crate) fn answer_phrase(answer: &Answer) -> (String, Style) {
         }
         Answer::Choose(chosen) => (clean_line(&chosen.join(", ")), Style::GREEN),
         Answer::Value(value) => (value_phrase(value), Style::GREEN),
-        Answer::Expired => ("nobody answered in time".into(), Style::YELLOW),
+        Answer::Expired => ("expired without an answer".into(), Style::YELLOW),
         Answer::Withdrawn => ("withdrawn".into(), Style::DIM),
     }
 }

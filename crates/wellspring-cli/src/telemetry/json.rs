@@ -1,4 +1,4 @@
-//! What is logged, as JSON: a line each, for whatever collects them.
+//! Log events as JSON lines, for log collectors.
 
 use std::error::Error;
 use std::fmt::{self, Debug};

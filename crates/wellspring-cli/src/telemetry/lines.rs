@@ -1,5 +1,5 @@
-//! Lines on their way to standard error, which may be a pipe that nobody reads: whoever logs
-//! never waits for it. What it does not take in time is dropped, counted, and said.
+//! Log lines on their way to standard error, which may be a pipe that is never read. Logging never
+//! waits: lines that do not fit are dropped and counted, and the count is logged.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::MakeWriter;
 /// Bytes of lines that wait at most: a busy server's log of half a minute.
 const WAITING_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Lines that wait to be written by a thread of their own. Cheap to clone.
+/// Lines that a dedicated thread writes. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Lines(Arc<Shared>);
 
@@ -24,7 +24,7 @@ struct Shared {
 struct State {
     waiting: VecDeque<Vec<u8>>,
     bytes: usize,
-    /// How many there was no room for, and nobody was told of.
+    /// Dropped lines that have not been reported yet.
     dropped: u64,
     /// A line is being written.
     writing: bool,
@@ -38,7 +38,7 @@ enum Next {
 }
 
 impl Lines {
-    /// Writes to `out`; `dropped` says that so many lines are missing at this place.
+    /// Writes to `out`. `dropped` makes the message about lines that are missing.
     pub(super) fn to(
         mut out: impl Write + Send + 'static,
         dropped: fn(u64) -> String,
@@ -52,7 +52,7 @@ impl Lines {
                     Next::Line(line) => line,
                     Next::Missing(count) => dropped(count).into_bytes(),
                 };
-                // Nobody is left to be told that telling does not work.
+                // If this fails too, there is nowhere to report it.
                 let _ = out.write_all(&line).and_then(|()| out.flush());
                 writer.state().writing = false;
                 writer.0.changed.notify_all();
@@ -62,7 +62,7 @@ impl Lines {
         Ok(lines)
     }
 
-    /// Waits until all is written, or for so long.
+    /// Waits until everything is written, or until the time limit.
     pub(super) fn finish(&self, limit: Duration) {
         let is_busy =
             |state: &mut State| state.writing || !state.waiting.is_empty() || state.dropped > 0;
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Says what it was given, once somebody takes it.
+    /// A writer that blocks until the test reads.
     struct Pipe(mpsc::SyncSender<Vec<u8>>);
 
     impl Write for Pipe {
@@ -145,7 +145,7 @@ mod tests {
         let lines = Lines::to(Pipe(pipe), |count| format!("{count} missing\n")).unwrap();
         let log = |line: &[u8]| (&lines).write_all(line).unwrap();
         log(b"first\n");
-        // It is on its way, and nobody reads.
+        // The line is being written, and the pipe is not read.
         while !lines.state().writing {
             std::thread::yield_now();
         }

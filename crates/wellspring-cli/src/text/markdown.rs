@@ -12,7 +12,7 @@ pub(crate) struct Markdown {
 }
 
 impl Markdown {
-    /// Renders one line, already cleaned, and goes on to the next.
+    /// Renders one cleaned line and moves on to the next.
     pub(crate) fn line(&mut self, source: &str, indent: &[Span], max: usize) -> Vec<Line> {
         let trimmed = source.trim_start();
         if trimmed.starts_with("```") || trimmed.starts_with("~~~") {

@@ -156,7 +156,7 @@ fn an_installed_agent_is_asked_by_its_name() {
     assert_eq!(nowhere.status.code(), Some(2));
     assert_eq!(
         String::from_utf8(nowhere.stderr).unwrap(),
-        "wellspring: there is no agent \"claude\": claude-agent-acp is not there; npm install -g \
+        "wellspring: there is no agent \"claude\": claude-agent-acp is not installed; npm install -g \
          @agentclientprotocol/claude-agent-acp\n"
     );
     let folder = tempfile::tempdir().unwrap();

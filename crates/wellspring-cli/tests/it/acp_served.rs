@@ -154,11 +154,11 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     let thoughts: Vec<Seen> = server.events(&run, "thought_event", "0").collect();
     insta::assert_snapshot!(shown(&thoughts), @r#"
     {"type":"thought","text":"Hm."}
-    {"type":"tool_start","id":"ID-1","title":"Edit","kind":"edit"}
+    {"type":"tool_start","id":"e","title":"Edit","kind":"edit"}
+    {"type":"tool_update","id":"e","status":"waiting","content":[{"type":"content","content":{"type":"text","text":"Allow Edit?"}},{"type":"content","content":{"type":"text","text":"{\"subtype\":\"question\",\"question\":0,\"prompt\":\"Allow Edit?\",\"form\":\"approve\"}"}}]}
     {"type":"message","text":"{\"outcome\":{\"optionId\":\"y\",\"outcome\":\"selected\"}}"}
-    {"type":"tool_update","id":"ID-1","status":"in_progress"}
-    {"type":"tool_update","id":"ID-1","status":"completed","content":[{"type":"diff","path":"/a","oldText":"old","newText":"new"}]}
-    {"type":"tool_done","id":"ID-1","status":"completed"}
+    {"type":"tool_update","id":"e","status":"completed","content":[{"type":"diff","path":"/a","oldText":"old","newText":"new"}]}
+    {"type":"tool_done","id":"e","status":"completed"}
     {"type":"message","text":"Done."}
     "#);
     let acp: Vec<Seen> = server.events(&run, "acp", "0").collect();

@@ -88,7 +88,7 @@ async fn init_then_doctor_then_run() {
     insta::assert_snapshot!(states.join("\n"), @r"
     good configuration: wellspring.toml
     good address: 127.0.0.1:0 is free
-    good provider anthropic: answers, and has 2 models
+    good provider anthropic: responds; 2 models
     unused provider gemini: no key
     unused provider openai: no key
     good agent assistant: anthropic/claude-sonnet-4-5
@@ -143,9 +143,9 @@ async fn a_doctor_says_what_to_do() {
       → set GEMINI_API_KEY, or GEMINI_API_KEY_FILE to a file with it
     ✗ provider openai: no key
       → set OPENAI_API_KEY, or OPENAI_API_KEY_FILE to a file with it
-    ! agent a: anthropic could not be asked for claude-sonnet-4-5
+    ! agent a: cannot check that anthropic has the model claude-sonnet-4-5
       → see its provider
-    ! agent b: openai could not be asked for gpt-x
+    ! agent b: cannot check that openai has the model gpt-x
       → see its provider
     ✓ agent demo: is built in
     ✗ MCP server gone: "no-such-program-here" could not be started (No such file or directory (os error 2)); is it installed and in PATH?
@@ -156,9 +156,9 @@ async fn a_doctor_says_what_to_do() {
     let output = home.output(&["run", "--agent", "b", "x"]);
     assert_eq!(output.status.code(), Some(2));
     insta::assert_snapshot!(said(&output), @r"
-    wellspring: the configuration cannot be used
+    wellspring: the configuration is not valid
     wellspring.toml:6: agent b: no key: set OPENAI_API_KEY, or OPENAI_API_KEY_FILE to a file with it
-      `wellspring doctor` looks at openai again
+      `wellspring doctor` checks openai again
     ");
 }
 
@@ -297,7 +297,7 @@ fn a_broken_configuration_is_told_by_every_command() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert_eq!(
             said(&output),
-            "wellspring: the configuration cannot be used\nwellspring.toml:2: unknown key `lissen` \
+            "wellspring: the configuration is not valid\nwellspring.toml:2: unknown key `lissen` \
              in [server]\n  did you mean `listen`?\n",
             "{arguments:?}"
         );

@@ -27,7 +27,7 @@ fn crash_and_resume(at: usize) {
 
     let listed = home.print(&["runs", "list"]);
     if listed.contains("interrupted") {
-        assert!(listed.contains("lost its process: `wellspring runs resume"), "{listed}");
+        assert!(listed.contains("continue it with `wellspring runs resume"), "{listed}");
     }
     if !listed.contains("completed") {
         let output = home.output(&["runs", "resume", "last", "--yes", "--events", "record"]);
@@ -49,7 +49,7 @@ fn an_interrupted_run_can_be_cancelled() {
     run.wait_for("1. A spring");
     run.signal(Signal::KILL);
     run.end();
-    assert!(home.print(&["runs", "show", "last"]).contains("lost its process"));
+    assert!(home.print(&["runs", "show", "last"]).contains("its process ended"));
     assert!(home.print(&["runs", "cancel", "last"]).contains("cancelled"));
     assert!(home.records("last").1.finished);
 }

@@ -102,7 +102,7 @@ impl Home {
         command
     }
 
-    fn settle(&self, command: &mut Command, pace_ms: u32) {
+    pub(crate) fn settle(&self, command: &mut Command, pace_ms: u32) {
         command
             .current_dir(self.work())
             .env("WELLSPRING_DATA_DIR", self.data())

@@ -99,8 +99,8 @@ fn nobody_to_ask_is_a_no_that_says_so() {
     let (shown, said) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(0));
-    assert!(shown.contains("did **not run**: denied: nobody could be asked"), "{shown}");
-    assert!(said.contains("say --yes to allow it"), "{said}");
+    assert!(shown.contains("did **not run**: denied: no user is available to answer"), "{shown}");
+    assert!(said.contains("use --yes to approve"), "{said}");
 }
 
 #[test]
@@ -127,12 +127,12 @@ fn exit_codes_say_how_it_ended() {
             "the agent demo does not allow a request to choose its model",
         ),
         (&["--listen", "127.0.0.1:0", "run", "x"], 2, "are for `wellspring` alone and for `serve`"),
-        (&["--config", "gone.toml", "run", "x"], 2, "gone.toml: it cannot be read"),
+        (&["--config", "gone.toml", "run", "x"], 2, "gone.toml: failed to read"),
         (&["run"], 2, "there is no question; pass it as an argument"),
         (&["run", "--events", "agui", "x"], 2, "known are record, thought_event"),
         (&["runs", "show", "zz"], 2, "is not the id of a run"),
-        (&["runs", "show", "00000000"], 2, "`wellspring runs list` shows what there is"),
-        (&["runs", "resume", "last"], 2, "is over already"),
+        (&["runs", "show", "00000000"], 2, "`wellspring runs list` shows them"),
+        (&["runs", "resume", "last"], 2, "has already finished"),
     ] {
         let output = home.output(arguments);
         let said = String::from_utf8_lossy(&output.stderr);

@@ -42,6 +42,34 @@ pub(crate) fn anthropic_call(tool: &str, arguments: &str) -> Answer {
     ])
 }
 
+/// An answer of Anthropic's that is held in mid-sentence and then calls a tool.
+pub(crate) fn anthropic_held(words: [&str; 2], tool: &str, arguments: &str) -> Answer {
+    let text = |words| {
+        json!({"type": "content_block_delta", "index": 0,
+            "delta": {"type": "text_delta", "text": words}})
+    };
+    let first = [
+        json!({"type": "message_start",
+            "message": {"model": "m", "usage": {"input_tokens": 3, "output_tokens": 1}}}),
+        json!({"type": "content_block_start", "index": 0,
+            "content_block": {"type": "text", "text": ""}}),
+        text(words[0]),
+    ];
+    let rest = [
+        text(words[1]),
+        json!({"type": "content_block_stop", "index": 0}),
+        json!({"type": "content_block_start", "index": 1,
+            "content_block": {"type": "tool_use", "id": "t1", "name": tool, "input": {}}}),
+        json!({"type": "content_block_delta", "index": 1,
+            "delta": {"type": "input_json_delta", "partial_json": arguments}}),
+        json!({"type": "content_block_stop", "index": 1}),
+        json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"},
+            "usage": {"output_tokens": 7}}),
+        json!({"type": "message_stop"}),
+    ];
+    sse(&first).then_held(body(&rest))
+}
+
 /// An answer in Chat Completions.
 pub(crate) fn chat(words: &str) -> Answer {
     let choice = |delta: serde_json::Value, reason: serde_json::Value| json!({"model": "m", "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]});
@@ -82,6 +110,9 @@ pub(crate) fn ollama(words: &str) -> Answer {
 }
 
 fn sse(events: &[serde_json::Value]) -> Answer {
-    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
-    Answer::ok("text/event-stream", body)
+    Answer::ok("text/event-stream", body(events))
+}
+
+fn body(events: &[serde_json::Value]) -> String {
+    events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }

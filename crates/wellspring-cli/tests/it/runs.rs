@@ -43,7 +43,7 @@ fn ids_can_be_shortened() {
     // Both began within the same minutes, so their ids begin the same.
     let output = home.output(&["runs", "show", &ids[0][..4]]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("fits 2 of them"), "{said}");
+    assert!(output.status.code() == Some(2) && said.contains("matches 2 of them"), "{said}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_second_process_cancels_the_first() {
     assert_eq!(status.code(), Some(130));
     assert_eq!(told, "wellspring: cancelled: enough\n");
     assert!(home.records("last").1.finished);
-    assert!(home.print(&["runs", "cancel", "last"]).contains("is over already: cancelled"));
+    assert!(home.print(&["runs", "cancel", "last"]).contains("has already finished: cancelled"));
 }
 
 #[test]

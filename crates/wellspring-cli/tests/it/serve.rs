@@ -20,7 +20,7 @@ fn serve(home: &Home, address: SocketAddr) -> Child {
     serving(home.paced(4, &["serve", "--listen", &address.to_string()]), address)
 }
 
-fn serving(mut command: Command, address: SocketAddr) -> Child {
+pub(crate) fn serving(mut command: Command, address: SocketAddr) -> Child {
     let mut child = command.spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -166,7 +166,7 @@ fn alone_it_serves_and_says_where() {
 
     let taken = home.output(&["serve", "--listen", &format!("{address}")]);
     let said = String::from_utf8_lossy(&taken.stderr);
-    assert!(said.contains(&format!("somebody listens on {address} already")), "{said}");
+    assert!(said.contains(&format!("{address} is in use")), "{said}");
 
     server.signal(rustix::process::Signal::INT);
     let (status, ..) = server.end();
@@ -330,8 +330,9 @@ fn a_live_server_takes_tokens_is_backed_up_and_logs_who_asks() {
     assert_eq!(server.wait().unwrap().code(), Some(0));
     let stderr = std::fs::read_to_string(&log).unwrap();
     assert!(!stderr.contains(secret) && !stderr.contains(&signature), "{stderr}");
-    let lines =
-        stderr.lines().filter(|line| *line != "letting runs end; once more to stop at once");
+    let lines = stderr
+        .lines()
+        .filter(|line| *line != "waiting for runs to finish; press Ctrl-C again to stop now");
     let lines: Vec<Value> = lines.map(|line| serde_json::from_str(line).unwrap()).collect();
     let started: Vec<_> = lines
         .iter()

@@ -46,5 +46,5 @@ fn a_closed_pipe_stops_the_run() {
     run.wait_for("1. A spring");
     let status = run.close();
     assert_eq!(status.code(), Some(130));
-    assert!(home.print(&["runs", "show", "last"]).contains("nobody reads the output any more"));
+    assert!(home.print(&["runs", "show", "last"]).contains("the output was closed"));
 }

@@ -238,7 +238,7 @@ fn a_second_interrupt_leaves_at_once() {
     }
     let home = Home::new();
     let stubborn = "e\r\u{15}trap '' INT TERM; echo stub''born; sleep 30\r";
-    let steps = [("[y]es", stubborn), ("stubborn", "\u{3}"), ("again leaves at once", "\u{3}")];
+    let steps = [("[y]es", stubborn), ("stubborn", "\u{3}"), ("again to exit now", "\u{3}")];
     let (code, shown) = in_script(&home, true, &steps);
     assert_eq!(code, Some(130), "{shown}");
     let listed = home.print(&["runs", "list"]);
@@ -248,7 +248,7 @@ fn a_second_interrupt_leaves_at_once() {
 }
 
 /// A conversation: a question within it is answered, Ctrl-C stops an answer and not the chat,
-/// at the prompt it says how to leave, and Ctrl-D leaves.
+/// at the prompt it says how to leave, and Ctrl-D exits.
 #[test]
 fn a_conversation_in_the_terminal() {
     if !is_there("script", "--version") {
@@ -257,12 +257,12 @@ fn a_conversation_in_the_terminal() {
     for colour in [true, false] {
         let home = Home::new();
         let steps = [
-            ("Ctrl-D leaves", "Good morning\r"),
+            ("Ctrl-D exits", "Good morning\r"),
             ("[y]es", "y\r"),
             ("\n› ", "long\r"),
             ("A spring does", "\u{3}"),
             ("\n› ", "\u{3}"),
-            ("Ctrl-D leaves", "help\r"),
+            ("Ctrl-D exits", "help\r"),
             ("\n› ", "\u{4}"),
         ];
         let (code, shown) = command_in_script(&home, "chat", colour, &steps);

@@ -9,7 +9,7 @@ use crate::kit::{Going, Home};
 use crate::serve::answer;
 
 /// A server, where it listens, and the names of its agents.
-fn serve(home: &Home) -> (Going, SocketAddr, String) {
+pub(crate) fn serve(home: &Home) -> (Going, SocketAddr, String) {
     let mut server = Going::start(home.paced(0, &["serve", "--listen", "127.0.0.1:0"]));
     let line = server.line().unwrap().to_owned();
     let address = line.strip_prefix("Wellspring is at http://").unwrap().parse().unwrap();
@@ -23,7 +23,7 @@ fn stop(server: Going) {
 }
 
 /// Starts a run of `demo` and follows it to its question; gives the run.
-fn asked(address: SocketAddr, headers: &str) -> String {
+pub(crate) fn asked(address: SocketAddr, headers: &str) -> String {
     let body = r#"{"agent":"demo","input":"hello"}"#;
     let (status, run) = answer(address, "POST", "/v1/runs", headers, body);
     assert_eq!(status, 201, "{run}");
@@ -52,7 +52,7 @@ fn bearer(home: &Home) -> String {
 }
 
 /// Approves the open question of a run with another command.
-fn approve_with(address: SocketAddr, headers: &str, run: &str, arguments: &Value) {
+pub(crate) fn approve_with(address: SocketAddr, headers: &str, run: &str, arguments: &Value) {
     let answered = json!({"approve": {"arguments": arguments}});
     let body = json!({"question": 0, "answer": answered}).to_string();
     let path = format!("/v1/runs/{run}/answers");

@@ -12,6 +12,9 @@ use crate::present::present;
 pub struct ToolCall {
     /// The tool's name.
     pub name: Box<str>,
+    /// The id that a remote agent gave the call; `None` for calls that the engine runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<Box<str>>,
     /// A title for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Box<str>>,

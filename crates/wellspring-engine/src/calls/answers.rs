@@ -26,17 +26,17 @@ pub(crate) fn check(form: &Form, answer: &Answer) -> Result<(), String> {
         }
         (Form::Schema(schema), Answer::Value(value)) => match Schema::compile(schema) {
             Ok(schema) => schema.validate(value).map_err(|complaints| complaints.join("; ")),
-            // What nobody can check, whoever asked has to.
+            // A schema that cannot be checked is left to the code that asked.
             Err(_) => Ok(()),
         },
-        (Form::Approve, _) => Err("it wants a yes or a no".into()),
-        (Form::Choose { .. }, _) => Err("it wants a choice, or a no".into()),
-        (Form::Schema(_), _) => Err("it wants a value, or a no".into()),
+        (Form::Approve, _) => Err("it takes an approval or a denial".into()),
+        (Form::Choose { .. }, _) => Err("it takes a choice or a denial".into()),
+        (Form::Schema(_), _) => Err("it takes a value or a denial".into()),
     }
 }
 
-/// Whether `by` may answer a question of a run that `asker` started: the asker, and whom the
-/// agent names; anyone, where nobody in particular asked.
+/// Whether `by` may answer a question of a run that `asker` started: the asker and the agent's
+/// approvers may; anyone may if the run has no asker.
 pub(crate) fn may_answer(def: &AgentDef, asker: Option<&str>, by: Option<&str>) -> bool {
     match (asker, by) {
         (None, _) => true,
@@ -118,15 +118,15 @@ mod tests {
         .map(|(form, answer)| check(form, &answer).unwrap_err())
         .collect();
         insta::assert_snapshot!(refused.join("\n"), @r#"
-        it wants a yes or a no
+        it takes an approval or a denial
         only the run itself can withdraw a question, or let it expire
         only the run itself can withdraw a question, or let it expire
         only one can be chosen of a, b
         "c" is not among the choices a, b
         nothing was chosen of a, b
-        it wants a choice, or a no
+        it takes a choice or a denial
         top level: value is not of type "integer"
-        it wants a value, or a no
+        it takes a value or a denial
         "#);
     }
 }

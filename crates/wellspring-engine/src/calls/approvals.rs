@@ -23,9 +23,9 @@ pub struct StandingApproval {
     pub agent: Box<str>,
     /// The tool.
     pub tool: Box<str>,
-    /// The arguments that were shown, and no others.
+    /// The exact arguments that were approved.
     pub arguments: Value,
-    /// The only thread in which it holds; `None` if it holds in all.
+    /// The only thread in which it holds; `None` for all threads.
     pub thread: Option<ThreadId>,
     /// The run that asked.
     pub run: RunId,

@@ -12,7 +12,7 @@ use regex::Regex;
 use serde_json::Value;
 use wellspring_core::{Approval, ToolKind, ToolSpec};
 
-/// Arguments with these names hold a command, whatever the tool says of itself.
+/// Arguments with these names hold a command, for any tool.
 const COMMAND_ARGUMENTS: [&str; 5] = ["cmd", "command", "commandLine", "command_line", "script"];
 
 /// Rules in order; the first that applies decides. A call to which no rule applies is decided
@@ -96,7 +96,7 @@ enum Sight {
     Matches,
     /// A value it names is not in the call, and may be used nevertheless.
     Unseen,
-    /// A value it names is there and cannot be read, such as a pipeline of commands.
+    /// A value that it names exists but cannot be parsed, such as a pipeline of commands.
     Unreadable,
     Differs,
 }

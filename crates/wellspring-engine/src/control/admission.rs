@@ -1,4 +1,4 @@
-//! How many runs may be worked on at once.
+//! Limits on the number of active runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -9,7 +9,7 @@ use super::StartError;
 use crate::principal::Principal;
 use crate::runtime::Runtime;
 
-/// How many runs a [`Runtime`] works on at once.
+/// How many runs a [`Runtime`] works on concurrently.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AdmissionLimits {
     /// Of all principals together.
@@ -38,8 +38,8 @@ impl Drop for Admitted {
 }
 
 impl Runtime {
-    /// Limits how many runs are worked on at once. Starting more is refused; a run that was
-    /// started is never refused to go on. `false` if there are limits already.
+    /// Limits the number of active runs. Starting more is refused; a run that has started can
+    /// always continue. `false` if limits were set before.
     pub fn limit_runs(&self, limits: AdmissionLimits) -> bool {
         self.admission().limits.set(limits).is_ok()
     }

@@ -8,8 +8,8 @@ use wellspring_log::{Act, AuditEntry, AuditFilter, NewAudit, RunInfo};
 use super::{Control, ControlError};
 use crate::principal::Permission;
 
-/// Bytes of a prompt, of arguments or of an answer that an entry keeps: a command that someone
-/// allowed, not the file that it writes.
+/// Bytes of a prompt, of arguments or of an answer that an entry keeps: enough for an approved
+/// command, not for the file that it writes.
 const DETAIL_BYTES_MAX: usize = 4096;
 
 /// What an entry says besides who, when and which run.
@@ -50,6 +50,10 @@ impl Entry {
 
     pub(crate) fn cancel(why: Option<&str>) -> Self {
         Self { did: "cancel", details: json!({ "why": why.map(shortened) }) }
+    }
+
+    pub(crate) fn refused(question: QuestionId) -> Self {
+        Self { did: "refused_answer", details: json!({ "question": question }) }
     }
 
     pub(crate) fn delete() -> Self {

@@ -17,7 +17,7 @@ pub enum StartError {
         /// The names of the agents that there are.
         known: String,
     },
-    /// The request names a model, and the agent has one of its own.
+    /// The request names a model, and the agent does not allow that.
     #[error("the agent {agent} does not allow a request to choose its model; leave the model out")]
     ModelNotAllowed {
         /// The agent's name.
@@ -82,11 +82,17 @@ pub enum ControlError {
     /// There is no such run, or it belongs to another tenant.
     #[error("there is no run {0}")]
     NoRun(RunId),
+    /// There is no such thread, or it belongs to another tenant.
+    #[error("there is no thread {0}")]
+    NoThread(ThreadId),
+    /// The title is not allowed.
+    #[error("failed to set the title: {0}")]
+    BadTitle(&'static str),
     /// The principal lacks a permission.
     #[error("this requires the permission `{0}`")]
     NotPermitted(Permission),
-    /// The run is over.
-    #[error("run {} is over already", .0.run)]
+    /// The run has finished.
+    #[error("run {} has already finished", .0.run)]
     Finished(Box<RunInfo>),
     /// The run is not over.
     #[error("run {0} is not finished; cancel it first")]
@@ -101,11 +107,14 @@ pub enum ControlError {
     #[error("call {0} does not wait for a result from a client")]
     NoCall(PartId),
     /// The run's agent is a remote one that takes no input while it works.
-    #[error("the agent {agent} takes no input while it works; wait until the run is over")]
+    #[error("the agent {agent} takes no input while it works; wait until the run has finished")]
     NoInput {
         /// The agent's name.
         agent: Box<str>,
     },
+    /// A tool has the name that is reserved for returning results.
+    #[error("no tool can be called {RETURN_RESULT}: agents return their results by that name")]
+    ReservedTool,
     /// The principal may not answer.
     #[error("only the principal that started the run, or a named approver, may answer")]
     NotAnApprover,

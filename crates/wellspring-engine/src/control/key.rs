@@ -11,7 +11,7 @@ use crate::principal::Principal;
 /// What makes a request the same request when it is sent again.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub enum RequestKey {
-    /// The request is a new one, whatever it contains.
+    /// Every request is a new one, even with equal contents.
     #[default]
     Fresh,
     /// The client's own key. Keys of different principals never collide.
@@ -29,8 +29,8 @@ pub(crate) enum Key<'a> {
         when: CancelWhen,
         by: &'a str,
     },
-    /// The first answer wins. Who gave it is part of the key only where nobody could check
-    /// that they may.
+    /// The first answer wins. The principal is part of the key only if it could not be checked that
+    /// it may answer.
     Answer {
         question: QuestionId,
         by: Option<&'a str>,
@@ -43,6 +43,12 @@ pub(crate) enum Key<'a> {
     With {
         answered: Answered,
         index: usize,
+        by: &'a str,
+    },
+    /// A message that its client has an id for. Clients repeat messages whose acceptance they
+    /// did not see.
+    Message {
+        message: &'a str,
         by: &'a str,
     },
     Request {
@@ -58,6 +64,11 @@ pub(crate) enum Key<'a> {
     Fresh {
         id: Uuid,
         index: usize,
+    },
+    /// Someone tried to answer who may not.
+    Refusal {
+        question: QuestionId,
+        by: &'a str,
     },
     Reminder {
         turn: u32,
@@ -191,6 +202,7 @@ mod tests {
                 }
             }
             for key in ids {
+                keys.push(Key::Message { message: key, by }.encode());
                 for index in 0..2 {
                     keys.push(Key::Request { key, index, by }.encode());
                 }

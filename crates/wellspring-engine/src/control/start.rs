@@ -23,7 +23,8 @@ pub struct StartRun {
     pub thread: Option<ThreadId>,
     /// What the thread has to be like.
     pub in_thread: InThread,
-    /// The run it continues; the thread's latest if absent.
+    /// The run it continues; the thread's latest if absent, unless it is to
+    /// [branch](InThread::Branch).
     pub after: Option<RunId>,
     /// What makes it the same start when it is sent again.
     pub key: Option<StartKey>,
@@ -75,8 +76,11 @@ pub enum InThread {
     Any,
     /// Without runs. None are looked for, and [`StartError::NotFirst`] says that there are some.
     New,
-    /// With runs. [`StartError::NoThread`] says that there are none.
+    /// A thread that has runs; otherwise [`StartError::NoThread`].
     Existing,
+    /// New, or with runs; without [`StartRun::after`] the run continues none of them: what was
+    /// said first is said anew.
+    Branch,
 }
 
 /// A run that a start led to.
@@ -106,8 +110,8 @@ pub enum StartedAs {
 }
 
 impl Control {
-    /// Starts a run and returns once its first record is committed. It goes on whether or
-    /// not anyone reads. Requires [`Permission::Run`].
+    /// Starts a run and returns once its first record is committed. The run does not depend on
+    /// readers. Requires [`Permission::Run`].
     ///
     /// # Errors
     ///
@@ -192,7 +196,7 @@ impl Control {
                 if latest.is_none() && new.in_thread == InThread::Existing {
                     return Err(StartError::NoThread(thread));
                 }
-                if new.after.is_none() {
+                if new.after.is_none() && new.in_thread != InThread::Branch {
                     Arc::make_mut(&mut started).after = latest.map(|info| info.run);
                 }
             }
@@ -305,8 +309,8 @@ struct New {
     request: RunRequest,
 }
 
-/// The first turn, where it is certain that there will be one: then it is announced with the
-/// run itself, and the model can be asked as soon as the run is there.
+/// The first turn, if it is certain that there will be one: then it is announced together with the
+/// run, and the model can be asked as soon as that is committed.
 fn first_turn(def: &AgentDef, request: &RunRequest) -> Option<TurnStarted> {
     let Backend::Model(model) = &def.backend else { return None };
     let limits = &def.limits;

@@ -34,8 +34,8 @@ pub(crate) struct Placing<'a> {
 }
 
 impl<'a> Placing<'a> {
-    /// `resumed` if the agent goes on with a run: it knows the parts and agents of that run by
-    /// their numbers there.
+    /// `resumed` if the agent continues a run: it knows the parts and agents of that run by their
+    /// numbers there.
     pub(crate) fn new(
         work: &'a AgentWork,
         parts: Placed,

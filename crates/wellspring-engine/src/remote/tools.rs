@@ -35,7 +35,7 @@ impl RemoteToolCalls {
     pub(crate) async fn next(&mut self) -> Option<RemoteToolCall> {
         match self.0.recv().await {
             Some(call) => Some(call),
-            // Nobody has a tool any more; there is nothing to wait for.
+            // All tools have been dropped, so no call can come.
             None => std::future::pending().await,
         }
     }
@@ -68,7 +68,7 @@ impl Tool for RemoteTool {
         caller: Context,
     ) -> BoxFuture<'_, Result<ToolResult, ToolError>> {
         async move {
-            let over = || ToolError::new("the run that lent this tool is over");
+            let over = || ToolError::new("the run of this tool has finished");
             let (done, result) = oneshot::channel();
             let call = RemoteToolCall { name: self.spec.name.clone(), arguments, caller, done };
             self.calls.send(call).await.map_err(|_| over())?;
@@ -91,7 +91,7 @@ impl AgentWork {
         let waits = caller.facts().resume_key.is_some().then(|| host.resumable_wait());
         let result = self.call_for(name, arguments, caller, result_tool).await;
         drop(waits);
-        // An agent that no longer waits is told nothing.
+        // The agent no longer waits for the result.
         let _ = done.send(result);
     }
 

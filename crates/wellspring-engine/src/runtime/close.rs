@@ -1,4 +1,4 @@
-//! Closing everything honestly, whatever the run was in the middle of.
+//! Closes everything that is open in a run, with true results.
 
 use wellspring_core::{
     AgentNo, Answer, Answered, CallState, Event, FailureKind, Outcome, Outline, PartId, PartShape,
@@ -14,7 +14,7 @@ pub(crate) fn closing_events(outline: &Outline, outcome: Outcome) -> Vec<(AgentN
     events
 }
 
-/// All of that but the outcome: what was going on is over, and the run may go on.
+/// The same without the outcome: open work is closed, and the run can continue.
 pub(crate) fn closed_work(outline: &Outline, outcome: &Outcome) -> Vec<(AgentNo, Event)> {
     let mut events = Vec::new();
     // Children have higher numbers than their parents, so they come first.
@@ -68,7 +68,7 @@ pub(crate) fn finished(call: PartId, outcome: ToolOutcome, result: ToolResult) -
     Event::ToolFinished { call, outcome, result: Box::new(result) }
 }
 
-/// What the model reads about a call that was cut short, should the thread go on.
+/// What the model reads about a call that was cut short, if the thread continues.
 fn why_interrupted(state: CallState, outcome: &Outcome) -> String {
     let why = match outcome {
         Outcome::Completed { .. } => "the run had ended",

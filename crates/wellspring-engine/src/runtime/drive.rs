@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures::future::FutureExt as _;
-use wellspring_core::{
-    AgentNo, Event, FailureKind, Millis, Outcome, PartId, RunsOn, Transcript, Wait,
-};
+use wellspring_core::{AgentNo, FailureKind, Millis, Outcome, PartId, RunsOn, Transcript, Wait};
 use wellspring_log::AppendError;
 
 use crate::agent::AgentDef;
@@ -19,7 +17,7 @@ use crate::runtime::close::closing_events;
 /// How a run left its owner's hands.
 #[derive(Debug)]
 pub(crate) enum Left {
-    /// It is over.
+    /// It has finished.
     Finished(Outcome),
     /// It waits for people; the earliest question expires then.
     Paused(Option<Millis>),
@@ -55,14 +53,14 @@ async fn own(run: &Arc<Run>) -> Left {
         }
         End::Idle => {
             let (waits, expires_at) = run.folded(|transcript| waits(transcript, &run.def));
-            run.push(AgentNo::ROOT, Event::RunPaused { waits });
+            run.owner.pause(waits, expires_at);
             run.commit().await;
             Left::Paused(expires_at)
         }
     }
 }
 
-/// Takes what came in while nobody owned the run.
+/// Takes the commands that came in while the run had no owner.
 async fn resume(run: &Arc<Run>) {
     if run.folded(|transcript| transcript.outline.paused.is_some()) {
         run.resume(&run.owner.inbox().await.unwrap_or_default()).await;
@@ -106,7 +104,7 @@ async fn work(run: &Arc<Run>) -> End {
             ended = &mut work => return End::Outcome(ended.unwrap_or_else(|_| internal("the engine panicked"))),
             () = &mut listen => {}
             () = &mut grace_is_over => {
-                return End::Outcome(run.cancelled().unwrap_or_else(|| internal("nobody said why")));
+                return End::Outcome(run.cancelled().unwrap_or_else(|| internal("cancelled without a reason")));
             }
             () = &mut time_is_up, if !run.signal.is_cancelled() => {
                 let limit = run_time.as_secs_f32();
@@ -122,9 +120,9 @@ async fn work(run: &Arc<Run>) -> End {
     }
 }
 
-/// Ready when nothing makes progress. It needs no wake-up of its own: whatever changes that
-/// is polled by the same task, just before. What the inbox brought a moment ago has not been
-/// polled yet, so then it looks once more.
+/// Ready when nothing makes progress. It needs no wake-up: everything that changes that is polled
+/// by the same task, just before. Commands that the inbox brought a moment ago have not been polled
+/// yet, so it then checks once more.
 async fn idle(run: &Run) {
     poll_fn(|cx| {
         if run.activity.was_stirred() {

@@ -1,70 +1,108 @@
-//! Owning runs: taking them, letting go of them, and bringing back what a crash left behind.
+//! Owning runs: adopting them, releasing them, and recovering what a crash left.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 use wellspring_core::{Command, FailureKind, InboxNo, Millis, Outcome, RunId, RunStarted};
-use wellspring_log::{AdoptError, AppendError, Owner, RunFilter, RunInfo, RunState, StoreError};
+use wellspring_log::{AdoptError, AppendError, Due, Owner, RunInfo, RunState, StoreError};
 
 use super::history::Past;
 use super::{Runtime, Working};
 use crate::agent::AgentDef;
 use crate::run::{Announced, NewRunParts, Run};
 use crate::runtime::close::closing_events;
-use crate::runtime::drive::{Left, drive, waits};
+use crate::runtime::drive::{Left, drive};
 
-/// How many orphaned runs one [`Runtime::recover`] looks at; the next call takes the rest.
-const RECOVER_MAX: usize = 1000;
+/// Runs that are looked at between two queries.
+const DUE_PAGE: usize = 256;
 
-/// How long a run that lost its process waits for somebody who knows its agent.
+/// How many runs of agents that are not known here one [`Runtime::recover`] looks into; the next
+/// call goes on with the rest.
+const STRANGERS_PER_RECOVERY: usize = 256;
+
+/// The most runs whose agent is not known here that are remembered.
+const STRANGERS_MAX: usize = 64 * 1024;
+
+/// How long a run that lost its process waits for a node that knows its agent.
 const STRANGER_GRACE: Duration = Duration::from_secs(5 * 60);
 
+/// How many of the deadlines that come next are waited for by one [`Runtime::recover`].
+const UPCOMING_MAX: usize = 256;
+
+/// The most deadlines of paused runs that are waited for here. Those of other runs are found by
+/// [`Runtime::recover`] once they are over.
+const ALARMS_MAX: usize = 64 * 1024;
+
 impl Runtime {
-    /// Adopts every run whose owner is gone, and every paused run that something has come in
-    /// for. Returns the runs that go on here.
+    /// Adopts every run that is due: its owner is gone, a command waits for it while it is paused,
+    /// or what it waits for has expired. Returns the runs that go on here.
+    ///
+    /// Everything that is due is looked at, oldest first. Runs whose agent is not known here come
+    /// last, and some at a time.
     ///
     /// # Errors
     ///
-    /// When the store cannot say which those are.
+    /// If the store cannot say which runs are due.
     pub async fn recover(&self) -> Result<Vec<RunId>, StoreError> {
-        let now = self.inner.log.clock().now();
-        let store = self.inner.log.store();
+        let log = &self.inner.log;
         let mut adopted = Vec::new();
-        let expired = store.expired(now, RECOVER_MAX).await?;
-        // Those that the store failed have a lease of ours that has not ended.
+        // What the store failed is still owned by this node.
         let lost: Vec<_> =
             self.state().runs.iter().filter(|(_, it)| it.lost).map(|(run, _)| *run).collect();
-        for run in lost.into_iter().chain(expired) {
+        for run in lost {
             if self.resume(run).await {
                 adopted.push(run);
             }
         }
-        let filter = RunFilter {
-            states: vec![RunState::Paused],
-            limit: RECOVER_MAX,
-            ..RunFilter::default()
-        };
-        for info in store.list(filter).await? {
-            let Ok(transcript) = self.inner.log.transcript(info.run).await else { continue };
-            let outline = &transcript.outline;
-            let def = self.def_of(&info);
-            let expires_at = def.and_then(|def| waits(&transcript, &def).1);
-            let inbox = store.inbox(info.run, InboxNo(0)).await?;
-            let news = inbox.iter().any(|entry| !outline.taken.contains(&entry.number));
-            if news || expires_at.is_some_and(|at| at <= now) {
-                if self.resume(info.run).await {
-                    adopted.push(info.run);
+        let mut strangers = Vec::new();
+        let mut after = None;
+        loop {
+            let page = log.due(after, DUE_PAGE).await?;
+            for due in page.runs {
+                if !self.knows(&due) {
+                    strangers.push(due.run);
+                } else if self.resume(due.run).await {
+                    adopted.push(due.run);
                 }
-            } else {
-                self.wake_at(info.run, expires_at);
             }
+            after = page.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        for run in self.next_strangers(strangers) {
+            if self.resume(run).await {
+                adopted.push(run);
+            }
+        }
+        for due in log.upcoming(UPCOMING_MAX).await? {
+            self.wake_at(due.run, Some(due.since));
         }
         Ok(adopted)
     }
 
-    /// Adopts one run that nobody owns and goes on with it; `false` when somebody else has
-    /// it, it is over, or its agent is not known here.
+    fn knows(&self, due: &Due) -> bool {
+        let state = self.state();
+        state.runs.contains_key(&due.run) || state.agents.contains_key(&due.agent)
+    }
+
+    /// The next of the runs whose agents are not known here, so that all have their turn.
+    fn next_strangers(&self, mut runs: Vec<RunId>) -> Vec<RunId> {
+        let mut state = self.state();
+        // A run that is not due any more needs no grace.
+        let due: BTreeSet<_> = runs.iter().copied().collect();
+        state.strangers.retain(|run, _| due.contains(run));
+        let begin = runs.iter().position(|run| Some(*run) > state.last_stranger).unwrap_or(0);
+        runs.rotate_left(begin);
+        runs.truncate(STRANGERS_PER_RECOVERY);
+        state.last_stranger = runs.last().copied();
+        runs
+    }
+
+    /// Adopts one run that has no owner and goes on with it; `false` if it has an owner, it is
+    /// over, or its agent is not known here.
     pub async fn resume(&self, run: RunId) -> bool {
         match self.try_resume(run).await {
             Ok(resumed) => resumed,
@@ -103,7 +141,13 @@ impl Runtime {
             Ok(owner) => owner,
             Err(error) => {
                 let elsewhere = matches!(error, AdoptError::Owned { .. } | AdoptError::Finished(_));
-                self.mark(run, |working| (working.live, working.lost) = (false, !elsewhere));
+                // Trying again repairs nothing that is damaged.
+                let damaged = matches!(
+                    error,
+                    AdoptError::Store(StoreError::Damaged { .. } | StoreError::DamagedStore { .. })
+                );
+                let lost = !elsewhere && !damaged;
+                self.mark(run, |working| (working.live, working.lost) = (false, lost));
                 return if elsewhere { Ok(false) } else { Err(error.into()) };
             }
         };
@@ -168,9 +212,7 @@ impl Runtime {
     fn nobody_came_for(&self, run: RunId) -> bool {
         let now = Instant::now();
         let mut state = self.state();
-        if state.strangers.len() >= RECOVER_MAX && !state.strangers.contains_key(&run) {
-            // Those that somebody came for are never asked about again.
-            state.strangers.retain(|_, seen| now - *seen <= 2 * STRANGER_GRACE);
+        if state.strangers.len() >= STRANGERS_MAX && !state.strangers.contains_key(&run) {
             return false;
         }
         now - *state.strangers.entry(run).or_insert(now) > STRANGER_GRACE
@@ -245,11 +287,11 @@ impl Runtime {
         }
     }
 
-    /// Gives up a run so that another node need not wait for the lease to end.
+    /// Gives up a run so that another node goes on with it at once.
     async fn let_go(&self, run: &Run) {
-        let (node, id) = (self.inner.log.node().into(), run.id());
-        if let Err(error) = self.inner.log.store().renew(node, vec![id], Millis(0)).await {
-            tracing::warn!(run = %id, %error, "the lease could not be given up; it will end by itself");
+        let (node, id, epoch) = (self.inner.log.node().into(), run.id(), run.owner.epoch());
+        if let Err(error) = self.inner.log.store().release(id, node, epoch).await {
+            tracing::warn!(run = %id, %error, "failed to release the run");
         }
         self.mark(id, |working| working.live = false);
     }
@@ -261,16 +303,49 @@ impl Runtime {
         }
     }
 
+    /// Wakes a paused run at its deadline. One task waits for all of them.
     fn wake_at(&self, run: RunId, at: Option<Millis>) {
         let Some(at) = at else { return };
-        let runtime = self.clone();
-        let wait = at.since(self.inner.log.clock().now());
-        // Not tracked: a paused run does not hold up a shutdown.
-        tokio::spawn(async move {
+        let mut state = self.state();
+        if state.alarms.len() >= ALARMS_MAX {
+            return;
+        }
+        state.alarms.insert((at, run));
+        let is_next = state.alarms.first() == Some(&(at, run));
+        if !state.waits_for_alarms {
+            state.waits_for_alarms = true;
+            let runtime = self.clone();
+            // Not tracked: a paused run does not hold up a shutdown.
+            tokio::spawn(async move {
+                tokio::select! {
+                    () = runtime.inner.closing.cancelled() => {}
+                    () = runtime.wait_for_alarms() => {}
+                }
+            });
+        } else if is_next {
+            drop(state);
+            self.inner.next_alarm.notify_one();
+        }
+    }
+
+    async fn wait_for_alarms(&self) {
+        loop {
+            let next = {
+                let mut state = self.state();
+                let next = state.alarms.first().copied();
+                state.waits_for_alarms = next.is_some();
+                next
+            };
+            let Some((at, run)) = next else { return };
+            let wait = at.since(self.inner.log.clock().now());
             tokio::select! {
-                () = runtime.inner.closing.cancelled() => {}
-                () = tokio::time::sleep(wait) => runtime.wake(run).await,
+                () = tokio::time::sleep(wait) => {
+                    self.state().alarms.remove(&(at, run));
+                    // Boxed: waking a run may make it wait for its next deadline.
+                    Box::pin(self.wake(run)).await;
+                }
+                () = self.inner.next_alarm.notified() => {}
             }
-        });
+        }
     }
 }

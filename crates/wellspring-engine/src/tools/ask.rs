@@ -55,8 +55,8 @@ async fn ask(arguments: Arguments, context: Context) -> Result<Value, ToolError>
         Answer::Deny { reason: Some(reason), .. } => {
             Err(ToolError::new(format!("the user declined to answer: {reason}")))
         }
-        Answer::Expired => Err(ToolError::new("nobody answered in time")),
-        Answer::Withdrawn => Err(ToolError::new("the run ended before anybody answered")),
+        Answer::Expired => Err(ToolError::new("the question was not answered in time")),
+        Answer::Withdrawn => Err(ToolError::new("the run ended before the question was answered")),
     }
 }
 
@@ -81,7 +81,7 @@ impl Arguments {
                 if let Some(twice) =
                     (1..choices.len()).find(|&at| choices[..at].contains(&choices[at]))
                 {
-                    let message = format!("the choice {:?} is there twice", choices[twice]);
+                    let message = format!("the choice {:?} occurs twice", choices[twice]);
                     return Err(ToolError::new(message));
                 }
                 // The label is the id, so that the answer repeats the words of the question.

@@ -1,4 +1,4 @@
-//! The egress guard: everything that fetches a URL on someone's behalf goes through it.
+//! The egress guard: everything that fetches a URL on behalf of a user or model goes through it.
 //!
 //! A host name is resolved once, its address is checked, and that address is connected to, even
 //! if a second lookup would give another one. Redirects are
@@ -92,7 +92,7 @@ pub enum EgressError {
         url: Box<str>,
     },
     /// The peer redirected an upload.
-    #[error("the peer wants this to be sent to {to:?} instead")]
+    #[error("the server redirects this upload to {to:?}")]
     SendElsewhere {
         /// The redirect's target.
         to: Box<str>,

@@ -65,7 +65,7 @@ impl Files {
     #[must_use]
     pub fn read_file(&self) -> FunctionTool {
         let description = "Reads a text file, or the lines from `offset` on. When there is \
-            more, `next_offset` says where to go on.";
+            more, `next_offset` says where to continue.";
         let root = Arc::clone(&self.root);
         function("read_file", description, move |arguments, context| {
             read::run(Arc::clone(&root), arguments, context)
@@ -130,8 +130,7 @@ impl Root {
     }
 }
 
-/// Runs blocking work on another thread. It is told to stop when the call is cancelled or
-/// dropped.
+/// Runs blocking work on another thread. It is stopped when the call is cancelled or dropped.
 async fn blocking<T: Send + 'static>(
     context: &Context,
     work: impl FnOnce(&CancellationToken) -> Result<T, ToolError> + Send + 'static,

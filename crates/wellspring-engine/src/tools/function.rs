@@ -68,6 +68,66 @@ where
     })
 }
 
+/// A tool from an async function, named after it. Its description is the doc comment of its
+/// argument type.
+///
+/// A closure has no name; its tool is named after its argument type, in snake case.
+///
+/// ```
+/// use schemars::JsonSchema;
+/// use serde::Deserialize;
+/// use wellspring_core::{Context, Tool as _, ToolError, ToolKind};
+/// use wellspring_engine::tools::tool;
+///
+/// /// Reads a file.
+/// #[derive(Deserialize, JsonSchema)]
+/// struct ReadFile {
+///     path: String,
+/// }
+///
+/// async fn read_file(input: ReadFile, _: Context) -> Result<String, ToolError> {
+///     Ok(std::fs::read_to_string(input.path)?)
+/// }
+///
+/// let read_file = tool(read_file).kind(ToolKind::Read);
+/// assert_eq!(&*read_file.spec().name, "read_file");
+/// assert_eq!(&*read_file.spec().description, "Reads a file.");
+/// ```
+pub fn tool<T, O, F, Fut>(run: F) -> FunctionTool
+where
+    T: JsonSchema + DeserializeOwned + Send + 'static,
+    O: Serialize,
+    F: Fn(T, Context) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<O, ToolError>> + Send + 'static,
+{
+    let schema = settings().into_generator().into_root_schema_for::<T>();
+    let description = schema.get("description").and_then(|text| text.as_str());
+    let name = function_name(std::any::type_name::<F>());
+    let name = name.unwrap_or_else(|| snake_case(&T::schema_name()));
+    function(name, description.unwrap_or_default(), run)
+}
+
+/// The name of a function from the name of its type; `None` for closures and pointers.
+fn function_name(type_name: &str) -> Option<String> {
+    let path = type_name.split('<').next()?;
+    let last = path.rsplit("::").next()?;
+    let is_name = |c: char| c.is_alphanumeric() || c == '_';
+    (!last.is_empty() && last.chars().all(is_name)).then(|| last.to_owned())
+}
+
+fn snake_case(name: &str) -> String {
+    let mut snake = String::new();
+    let mut after_lower = false;
+    for letter in name.chars() {
+        if letter.is_uppercase() && after_lower {
+            snake.push('_');
+        }
+        after_lower = letter.is_lowercase() || letter.is_numeric();
+        snake.extend(letter.to_lowercase());
+    }
+    snake
+}
+
 /// A tool from an async function over JSON, with a hand-written spec.
 pub fn from_function<F, Fut>(spec: ToolSpec, run: F) -> FunctionTool
 where
@@ -145,12 +205,15 @@ pub struct FunctionTool {
     spec: ToolSpec,
     run: Box<Run>,
     rank: Option<Box<Rank>>,
+    mode: Option<Box<Mode>>,
 }
 
 type Run =
     dyn Fn(Value, Context) -> BoxFuture<'static, Result<ToolResult, ToolError>> + Send + Sync;
 
 type Rank = dyn Fn(&Value) -> i32 + Send + Sync;
+
+type Mode = dyn Fn(&Value) -> ToolMode + Send + Sync;
 
 impl FunctionTool {
     fn new(
@@ -160,7 +223,7 @@ impl FunctionTool {
         + Sync
         + 'static,
     ) -> Self {
-        Self { spec, run: Box::new(run), rank: None }
+        Self { spec, run: Box::new(run), rank: None, mode: None }
     }
 
     /// Sets the title for people.
@@ -182,6 +245,20 @@ impl FunctionTool {
     #[must_use]
     pub fn sequential(mut self) -> Self {
         self.spec.mode = ToolMode::Sequential;
+        self
+    }
+
+    /// Decides by the arguments of each call whether it runs alone.
+    #[must_use]
+    pub fn mode_by(mut self, mode: impl Fn(&Value) -> ToolMode + Send + Sync + 'static) -> Self {
+        self.mode = Some(Box::new(mode));
+        self
+    }
+
+    /// Sets the description that the model reads.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<Box<str>>) -> Self {
+        self.spec.description = description.into();
         self
     }
 
@@ -240,6 +317,10 @@ impl Tool for FunctionTool {
         &self.spec
     }
 
+    fn mode(&self, arguments: &Value) -> ToolMode {
+        self.mode.as_ref().map_or(self.spec.mode, |mode| mode(arguments))
+    }
+
     fn priority(&self, arguments: &Value) -> i32 {
         self.rank.as_ref().map_or(self.spec.priority, |rank| rank(arguments))
     }
@@ -257,14 +338,17 @@ impl Tool for FunctionTool {
 /// A type's schema in the form that most providers accept: references inlined where possible,
 /// and without the type's own name and description, since the tool has its own.
 pub(crate) fn parameters<T: JsonSchema>() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| {
-        settings.meta_schema = None;
-        settings.inline_subschemas = true;
-    });
-    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    let mut schema = settings().into_generator().into_root_schema_for::<T>();
     schema.remove("title");
     schema.remove("description");
     schema.to_value()
+}
+
+fn settings() -> SchemaSettings {
+    SchemaSettings::draft2020_12().with(|settings| {
+        settings.meta_schema = None;
+        settings.inline_subschemas = true;
+    })
 }
 
 pub(crate) fn typed<T: DeserializeOwned>(arguments: Value) -> Result<T, ToolError> {

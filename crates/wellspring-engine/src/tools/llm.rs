@@ -115,7 +115,7 @@ fn ended(text: String, stop: &Stop) -> Result<String, ToolError> {
         Stop::Refusal | Stop::ContentFilter => {
             Err(ToolError::new(format!("the model refused to answer: {text}")))
         }
-        Stop::ToolCalls => Err(ToolError::new("the model wanted a tool, and there is none")),
+        Stop::ToolCalls => Err(ToolError::new("the model called a tool, but has none")),
     }
 }
 

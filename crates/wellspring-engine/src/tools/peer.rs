@@ -1,4 +1,4 @@
-//! An HTTP server that says exactly what a test wants it to say.
+//! An HTTP server with scripted responses, for tests.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! A host that writes down what tools tell it, and answers as it was told to.
+//! A host that records what tools report, and answers as scripted.
 
 use std::sync::{Arc, Mutex};
 
@@ -85,7 +85,7 @@ impl RecordingHost {
         self.heard().into_iter().filter_map(data).collect()
     }
 
-    /// Resolves once so many things were heard.
+    /// Resolves once this many reports were recorded.
     pub(crate) async fn until(&self, count: usize) {
         self.count.subscribe().wait_for(|&heard| heard >= count).await.unwrap();
     }

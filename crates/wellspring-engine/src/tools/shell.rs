@@ -1,8 +1,8 @@
 //! `run_shell_command`: runs a command, and ends all that it started.
 //!
-//! The command is the leader of a process group of its own. Whatever is left of the group
-//! when the command has ended, or the call is cancelled or dropped, is killed. A process
-//! that leaves the group (`setsid`) is beyond our reach.
+//! The command leads its own process group. Everything left of the group when the command has
+//! ended, or the call is cancelled or dropped, is killed. A process that leaves the group
+//! (`setsid`) is not found.
 
 mod capture;
 mod job;
@@ -27,14 +27,14 @@ use job::{End, Job};
 /// what a model can read of a log without losing its thread.
 pub const CAPTURE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes shown as progress of each of the command's streams; beyond it only their number is
-/// shown. Whoever needs more than this to scroll through redirects it into a file.
+/// Bytes shown as progress of each of the command's streams; beyond it only their number is shown.
+/// A command with more output should redirect it into a file.
 pub const SHOWN_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Seconds a command may take unless the model asks for another time: a build, not a server.
 pub const COMMAND_SECONDS_DEFAULT: u64 = 120;
 
-/// Seconds a command may take at most, whatever the model asks for.
+/// Maximum number of seconds of a command, even if the model asks for more.
 pub const COMMAND_SECONDS_MAX: u64 = 3600;
 
 /// What the engine is asked to wait for a command: longer than any may take, because how long
@@ -65,12 +65,25 @@ pub struct Shell {
     spec: ToolSpec,
     root: PathBuf,
     environment: Vec<(OsString, OsString)>,
+    launcher: Option<Launcher>,
     grace: Duration,
 }
 
+/// A program that starts a shell's commands. It gets the command line after its own arguments,
+/// and a pipe as standard input that closes when this process dies, however it dies: then it
+/// ends its process group. It exits as the command does. Before it starts the command it may
+/// confine itself, and so the command.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Launcher {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments before the command line.
+    pub arguments: Vec<OsString>,
+}
+
 impl Shell {
-    /// Commands start in this directory, or below it where the model says so. That is no
-    /// cage: a command can go where its user can.
+    /// Commands start in this directory, or below it if the model asks for that. This is not a
+    /// sandbox: a command can access whatever its user can.
     ///
     /// # Errors
     ///
@@ -94,13 +107,21 @@ impl Shell {
         };
         let inherited = |name: &str| Some((name.into(), std::env::var_os(name)?));
         let environment = CHILD_ENVIRONMENT.into_iter().filter_map(inherited).collect();
-        Ok(Self { spec, root: found, environment, grace: STOP_GRACE })
+        Ok(Self { spec, root: found, environment, launcher: None, grace: STOP_GRACE })
     }
 
     /// Lets commands see one more variable than [`CHILD_ENVIRONMENT`].
     #[must_use]
     pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts commands with another program. Without one, a command outlives a process that is
+    /// killed.
+    #[must_use]
+    pub fn launcher(mut self, launcher: Launcher) -> Self {
+        self.launcher = Some(launcher);
         self
     }
 
@@ -117,8 +138,9 @@ impl Shell {
         }
         let directory = self.directory(arguments.cwd.as_deref())?;
         let timeout = arguments.time_max();
-        let mut job = Job::start(&arguments.command, &directory, &self.environment)
-            .map_err(|error| ToolError::because("the command did not start", error))?;
+        let mut job =
+            Job::start(&arguments.command, &directory, &self.environment, self.launcher.as_ref())
+                .map_err(|error| ToolError::because("the command did not start", error))?;
         let end = tokio::select! {
             ended = job.follow(&context) => ended
                 .map_err(|error| ToolError::because("lost sight of the command", error))?,

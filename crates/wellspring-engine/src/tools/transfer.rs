@@ -68,7 +68,7 @@ pub fn file_transfer_up_to(
 ) -> Result<FunctionTool, ToolError> {
     let transfer = Arc::new(Transfer { root: Root::open(root.as_ref())?, egress, bytes_max });
     let description = "Downloads what is at a URL into a file, or uploads a file to a URL (PUT). \
-        A file that is there already is replaced.";
+        An existing file is replaced.";
     let tool = function("FileTransfer", description, move |arguments, context: Context| {
         let transfer = Arc::clone(&transfer);
         async move {

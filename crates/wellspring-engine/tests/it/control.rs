@@ -1,22 +1,22 @@
 //! Control: who may do what to a run, and that everything counts once.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use serde_json::json;
 use wellspring_core::{
-    AgentNo, Answer, Approval, CancelWhen, Command, Content, Event, InboxNo, QuestionId, RunId,
-    RunRequest, Seq,
+    AgentNo, Amendment, Answer, Approval, CancelWhen, Command, Content, ContextNote, Event,
+    InboxNo, QuestionId, RETURN_RESULT, RunId, RunRequest, Seq, ToolSpec,
 };
 use wellspring_engine::{
     AgentDef, ClientId, Control, ControlError, InThread, Permission, Policy, Principal, RequestKey,
     Rule, Runtime, StartError, StartKey, StartRun, StartedAs,
 };
 use wellspring_log::{INBOX_MAX, MemoryStore, Put, RunFilter, RunState};
-use wellspring_models::{Gate, Say};
+use wellspring_models::{Gate, Say, Scripted};
 
-use crate::kit::{agent, echo, finished, log, read_until, runtime};
+use crate::kit::{agent, echo, finished, log, read_until, runtime, with_model};
 
 /// An agent that asks twice at once, and once more before it is done.
 fn asking() -> AgentDef {
@@ -86,7 +86,7 @@ async fn act(control: &Control, run: RunId, deed: Deed) -> Result<(Vec<Put>, usi
                 by: Some("somebody else".into()),
                 wire_run: None,
             });
-            let input = Command::AddInput { content: vec![Content::text(text)] };
+            let input = Command::AddInput { content: vec![Content::text(text)], message: None };
             let commands = answers.chain([input]).collect();
             let puts = control.respond(run, commands, RequestKey::Named("".into())).await?;
             let audited = new(&puts[..count]);
@@ -247,7 +247,7 @@ async fn a_full_inbox_still_takes_a_cancellation() {
     let control = runtime.local();
     let run = control.start(StartRun::text("agent", "go")).await.unwrap().run;
     gate.reached(1).await;
-    let more = || Command::AddInput { content: vec![Content::text("more")] };
+    let more = || Command::AddInput { content: vec![Content::text("more")], message: None };
     let all = (0..INBOX_MAX).map(|_| more()).collect();
     control.respond(run, all, RequestKey::Fresh).await.unwrap();
     let full = control.add_input(run, RequestKey::Fresh, vec![Content::text("x")]).await;
@@ -393,4 +393,94 @@ async fn superseding_a_paused_run_is_audited() {
         .map(|entry| (&*entry.act.by, &*entry.act.did, entry.act.run, &entry.act.details["why"]))
         .collect();
     assert_eq!(said, [("ben", "cancel", run, &json!("superseded"))]);
+}
+
+/// What the model was given in a turn: its tools, and its instructions.
+type Given = (Vec<String>, String);
+
+/// An agent whose tool waits at a gate, and what its model was given in each turn.
+fn recorded(gate: &Gate) -> (AgentDef, Arc<Mutex<Vec<Given>>>) {
+    let turns: Arc<Mutex<Vec<Given>>> = Arc::default();
+    let (seen, gate) = (Arc::clone(&turns), gate.clone());
+    let model = Scripted::with(move |request| {
+        let mut seen = seen.lock().unwrap();
+        let tools = request.tools.iter().map(|tool| tool.name.to_string()).collect();
+        seen.push((tools, request.instructions.to_string()));
+        match seen.len() {
+            1 => Say::new().gate(&gate).call("echo", json!({"say": "a"})),
+            _ => Say::new().text("Done."),
+        }
+    });
+    (with_model(Arc::new(model), [echo()]), turns)
+}
+
+/// Tools, context and state that come while a model speaks are there in its next turn. They do
+/// not make the model speak again.
+#[tokio::test(start_paused = true)]
+async fn a_running_run_is_amended() {
+    let runtime = runtime();
+    let gate = Gate::new();
+    let (def, turns) = recorded(&gate);
+    runtime.register(def);
+    let control = runtime.local();
+    let run = control.start(StartRun::text("agent", "go")).await.unwrap().run;
+    gate.reached(1).await;
+    let note = |value: &str| ContextNote { description: "time".into(), value: value.into() };
+    let amended = |tool: &str, value: &str| Amendment {
+        client_tools: Some(vec![ToolSpec::new(tool, "")]),
+        context: Some(vec![note(value)]),
+        wire_parent: None,
+    };
+    let key = || RequestKey::Named("k".into());
+    let first = control.amend(run, key(), amended("pick", "noon"), Some(json!({"n": 1}))).await;
+    let again = control.amend(run, key(), amended("pick", "noon"), Some(json!({"n": 1}))).await;
+    assert_eq!((first.unwrap().existed, again.unwrap().existed), (false, true));
+    let later = amended("choose", "late");
+    control.amend(run, RequestKey::Fresh, later, Some(json!({"n": 2}))).await.unwrap();
+    let reserved = control.amend(run, RequestKey::Fresh, amended(RETURN_RESULT, "x"), None).await;
+    assert!(matches!(reserved, Err(ControlError::ReservedTool)), "{reserved:?}");
+    gate.pass();
+    let records = finished(&runtime, run).await;
+    let turns = turns.lock().unwrap().clone();
+    assert_eq!(turns.len(), 2, "{turns:?}");
+    assert_eq!(turns[0], (vec!["echo".into()], String::new()));
+    assert_eq!(turns[1].0, ["echo", "choose"]);
+    assert!(turns[1].1.contains("time:\nlate") && turns[1].1.contains(r#"{"n":2}"#), "{turns:?}");
+    let transcript = control.transcript(run).await.unwrap();
+    assert_eq!(transcript.started.unwrap().request.context, [note("late")]);
+    assert!(transcript.inputs.is_empty());
+    assert!(records.iter().all(|record| !matches!(record.event, Event::InputApplied { .. })));
+}
+
+/// Each of several changes to a paused run counts, in order, also those that came in before
+/// the run was taken up.
+#[tokio::test(start_paused = true)]
+async fn the_last_change_to_a_paused_run_counts() {
+    let store = Arc::new(MemoryStore::default());
+    let first = Runtime::new(log(&store, "one"));
+    first.register(asking());
+    let run = first.local().start(StartRun::text("agent", "go")).await.unwrap().run;
+    paused(&first, run).await;
+    first.shutdown(std::time::Duration::ZERO).await;
+    // This node does not know the agent, so the commands wait.
+    let other = Runtime::new(log(&store, "two"));
+    for value in ["noon", "late"] {
+        let context = Some(vec![ContextNote { description: "time".into(), value: value.into() }]);
+        let amended = Amendment { context, ..Amendment::default() };
+        other.local().amend(run, RequestKey::Fresh, amended, None).await.unwrap();
+    }
+    let third = Runtime::new(log(&store, "three"));
+    third.register(asking());
+    third.recover().await.unwrap();
+    for question in 0..2 {
+        third.local().answer(run, QuestionId(question), Answer::yes()).await.unwrap();
+    }
+    read_until(
+        &third,
+        run,
+        |event| matches!(event, Event::QuestionAsked(it) if it.question == QuestionId(2)),
+    )
+    .await;
+    let transcript = third.local().transcript(run).await.unwrap();
+    assert_eq!(&*transcript.started.unwrap().request.context[0].value, "late");
 }

@@ -12,6 +12,7 @@ mod cancel;
 mod control;
 #[cfg(unix)]
 mod crash;
+mod due;
 mod kit;
 mod limits;
 mod properties;

@@ -47,7 +47,7 @@ fn after_pause(records: &[Record]) -> String {
 async fn a_yes_lets_the_call_run() {
     let (runtime, run) = paused(agent(script(), [asks("risky")])).await;
     let info = runtime.log().store().info(run).await.unwrap().unwrap();
-    assert_eq!((info.state, info.lease), (RunState::Paused, None));
+    assert_eq!((info.state, info.owner), (RunState::Paused, None));
     assert!(!runtime.log().owner_is_here(run));
     let yes = Answer::Approve { scope: Scope::Once, arguments: None };
     runtime.control(Principal::local().named("ann")).answer(run, QuestionId(0), yes).await.unwrap();
@@ -265,7 +265,7 @@ async fn a_question_expires_while_nobody_owns_the_run() {
     run adopted by one, epoch 1
     run resumed
     question 0 answered expired
-    tool 0 finished denied "nobody allowed this call in time"
+    tool 0 finished denied "the call was not approved in time"
     turn 2.1 started with scripted
     part 1 started text
     part 1 delta "done"

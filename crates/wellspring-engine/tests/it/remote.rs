@@ -193,7 +193,7 @@ async fn a_tool_that_is_kept_after_the_run_says_so() {
     let tool = kept.lock().unwrap().take().unwrap();
     let context = Context::create("t", wellspring_core::CancellationToken::new());
     let error: ToolError = tool.call(json!({"to": 1}), context).await.unwrap_err();
-    assert_eq!(error.to_string(), "the run that lent this tool is over");
+    assert_eq!(error.to_string(), "the run of this tool has finished");
 }
 
 /// An agent that makes a call of its own and asks before it goes on.

@@ -9,7 +9,9 @@ use wellspring_core::{
     Record, RunId, Scope, ToolError, ToolKind, ToolMode, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::tools::{FunctionTool, from_function};
-use wellspring_engine::{AgentDef, Editors, Limits, Policy, Rule, Runtime, StartRun, Timeouts};
+use wellspring_engine::{
+    AgentDef, Editors, Limits, Policy, QueueRule, Rule, Runtime, StartRun, Timeouts, ToolOrder,
+};
 use wellspring_log::NewCommand;
 use wellspring_models::{Gate, Say};
 
@@ -70,16 +72,58 @@ async fn sequential_calls_run_one_by_one_by_priority() {
     let say = Say::new().call("a", json!({})).call("b", json!({})).call("c", json!({}));
     let records = play(agent(two_turns(say), [named("a", 0), named("b", 7), named("c", 0)])).await;
     insta::assert_snapshot!(tool_lines(&records), @r#"
-    tool 0 queued at 0
+    tool 0 queued at 1
     tool 1 queued at 0
     tool 2 queued at 2
     tool 1 started sequential
     tool 1 finished ok "b"
+    tool 2 queued at 1
     tool 0 started sequential
     tool 0 finished ok "a"
     tool 2 started sequential
     tool 2 finished ok "c"
     "#);
+}
+
+/// A model that writes and then reads in one turn reads what it wrote, also if the write needs
+/// an approval; rules of the agent and of single calls decide what runs alone.
+#[tokio::test(start_paused = true)]
+async fn a_read_waits_for_the_write_before_it() {
+    let read = || tool("read", |_, _| async { Ok(ToolResult::new("read")) }).idempotent();
+    let write = || {
+        tool("write", |_, _| async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            Ok(ToolResult::new("written"))
+        })
+    };
+    let say = || Say::new().call("write", json!({})).call("read", json!({}));
+    let as_called = play(agent(two_turns(say()), [write().sequential(), read()])).await;
+    insta::assert_snapshot!(tool_lines(&as_called), @r#"
+    tool 0 queued at 0
+    tool 1 queued at 1
+    tool 0 started sequential
+    tool 0 finished ok "written"
+    tool 1 started parallel
+    tool 1 finished ok "read"
+    "#);
+
+    let order = |records: &[wellspring_core::Record]| {
+        let lines = tool_lines(records);
+        let at = |line: &str| lines.lines().position(|it| it.starts_with(line));
+        (at("tool 1 started"), at("tool 0 started"))
+    };
+    let by_call = write().mode_by(|_| ToolMode::Sequential);
+    let (reads, writes) = order(&play(agent(two_turns(say()), [by_call, read()])).await);
+    assert!(reads > writes);
+    let def = agent(two_turns(say()), [write(), read()]);
+    let rule = QueueRule { mode: Some(ToolMode::Sequential), priority: None };
+    let queue_rules = [("write".into(), rule)].into();
+    let (reads, writes) = order(&play(AgentDef { queue_rules, ..def }).await);
+    assert!(reads > writes);
+    let def = agent(two_turns(say()), [write().sequential(), read()]);
+    let tool_order = ToolOrder::ParallelFirst;
+    let (reads, writes) = order(&play(AgentDef { tool_order, ..def }).await);
+    assert!(reads < writes);
 }
 
 #[tokio::test(start_paused = true)]
@@ -158,10 +202,10 @@ async fn a_call_that_cannot_run_tells_the_model_why() {
     tool 0 finished error "there is no tool \"nobody\"; there are: strict, broken, panics"
     tool 1 finished error "the arguments do not fit strict: /n: value is not of type \"integer\""
     tool 2 finished error "the arguments of strict are not valid JSON: {\"n\":"
-    tool 3 queued at 0
-    tool 4 queued at 1
     tool 5 finished error "the arguments of broken must be a JSON object, but are: [1]"
     tool 6 finished error "the arguments of broken must be a JSON object, but are: null"
+    tool 3 queued at 0
+    tool 4 queued at 1
     tool 3 started parallel
     tool 3 finished error "the disk is on fire"
     tool 4 started parallel

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures::StreamExt as _;
 use serde_json::json;
 use wellspring_core::{
-    AgentNo, CancellationToken, Content, Event, FailureKind, Message, Outcome, PartKind, Usage,
-    render,
+    AgentNo, CancellationToken, Content, Event, FailureKind, Message, Outcome, PartKind, ToolError,
+    ToolOutcome, ToolResult, Usage, render,
 };
 use wellspring_engine::{
     Limits, RequestKey, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig, TurnEvent, TurnState,
@@ -23,7 +23,7 @@ fn turn(say: Say) -> Turn {
 
 /// One line per event.
 async fn lines(turn: &mut Turn) -> Vec<String> {
-    let events = turn.run();
+    let events = turn.run().into_stream();
     events
         .map(|event| match event {
             TurnEvent::TextDelta { text } => format!("delta {text:?}"),
@@ -54,6 +54,45 @@ async fn a_turn_yields_text_then_calls_and_executes_nothing() {
     assert_eq!(turn.state(), TurnState::Complete);
     assert_eq!(turn.text(), "ab");
     assert_eq!(turn.tool_calls().len(), 1);
+}
+
+/// A loop of one's own: the state is readable on the way, and what goes back to the model is
+/// whole, with the provider's ids and signatures.
+#[tokio::test(start_paused = true)]
+async fn a_turn_carries_a_loop_of_ones_own() {
+    let mut turn = turn(
+        Say::new()
+            .thought("Hm.")
+            .text("Let me ask.")
+            .call("echo", json!({"say": 1}))
+            .call("clock", json!({})),
+    );
+    let mut states = Vec::new();
+    let mut events = turn.run();
+    while let Some(event) = events.next().await {
+        states.push((matches!(event, TurnEvent::ToolCall(_)), events.state()));
+    }
+    assert_eq!(states.first(), Some(&(false, TurnState::Streaming)));
+    assert!(states.contains(&(true, TurnState::ToolExecution)), "{states:?}");
+    assert_eq!(states.last(), Some(&(false, TurnState::Complete)));
+
+    let Message::Assistant { model, parts } = turn.message() else { panic!("an answer") };
+    let said: Vec<_> = parts.iter().map(|part| &*part.text).collect();
+    assert_eq!((&*model, &said[..2]), ("scripted", &["Hm.", "Let me ask."][..]));
+    let calls = turn.tool_calls();
+    assert_ne!(calls[0].tool_call_id, calls[1].tool_call_id);
+    let results = [
+        (calls[1].tool_call_id.clone(), Err(ToolError::new("no clock"))),
+        (calls[0].tool_call_id.clone(), Ok(ToolResult::new("1"))),
+    ];
+    let Message::Results { results } = turn.results(results) else { panic!("results") };
+    let told: Vec<_> =
+        results.iter().map(|it| (&*it.name, it.outcome, it.result.output_text())).collect();
+    let want =
+        [("echo", ToolOutcome::Ok, "1".into()), ("clock", ToolOutcome::Error, "no clock".into())];
+    assert_eq!(told, want);
+    let ids: Vec<_> = parts[2..].iter().map(|part| part.id).collect();
+    assert_eq!(results.iter().map(|result| result.call).collect::<Vec<_>>(), ids);
 }
 
 #[tokio::test(start_paused = true)]

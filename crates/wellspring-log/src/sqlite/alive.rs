@@ -1,8 +1,8 @@
-//! Which of the processes that share a file are alive.
+//! Which of the processes that share a file have ended.
 //!
-//! Each holds a lock on a small file of its own beside the database. The operating system
-//! gives the lock back however the process ends, so a run whose owner was killed can be
-//! adopted at once, without waiting for its lease to end.
+//! Each process holds a lock on a small file of its own, in a directory next to the database. The
+//! operating system releases the lock however the process ends, so a run whose owner was killed
+//! can be adopted at once, without waiting for its heartbeats to stop.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::schema::{make_private, new_private_file};
 
-/// How the names of our processes begin: nothing is said about others.
+/// How the names of our processes begin. Other files are left alone.
 const PREFIX: &str = "node-";
 
 /// Tells the stores of one process apart.
@@ -22,8 +22,8 @@ static OPENED: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub(super) struct Alive {
     pub(super) name: Box<str>,
-    path: PathBuf,
-    /// Held as long as the store is open.
+    /// Held as long as the store is open. The file stays: a process that finds it without a lock
+    /// releases the runs of this process.
     _lock: File,
 }
 
@@ -42,34 +42,42 @@ impl Alive {
         let lock = File::options().read(true).write(true).open(&unborn)?;
         lock.lock()?;
         fs::rename(&unborn, &path)?;
-        Ok(Self { name: name.into(), path, _lock: lock })
+        Ok(Self { name: name.into(), _lock: lock })
     }
 }
 
-impl Drop for Alive {
-    fn drop(&mut self) {
-        // A file that stays behind is swept away by the next one.
+/// A process that has ended: its file was there, and the lock was free.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub(super) node: String,
+    path: PathBuf,
+    /// Held until the file is removed, so that one process at a time releases the runs.
+    _lock: File,
+}
+
+impl Ended {
+    /// Removes the file. Call it once the runs of the process are released: a file that stays
+    /// behind is found again.
+    pub(super) fn forget(self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Whether a node was one of our processes and is gone: no file of its name is locked.
-pub(super) fn is_gone(database: &Path, node: &str) -> bool {
-    if !node.starts_with(PREFIX) || node.contains(['/', '\\', '.']) {
-        return false;
-    }
-    let path = directory(database).join(node);
-    let file = match File::options().read(true).write(true).open(&path) {
-        Ok(file) => file,
-        Err(error) => return error.kind() == io::ErrorKind::NotFound,
-    };
-    match file.try_lock() {
-        Ok(()) => {
-            let _ = fs::remove_file(&path);
-            true
+/// The processes that have ended and whose files are still there. A file that is missing says
+/// nothing: heartbeats then tell whether the process is alive.
+pub(super) fn ended(database: &Path) -> Vec<Ended> {
+    let Ok(entries) = fs::read_dir(directory(database)) else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let nodes = names.filter(|name| name.starts_with(PREFIX) && !name.contains('.'));
+    let ended = nodes.filter_map(|node| {
+        let path = directory(database).join(&node);
+        let lock = File::options().read(true).write(true).open(&path).ok()?;
+        match lock.try_lock() {
+            Ok(()) => Some(Ended { node, path, _lock: lock }),
+            Err(TryLockError::WouldBlock | TryLockError::Error(_)) => None,
         }
-        Err(TryLockError::WouldBlock | TryLockError::Error(_)) => false,
-    }
+    });
+    ended.collect()
 }
 
 fn directory(database: &Path) -> PathBuf {

@@ -7,6 +7,7 @@ use wellspring_core::Millis;
 use super::writer::Db;
 use super::{int, read, uint};
 use crate::audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
+use crate::store::StoreError;
 
 /// Keeps an entry, once per key, and gives its number.
 pub(super) fn put(db: &mut Db, new: &NewAudit) -> rusqlite::Result<u64> {
@@ -24,8 +25,8 @@ pub(super) fn put(db: &mut Db, new: &NewAudit) -> rusqlite::Result<u64> {
     let number = last + 1;
     connection
         .prepare_cached(
-            "INSERT INTO audit (tenant, number, key, at, who, run, did, details)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            "INSERT INTO audit (tenant, number, key, at, who, run, did, details, crc)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, row_sum(?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8))",
         )?
         .execute(params![
             &*new.tenant,
@@ -47,14 +48,20 @@ pub(super) fn put(db: &mut Db, new: &NewAudit) -> rusqlite::Result<u64> {
 pub(super) fn page(
     connection: &Connection,
     filter: &AuditFilter,
-) -> rusqlite::Result<Vec<AuditEntry>> {
+) -> rusqlite::Result<Result<Vec<AuditEntry>, StoreError>> {
     let before = filter.before.map_or(i64::MAX, int);
     let limit = int(filter.limit.min(AUDIT_MAX) as u64);
     let mut statement = connection.prepare_cached(
-        "SELECT number, at, who, run, did, details FROM audit
+        "SELECT number, at, who, run, did, details,
+            crc IS row_sum(tenant, number, key, at, who, run, did, details) FROM audit
         WHERE tenant = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
     )?;
     let rows = statement.query_map(params![&*filter.tenant, before, limit], |row| {
+        if !row.get::<_, bool>(6)? {
+            let (number, tenant) = (row.get_ref(0)?, &filter.tenant);
+            let what = format!("entry {number:?} of the audit log of tenant `{tenant}`");
+            return Ok(Err(StoreError::DamagedStore { what }));
+        }
         let details: String = row.get(5)?;
         let details = serde_json::from_str(&details).map_err(|error| {
             rusqlite::Error::FromSqlConversionFailure(5, Type::Text, error.into())
@@ -66,7 +73,7 @@ pub(super) fn page(
             did: row.get(4)?,
             details,
         };
-        Ok(AuditEntry { number: uint(row.get(0)?), act })
+        Ok(Ok(AuditEntry { number: uint(row.get(0)?), act }))
     })?;
-    rows.collect()
+    rows.collect::<rusqlite::Result<Result<_, _>>>()
 }

@@ -14,7 +14,7 @@
 use std::collections::HashMap;
 
 use rusqlite::types::Type;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension, params};
 use wellspring_core::Seq;
 
 use super::{int, uint};
@@ -28,73 +28,185 @@ const BATCH_BYTES: usize = 16 * 1024;
 /// last ones of a run. It is hundreds of frames while models talk.
 const UNPLACED_BYTES_MAX: usize = 128 * 1024;
 
-/// What stands before a frame's body: its run's key, its first record, how many, its length.
-const HEAD_BYTES: usize = 8 + 8 + 4 + 4;
+/// What a frame's checksum covers besides its body: its run's key, its first record, how many,
+/// its length, and the checksum of the run's frame before it.
+const PLACE_BYTES: usize = 8 + 8 + 4 + 4 + 4;
+
+/// What stands before a frame's body: its place, and the checksum of both.
+const HEAD_BYTES: usize = PLACE_BYTES + CRC_BYTES;
+
+/// A batch ends with the checksum of all that is in it.
+const CRC_BYTES: usize = 4;
 
 /// A frame within a batch.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Entry<'a> {
     pub(super) run: i64,
     pub(super) first: Seq,
     pub(super) count: u32,
+    /// The checksum of the run's frame before it.
+    pub(super) before: u32,
+    /// Its own checksum, of its place and its body.
+    pub(super) crc: u32,
     pub(super) body: &'a [u8],
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    pub(super) fn new(run: i64, first: Seq, count: u32, before: u32, body: &'a [u8]) -> Self {
+        let mut entry = Self { run, first, count, before, crc: 0, body };
+        entry.crc = entry.checksum();
+        entry
+    }
+
     pub(super) fn last(&self) -> Seq {
-        Seq(self.first.0 + u64::from(self.count) - 1)
+        // What was read may be damaged: the sum must not overflow.
+        Seq(self.first.0.saturating_add(u64::from(self.count)).saturating_sub(1))
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.count > 0 && self.checksum() == self.crc
+    }
+
+    fn checksum(&self) -> u32 {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&self.place());
+        crc.update(self.body);
+        crc.finalize()
+    }
+
+    fn place(&self) -> [u8; PLACE_BYTES] {
+        let mut place = [0; PLACE_BYTES];
+        // A frame's size has a maximum far below.
+        let length = u32::try_from(self.body.len()).unwrap_or(u32::MAX);
+        place[..8].copy_from_slice(&self.run.to_be_bytes());
+        place[8..16].copy_from_slice(&self.first.0.to_be_bytes());
+        place[16..20].copy_from_slice(&self.count.to_be_bytes());
+        place[20..24].copy_from_slice(&length.to_be_bytes());
+        place[24..].copy_from_slice(&self.before.to_be_bytes());
+        place
     }
 
     fn write(&self, batch: &mut Vec<u8>) {
-        batch.extend_from_slice(&self.run.to_be_bytes());
-        batch.extend_from_slice(&self.first.0.to_be_bytes());
-        batch.extend_from_slice(&self.count.to_be_bytes());
-        // A frame's size has a maximum far below.
-        let length = u32::try_from(self.body.len()).unwrap_or(u32::MAX);
-        batch.extend_from_slice(&length.to_be_bytes());
+        batch.extend_from_slice(&self.place());
+        batch.extend_from_slice(&self.crc.to_be_bytes());
         batch.extend_from_slice(self.body);
     }
 }
 
-/// A frame as a batch of its own.
-pub(super) fn alone(entry: &Entry<'_>) -> Vec<u8> {
-    let mut batch = Vec::with_capacity(HEAD_BYTES + entry.body.len());
-    entry.write(&mut batch);
-    batch
+/// A row of `batches`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Batch<'a> {
+    entries: &'a [u8],
+    /// Whether all of it is as it was written.
+    pub(super) whole: bool,
 }
 
-/// The frames of a batch.
-pub(super) fn entries(batch: &[u8]) -> impl Iterator<Item = rusqlite::Result<Entry<'_>>> {
-    let mut rest = batch;
-    std::iter::from_fn(move || {
-        if rest.is_empty() {
-            return None;
+impl<'a> Batch<'a> {
+    pub(super) fn read(body: &'a [u8]) -> Self {
+        match body.split_last_chunk::<CRC_BYTES>() {
+            Some((entries, crc)) => {
+                Self { entries, whole: crc32fast::hash(entries).to_be_bytes() == *crc }
+            }
+            None => Self { entries: &[], whole: false },
         }
-        let entry = split_entry(&mut rest);
-        if entry.is_none() {
-            rest = &[];
+    }
+
+    /// The frames as far as they can be told apart. If the batch is not whole, each has to be
+    /// looked at before it is believed.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+        split(self.entries)
+    }
+
+    /// A frame, if it is there and whole; also behind damage.
+    pub(super) fn find(&self, run: i64, first: Seq) -> Option<Entry<'a>> {
+        let wanted = |entry: &Entry<'_>| (entry.run, entry.first) == (run, first);
+        if let Some(entry) = self.entries().find(wanted).filter(Entry::is_whole) {
+            return Some(entry);
         }
-        Some(entry.ok_or_else(|| {
-            let what = "a batch of frames is damaged";
-            rusqlite::Error::FromSqlConversionFailure(0, Type::Blob, what.into())
-        }))
-    })
+        // A damaged length hides what comes after it: the place itself is looked for.
+        let mut place = [0; 16];
+        place[..8].copy_from_slice(&run.to_be_bytes());
+        place[8..].copy_from_slice(&first.0.to_be_bytes());
+        let starts = self.entries.windows(place.len()).enumerate();
+        let starts = starts.filter(|(_, window)| *window == place).map(|(at, _)| at);
+        starts
+            .filter_map(|at| split_entry(&mut self.entries.get(at..)?))
+            .find(|entry| wanted(entry) && entry.is_whole())
+    }
+
+    /// All of it but one frame, as the body of a row; `None` if nothing is left.
+    fn without(&self, run: i64, first: Seq) -> Option<Vec<u8>> {
+        let mut others = Vec::with_capacity(self.entries.len());
+        let mut rest = self.entries;
+        while let Some(entry) = split_entry(&mut rest) {
+            if (entry.run, entry.first) != (run, first) {
+                entry.write(&mut others);
+            }
+        }
+        // What cannot be told apart stays: others may have frames in it.
+        others.extend_from_slice(rest);
+        (!others.is_empty()).then(|| sealed(others))
+    }
 }
 
+/// The body of a row, of entries one after another.
+pub(super) fn sealed(mut entries: Vec<u8>) -> Vec<u8> {
+    let crc = crc32fast::hash(&entries);
+    entries.extend_from_slice(&crc.to_be_bytes());
+    entries
+}
+
+/// Adds a frame to entries one after another.
+pub(super) fn push(entries: &mut Vec<u8>, entry: &Entry<'_>) {
+    entry.write(entries);
+}
+
+fn split(entries: &[u8]) -> impl Iterator<Item = Entry<'_>> {
+    let mut rest = entries;
+    std::iter::from_fn(move || split_entry(&mut rest))
+}
+
+/// Takes an entry, or nothing if what is left does not hold one.
 fn split_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
-    let run = i64::from_be_bytes(*take(rest)?);
-    let first = Seq(u64::from_be_bytes(*take(rest)?));
-    let count = u32::from_be_bytes(*take(rest)?);
-    let length = u32::from_be_bytes(*take(rest)?);
-    let (body, more) = rest.split_at_checked(usize::try_from(length).ok()?)?;
-    *rest = more;
-    (count > 0).then_some(Entry { run, first, count, body })
+    let mut more = *rest;
+    let run = i64::from_be_bytes(*take(&mut more)?);
+    let first = Seq(u64::from_be_bytes(*take(&mut more)?));
+    let count = u32::from_be_bytes(*take(&mut more)?);
+    let length = u32::from_be_bytes(*take(&mut more)?);
+    let before = u32::from_be_bytes(*take(&mut more)?);
+    let crc = u32::from_be_bytes(*take(&mut more)?);
+    let (body, after) = more.split_at_checked(usize::try_from(length).ok()?)?;
+    *rest = after;
+    Some(Entry { run, first, count, before, crc, body })
 }
 
 fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     let (taken, more) = rest.split_first_chunk()?;
     *rest = more;
     Some(taken)
+}
+
+/// The frames of a batch of the form before this one, which had no checksums.
+pub(super) fn entries_without_sums(batch: &[u8]) -> Vec<(i64, Seq, u32, &[u8])> {
+    let mut rest = batch;
+    let mut next = || {
+        let mut more = rest;
+        let run = i64::from_be_bytes(*take(&mut more)?);
+        let first = Seq(u64::from_be_bytes(*take(&mut more)?));
+        let count = u32::from_be_bytes(*take(&mut more)?);
+        let length = u32::from_be_bytes(*take(&mut more)?);
+        let (body, after) = more.split_at_checked(usize::try_from(length).ok()?)?;
+        rest = after;
+        Some((run, first, count, body))
+    };
+    std::iter::from_fn(&mut next).collect()
+}
+
+/// A damaged batch among those that are not placed: it is not known whose last frames are lost, so
+/// that nothing can be appended.
+fn damaged_batch(id: i64) -> rusqlite::Error {
+    let what = format!("batch {id}, which holds the last records of some runs, is damaged");
+    rusqlite::Error::FromSqlConversionFailure(1, Type::Blob, what.into())
 }
 
 /// What a transaction appends, on its way into batches.
@@ -125,7 +237,7 @@ type Place = (i64, i64, u32, i64);
 impl Unplaced {
     fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let mut unplaced = Self::default();
-        each_unplaced(connection, |batch, entry| unplaced.add(batch, &entry))?;
+        each_unplaced(connection, |batch, entry| unplaced.add(batch, &entry))?.all()?;
         Ok(unplaced)
     }
 
@@ -140,13 +252,17 @@ impl Unplaced {
         // A run's places lie side by side, so in this order each page is changed once.
         self.places.sort_unstable();
         let mut statement = connection.prepare_cached(
-            "INSERT INTO places (run, first, count, batch) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO places (run, first, count, batch, crc)
+            VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4))",
         )?;
         for place in self.places.drain(..) {
             statement.execute(place)?;
         }
         self.bytes = 0;
-        connection.prepare_cached("UPDATE placed SET upto = ?1")?.execute([upto]).map(drop)
+        connection
+            .prepare_cached("UPDATE placed SET upto = ?1, crc = row_sum(?1)")?
+            .execute([upto])
+            .map(drop)
     }
 }
 
@@ -157,25 +273,31 @@ impl Batches {
         self.kept = None;
     }
 
+    /// Adds the frame that follows a run's end so far, and gives the new one.
     pub(super) fn add(
         &mut self,
         connection: &Connection,
         run: i64,
-        first: Seq,
+        end: End,
         frame: &NewFrame,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<End> {
         let size = HEAD_BYTES + frame.body.len();
         if self.bytes.len() + size > BATCH_BYTES {
             self.write(connection)?;
         }
-        Entry { run, first, count: frame.count, body: &frame.body }.write(&mut self.bytes);
-        Ok(())
+        let entry = Entry::new(run, end.head.next(), frame.count, end.crc, &frame.body);
+        entry.write(&mut self.bytes);
+        Ok(End::of(&entry))
     }
 
-    /// The last record of a run, if it was added and not yet written.
-    pub(super) fn head(&self, run: i64) -> Option<Seq> {
-        let of_it = entries(&self.bytes).flatten().filter(|entry| entry.run == run);
-        of_it.last().map(|entry| entry.last())
+    /// The end of a run, if its last frame was added and not yet written.
+    pub(super) fn end(&self, run: i64) -> Option<End> {
+        split(&self.bytes).filter(|entry| entry.run == run).last().map(|entry| End::of(&entry))
+    }
+
+    /// The last batch there is, if that is known.
+    pub(super) fn last(&self) -> Option<i64> {
+        self.kept.as_ref().map(|kept| kept.last)
     }
 
     /// Writes what was added: from now on readers of this connection see it.
@@ -187,22 +309,30 @@ impl Batches {
             Some(kept) => kept,
             None => {
                 // A batch may be deleted, but its number is never another's.
-                let last = connection
-                    .prepare_cached(
-                        "SELECT max(upto, (SELECT coalesce(max(id), 0) FROM batches)) FROM placed",
-                    )?
+                let last: i64 = connection
+                    .prepare_cached("SELECT coalesce(max(id), 0) FROM batches")?
                     .query_row([], |row| row.get(0))?;
+                let last = last.max(placed_upto(connection)?);
                 self.kept.insert(Kept { last, unplaced: Unplaced::read(connection)? })
             }
         };
         kept.last += 1;
+        for entry in split(&self.bytes) {
+            kept.unplaced.add(kept.last, &entry);
+        }
+        let crc = crc32fast::hash(&self.bytes);
+        self.bytes.extend_from_slice(&crc.to_be_bytes());
         connection
             .prepare_cached("INSERT INTO batches (id, body) VALUES (?1, ?2)")?
             .execute(params![kept.last, &self.bytes])?;
-        for entry in entries(&self.bytes) {
-            kept.unplaced.add(kept.last, &entry?);
-        }
         self.bytes.clear();
+        Ok(())
+    }
+
+    /// Places everything, so that the next process finds all of it by the index.
+    pub(super) fn place_all(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        Unplaced::read(connection)?.place(connection)?;
+        self.forget();
         Ok(())
     }
 
@@ -218,31 +348,100 @@ impl Batches {
     }
 }
 
-/// Looks at every frame that is not placed, in the order of their commits.
+/// The last record of a run, and the checksum of its last frame.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct End {
+    pub(super) head: Seq,
+    pub(super) crc: u32,
+}
+
+impl End {
+    pub(super) fn of(entry: &Entry<'_>) -> Self {
+        Self { head: entry.last(), crc: entry.crc }
+    }
+}
+
+/// Whether all frames that are not placed could be looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub(super) enum Looked {
+    AtAll,
+    /// Some in this batch could not.
+    ButSome(i64),
+}
+
+impl Looked {
+    /// For callers that have to know all of them.
+    pub(super) fn all(self) -> rusqlite::Result<()> {
+        match self {
+            Self::AtAll => Ok(()),
+            Self::ButSome(batch) => Err(damaged_batch(batch)),
+        }
+    }
+}
+
+/// Looks at every frame that is not placed, in the order of their commits; only at whole ones.
 pub(super) fn each_unplaced(
     connection: &Connection,
     mut look: impl FnMut(i64, Entry<'_>),
-) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare_cached(
-        "SELECT id, body FROM batches WHERE id > (SELECT upto FROM placed) ORDER BY id",
-    )?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let id = row.get(0)?;
-        for entry in entries(row.get_ref(1)?.as_blob()?) {
-            look(id, entry?);
+) -> rusqlite::Result<Looked> {
+    let (mut last, mut gap) = (None, None);
+    let looked = each_after(connection, placed_upto(connection)?, |id, entry| {
+        // They are numbered without gaps: one is deleted only after it was placed.
+        if last.is_some_and(|last| id > last + 1) {
+            gap = Some(id);
         }
-    }
-    Ok(())
+        last = Some(id);
+        look(id, entry);
+    })?;
+    Ok(gap.map_or(looked, Looked::ButSome))
 }
 
-/// The last records of all runs that have frames which are not placed.
-pub(super) fn unplaced_heads(connection: &Connection) -> rusqlite::Result<HashMap<i64, Seq>> {
-    let mut heads = HashMap::new();
-    each_unplaced(connection, |_, entry| {
-        heads.insert(entry.run, entry.last());
+/// Looks at every frame in a batch after this one, in the order of their commits; only at whole
+/// ones.
+pub(super) fn each_after(
+    connection: &Connection,
+    batch: i64,
+    mut look: impl FnMut(i64, Entry<'_>),
+) -> rusqlite::Result<Looked> {
+    let mut statement =
+        connection.prepare_cached("SELECT id, body FROM batches WHERE id > ?1 ORDER BY id")?;
+    let mut rows = statement.query([batch])?;
+    let mut looked = Looked::AtAll;
+    while let Some(row) = rows.next()? {
+        let id = row.get(0)?;
+        let batch = Batch::read(row.get_ref(1)?.as_blob()?);
+        if !batch.whole {
+            looked = Looked::ButSome(id);
+        }
+        for entry in batch.entries().filter(|entry| batch.whole || entry.is_whole()) {
+            look(id, entry);
+        }
+    }
+    Ok(looked)
+}
+
+/// The last batch whose frames are all placed.
+fn placed_upto(connection: &Connection) -> rusqlite::Result<i64> {
+    let (upto, whole) = connection
+        .prepare_cached("SELECT upto, crc IS row_sum(upto) FROM placed")?
+        .query_row([], |row| Ok((row.get(0)?, row.get::<_, bool>(1)?)))?;
+    if whole {
+        return Ok(upto);
+    }
+    let what = "the number of the last batch in the index is damaged";
+    Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, what.into()))
+}
+
+/// The ends of all runs that have frames which are not placed.
+pub(super) fn unplaced_ends(
+    connection: &Connection,
+) -> rusqlite::Result<(HashMap<i64, End>, Looked)> {
+    let mut ends = HashMap::new();
+    let looked = each_unplaced(connection, |_, entry| {
+        ends.insert(entry.run, End::of(&entry));
     })?;
-    Ok(heads)
+    Ok((ends, looked))
 }
 
 /// Deletes up to so many frames of a run; `false` when there are none. What lies in the same
@@ -253,27 +452,25 @@ pub(super) fn delete(connection: &Connection, run: i64, limit: i64) -> rusqlite:
         .prepare_cached("SELECT first, batch FROM places WHERE run = ?1 LIMIT ?2")?
         .query_map([run, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<rusqlite::Result<_>>()?;
-    let mut others = Vec::new();
     for (first, batch) in &places {
-        others.clear();
-        connection.prepare_cached("SELECT body FROM batches WHERE id = ?1")?.query_row(
-            [batch],
-            |row| {
-                for entry in entries(row.get_ref(0)?.as_blob()?) {
-                    let entry = entry?;
-                    if (entry.run, entry.first) != (run, Seq(uint(*first))) {
-                        entry.write(&mut others);
-                    }
-                }
-                Ok(())
-            },
-        )?;
-        if others.is_empty() {
-            connection.prepare_cached("DELETE FROM batches WHERE id = ?1")?.execute([batch])?;
-        } else {
-            connection
-                .prepare_cached("UPDATE batches SET body = ?2 WHERE id = ?1")?
-                .execute(params![batch, &others])?;
+        let others = connection
+            .prepare_cached("SELECT body FROM batches WHERE id = ?1")?
+            .query_row([batch], |row| {
+                let body = row.get_ref(0)?.as_blob()?;
+                Ok(Batch::read(body).without(run, Seq(uint(*first))))
+            })
+            .optional()?;
+        match others {
+            // The place was damaged, or the batch is: what there was is gone.
+            None => {}
+            Some(None) => {
+                connection.prepare_cached("DELETE FROM batches WHERE id = ?1")?.execute([batch])?;
+            }
+            Some(Some(others)) => {
+                connection
+                    .prepare_cached("UPDATE batches SET body = ?2 WHERE id = ?1")?
+                    .execute(params![batch, &others])?;
+            }
         }
         connection
             .prepare_cached("DELETE FROM places WHERE run = ?1 AND first = ?2")?
@@ -287,25 +484,48 @@ mod tests {
     use super::*;
 
     fn entry(run: i64, first: u64, body: &[u8]) -> Entry<'_> {
-        Entry { run, first: Seq(first), count: 2, body }
+        Entry::new(run, Seq(first), 2, 5, body)
     }
 
     #[test]
     fn what_was_written_is_read() {
-        let mut batch = alone(&entry(7, 1, b"one"));
-        entry(-1, u64::MAX - 1, b"").write(&mut batch);
-        let read: Vec<_> = entries(&batch).collect::<rusqlite::Result<_>>().unwrap();
+        let mut entries = Vec::new();
+        push(&mut entries, &entry(7, 1, b"one"));
+        push(&mut entries, &entry(-1, u64::MAX - 1, b""));
+        let body = sealed(entries);
+        let batch = Batch::read(&body);
+        assert!(batch.whole);
+        let read: Vec<_> = batch.entries().collect();
         assert_eq!(read, [entry(7, 1, b"one"), entry(-1, u64::MAX - 1, b"")]);
+        assert_eq!(batch.find(7, Seq(1)), Some(entry(7, 1, b"one")));
+        let left = batch.without(7, Seq(1)).unwrap();
+        let mut alone = Vec::new();
+        push(&mut alone, &entry(-1, u64::MAX - 1, b""));
+        assert_eq!(left, sealed(alone));
+        assert_eq!(Batch::read(&left).without(-1, Seq(u64::MAX - 1)), None);
     }
 
+    /// Whatever is flipped, a frame is found as it was written or not at all, and damage to one
+    /// does not hide the other.
     #[test]
-    fn damage_is_an_error_wherever_it_is() {
-        let batch = alone(&entry(7, 1, b"one"));
-        for end in 1..batch.len() {
-            assert!(entries(&batch[..end]).any(|entry| entry.is_err()), "{end}");
+    fn a_damaged_frame_is_not_found_and_others_are() {
+        let mut entries = Vec::new();
+        push(&mut entries, &entry(7, 1, b"one"));
+        let second_at = entries.len();
+        push(&mut entries, &entry(8, 1, b"another"));
+        let body = sealed(entries);
+        for at in 0..body.len() {
+            for bit in 0..8 {
+                let mut flipped = body.clone();
+                flipped[at] ^= 1 << bit;
+                let batch = Batch::read(&flipped);
+                assert!(!batch.whole, "byte {at}, bit {bit}");
+                let whole_tail = at >= body.len() - CRC_BYTES;
+                let first = (at >= second_at).then_some(entry(7, 1, b"one"));
+                assert_eq!(batch.find(7, Seq(1)), first, "byte {at}, bit {bit}");
+                let second = (at < second_at || whole_tail).then_some(entry(8, 1, b"another"));
+                assert_eq!(batch.find(8, Seq(1)), second, "byte {at}, bit {bit}");
+            }
         }
-        let mut none = batch;
-        none[16..20].fill(0);
-        assert!(entries(&none).all(|entry| entry.is_err()), "a frame has records");
     }
 }

@@ -105,7 +105,7 @@ impl WalSize {
     }
 }
 
-fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
+pub(super) fn checkpoint(connection: &Connection, mode: &str) -> rusqlite::Result<()> {
     let pragma = format!("PRAGMA wal_checkpoint({mode})");
     connection.query_row(&pragma, [], |_| Ok(()))
 }

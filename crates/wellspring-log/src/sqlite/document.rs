@@ -70,6 +70,20 @@ pub(super) fn list(connection: &Connection, filter: &DocumentFilter) -> Outcome<
     rows.collect()
 }
 
+/// The names of all documents whose checksum does not match.
+pub(super) fn damaged(connection: &Connection) -> rusqlite::Result<Vec<Box<str>>> {
+    let mut statement = connection.prepare("SELECT name, revision, text, crc FROM documents")?;
+    let mut rows = statement.query([])?;
+    let mut names = Vec::new();
+    while let Some(row) = rows.next()? {
+        match checked(row) {
+            Ok(Ok(_)) => {}
+            Ok(Err(_)) | Err(_) => names.push(row.get(0).unwrap_or_else(|_| "?".into())),
+        }
+    }
+    Ok(names)
+}
+
 /// A row as a document, if its checksum matches.
 fn checked(row: &Row<'_>) -> rusqlite::Result<Result<Document, StoreError>> {
     let (name, revision): (Box<str>, i64) = (row.get(0)?, row.get(1)?);

@@ -1,4 +1,4 @@
-//! What readers ask, inside a short transaction.
+//! Queries, each inside a short transaction.
 
 use std::collections::HashMap;
 
@@ -7,31 +7,42 @@ use rusqlite::types::{ToSql, Type};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use wellspring_core::{Command, InboxNo, Millis, RunId, Seq, ThreadId};
 
-use super::batch::{self, Entry};
+use super::batch::{self, Batch, End, Entry, Looked};
+use super::check::run_columns;
+use super::sum::chain_start;
 use super::write::TAKEN;
 use super::{int, uint};
+use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::InboxEntry;
 use crate::store::{
-    ExternalId, LIST_MAX, Lease, Page, RunFilter, RunInfo, RunState, SnapshotKind, StoreError,
-    StoredFrame,
+    ExternalId, HistoryQuery, LIST_MAX, Page, PastRun, RunFilter, RunInfo, RunState, SnapshotKind,
+    StoreError, StoredFrame,
 };
 
 type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
 
-const INFO: &str = "SELECT run, thread, agent, tenant, after, title, state, epoch, node,
-    lease_until, created_at, updated_at,
-    (SELECT first + count - 1 FROM places WHERE places.run = runs.id ORDER BY first DESC LIMIT 1),
-    id FROM runs";
-
-pub(super) fn info(connection: &Connection, run: RunId) -> rusqlite::Result<Option<RunInfo>> {
-    let unplaced = batch::unplaced_heads(connection)?;
-    connection
-        .prepare_cached(&format!("{INFO} WHERE run = ?1"))?
-        .query_row([run.uuid().as_bytes()], |row| info_of(row, &unplaced))
-        .optional()
+/// A run's own row, and its last record by the index; -1 where the index is damaged.
+fn select_info() -> String {
+    let columns = run_columns("runs.");
+    format!(
+        "SELECT runs.run, thread, agent, tenant, after, title, state, epoch, node, created_at,
+        updated_at, (
+            SELECT iif(crc IS row_sum(run, first, count, batch), first + count - 1, -1)
+            FROM places WHERE places.run = runs.id ORDER BY first DESC LIMIT 1
+        ), runs.id, head, runs.crc IS row_sum({columns})"
+    )
 }
 
-pub(super) fn list(connection: &Connection, filter: &RunFilter) -> rusqlite::Result<Vec<RunInfo>> {
+pub(super) fn info(connection: &Connection, run: RunId) -> Outcome<Option<RunInfo>> {
+    let unplaced = batch::unplaced_ends(connection)?;
+    let found = connection
+        .prepare_cached(&format!("{} FROM runs WHERE run = ?1", select_info()))?
+        .query_row([run.uuid().as_bytes()], |row| info_of(row, Some(run), &unplaced))
+        .optional()?;
+    Ok(found.transpose())
+}
+
+pub(super) fn list(connection: &Connection, filter: &RunFilter) -> Outcome<Vec<RunInfo>> {
     let mut conditions = Vec::new();
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     let mut condition = |sql: &str, value: Option<Box<dyn ToSql>>| {
@@ -59,12 +70,24 @@ pub(super) fn list(connection: &Connection, filter: &RunFilter) -> rusqlite::Res
     let conditions =
         if conditions.is_empty() { "true".to_owned() } else { conditions.join(" AND ") };
     let limit = filter.limit_or_max();
-    let sql = format!("{INFO} WHERE {conditions} ORDER BY run DESC LIMIT {limit}");
+    let sql =
+        format!("{} FROM runs WHERE {conditions} ORDER BY run DESC LIMIT {limit}", select_info());
     let mut statement = connection.prepare_cached(&sql)?;
-    let unplaced = batch::unplaced_heads(connection)?;
-    let info = |row: &Row<'_>| info_of(row, &unplaced);
-    let rows = statement.query_map(rusqlite::params_from_iter(values), info)?;
-    rows.collect()
+    let unplaced = batch::unplaced_ends(connection)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    let mut infos: Vec<RunInfo> = Vec::new();
+    while let Some(row) = rows.next()? {
+        let info = match info_of(row, None, &unplaced)? {
+            Ok(info) => info,
+            Err(error) => return Ok(Err(error)),
+        };
+        let before = infos.last().map(|info| info.run).or(filter.after_run);
+        if !filter.matches(&info) || before.is_some_and(|before| before <= info.run) {
+            return Ok(Err(damaged(info.run, Seq(0), "the index of runs points to it wrongly")));
+        }
+        infos.push(info);
+    }
+    Ok(Ok(infos))
 }
 
 pub(super) fn page(
@@ -73,56 +96,123 @@ pub(super) fn page(
     after: Seq,
     bytes_max: usize,
 ) -> Outcome<Page> {
-    let Some((key, state)) = key_and_state(connection, run)? else {
-        return Ok(Err(StoreError::NoRun(run)));
+    let row = match find_run(connection, run)? {
+        Ok(row) => row,
+        Err(error) => return Ok(Err(error)),
     };
     let mut unplaced = Vec::new();
-    batch::each_unplaced(connection, |_, entry| {
-        if entry.run == key {
-            unplaced.push(stored(&entry));
+    let looked = batch::each_unplaced(connection, |_, entry| {
+        if entry.run == row.key {
+            unplaced.push((stored(&entry), entry.before, entry.crc));
         }
     })?;
-    let head = match unplaced.last() {
-        Some(frame) => frame.last(),
-        None => placed_head(connection, key)?,
+    let closed = row.state.is_final();
+    let head = if closed {
+        row.end.head
+    } else {
+        // Its last frame may be what could not be looked at.
+        looked.all()?;
+        match unplaced.last() {
+            Some((frame, ..)) => frame.last(),
+            None => match placed_head(connection, run, row.key)? {
+                Ok(head) => head,
+                Err(error) => return Ok(Err(error)),
+            },
+        }
     };
-    let mut page = Page { frames: Vec::new(), head, closed: state.is_final() };
+    if head < row.end.head {
+        return Ok(Err(damaged(run, head.next(), "its last records are missing")));
+    }
+    let mut page = Page { frames: Vec::new(), head, closed };
     if after >= page.head {
         return Ok(Ok(page));
     }
-    // The frame with the next record is the last one that starts at or before it.
+    // From the frame with the record before on: each frame names the checksum of the one before.
+    let start = after.0.max(1);
     let mut statement = connection.prepare_cached(
-        "SELECT first, body FROM places JOIN batches ON batches.id = batch WHERE run = ?1
+        "SELECT first, body FROM places LEFT JOIN batches ON batches.id = batch WHERE run = ?1
             AND first >= (SELECT max(first) FROM places WHERE run = ?1 AND first <= ?2)
         ORDER BY first",
     )?;
-    let mut rows = statement.query(params![key, int(after.0.saturating_add(1))])?;
+    let mut rows = statement.query(params![row.key, int(start)])?;
+    let mut reading = Reading { run, start, end: None };
     let mut bytes = 0;
     let mut is_full = |frame: &StoredFrame, page: &Page| {
         bytes += frame.body.len();
         !page.frames.is_empty() && bytes > bytes_max
     };
-    while let Some(row) = rows.next()? {
-        let first = Seq(uint(row.get(0)?));
-        for entry in batch::entries(row.get_ref(1)?.as_blob()?) {
-            let entry = entry?;
-            if (entry.run, entry.first) != (key, first) || entry.last() <= after {
-                continue;
-            }
-            let frame = stored(&entry);
-            if is_full(&frame, &page) {
-                return Ok(Ok(page));
-            }
-            page.frames.push(frame);
+    while let Some(found) = rows.next()? {
+        let first = Seq(uint(found.get(0)?));
+        let body = found.get_ref(1)?.as_blob_or_null()?.unwrap_or_default();
+        let Some(entry) = Batch::read(body).find(row.key, first) else {
+            return Ok(Err(damaged(run, first, "its frame does not pass its checksum")));
+        };
+        if let Err(error) = reading.next(&entry) {
+            return Ok(Err(error));
         }
-    }
-    for frame in unplaced.into_iter().filter(|frame| frame.last() > after) {
+        if entry.last() <= after {
+            continue;
+        }
+        let frame = stored(&entry);
         if is_full(&frame, &page) {
-            break;
+            return Ok(Ok(page));
         }
         page.frames.push(frame);
     }
+    for (frame, before, crc) in unplaced {
+        if frame.last().0 < start && reading.end.is_none() {
+            continue;
+        }
+        let entry = Entry {
+            run: row.key,
+            first: frame.first,
+            count: frame.count,
+            before,
+            crc,
+            body: &frame.body,
+        };
+        if let Err(error) = reading.next(&entry) {
+            return Ok(Err(error));
+        }
+        if frame.last() <= after {
+            continue;
+        }
+        if is_full(&frame, &page) {
+            return Ok(Ok(page));
+        }
+        page.frames.push(frame);
+    }
+    let end = reading.end.map_or(Seq(0), |end| end.head);
+    if end != head {
+        return Ok(Err(damaged(run, end.next(), "its last records are missing")));
+    }
+    if closed && reading.end != Some(row.end) {
+        return Ok(Err(damaged(run, head, "its last frame is not the one it ended with")));
+    }
     Ok(Ok(page))
+}
+
+/// Checks that frames follow each other.
+struct Reading {
+    run: RunId,
+    start: u64,
+    end: Option<End>,
+}
+
+impl Reading {
+    fn next(&mut self, entry: &Entry<'_>) -> Result<(), StoreError> {
+        let follows = match self.end {
+            Some(end) => entry.first == end.head.next() && entry.before == end.crc,
+            None if entry.first == Seq(1) => entry.before == chain_start(self.run),
+            None => entry.first.0 <= self.start,
+        };
+        if !follows {
+            let at = self.end.map_or(Seq(self.start), |end| end.head.next());
+            return Err(damaged(self.run, at, "its frames do not follow each other"));
+        }
+        self.end = Some(End::of(entry));
+        Ok(())
+    }
 }
 
 fn stored(entry: &Entry<'_>) -> StoredFrame {
@@ -130,24 +220,37 @@ fn stored(entry: &Entry<'_>) -> StoredFrame {
     StoredFrame { first: entry.first, count: entry.count, body }
 }
 
+pub(super) fn damaged(run: RunId, at: Seq, what: &str) -> StoreError {
+    StoreError::Damaged { run, at, what: what.into() }
+}
+
 pub(super) fn inbox(
     connection: &Connection,
     run: RunId,
     after: InboxNo,
 ) -> Outcome<Vec<InboxEntry>> {
-    let Some((key, _)) = key_and_state(connection, run)? else {
-        return Ok(Err(StoreError::NoRun(run)));
+    let key = match find_run(connection, run)? {
+        Ok(row) => row.key,
+        Err(error) => return Ok(Err(error)),
     };
     let mut statement = connection.prepare_cached(
-        "SELECT number, key, command FROM inbox
-            WHERE run = ?1 AND number > ?2 AND substr(command, 1, 1) <> ?3 ORDER BY number",
+        "SELECT number, key, command, crc IS row_sum(run, number, key, command) FROM inbox
+            WHERE run = ?1 AND number > ?2 ORDER BY number",
     )?;
-    let rows = statement.query_map(params![key, int(after.0), TAKEN], |row| {
-        let json: String = row.get(2)?;
-        let command = command(&json, 2)?;
-        Ok(InboxEntry { number: InboxNo(uint(row.get(0)?)), key: row.get(1)?, command })
-    })?;
-    rows.collect::<rusqlite::Result<_>>().map(Ok)
+    let mut rows = statement.query(params![key, int(after.0)])?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        if !row.get::<_, bool>(3)? {
+            return Ok(Err(damaged(run, Seq(0), "an entry of its inbox")));
+        }
+        let json = row.get_ref(2)?.as_str()?;
+        if json.starts_with(TAKEN) {
+            continue;
+        }
+        let command = command(json, 2)?;
+        entries.push(InboxEntry { number: InboxNo(uint(row.get(0)?)), key: row.get(1)?, command });
+    }
+    Ok(Ok(entries))
 }
 
 pub(super) fn command(json: &str, column: usize) -> rusqlite::Result<Command> {
@@ -156,19 +259,97 @@ pub(super) fn command(json: &str, column: usize) -> rusqlite::Result<Command> {
     })
 }
 
-pub(super) fn expired(
-    connection: &Connection,
-    now: Millis,
-    limit: usize,
-) -> rusqlite::Result<Vec<RunId>> {
-    let limit = limit.min(LIST_MAX) as i64;
+pub(super) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeBeat>> {
+    // Jumps from owner to owner in the index, however many runs each has.
     connection
         .prepare_cached(
-            "SELECT run FROM runs WHERE state = 0 AND (lease_until IS NULL OR lease_until < ?1)
-            ORDER BY run LIMIT ?2",
+            "WITH RECURSIVE owners (node) AS (
+                SELECT min(node) FROM runs WHERE state = 0
+                UNION ALL
+                SELECT (SELECT min(node) FROM runs WHERE state = 0 AND node > owners.node)
+                FROM owners WHERE owners.node IS NOT NULL
+            )
+            SELECT owners.node, coalesce(beat, 0) FROM owners LEFT JOIN nodes USING (node)
+            WHERE owners.node IS NOT NULL",
         )?
-        .query_map([int(now.0), limit], |row| run_id(row, 0))?
+        .query_map([], |row| Ok(NodeBeat { node: row.get(0)?, beat: uint(row.get(1)?) }))?
         .collect()
+}
+
+pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result<Vec<Due>> {
+    let limit = query.limit_or_max();
+    // Nobody can adopt what is damaged.
+    let whole = format!("crc IS row_sum({})", run_columns(""));
+    let (since, run) = match query.after {
+        Some(after) => (int(after.since.0), *after.run.uuid().as_bytes()),
+        None => (-1, [0; 16]),
+    };
+    let mut values: Vec<Box<dyn ToSql>> =
+        vec![Box::new(since), Box::new(run), Box::new(int(query.now.0))];
+    let mut sql = format!(
+        "SELECT * FROM (SELECT due_at AS since, run, agent, node FROM runs
+            WHERE due_at IS NOT NULL AND (due_at, run) > (?1, ?2) AND due_at <= ?3 AND {whole}
+            ORDER BY due_at, run LIMIT {limit})"
+    );
+    // The runs of nodes that are gone are due at once.
+    for node in &query.gone {
+        values.push(Box::new(node.to_string()));
+        sql += &format!(
+            " UNION ALL SELECT * FROM (SELECT 0, run, agent, node FROM runs
+            WHERE state = 0 AND node = ?{} AND (0, run) > (?1, ?2) AND {whole}
+            ORDER BY run LIMIT {limit})",
+            values.len()
+        );
+    }
+    let sql = format!("{sql} ORDER BY since, run LIMIT {limit}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let due = |row: &Row<'_>| {
+        let since = Millis(uint(row.get(0)?));
+        Ok(Due { run: run_id(row, 1)?, agent: row.get(2)?, owner: row.get(3)?, since })
+    };
+    statement.query_map(rusqlite::params_from_iter(values), due)?.collect()
+}
+
+pub(super) fn history(connection: &Connection, query: &HistoryQuery) -> Outcome<Vec<PastRun>> {
+    let folded = |column| {
+        let latest = "FROM snapshots WHERE snapshots.run = runs.id AND kind = ?3
+            ORDER BY at DESC LIMIT 1";
+        if query.folded { format!("(SELECT {column} {latest})") } else { "NULL".to_owned() }
+    };
+    // Where a run was deleted, the thread's next older run follows.
+    let sql = format!(
+        "WITH RECURSIVE past (place, key) AS (
+            SELECT 1, id FROM runs WHERE run = ?1
+            UNION ALL
+            SELECT place + 1, older.id FROM past JOIN runs AS newer ON newer.id = key
+            JOIN runs AS older ON older.run = coalesce(
+                (SELECT run FROM runs WHERE run = newer.after),
+                (SELECT max(run) FROM runs WHERE thread = newer.thread AND run < newer.after))
+            WHERE place < ?2 AND older.tenant = newer.tenant
+        )
+        {}, {}, {} FROM past JOIN runs ON runs.id = key ORDER BY place",
+        select_info(),
+        folded("at"),
+        folded("body"),
+    );
+    let unplaced = batch::unplaced_ends(connection)?;
+    let max = int(query.max.min(LIST_MAX) as u64);
+    let past = |row: &Row<'_>| {
+        let at: Option<i64> = row.get(15)?;
+        let body: Option<Vec<u8>> = row.get(16)?;
+        let folded = at.zip(body).map(|(at, body)| (Seq(uint(at)), body.into()));
+        Ok(info_of(row, None, &unplaced)?.map(|info| PastRun { info, folded }))
+    };
+    let mut statement = connection.prepare_cached(&sql)?;
+    let run = *query.run.uuid().as_bytes();
+    if max == 0 {
+        return Ok(Ok(Vec::new()));
+    }
+    if query.folded {
+        let kind = kind_code(SnapshotKind::Transcript);
+        return statement.query_map(params![run, max, kind], past)?.collect();
+    }
+    statement.query_map(params![run, max], past)?.collect()
 }
 
 pub(super) fn snapshot(
@@ -177,8 +358,9 @@ pub(super) fn snapshot(
     kind: SnapshotKind,
     at_most: Seq,
 ) -> Outcome<Option<(Seq, Bytes)>> {
-    let Some((key, _)) = key_and_state(connection, run)? else {
-        return Ok(Err(StoreError::NoRun(run)));
+    let key = match find_run(connection, run)? {
+        Ok(row) => row.key,
+        Err(error) => return Ok(Err(error)),
     };
     let latest = connection
         .prepare_cached(
@@ -192,45 +374,98 @@ pub(super) fn snapshot(
     Ok(Ok(latest))
 }
 
-pub(super) fn resolve(
-    connection: &Connection,
-    external: &ExternalId,
-) -> rusqlite::Result<Option<RunId>> {
-    connection
-        .prepare_cached(
-            "SELECT runs.run FROM external_ids JOIN runs ON runs.id = external_ids.run
+pub(super) fn resolve(connection: &Connection, external: &ExternalId) -> Outcome<Option<RunId>> {
+    let columns = run_columns("runs.");
+    let found = connection
+        .prepare_cached(&format!(
+            "SELECT runs.run, runs.crc IS row_sum({columns}), external_ids.crc
+                IS row_sum(external_ids.tenant, surface, external_ids.id, external_ids.run)
+            FROM external_ids JOIN runs ON runs.id = external_ids.run
             WHERE external_ids.tenant = ?1 AND surface = ?2 AND external_ids.id = ?3",
-        )?
-        .query_row([&*external.tenant, &*external.surface, &*external.id], |row| run_id(row, 0))
-        .optional()
+        ))?
+        .query_row([&*external.tenant, &*external.surface, &*external.id], |row| {
+            Ok((run_id(row, 0)?, row.get::<_, bool>(1)? && row.get::<_, bool>(2)?))
+        })
+        .optional()?;
+    Ok(match found {
+        Some((run, false)) => Err(damaged(run, Seq(0), "the name that a client gave it")),
+        Some((run, true)) => Ok(Some(run)),
+        None => Ok(None),
+    })
 }
 
-pub(super) fn key_and_state(
-    connection: &Connection,
-    run: RunId,
-) -> rusqlite::Result<Option<(i64, RunState)>> {
-    connection
-        .prepare_cached("SELECT id, state FROM runs WHERE run = ?1")?
-        .query_row([run.uuid().as_bytes()], |row| Ok((row.get(0)?, state_of(row, 1)?)))
-        .optional()
+/// What a run's own row says of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunRow {
+    pub(super) key: i64,
+    pub(super) state: RunState,
+    /// Where it ended when its state last changed.
+    pub(super) end: End,
 }
 
-pub(super) fn head(connection: &Connection, key: i64) -> rusqlite::Result<Seq> {
-    match batch::unplaced_heads(connection)?.get(&key) {
-        Some(head) => Ok(*head),
-        None => placed_head(connection, key),
+/// A run's own row, if it is there and whole.
+pub(super) fn find_run(connection: &Connection, run: RunId) -> Outcome<RunRow> {
+    let columns = run_columns("");
+    let found = connection
+        .prepare_cached(&format!(
+            "SELECT id, state, head, chain, run, crc IS row_sum({columns}) FROM runs WHERE run = ?1"
+        ))?
+        .query_row([run.uuid().as_bytes()], |row| {
+            if !row.get::<_, bool>(5)? || run_id(row, 4)? != run {
+                return Ok(Err(damaged(run, Seq(0), OWN_ROW)));
+            }
+            let end = End { head: Seq(uint(row.get(2)?)), crc: row.get(3)? };
+            Ok(Ok(RunRow { key: row.get(0)?, state: state_of(row, 1)?, end }))
+        })
+        .optional()?;
+    Ok(found.unwrap_or(Err(StoreError::NoRun(run))))
+}
+
+/// What is damaged where a run's own row is.
+pub(super) const OWN_ROW: &str = "what is kept of its state does not pass its checksum";
+
+/// The end of a run that is not finished.
+pub(super) fn end(connection: &Connection, run: RunId, row: &RunRow) -> Outcome<End> {
+    let (ends, looked) = batch::unplaced_ends(connection)?;
+    looked.all()?;
+    if let Some(end) = ends.get(&row.key) {
+        return Ok(Ok(*end));
     }
-}
-
-fn placed_head(connection: &Connection, key: i64) -> rusqlite::Result<Seq> {
     let last = connection
         .prepare_cached(
-            "SELECT first + count - 1 FROM places WHERE run = ?1 ORDER BY first DESC LIMIT 1",
+            "SELECT first, body FROM places LEFT JOIN batches ON batches.id = batch
+            WHERE run = ?1 ORDER BY first DESC LIMIT 1",
         )?
-        .query_row([key], |row| row.get(0))
-        .optional()?;
-    Ok(Seq(uint(last.unwrap_or(0))))
+        .query_row([row.key], |found| {
+            let body = found.get_ref(1)?.as_blob_or_null()?.unwrap_or_default();
+            let entry = Batch::read(body).find(row.key, Seq(uint(found.get(0)?)));
+            Ok(entry.map(|entry| End::of(&entry)))
+        })
+        .optional()?
+        .flatten();
+    Ok(match last {
+        Some(end) if end.head >= row.end.head => Ok(end),
+        Some(_) | None => Err(damaged(run, row.end.head, "its last records are missing")),
+    })
 }
+
+fn placed_head(connection: &Connection, run: RunId, key: i64) -> Outcome<Seq> {
+    let last = connection
+        .prepare_cached(
+            "SELECT first + count - 1, crc IS row_sum(run, first, count, batch) FROM places
+            WHERE run = ?1 ORDER BY first DESC LIMIT 1",
+        )?
+        .query_row([key], |row| Ok((Seq(uint(row.get(0)?)), row.get::<_, bool>(1)?)))
+        .optional()?;
+    Ok(match last {
+        Some((head, true)) => Ok(head),
+        Some((head, false)) => Err(damaged(run, head, PLACE)),
+        None => Ok(Seq(0)),
+    })
+}
+
+/// What is damaged where the index of a run's frames is.
+const PLACE: &str = "the index of its frames does not pass its checksum";
 
 pub(super) fn run_id(row: &Row<'_>, column: usize) -> rusqlite::Result<RunId> {
     row.get(column).map(|bytes| RunId::new(uuid::Uuid::from_bytes(bytes)))
@@ -253,7 +488,7 @@ pub(super) fn kind_code(kind: SnapshotKind) -> i64 {
     }
 }
 
-fn state_of(row: &Row<'_>, column: usize) -> rusqlite::Result<RunState> {
+pub(super) fn state_of(row: &Row<'_>, column: usize) -> rusqlite::Result<RunState> {
     match row.get(column)? {
         0 => Ok(RunState::Running),
         1 => Ok(RunState::Paused),
@@ -264,26 +499,46 @@ fn state_of(row: &Row<'_>, column: usize) -> rusqlite::Result<RunState> {
     }
 }
 
-fn info_of(row: &Row<'_>, unplaced: &HashMap<i64, Seq>) -> rusqlite::Result<RunInfo> {
-    let head = match unplaced.get(&row.get(13)?) {
-        Some(head) => *head,
-        None => Seq(uint(row.get::<_, Option<i64>>(12)?.unwrap_or(0))),
+/// What a row says of a run: of `asked`, if a certain one was.
+fn info_of(
+    row: &Row<'_>,
+    asked: Option<RunId>,
+    (ends, looked): &(HashMap<i64, End>, Looked),
+) -> Outcome<RunInfo> {
+    // A damaged id names no run; then the list says where it was found.
+    let named = asked.or_else(|| run_id(row, 0).ok());
+    let run = named.unwrap_or(RunId::new(uuid::Uuid::nil()));
+    if !row.get::<_, bool>(14)? || run_id(row, 0).ok() != Some(run) {
+        return Ok(Err(damaged(run, Seq(0), OWN_ROW)));
+    }
+    let state = state_of(row, 6)?;
+    let then = Seq(uint(row.get(13)?));
+    let head = if state.is_final() {
+        then
+    } else {
+        looked.all()?;
+        match (ends.get(&row.get(12)?), row.get::<_, Option<i64>>(11)?) {
+            (Some(end), _) => end.head,
+            (None, Some(-1)) => return Ok(Err(damaged(run, then, PLACE))),
+            (None, placed) => Seq(uint(placed.unwrap_or(0))),
+        }
     };
-    let node: Option<Box<str>> = row.get(8)?;
-    let until: Option<i64> = row.get(9)?;
+    if head < then {
+        return Ok(Err(damaged(run, head.next(), "its last records are missing")));
+    }
     let after: Option<[u8; 16]> = row.get(4)?;
-    Ok(RunInfo {
-        run: run_id(row, 0)?,
+    Ok(Ok(RunInfo {
+        run,
         thread: ThreadId::new(uuid::Uuid::from_bytes(row.get(1)?)),
         agent: row.get(2)?,
         tenant: row.get(3)?,
         after: after.map(|bytes| RunId::new(uuid::Uuid::from_bytes(bytes))),
         title: row.get(5)?,
-        state: state_of(row, 6)?,
+        state,
         head,
         epoch: uint(row.get(7)?),
-        lease: node.zip(until).map(|(node, until)| Lease { node, until: Millis(uint(until)) }),
-        created_at: Millis(uint(row.get(10)?)),
-        updated_at: Millis(uint(row.get(11)?)),
-    })
+        owner: row.get(8)?,
+        created_at: Millis(uint(row.get(9)?)),
+        updated_at: Millis(uint(row.get(10)?)),
+    }))
 }

@@ -1,14 +1,15 @@
-//! What the writer does inside its transaction.
-
-use std::path::Path;
+//! Writes, each inside the writer's transaction.
 
 use rusqlite::{Connection, OptionalExtension, params};
-use wellspring_core::{InboxNo, Millis, RunId, Seq};
+use wellspring_core::{InboxNo, RunId, Seq};
 
-use super::alive::is_gone;
+use super::alive::Ended;
+use super::batch::{self, End};
 use super::read::{self, state_code};
+use super::sum::chain_start;
+use super::watching::{last_number, note_deletion};
 use super::writer::{Db, Head};
-use super::{audit, batch};
+use super::{audit, check, threads};
 use super::{int, uint};
 use crate::inbox::{InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::store::{
@@ -22,7 +23,10 @@ type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
 
 pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Created> {
     let named = match &new.name {
-        Some(name) => read::resolve(&db.connection, name)?,
+        Some(name) => match read::resolve(&db.connection, name)? {
+            Ok(named) => named,
+            Err(error) => return Ok(Err(error)),
+        },
         None => None,
     };
     if named.is_some() {
@@ -40,8 +44,8 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
         .connection
         .prepare_cached(
             "INSERT INTO runs (run, thread, agent, tenant, after, title, state, epoch, node,
-                lease_until, created_at, updated_at)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8, ?9, ?9) ON CONFLICT DO NOTHING",
+                created_at, updated_at)
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, 0, ?7, ?8, ?8) ON CONFLICT DO NOTHING",
         )?
         .execute(params![
             new.run.uuid().as_bytes(),
@@ -50,8 +54,7 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
             &*new.tenant,
             new.after.map(|after| *after.uuid().as_bytes()),
             &*new.title,
-            &*new.lease.node,
-            int(new.lease.until.0),
+            &*new.node,
             int(first.at.0),
         ])?;
     if inserted == 0 {
@@ -61,12 +64,14 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
     if let Some(name) = &new.name {
         insert_name(&db.connection, name, key)?;
     }
-    db.batches.add(&db.connection, key, Seq(1), first)?;
+    threads::created(&db.connection, new)?;
+    let end = End { head: Seq(0), crc: chain_start(new.run) };
+    let end = db.batches.add(&db.connection, key, end, first)?;
     if first.state != Some(RunState::Running) {
-        change_state(&db.connection, key, first)?;
+        change_state(&db.connection, key, first, end)?;
     }
     if !first.state.is_some_and(RunState::is_final) {
-        db.remember(new.run, Head { key, head: Seq(u64::from(first.count)) });
+        db.remember(new.run, Head { key, end });
     }
     Ok(Ok(Created::New))
 }
@@ -74,8 +79,10 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
 /// Why a run was not created. Most are, so this is asked only afterwards.
 fn in_the_way(db: &mut Db, new: &NewRun, named: Option<RunId>) -> Outcome<Created> {
     db.batches.write(&db.connection)?;
-    if let Some(info) = read::info(&db.connection, new.run)? {
-        return Ok(Ok(Created::Exists(Box::new(info))));
+    match read::info(&db.connection, new.run)? {
+        Ok(Some(info)) => return Ok(Ok(Created::Exists(Box::new(info)))),
+        Ok(None) => {}
+        Err(error) => return Ok(Err(error)),
     }
     if let Some(run) = named {
         return Ok(Ok(Created::Named(run)));
@@ -91,61 +98,89 @@ pub(super) fn append(db: &mut Db, append: &Append) -> rusqlite::Result<Result<()
     let run = append.run;
     let head = match db.head(run) {
         Some(head) => head,
-        None => match read::key_and_state(&db.connection, run)? {
-            None => return Ok(Err(StoreError::NoRun(run).into())),
-            Some((_, state)) if state.is_final() => return Ok(Err(AppendError::Closed(run))),
-            Some((key, _)) => {
-                let head = match db.batches.head(key) {
-                    Some(head) => head,
-                    None => read::head(&db.connection, key)?,
+        None => match read::find_run(&db.connection, run)? {
+            Err(error) => return Ok(Err(error.into())),
+            Ok(row) if row.state.is_final() => return Ok(Err(AppendError::Closed(run))),
+            Ok(row) => {
+                let end = match db.batches.end(row.key) {
+                    Some(end) => end,
+                    None => match read::end(&db.connection, run, &row)? {
+                        Ok(end) => end,
+                        Err(error) => return Ok(Err(error.into())),
+                    },
                 };
-                Head { key, head }
+                Head { key: row.key, end }
             }
         },
     };
-    if head.head != append.expected {
+    if head.end.head != append.expected {
         db.remember(run, head);
-        return Ok(Err(AppendError::Conflict { run, head: head.head }));
+        return Ok(Err(AppendError::Conflict { run, head: head.end.head }));
     }
     let frame = &append.frame;
-    db.batches.add(&db.connection, head.key, head.head.next(), frame)?;
+    let end = db.batches.add(&db.connection, head.key, head.end, frame)?;
     if let Some(adopt) = &append.adopt {
         db.connection
-            .prepare_cached(
-                "UPDATE runs SET epoch = ?2, node = ?3, lease_until = ?4 WHERE id = ?1",
-            )?
-            .execute(params![
-                head.key,
-                int(adopt.epoch),
-                &*adopt.lease.node,
-                int(adopt.lease.until.0)
-            ])?;
+            .prepare_cached("UPDATE runs SET epoch = ?2, node = ?3, due_at = NULL WHERE id = ?1")?
+            .execute(params![head.key, int(adopt.epoch), &*adopt.node])?;
     }
-    change_state(&db.connection, head.key, frame)?;
     take_from_inbox(&db.connection, head.key, &frame.taken)?;
+    change_state(&db.connection, head.key, frame, end)?;
+    if let Some(folded) = &frame.folded {
+        insert_snapshot(&db.connection, head.key, SnapshotKind::Transcript, end.head, folded)?;
+    }
+    if let Some(text) = &frame.search {
+        threads::put_text(&db.connection, head.key, text)?;
+    }
     if frame.state.is_some_and(RunState::is_final) {
         db.forget(run);
     } else {
-        let head = Head { head: Seq(head.head.0 + u64::from(frame.count)), ..head };
-        db.remember(run, head);
+        db.remember(run, Head { end, ..head });
     }
     Ok(Ok(()))
 }
 
-fn change_state(connection: &Connection, key: i64, frame: &NewFrame) -> rusqlite::Result<()> {
+fn change_state(
+    connection: &Connection,
+    key: i64,
+    frame: &NewFrame,
+    end: End,
+) -> rusqlite::Result<()> {
     let Some(state) = frame.state else { return Ok(()) };
-    let sql = match state {
-        RunState::Running => {
-            "UPDATE runs SET state = ?2, updated_at = ?3 WHERE id = ?1 AND state != ?2"
-        }
-        // Whoever does not work on it does not own it.
-        RunState::Paused | RunState::Completed | RunState::Cancelled | RunState::Failed => {
-            "UPDATE runs SET state = ?2, updated_at = iif(state = ?2, updated_at, ?3),
-                node = NULL, lease_until = NULL WHERE id = ?1"
-        }
+    let (code, at) = (state_code(state), int(frame.at.0));
+    let (last, chain) = (int(end.head.0), end.crc);
+    match state {
+        RunState::Running => connection
+            .prepare_cached(
+                "UPDATE runs SET state = ?2, updated_at = ?3, head = ?4, chain = ?5
+                WHERE id = ?1 AND state != ?2",
+            )?
+            .execute(params![key, code, at, last, chain])?,
+        // A paused run with a command that waits is due at once, and otherwise at its deadline.
+        RunState::Paused => connection
+            .prepare_cached(
+                "UPDATE runs SET state = ?2, updated_at = iif(state = ?2, updated_at, ?3),
+                    node = NULL, due_at = iif(EXISTS (SELECT 1 FROM inbox WHERE inbox.run = ?1
+                        AND substr(command, 1, 1) <> ?7), 0, ?6), head = ?4, chain = ?5
+                WHERE id = ?1",
+            )?
+            .execute(params![
+                key,
+                code,
+                at,
+                last,
+                chain,
+                frame.deadline.map(|at| int(at.0)),
+                TAKEN
+            ])?,
+        RunState::Completed | RunState::Cancelled | RunState::Failed => connection
+            .prepare_cached(
+                "UPDATE runs SET state = ?2, updated_at = iif(state = ?2, updated_at, ?3),
+                    node = NULL, due_at = NULL, head = ?4, chain = ?5 WHERE id = ?1",
+            )?
+            .execute(params![key, code, at, last, chain])?,
     };
-    let changed = params![key, state_code(state), int(frame.at.0)];
-    connection.prepare_cached(sql)?.execute(changed).map(drop)
+    Ok(())
 }
 
 /// What stands before a command whose effect is in a frame. No JSON begins with it.
@@ -153,22 +188,28 @@ pub(super) const TAKEN: &str = "#";
 
 pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> Outcome<PutAll> {
     let connection = &db.connection;
-    let Some((run, _)) = read::key_and_state(connection, run)? else {
-        return Ok(Err(StoreError::NoRun(run)));
+    let id = run;
+    let run = match read::find_run(connection, run)? {
+        Ok(row) => row.key,
+        Err(error) => return Ok(Err(error)),
     };
-    let last: i64 = connection
-        .prepare_cached("SELECT coalesce(max(number), 0) FROM inbox WHERE run = ?1")?
-        .query_row([run], |row| row.get(0))?;
+    let last = last_number(connection, "inbox")?;
     let find = |key: &str| {
         let found = connection
-            .prepare_cached("SELECT number, command FROM inbox WHERE run = ?1 AND key = ?2")?
+            .prepare_cached(
+                "SELECT number, command, crc IS row_sum(run, number, key, command) FROM inbox
+                WHERE run = ?1 AND key = ?2",
+            )?
             .query_row(params![run, key], |row| {
-                let json: String = row.get(1)?;
-                let json = json.strip_prefix(TAKEN).unwrap_or(&json);
-                Ok((InboxNo(uint(row.get(0)?)), read::command(json, 1)?))
+                if !row.get::<_, bool>(2)? {
+                    return Ok(Err(read::damaged(id, Seq(0), "an entry of its inbox")));
+                }
+                let json = row.get_ref(1)?.as_str()?;
+                let json = json.strip_prefix(TAKEN).unwrap_or(json);
+                Ok(Ok((InboxNo(uint(row.get(0)?)), read::command(json, 1)?)))
             })
             .optional()?;
-        Ok(found)
+        Ok(found.transpose()?)
     };
     let waiting = |room| {
         let kinds = match room {
@@ -190,6 +231,12 @@ pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> O
         Err(Refused::Store(error)) => return Ok(Err(error)),
         Err(Refused::Sqlite(error)) => return Err(error),
     };
+    if !new.is_empty() {
+        db.numbered = true;
+        db.connection
+            .prepare_cached("UPDATE runs SET due_at = 0 WHERE id = ?1 AND state = 1")?
+            .execute([run])?;
+    }
     for (number, NewCommand { key, command, audit }) in new {
         let command = match serde_json::to_string(&command) {
             Ok(command) => command,
@@ -197,7 +244,8 @@ pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> O
         };
         db.connection
             .prepare_cached(
-                "INSERT INTO inbox (run, number, key, command) VALUES (?1, ?2, ?3, ?4)",
+                "INSERT INTO inbox (run, number, key, command, crc)
+                VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4))",
             )?
             .execute(params![run, int(number.0), &*key, command])?;
         if let Some(audit) = audit {
@@ -229,42 +277,44 @@ fn take_from_inbox(connection: &Connection, key: i64, taken: &[InboxNo]) -> rusq
     for number in taken {
         connection
             .prepare_cached(
-                "UPDATE inbox SET command = ?3 || command
-                    WHERE run = ?1 AND number = ?2 AND substr(command, 1, 1) <> ?3",
+                "UPDATE inbox SET command = ?3 || command,
+                    crc = row_sum(run, number, key, ?3 || command)
+                WHERE run = ?1 AND number = ?2 AND substr(command, 1, 1) <> ?3
+                    AND crc IS row_sum(run, number, key, command)",
             )?
             .execute(params![key, int(number.0), TAKEN])?;
     }
     Ok(())
 }
 
-pub(super) fn renew(
-    db: &mut Db,
-    node: &str,
-    runs: &[RunId],
-    until: Millis,
-) -> rusqlite::Result<()> {
-    let mut statement = db
-        .connection
-        .prepare_cached("UPDATE runs SET lease_until = ?3 WHERE run = ?1 AND node = ?2")?;
-    for run in runs {
-        statement.execute(params![run.uuid().as_bytes(), node, int(until.0)])?;
-    }
-    Ok(())
+pub(super) fn beat(db: &mut Db, node: &str) -> rusqlite::Result<()> {
+    db.connection
+        .prepare_cached(
+            "INSERT INTO nodes (node, beat) VALUES (?1, 1) ON CONFLICT DO UPDATE SET beat = beat + 1",
+        )?
+        .execute([node])
+        .map(drop)
 }
 
-/// Lets the leases of processes that are gone end now.
-pub(super) fn free_leases_of_the_dead(
-    connection: &Connection,
-    database: &Path,
-) -> rusqlite::Result<()> {
-    let nodes: Vec<String> = connection
-        .prepare_cached("SELECT DISTINCT node FROM runs WHERE state = 0 AND lease_until > 0")?
-        .query_map([], |row| row.get(0))?
-        .collect::<rusqlite::Result<_>>()?;
-    for node in nodes.iter().filter(|node| is_gone(database, node)) {
+pub(super) fn release(db: &mut Db, run: RunId, node: &str, epoch: u64) -> rusqlite::Result<()> {
+    db.connection
+        .prepare_cached(
+            "UPDATE runs SET node = NULL, due_at = 0
+                WHERE run = ?1 AND state = 0 AND node = ?2 AND epoch = ?3",
+        )?
+        .execute(params![run.uuid().as_bytes(), node, int(epoch)])
+        .map(drop)
+}
+
+/// Releases the runs of processes that have ended.
+pub(super) fn release_ended(connection: &Connection, ended: &[Ended]) -> rusqlite::Result<()> {
+    for Ended { node, .. } in ended {
         connection
-            .prepare_cached("UPDATE runs SET lease_until = 0 WHERE state = 0 AND node = ?1")?
+            .prepare_cached(
+                "UPDATE runs SET node = NULL, due_at = 0 WHERE state = 0 AND node = ?1",
+            )?
             .execute([node])?;
+        connection.prepare_cached("DELETE FROM nodes WHERE node = ?1")?.execute([node])?;
     }
     Ok(())
 }
@@ -276,23 +326,37 @@ pub(super) fn put_snapshot(
     at: Seq,
     body: &[u8],
 ) -> Outcome<()> {
-    let Some((key, _)) = read::key_and_state(&db.connection, run)? else {
-        return Ok(Err(StoreError::NoRun(run)));
+    let key = match read::find_run(&db.connection, run)? {
+        Ok(row) => row.key,
+        Err(error) => return Ok(Err(error)),
     };
-    db.connection
+    insert_snapshot(&db.connection, key, kind, at, body).map(Ok)
+}
+
+fn insert_snapshot(
+    connection: &Connection,
+    key: i64,
+    kind: SnapshotKind,
+    at: Seq,
+    body: &[u8],
+) -> rusqlite::Result<()> {
+    connection
         .prepare_cached(
             "INSERT OR REPLACE INTO snapshots (run, kind, at, body) VALUES (?1, ?2, ?3, ?4)",
         )?
-        .execute(params![key, read::kind_code(kind), int(at.0), body])?;
-    Ok(Ok(()))
+        .execute(params![key, read::kind_code(kind), int(at.0), body])
+        .map(drop)
 }
 
 pub(super) fn bind(db: &mut Db, external: &ExternalId, run: RunId) -> Outcome<RunId> {
-    if let Some(bound) = read::resolve(&db.connection, external)? {
-        return Ok(Ok(bound));
+    match read::resolve(&db.connection, external)? {
+        Ok(Some(bound)) => return Ok(Ok(bound)),
+        Ok(None) => {}
+        Err(error) => return Ok(Err(error)),
     }
-    let Some((key, _)) = read::key_and_state(&db.connection, run)? else {
-        return Ok(Err(StoreError::NoRun(run)));
+    let key = match read::find_run(&db.connection, run)? {
+        Ok(row) => row.key,
+        Err(error) => return Ok(Err(error)),
     };
     insert_name(&db.connection, external, key)?;
     Ok(Ok(run))
@@ -301,7 +365,8 @@ pub(super) fn bind(db: &mut Db, external: &ExternalId, run: RunId) -> Outcome<Ru
 fn insert_name(connection: &Connection, name: &ExternalId, key: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO external_ids (tenant, surface, id, run) VALUES (?1, ?2, ?3, ?4)",
+            "INSERT INTO external_ids (tenant, surface, id, run, crc)
+            VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4))",
         )?
         .execute(params![&*name.tenant, &*name.surface, &*name.id, key])
         .map(drop)
@@ -309,13 +374,22 @@ fn insert_name(connection: &Connection, name: &ExternalId, key: i64) -> rusqlite
 
 /// Makes a finished run disappear; its rows are swept chunk by chunk. Gives its key.
 pub(super) fn doom(db: &mut Db, run: RunId) -> Outcome<Option<i64>> {
-    let (key, state) = match read::key_and_state(&db.connection, run)? {
-        None => return Ok(Ok(None)),
-        Some(found) => found,
+    let key = match read::find_run(&db.connection, run)? {
+        Err(StoreError::NoRun(_)) => return Ok(Ok(None)),
+        Ok(row) if row.state.is_final() => row.key,
+        // Nobody can cancel what is damaged, so it goes as it is.
+        Ok(row) => match check::frames(&db.connection, run)? {
+            Ok(()) => return Ok(Err(StoreError::Unfinished(run))),
+            Err(_) => row.key,
+        },
+        Err(_) => db
+            .connection
+            .prepare_cached("SELECT id FROM runs WHERE run = ?1")?
+            .query_row([run.uuid().as_bytes()], |row| row.get(0))?,
     };
-    if !state.is_final() {
-        return Ok(Err(StoreError::Unfinished(run)));
-    }
+    threads::deleting(&db.connection, key)?;
+    note_deletion(&db.connection, run.uuid().as_bytes())?;
+    db.numbered = true;
     db.connection.execute("INSERT INTO doomed (run) VALUES (?1)", [key])?;
     db.connection.execute("DELETE FROM external_ids WHERE run = ?1", [key])?;
     db.connection.execute("DELETE FROM runs WHERE id = ?1", [key])?;
@@ -337,7 +411,7 @@ pub(super) fn sweep(connection: &Connection, key: i64) -> rusqlite::Result<bool>
     let limited = [key, DELETE_ROWS];
     for sql in [
         "DELETE FROM snapshots WHERE rowid IN (SELECT rowid FROM snapshots WHERE run = ?1 LIMIT ?2)",
-        "DELETE FROM inbox WHERE rowid IN (SELECT rowid FROM inbox WHERE run = ?1 LIMIT ?2)",
+        "DELETE FROM inbox WHERE number IN (SELECT number FROM inbox WHERE run = ?1 LIMIT ?2)",
     ] {
         if connection.prepare_cached(sql)?.execute(limited)? > 0 {
             return Ok(true);

@@ -1,19 +1,23 @@
 //! The thread that writes, and its group commit.
 
 use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-use rusqlite::Connection;
+use rusqlite::{Connection, Error, ErrorCode, ffi};
 use tokio::runtime::Handle;
-use tokio::sync::{oneshot, watch};
-use wellspring_core::{RunId, Seq};
+use tokio::sync::oneshot;
+use wellspring_core::RunId;
 
-use super::batch::Batches;
-use super::checkpoint::WalSize;
-use super::{FOREIGN_POLL, write};
+use super::batch::{Batches, End};
+use super::checkpoint::{WalSize, checkpoint};
+use super::watching::Marks;
+use super::{FOREIGN_POLL, check, write};
 use crate::store::{Append, AppendDone, AppendError, StoreError};
+use crate::watch::Watches;
 
 /// The most writes in one transaction: every run of a busy server, and still a transaction
 /// that others can wait for.
@@ -24,7 +28,7 @@ const HEADS_MAX: usize = 64 * 1024;
 
 pub(super) enum Message {
     Job(Box<dyn Job>),
-    /// Somebody wants to know about other processes from now on.
+    /// A run is watched, after a time in which none was.
     Watch,
 }
 
@@ -44,21 +48,98 @@ pub(super) struct Db {
     pub(super) batches: Batches,
     /// SQLite's count of other connections' commits, as of the last look.
     foreign: i64,
+    /// How far the runs that other processes change were looked at.
+    marks: Marks,
+    watches: Watches,
+    /// Whether changes by other processes are looked at, because a run is watched.
+    watching: bool,
+    /// Whether this transaction has put inbox entries or deleted a run.
+    pub(super) numbered: bool,
+    /// The file that is written; `None` in memory.
+    file: Option<OpenFile>,
+}
+
+/// The file that was opened. If it is deleted or replaced while it is open, SQLite goes on with
+/// a file that nobody can find again.
+#[derive(Debug)]
+pub(super) struct OpenFile {
+    path: PathBuf,
+    id: FileId,
+}
+
+/// What tells a file from another one of the same name.
+type FileId = Option<(u64, u64)>;
+
+impl OpenFile {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), id: file_id(path)? })
+    }
+
+    fn check(&self) -> rusqlite::Result<()> {
+        if file_id(&self.path).is_ok_and(|id| id == self.id) {
+            return Ok(());
+        }
+        let what = format!(
+            "{} was deleted or replaced while it was open; restore it, and start again",
+            self.path.display()
+        );
+        Err(Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_IOERR), Some(what)))
+    }
+}
+
+fn file_id(path: &Path) -> io::Result<FileId> {
+    let metadata = std::fs::metadata(path)?;
+    #[cfg(unix)]
+    let id = {
+        use std::os::unix::fs::MetadataExt as _;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    #[cfg(not(unix))]
+    let id = {
+        drop(metadata);
+        None
+    };
+    Ok(id)
 }
 
 /// Where a run is. Only unfinished ones are remembered.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) key: i64,
-    pub(super) head: Seq,
+    pub(super) end: End,
 }
 
 impl Db {
-    pub(super) fn new(connection: Connection) -> rusqlite::Result<Self> {
-        let mut db =
-            Self { connection, heads: HashMap::new(), batches: Batches::default(), foreign: 0 };
+    pub(super) fn new(
+        connection: Connection,
+        watches: Watches,
+        file: Option<OpenFile>,
+    ) -> rusqlite::Result<Self> {
+        let mut db = Self {
+            connection,
+            heads: HashMap::new(),
+            batches: Batches::default(),
+            foreign: 0,
+            marks: Marks::default(),
+            watches,
+            watching: false,
+            numbered: false,
+            file,
+        };
         db.look_for_others()?;
         Ok(db)
+    }
+
+    /// Looks at changes by other processes from now on if a run is watched. All watches are woken
+    /// then, because what happened before was not looked at.
+    fn set_watching(&mut self) -> rusqlite::Result<bool> {
+        let wanted = !self.watches.is_empty();
+        if wanted && !self.watching {
+            self.marks = Marks::now(&self.connection)?;
+            self.watches.wake_all();
+        }
+        self.watching = wanted;
+        Ok(wanted)
     }
 
     pub(super) fn head(&self, run: RunId) -> Option<Head> {
@@ -81,9 +162,26 @@ impl Db {
         self.batches.forget();
     }
 
-    /// Whether others have written since the last look. What is remembered is then worth
-    /// nothing.
-    fn look_for_others(&mut self) -> rusqlite::Result<bool> {
+    /// Does something for which there is room past the maximum: freeing room takes some.
+    pub(super) fn past_maximum<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        /// As many as SQLite can have.
+        const ALL: i64 = 4_294_967_294;
+        let set = |connection: &Connection, pages: i64| {
+            connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
+        };
+        let max = self.connection.pragma_query_value(None, "max_page_count", |row| row.get(0))?;
+        set(&self.connection, ALL)?;
+        let done = work(self);
+        set(&self.connection, max)?;
+        done
+    }
+
+    /// Whether others have written since the last look. If so, what is remembered is forgotten,
+    /// and the watches of the runs that have changed are woken.
+    fn look_for_others(&mut self) -> rusqlite::Result<()> {
         let now = self
             .connection
             .prepare_cached("PRAGMA data_version")?
@@ -92,12 +190,31 @@ impl Db {
         if changed {
             self.forget_all();
         }
-        Ok(changed)
+        if changed
+            && self.watching
+            && let Err(error) = self.marks.wake(&self.connection, &self.watches)
+        {
+            // Writing goes on also where a frame of another run is damaged.
+            tracing::warn!(%error, "could not look which runs others have changed");
+            self.watches.wake_all();
+            self.marks = Marks::now(&self.connection)?;
+        }
+        Ok(())
     }
 
-    /// Applies jobs in one transaction. Says whether others have written before it.
-    fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
-        let result = self.try_transact(jobs);
+    /// Applies jobs in one transaction.
+    fn transact(&mut self, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<()> {
+        self.transact_with(|db| {
+            jobs.iter_mut().try_for_each(|job| job.apply(db))?;
+            db.batches.finish(&db.connection)
+        })
+    }
+
+    fn transact_with(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        let result = self.try_transact(work);
         if result.is_err() {
             self.forget_all();
             if !self.connection.is_autocommit() {
@@ -107,16 +224,27 @@ impl Db {
         result
     }
 
-    fn try_transact(&mut self, jobs: &mut [Box<dyn Job>]) -> rusqlite::Result<bool> {
+    fn try_transact(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> rusqlite::Result<()>,
+    ) -> rusqlite::Result<()> {
+        if let Some(file) = &self.file {
+            file.check()?;
+        }
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
         // Inside the transaction, so that nobody can write between this look and the commit.
-        let changed = self.look_for_others()?;
-        for job in jobs {
-            job.apply(self)?;
-        }
-        self.batches.finish(&self.connection)?;
+        self.look_for_others()?;
+        self.numbered = false;
+        work(self)?;
+        // What this transaction wrote is not foreign.
+        let marks = if self.numbered && self.watching {
+            Marks::now(&self.connection)?
+        } else {
+            Marks { batch: self.batches.last().unwrap_or(self.marks.batch), ..self.marks }
+        };
         self.connection.prepare_cached("COMMIT")?.execute([])?;
-        Ok(changed)
+        self.marks = marks;
+        Ok(())
     }
 }
 
@@ -124,7 +252,6 @@ pub(super) struct Writer {
     pub(super) db: Db,
     pub(super) wal: WalSize,
     pub(super) messages: Receiver<Message>,
-    pub(super) changes: Arc<watch::Sender<u64>>,
     pub(super) asleep: Arc<AtomicBool>,
 }
 
@@ -142,11 +269,12 @@ impl Writer {
                     std::thread::yield_now();
                 }
                 Ok(Message::Watch) => {}
-                Err(RecvTimeoutError::Timeout) => match self.db.look_for_others() {
-                    Ok(changed) => self.tell(changed),
-                    Err(error) => tracing::warn!(%error, "could not look for foreign changes"),
-                },
-                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => {
+                    if let Err(error) = self.db.look_for_others() {
+                        tracing::warn!(%error, "could not look for foreign changes");
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return self.close(),
             }
             while jobs.len() < JOBS_MAX
                 && let Ok(message) = self.messages.try_recv()
@@ -163,11 +291,28 @@ impl Writer {
         }
     }
 
-    /// Waits for a message, waking up to look for others while somebody wants that.
-    fn receive(&self) -> Result<Message, RecvTimeoutError> {
+    /// Leaves the file so that its index knows all frames.
+    fn close(mut self) {
+        let placed = self.db.transact_with(|db| db.batches.place_all(&db.connection));
+        if let Err(error) = placed {
+            tracing::debug!(%error, "could not place the last frames");
+        }
+        // Connections that close at the same time may leave this to the next process, which may
+        // not be able to write.
+        if let Err(error) = checkpoint(&self.db.connection, "truncate") {
+            tracing::debug!(%error, "could not checkpoint");
+        }
+    }
+
+    /// Waits for a message, and wakes up to look for others while a run is watched.
+    fn receive(&mut self) -> Result<Message, RecvTimeoutError> {
         self.asleep.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if self.changes.receiver_count() > 0 {
+        let watching = self.db.set_watching().unwrap_or_else(|error| {
+            tracing::warn!(%error, "could not look for foreign changes");
+            true
+        });
+        if watching {
             self.asleep.store(false, Ordering::SeqCst);
             return self.messages.recv_timeout(FOREIGN_POLL);
         }
@@ -178,16 +323,22 @@ impl Writer {
 
     fn write(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
         match self.db.transact(jobs) {
-            Ok(changed) => {
-                self.tell(changed);
-                finish(jobs, &Ok(()));
+            Ok(()) => finish(jobs, &Ok(())),
+            // Another process holds the lock. All that waits is told now: one after the other, the
+            // last would wait for ever.
+            Err(error) if is_busy(&error) => {
+                while let Ok(message) = self.messages.try_recv() {
+                    if let Message::Job(job) = message {
+                        jobs.push(job);
+                    }
+                }
+                finish(jobs, &Err(Arc::new(error)));
             }
             // One of them may be the cause; alone, the others succeed.
             Err(_) if jobs.len() > 1 => {
                 for mut job in jobs.drain(..) {
                     let result = self.db.transact(std::slice::from_mut(&mut job));
-                    self.tell(*result.as_ref().unwrap_or(&false));
-                    job.done(result.map(drop).map_err(Arc::new));
+                    job.done(result.map_err(Arc::new));
                 }
             }
             Err(error) => {
@@ -195,12 +346,11 @@ impl Writer {
             }
         }
     }
+}
 
-    fn tell(&self, changed: bool) {
-        if changed {
-            self.changes.send_modify(|count| *count += 1);
-        }
-    }
+/// Whether another process holds the lock.
+pub(super) fn is_busy(error: &Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
 /// Tells everybody who waits for a transaction that it is decided. Each is then on its way to
@@ -251,7 +401,7 @@ impl Job for AppendJob {
     fn done(mut self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>) {
         let result = match committed {
             Ok(()) => std::mem::replace(&mut self.result, Ok(())),
-            Err(cause) => Err(StoreError::Failed { while_doing: "appending", cause }.into()),
+            Err(cause) => Err(check::store_error("appending", cause).into()),
         };
         if let Some(done) = self.done.take() {
             done(result);
@@ -304,7 +454,7 @@ where
 
     fn done(self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>) {
         let Self { while_doing, result, reply, .. } = *self;
-        let failed = |cause| Err(StoreError::Failed { while_doing, cause });
+        let failed = |cause| Err(check::store_error(while_doing, cause));
         let result = match (committed, result) {
             (Ok(()), Some(result)) => result,
             (Ok(()), None) => failed(Arc::new(rusqlite::Error::InvalidQuery)),
@@ -317,14 +467,17 @@ where
 
 #[cfg(test)]
 mod tests {
+    use wellspring_core::Seq;
+
     use super::*;
 
     #[test]
     fn remembered_heads_are_bounded() {
-        let mut db = Db::new(Connection::open_in_memory().unwrap()).unwrap();
+        let connection = Connection::open_in_memory().unwrap();
+        let mut db = Db::new(connection, Watches::default(), None).unwrap();
         let run = |number| RunId::new(uuid::Uuid::from_u128(number));
         for number in 0..=HEADS_MAX as u128 {
-            db.remember(run(number), Head { key: 1, head: Seq(1) });
+            db.remember(run(number), Head { key: 1, end: End { head: Seq(1), crc: 0 } });
             assert!(db.heads.len() <= HEADS_MAX);
         }
         assert!(db.head(run(0)).is_none() && db.head(run(HEADS_MAX as u128)).is_some());

@@ -54,7 +54,7 @@ async fn what_does_not_fit_is_a_clear_error() {
         matches!(log.create("tenant", other.clone()).await, Err(CreateError::ThreadBusy(busy)) if busy == run)
     );
     assert!(matches!(log.cursor(run, Seq(7)).await, Err(ReadError::Future { head: Seq(1), .. })));
-    assert!(matches!(log.adopt(run).await, Err(AdoptError::Owned { lease: None, .. })));
+    assert!(matches!(log.adopt(run).await, Err(AdoptError::Owned { owner: None, .. })));
     owner.push(ROOT, finished());
     owner.commit().await.unwrap();
     drop(owner);

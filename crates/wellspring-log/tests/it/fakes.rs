@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use tokio::sync::watch;
-use wellspring_core::{AgentNo, InboxNo, Millis, Record, RunId, Seq};
+use wellspring_core::{AgentNo, InboxNo, Record, RunId, Seq, ThreadId};
 use wellspring_log::{
-    Append, AppendDone, AuditEntry, AuditFilter, Created, Document, DocumentFilter, Expected,
-    ExternalId, InboxEntry, MemoryStore, NewAudit, NewCommand, NewFrame, NewRun, Page, PutAll,
-    RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture, Written, codec,
+    Append, AppendDone, AuditEntry, AuditFilter, Created, Document, DocumentFilter, Due, DueQuery,
+    Expected, ExternalId, HistoryQuery, InboxEntry, MemoryStore, NewAudit, NewCommand, NewFrame,
+    NewRun, NodeBeat, Page, PastRun, PutAll, RunFilter, RunInfo, SnapshotKind, Store, StoreError,
+    StoreFuture, ThreadChange, ThreadFilter, ThreadInfo, Watch, Written, codec,
 };
 
 /// What happens to an append.
@@ -35,11 +35,15 @@ pub(crate) struct Faulty {
     held: Mutex<Option<VecDeque<(Append, AppendDone)>>>,
     /// Every append fails from now on, and so does every read.
     pub(crate) broken: AtomicBool,
-    /// Leases are not renewed: as if the process were frozen.
+    /// No heartbeat gets through, as if the process were frozen.
     pub(crate) frozen: AtomicBool,
     /// Whenever somebody adopts, somebody else appends first.
     pub(crate) racing: AtomicBool,
     pub(crate) appends: AtomicUsize,
+    /// How many heartbeats were written.
+    pub(crate) beats: AtomicUsize,
+    /// How often a page of a run was read.
+    pub(crate) reads: AtomicUsize,
     pub(crate) snapshots: Mutex<Vec<(SnapshotKind, Seq)>>,
 }
 
@@ -54,6 +58,8 @@ impl Faulty {
             frozen: AtomicBool::new(false),
             racing: AtomicBool::new(false),
             appends: AtomicUsize::new(0),
+            beats: AtomicUsize::new(0),
+            reads: AtomicUsize::new(0),
             snapshots: Mutex::default(),
         }
     }
@@ -105,8 +111,7 @@ impl Store for Faulty {
             let event = crate::runs::part_started(u32::try_from(seq.0).unwrap());
             let record = Record { seq, agent: AgentNo::ROOT, at: append.frame.at, event };
             let body = codec::encode(&[record]).unwrap().into();
-            let frame =
-                NewFrame { count: 1, body, at: append.frame.at, state: None, taken: Vec::new() };
+            let frame = NewFrame { count: 1, body, at: append.frame.at, ..NewFrame::default() };
             let first = Append { frame, adopt: None, ..append.clone() };
             self.inner.append(first, Box::new(drop));
         }
@@ -136,17 +141,19 @@ impl Store for Faulty {
     }
 
     fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
         if self.broken.load(Ordering::SeqCst) {
             return std::future::ready(broken()).boxed();
         }
         self.inner.read(run, after, bytes_max)
     }
 
-    fn renew(&self, node: Box<str>, runs: Vec<RunId>, until: Millis) -> StoreFuture<'_, ()> {
+    fn beat(&self, node: Box<str>) -> StoreFuture<'_, ()> {
+        self.beats.fetch_add(1, Ordering::SeqCst);
         if self.frozen.load(Ordering::SeqCst) {
             return std::future::ready(broken()).boxed();
         }
-        self.inner.renew(node, runs, until)
+        self.inner.beat(node)
     }
 
     fn put_snapshot(
@@ -176,8 +183,41 @@ impl Store for Faulty {
         self.inner.inbox(run, after)
     }
 
-    fn expired(&self, now: Millis, limit: usize) -> StoreFuture<'_, Vec<RunId>> {
-        self.inner.expired(now, limit)
+    fn nodes(&self) -> StoreFuture<'_, Vec<NodeBeat>> {
+        self.inner.nodes()
+    }
+
+    fn release(&self, run: RunId, node: Box<str>, epoch: u64) -> StoreFuture<'_, ()> {
+        self.inner.release(run, node, epoch)
+    }
+
+    fn due(&self, query: DueQuery) -> StoreFuture<'_, Vec<Due>> {
+        self.inner.due(query)
+    }
+
+    fn history(&self, query: HistoryQuery) -> StoreFuture<'_, Vec<PastRun>> {
+        self.inner.history(query)
+    }
+
+    fn watch(&self, run: RunId) -> Watch {
+        self.inner.watch(run)
+    }
+
+    fn frame_bytes_max(&self) -> usize {
+        self.inner.frame_bytes_max()
+    }
+
+    fn threads(&self, filter: ThreadFilter) -> StoreFuture<'_, Vec<ThreadInfo>> {
+        self.inner.threads(filter)
+    }
+
+    fn change_thread(
+        &self,
+        tenant: Box<str>,
+        thread: ThreadId,
+        change: ThreadChange,
+    ) -> StoreFuture<'_, bool> {
+        self.inner.change_thread(tenant, thread, change)
     }
 
     fn snapshot(
@@ -228,9 +268,5 @@ impl Store for Faulty {
 
     fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()> {
         self.inner.backup(to)
-    }
-
-    fn foreign_changes(&self) -> watch::Receiver<u64> {
-        self.inner.foreign_changes()
     }
 }

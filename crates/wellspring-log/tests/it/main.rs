@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is a failed test")]
 
 mod basics;
+mod damage;
 mod fakes;
 mod interleavings;
 mod kill;

@@ -10,8 +10,8 @@ use wellspring_core::{
     CancelWhen, Command, Event, InboxNo, Millis, Outcome, Record, RunId, Seq, Transcript, render,
 };
 use wellspring_log::{
-    AdoptError, AppendError, Log, LogOptions, MemoryStore, NewCommand, PutAll, ReadError, RunState,
-    TokioClock,
+    AdoptError, AppendError, Clock, Log, LogOptions, MemoryStore, NewCommand, PutAll, ReadError,
+    RunState, TokioClock,
 };
 
 use crate::fakes::{Fault, Faulty};
@@ -29,6 +29,12 @@ fn two_nodes() -> (Arc<Faulty>, Log, Log) {
     let faulty = Arc::new(Faulty::new(memory));
     let first = Log::new(Arc::clone(&faulty) as _, named("first"));
     (faulty, first, Log::new(Arc::new(beside), named("second")))
+}
+
+/// The runs that a log would adopt now.
+async fn due(log: &Log) -> Vec<RunId> {
+    let page = log.due(None, 10).await.unwrap();
+    page.runs.into_iter().map(|due| due.run).collect()
 }
 
 fn cancel() -> Command {
@@ -55,8 +61,8 @@ async fn a_zombie_writes_nothing() {
     let mut reader = first.cursor(run, Seq(2)).await.unwrap();
 
     let refused = second.adopt(run).await;
-    let Err(AdoptError::Owned { lease: Some(lease), .. }) = refused else { panic!("{refused:?}") };
-    assert_eq!(&*lease.node, "first");
+    let Err(AdoptError::Owned { owner: Some(owner), .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(&*owner, "first");
     let heir = second.take_over(run).await.unwrap();
     assert_eq!((heir.epoch(), zombie.epoch()), (1, 0));
     zombie.push(ROOT, delta(0, "from the grave"));
@@ -87,13 +93,14 @@ async fn a_frozen_owner_is_succeeded_and_thaws_in_vain() {
     let (faulty, first, second) = two_nodes();
     let frozen = create(&first).await;
     let run = frozen.run();
-    // Alive, it renews; nobody takes it, however long it takes.
+    // It beats while it is alive; no other node takes the run, however long it works.
+    assert_eq!(due(&second).await, []);
     tokio::time::sleep(Duration::from_secs(300)).await;
+    assert_eq!(due(&second).await, []);
     assert!(matches!(second.adopt(run).await, Err(AdoptError::Owned { .. })));
     faulty.frozen.store(true, Ordering::SeqCst);
     tokio::time::sleep(Duration::from_secs(45)).await;
-    let expired = second.store().expired(second.clock().now(), 10).await.unwrap();
-    assert_eq!(expired, [run]);
+    assert_eq!(due(&second).await, [run]);
     let heir = second.adopt(run).await.unwrap();
     faulty.frozen.store(false, Ordering::SeqCst);
     frozen.push(ROOT, part_started(7));
@@ -106,14 +113,16 @@ async fn a_frozen_owner_is_succeeded_and_thaws_in_vain() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dropped_owner_is_no_longer_renewed() {
+async fn a_dropped_owner_releases_its_run_at_once() {
     let (_, first, second) = two_nodes();
     let owner = create(&first).await;
     let run = owner.run();
     owner.push(ROOT, part_started(0));
     drop(owner);
     assert!(!first.owner_is_here(run));
-    tokio::time::sleep(Duration::from_secs(31)).await;
+    while due(&second).await.is_empty() {
+        tokio::task::yield_now().await;
+    }
     let heir = second.adopt(run).await.unwrap();
     // What was pushed before the drop is there.
     assert!(heir.with_transcript(|transcript| transcript.outline.parts.len()) == 1);
@@ -127,21 +136,22 @@ async fn a_paused_run_has_no_owner_and_anyone_may_adopt_it() {
     owner.push(ROOT, Event::RunPaused { waits: vec![] });
     owner.commit().await.unwrap();
     let info = second.store().info(run).await.unwrap().unwrap();
-    assert_eq!((info.state, info.lease), (RunState::Paused, None));
+    assert_eq!((info.state, info.owner), (RunState::Paused, None));
     drop(owner);
     tokio::time::sleep(Duration::from_secs(100)).await;
-    assert_eq!(second.store().expired(second.clock().now(), 9).await.unwrap(), []);
+    assert_eq!(due(&second).await, []);
     let heir = second.adopt(run).await.unwrap();
     let info = second.store().info(run).await.unwrap().unwrap();
     assert_eq!((info.state, info.epoch), (RunState::Running, 1));
-    // The same owner may pause and go on itself; its lease comes back with that.
+    // The same owner may pause and go on itself; it owns the run again with that.
     heir.push(ROOT, Event::RunPaused { waits: vec![] });
     heir.push(ROOT, Event::RunResumed { inbox: None, wire_run: None, amended: None });
     heir.commit().await.unwrap();
     tokio::time::sleep(Duration::from_secs(100)).await;
     let info = first.store().info(run).await.unwrap().unwrap();
     assert_eq!(info.state, RunState::Running);
-    assert!(info.lease.unwrap().until > first.clock().now());
+    assert_eq!(info.owner.as_deref(), Some("second"));
+    assert_eq!(due(&first).await, []);
 }
 
 #[tokio::test(start_paused = true)]
@@ -229,7 +239,7 @@ async fn adopting_one_run_twice_gives_one_owner() {
     drop(owner);
     let (one, two) = tokio::join!(first.adopt(run), first.adopt(run));
     assert_eq!(usize::from(one.is_ok()) + usize::from(two.is_ok()), 1);
-    assert!(matches!(one.and(two), Err(AdoptError::Owned { lease: None, .. })));
+    assert!(matches!(one.and(two), Err(AdoptError::Owned { owner: None, .. })));
     let none = RunId::new(uuid::Uuid::nil());
     assert!(matches!(first.adopt(none).await, Err(AdoptError::NoRun(named)) if named == none));
 }
@@ -322,4 +332,193 @@ proptest! {
             owner.with_transcript(|transcript| assert_eq!(*transcript, Transcript::fold(&all)));
         });
     }
+}
+
+/// A clock whose time of day steps, as that of a machine may.
+struct Stepping {
+    tokio: TokioClock,
+    step: std::sync::atomic::AtomicI64,
+}
+
+impl Clock for Stepping {
+    fn now(&self) -> Millis {
+        let step = self.step.load(Ordering::SeqCst);
+        Millis(self.tokio.now().0.saturating_add_signed(step))
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.tokio.monotonic()
+    }
+}
+
+/// However the clocks of two nodes step, also by a year, neither takes the other's run, and the
+/// time that an owner has worked is what it was.
+#[tokio::test(start_paused = true)]
+async fn a_clock_that_steps_takes_no_run_and_no_time() {
+    const YEAR: i64 = 365 * 24 * 60 * 60 * 1000;
+    for steps in [[YEAR, 0], [0, YEAR], [-YEAR, 0], [0, -YEAR], [YEAR, -YEAR]] {
+        let memory = MemoryStore::default();
+        let start = Millis(2 * YEAR.unsigned_abs());
+        let clocks = [(); 2].map(|()| {
+            let tokio = TokioClock::starting_at(start);
+            Arc::new(Stepping { tokio, step: 0.into() })
+        });
+        let log = |node: &str, clock: &Arc<Stepping>| {
+            let clock = Arc::clone(clock) as Arc<dyn Clock>;
+            let options = LogOptions { node: node.into(), clock, ..LogOptions::default() };
+            Log::new(Arc::new(memory.beside()), options)
+        };
+        let (first, second) = (log("first", &clocks[0]), log("second", &clocks[1]));
+        let owner = create(&first).await;
+        assert_eq!(due(&second).await, []);
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        for (clock, step) in clocks.iter().zip(steps) {
+            clock.step.store(step, Ordering::SeqCst);
+        }
+        for _ in 0..20 {
+            tokio::time::sleep(Duration::from_secs(3)).await;
+            assert_eq!(due(&second).await, [], "{steps:?}");
+        }
+        assert!(second.adopt(owner.run()).await.is_err());
+        owner.push(ROOT, Event::RunPaused { waits: vec![] });
+        owner.commit().await.unwrap();
+        let worked = owner.with_transcript(|transcript| transcript.worked);
+        assert_eq!(worked, Duration::from_secs(120), "{steps:?}");
+    }
+}
+
+/// Two nodes that do not hear each other's heartbeats take a run from each other ever more
+/// seldom: in a day it changes hands a few times, not thousands of times.
+#[tokio::test(start_paused = true)]
+async fn a_run_that_keeps_changing_owners_is_left_with_one() {
+    let memory = MemoryStore::default();
+    let node = |name: &str| {
+        let store = Arc::new(Faulty::new(memory.beside()));
+        store.frozen.store(true, Ordering::SeqCst);
+        Log::new(store, named(name))
+    };
+    let logs = [node("first"), node("second")];
+    let mut owner = create(&logs[0]).await;
+    let run = owner.run();
+    let mut taken = 0;
+    for _ in 0..24 * 60 * 6 {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        for log in &logs {
+            if due(log).await == [run] && log.node() != owner_of(&logs[0], run).await {
+                let heir = log.adopt(run).await.unwrap();
+                // The other one notices when it appends next.
+                owner.push(ROOT, part_started(100 + taken));
+                owner.lost().await;
+                owner = heir;
+                taken += 1;
+            }
+        }
+    }
+    assert!((1..60).contains(&taken), "taken {taken} times");
+}
+
+async fn owner_of(log: &Log, run: RunId) -> String {
+    log.store().info(run).await.unwrap().unwrap().owner.unwrap().into()
+}
+
+/// A process that was frozen itself does not take what it did not hear of meanwhile for silence.
+#[tokio::test(start_paused = true)]
+async fn silence_is_not_counted_while_nobody_listens() {
+    let (_, first, second) = two_nodes();
+    let owner = create(&first).await;
+    assert_eq!(due(&second).await, []);
+    // Both processes are frozen: no task of theirs runs, and time goes by.
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    assert_eq!(due(&second).await, []);
+    assert!(second.adopt(owner.run()).await.is_err());
+}
+
+/// An append that is decided late does not cost an owner its run, if the log may wait for it.
+#[tokio::test(start_paused = true)]
+async fn how_long_an_append_may_settle_is_an_option() {
+    for (settle, survives) in [(5, false), (20, true)] {
+        let faulty = Arc::new(Faulty::new(MemoryStore::default()));
+        let settle = Duration::from_secs(settle);
+        let log = Log::new(Arc::clone(&faulty) as _, LogOptions { settle, ..named("first") });
+        let owner = create(&log).await;
+        faulty.broken.store(true, Ordering::SeqCst);
+        owner.push(ROOT, part_started(0));
+        // As long as a store takes that changes its leader.
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        faulty.broken.store(false, Ordering::SeqCst);
+        assert_eq!(owner.commit().await.is_ok(), survives, "{settle:?}");
+    }
+}
+
+/// An entry that had no effect is done with the next frame, and does not make a paused run due.
+#[tokio::test(start_paused = true)]
+async fn a_dismissed_entry_is_not_read_again() {
+    let (_, first, second) = two_nodes();
+    let owner = create(&first).await;
+    let run = owner.run();
+    let new = |key: &str| NewCommand { key: key.into(), command: cancel(), audit: None };
+    second.send(run, vec![new("a"), new("b")]).await.unwrap();
+    let entries = owner.inbox().await.unwrap();
+    owner.dismiss(entries[0].number);
+    owner.pause(vec![], Some(Millis(u64::MAX)));
+    owner.commit().await.unwrap();
+    assert_eq!(owner.inbox().await.unwrap(), entries[1..]);
+    assert_eq!(due(&second).await, [run], "the other entry waits");
+    let heir = second.adopt(run).await.unwrap();
+    heir.dismiss(entries[1].number);
+    heir.pause(vec![], Some(Millis(2_000_000)));
+    heir.commit().await.unwrap();
+    assert_eq!(due(&first).await, []);
+    tokio::time::sleep(Duration::from_secs(999)).await;
+    assert_eq!(due(&first).await, []);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(due(&first).await, [run], "its deadline");
+}
+
+/// Readers of idle runs read nothing because of what happens to another run.
+#[tokio::test(start_paused = true)]
+async fn an_idle_reader_costs_no_reads() {
+    let memory = MemoryStore::default();
+    let here = Log::new(Arc::new(memory.beside()), named("first"));
+    let store = Arc::new(Faulty::new(memory));
+    let there = Log::new(Arc::clone(&store) as _, named("second"));
+    let busy = create(&here).await;
+    let mut idle = Vec::new();
+    for _ in 0..100 {
+        let owner = create(&here).await;
+        let mut reader = there.cursor(owner.run(), Seq(1)).await.unwrap();
+        let waits = tokio::spawn(async move { reader.next().await.map(drop) });
+        idle.push((owner, waits));
+    }
+    let mut reader = there.cursor(busy.run(), Seq(1)).await.unwrap();
+    assert!(reader.next().now_or_never().is_none());
+    let reads = || store.reads.load(Ordering::SeqCst);
+    // Each looks once, finds nothing and waits.
+    while reads() < 101 {
+        tokio::task::yield_now().await;
+    }
+    for part in 0..10 {
+        busy.push(ROOT, part_started(part));
+        busy.commit().await.unwrap();
+        reader.next().await.unwrap();
+        tokio::task::yield_now().await;
+    }
+    assert!(reads() - 101 <= 20, "{} reads for 10 commits", reads() - 101);
+    assert!(idle.iter().all(|(_, waits)| !waits.is_finished()));
+}
+
+/// A node writes one heartbeat for all its runs, and none while it has no run.
+#[tokio::test(start_paused = true)]
+async fn a_node_beats_once_for_all_its_runs() {
+    let (faulty, first, _) = two_nodes();
+    let mut owners = Vec::new();
+    for _ in 0..50 {
+        owners.push(create(&first).await);
+    }
+    let beats = || faulty.beats.load(Ordering::SeqCst);
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(beats(), 31, "one at once, then one every ten seconds");
+    drop(owners);
+    tokio::time::sleep(Duration::from_secs(301)).await;
+    assert_eq!(beats(), 31);
 }

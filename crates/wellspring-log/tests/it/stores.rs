@@ -3,8 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use rusqlite::Connection;
+use rusqlite::functions::FunctionFlags;
 use tempfile::TempDir;
-use wellspring_log::suite::Subject;
+use wellspring_core::RunId;
+use wellspring_log::suite::{Damage, Subject};
 use wellspring_log::{Durability, MemoryStore, SqliteOptions, SqliteStore, Store};
 
 pub(crate) struct Memory(MemoryStore);
@@ -44,6 +47,45 @@ impl Subject for Sqlite {
 
     fn open_backup(&self, backup: &Path) -> Option<Arc<dyn Store>> {
         Some(Arc::new(SqliteStore::open(backup, self.options.clone()).unwrap()))
+    }
+
+    fn damage(&self, run: RunId, what: Damage) -> bool {
+        // Whoever closes a file leaves all frames in its index.
+        drop(self.store());
+        let file = Connection::open(self.directory.path().join("runs.db")).unwrap();
+        // The checksums of rows are the store's business; this one's are always new.
+        let flags = FunctionFlags::SQLITE_UTF8;
+        file.create_scalar_function("row_sum", -1, flags, |_| Ok(0)).unwrap();
+        let key = |run: RunId| -> i64 {
+            let sql = "SELECT id FROM runs WHERE run = ?1";
+            file.query_row(sql, [run.uuid().as_bytes()], |row| row.get(0)).unwrap()
+        };
+        if what == Damage::State {
+            let sql = "UPDATE runs SET state = 0 WHERE id = ?1";
+            return file.execute(sql, [key(run)]).unwrap() == 1;
+        }
+        // A frame begins with its run's key and its first record. Here each is alone in its
+        // batch, because each was committed by itself.
+        let start = |run: RunId| {
+            let mut start = key(run).to_be_bytes().to_vec();
+            start.extend(2u64.to_be_bytes());
+            start
+        };
+        let of = "WHERE substr(body, 1, 16) = CAST(?1 AS BLOB)";
+        let changed = match what {
+            Damage::Frame => {
+                let body = "CAST(substr(body, 1, 40) || 'x' || substr(body, 42) AS BLOB)";
+                file.execute(&format!("UPDATE batches SET body = {body} {of}"), [start(run)])
+            }
+            Damage::Missing => file.execute(&format!("DELETE FROM batches {of}"), [start(run)]),
+            Damage::Foreign(other) => {
+                let body = format!("(SELECT body FROM batches {})", of.replace("?1", "?2"));
+                let sql = format!("UPDATE batches SET body = {body} {of}");
+                file.execute(&sql, [start(run), start(other)])
+            }
+            Damage::State => Ok(0),
+        };
+        changed.unwrap() == 1
     }
 }
 

@@ -21,7 +21,7 @@ use crate::calls::{PROGRESS_BYTES_MAX, cut};
 /// stream, which no client gives up on while a person thinks about a question.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
-/// A call of one of our tools by somebody else's agent.
+/// A call of one of our tools by an external agent.
 #[derive(Debug)]
 pub struct LoopbackCall {
     pub(super) tool: Called,
@@ -31,7 +31,7 @@ pub struct LoopbackCall {
     pub(super) reporter: Reporter,
 }
 
-/// A tool with a `Debug` of its own.
+/// A tool with a `Debug` implementation.
 #[derive(Clone)]
 pub(super) struct Called(pub(super) Arc<dyn Tool>);
 
@@ -54,7 +54,7 @@ impl LoopbackCall {
         &self.arguments
     }
 
-    /// The protocol's `_meta`: agents say here which of their own calls this is.
+    /// The protocol's `_meta`: agents put the id of their own call here.
     #[must_use]
     pub fn meta(&self) -> &Value {
         &self.meta
@@ -94,10 +94,10 @@ pub struct Reporter(Arc<Reporting>);
 
 struct Reporting {
     peer: Peer<RoleServer>,
-    /// A client without one wants to hear nothing.
+    /// A client without a progress token gets no progress.
     token: Option<ProgressToken>,
-    /// How far it is. The protocol wants it to increase. Held while sending: what is said
-    /// second is sent second.
+    /// The last progress value; the protocol requires it to increase. The lock is held while
+    /// sending, so that reports are sent in order.
     progress: tokio::sync::Mutex<f64>,
 }
 
@@ -195,7 +195,7 @@ impl Host for Overheard {
 pub(super) struct Running(Arc<Mutex<HashMap<NumberOrString, Vec<CancellationToken>>>>);
 
 impl Running {
-    /// A call begins; it is over when the ticket is dropped.
+    /// Registers a call. It ends when the ticket is dropped.
     pub(super) fn begin(&self, request: NumberOrString) -> RunningTicket {
         let signal = CancellationToken::new();
         self.lock().entry(request.clone()).or_default().push(signal.clone());
@@ -206,7 +206,7 @@ impl Running {
         match self.lock().get(request).map(Vec::as_slice) {
             Some([signal]) => signal.cancel(),
             Some(_) => tracing::warn!("a cancellation that may mean several calls"),
-            None => tracing::debug!("a cancellation of a call that is over"),
+            None => tracing::debug!("ignored a cancellation of a finished call"),
         }
     }
 
@@ -224,7 +224,7 @@ pub(super) struct RunningTicket {
 impl Drop for RunningTicket {
     fn drop(&mut self) {
         let mut running = self.running.lock();
-        // Cancelled first: a token is told from its equals by nothing but its state.
+        // Cancelled first, because tokens can only be compared by their state.
         self.signal.cancel();
         if let Some(signals) = running.get_mut(&self.request) {
             signals.retain(|signal| !signal.is_cancelled());

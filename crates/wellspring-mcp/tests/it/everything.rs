@@ -117,7 +117,7 @@ async fn cancel() {
     run.heard_at_least(2).await;
     run.signal.cancel();
     let ended = soon(calling).await.unwrap();
-    assert_eq!(ended, Err("cancelled; the server was told to stop".to_owned()));
+    assert_eq!(ended, Err("cancelled; the server was notified".to_owned()));
     let heard = run.heard().len();
     // Another call's progress shows that the server had time to send more of the first.
     let other = Run::new();

@@ -26,7 +26,7 @@ fn of(connection: &McpConnection, name: &str) -> Arc<dyn Tool> {
 
 /// What a call's error says of the server.
 fn kind(error: &ToolError) -> McpErrorKind {
-    let cause = std::error::Error::source(error).expect("there is a cause");
+    let cause = error.cause().expect("there is a cause");
     cause.downcast_ref::<McpError>().expect("it is the server's").kind().clone()
 }
 
@@ -121,7 +121,7 @@ async fn garbage_harms_nothing() {
     let answer = Run::new().call(&of(&connection, "hologram"), json!({})).await.unwrap();
     assert_eq!(answer, ToolResult::new("{\"rays\":7,\"type\":\"hologram\"}\nthere"));
     let error = Run::new().call(&of(&connection, "unreadable"), json!({})).await.unwrap_err();
-    assert!(error.contains("an answer nobody can read"), "{error}");
+    assert!(error.contains("an unreadable response"), "{error}");
     let error = Run::new().call(&of(&connection, "fail"), json!({})).await;
     assert_eq!(error, Err("no such city".to_owned()));
 }
@@ -161,7 +161,7 @@ async fn progress_after_a_cancel_is_dropped() {
     run.heard_at_least(1).await;
     run.signal.cancel();
     let ended = soon(calling).await.unwrap();
-    assert_eq!(ended, Err("cancelled; the server was told to stop".to_owned()));
+    assert_eq!(ended, Err("cancelled; the server was notified".to_owned()));
     // The server has sent its late progress before it answers this.
     let other = Run::new();
     other.call(&of(&connection, "echo"), json!({})).await.unwrap();

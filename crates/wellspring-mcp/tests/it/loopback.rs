@@ -186,7 +186,7 @@ async fn calls_at_a_time_are_bounded() {
         }
     }
     let refused = Run::new().call(&echo, json!({"text": "hi"})).await;
-    let why = "too many calls at once; try again when one has ended";
+    let why = "too many concurrent calls; try again when one has ended";
     assert_eq!(refused, Err(why.to_owned()));
     drop(waiting);
     soon(cancelled.wait_for(|count| *count as usize == CALLS_MAX)).await.unwrap();

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::sync::{Semaphore, watch};
 use wellspring_core::{FailureKind, ModelError};
 
-/// A place where a script waits until somebody lets it pass.
+/// A point at which a script waits until the test lets it pass.
 ///
 /// Clones are the same gate.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ impl Gate {
         self.permits.add_permits(1);
     }
 
-    /// Lets everything pass, for ever.
+    /// Lets everything pass from now on.
     pub fn open(&self) {
         self.permits.close();
     }
@@ -45,7 +45,7 @@ impl Gate {
 
     pub(super) async fn wait(&self) {
         self.reached.send_modify(|reached| *reached += 1);
-        // An error means that the gate stands open for ever.
+        // An error means that the gate is open for good.
         if let Ok(permit) = self.permits.acquire().await {
             permit.forget();
         }
@@ -83,7 +83,7 @@ impl Attempts {
     }
 }
 
-/// An error that a script will have; a [`ModelError`] that can be had again and again.
+/// An error of a script, from which a [`ModelError`] can be made any number of times.
 #[derive(Clone, Debug)]
 pub struct Failure {
     kind: FailureKind,
@@ -98,7 +98,7 @@ impl Failure {
         Self { kind, message: message.into(), retry_after: None }
     }
 
-    /// Adds when the provider wants to be asked again.
+    /// Adds the provider's `Retry-After`.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);

@@ -16,7 +16,7 @@ use super::voice::{NotOpen, Voice};
 pub(super) struct Player {
     model: Arc<str>,
     steps: VecDeque<Step>,
-    /// Present until it was told, or will not be.
+    /// `None` once it was reported, or will not be.
     stop: Option<(Stop, Option<Usage>)>,
     voice: Voice,
     pace: Duration,
@@ -125,7 +125,7 @@ impl Player {
         })
     }
 
-    /// A script that breaks the grammar is its author's mistake; say so, loudly.
+    /// A script that breaks the grammar is a mistake in the test, so it panics.
     fn broken(&mut self, what: &str) -> ModelError {
         self.fail(&Failure::new(FailureKind::Internal, what))
     }

@@ -19,15 +19,15 @@ pub const ARGUMENT_FRAGMENT_CHARS: usize = 12;
 /// [`unfinished`](Say::unfinished). A turn ends with a stop, unless it [`fail`](Say::fail)s,
 /// [`break`](Say::break_off)s off or [`hang`](Say::hang)s.
 ///
-/// Every chunk is a batch of its own, the way a provider streams, unless told to
-/// [`burst`](Say::burst); the stop is a batch of its own too.
+/// Every chunk is its own batch, as a provider streams, except with [`burst`](Say::burst). The stop
+/// is its own batch too.
 #[derive(Clone, Debug, Default)]
 pub struct Say {
     steps: Vec<Step>,
     stop: Option<Stop>,
     usage: Option<Usage>,
     parts: usize,
-    /// The last part, while what is said next may still belong to it.
+    /// The last part, while the next content may still belong to it.
     last: Option<usize>,
     burst: bool,
     wants_tools: bool,
@@ -208,7 +208,7 @@ impl Say {
         self.fact(Event::FileProduced(Box::new(file)))
     }
 
-    /// What there is no word for.
+    /// An extended event.
     #[must_use]
     pub fn extended(self, extended: Extended) -> Self {
         self.fact(Event::Extended(Box::new(extended)))
@@ -242,9 +242,9 @@ impl Say {
         self
     }
 
-    /// What comes before this happens before the model answers at all: within
-    /// [`Model::attempt`](wellspring_core::Model::attempt), not in its stream. Only waiting
-    /// and failing can come before it.
+    /// Everything before this happens before the model answers: within
+    /// [`Model::attempt`](wellspring_core::Model::attempt), not in its stream. Only waiting and
+    /// failing can come before it.
     #[must_use]
     pub fn connected(self) -> Self {
         self.push(Step::Connected)
@@ -286,7 +286,7 @@ impl Say {
         self.push(Step::Flaky(attempts.clone(), times, failure))
     }
 
-    /// Ends here without a stop, as a broken connection looks that nobody noticed.
+    /// Ends here without a stop, like a broken connection that went unnoticed.
     #[must_use]
     pub fn break_off(self) -> Self {
         self.push(Step::BreakOff)
@@ -333,7 +333,7 @@ impl Say {
         self.steps.push(Step::Delta(part, chunk));
     }
 
-    /// Finishes the last part: what is said next is not about it.
+    /// Finishes the last part: later content does not belong to it.
     fn settle(&mut self) {
         if let Some(part) = self.last.take() {
             self.steps.push(Step::Finish(part));

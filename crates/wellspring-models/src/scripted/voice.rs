@@ -2,7 +2,7 @@
 
 use wellspring_core::{Annotation, Batch, Event, LocalPart, PartKind, Stop, Usage};
 
-/// How what is said goes out.
+/// How a script's content is streamed.
 pub(super) enum Voice {
     /// As it comes.
     Streaming { batch: Box<Batch>, open: Vec<bool> },

@@ -1,4 +1,4 @@
-//! What goes on on a connection: its requests, and when its client last took something.
+//! Activity on a connection: its requests, and when its client last read something.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, Weak};
@@ -82,7 +82,7 @@ impl Activity {
         let now = lock(&self.now);
         let unread = now.unread.iter().map(|(_, at)| *at + UNREAD_TIMEOUT).min();
         let idle = now.idle.map(|(_, since)| since + HEAD_TIMEOUT);
-        // Otherwise it is looked at again when something could be due at the earliest.
+        // Otherwise check again at the earliest time at which a limit can be reached.
         unread.or(idle).unwrap_or_else(|| Instant::now() + HEAD_TIMEOUT)
     }
 

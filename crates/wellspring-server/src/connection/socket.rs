@@ -45,7 +45,7 @@ impl Socket {
         let unread =
             self.unread.get_or_insert_with(|| Box::pin(tokio::time::sleep(UNREAD_TIMEOUT)));
         ready!(unread.as_mut().poll(context));
-        // The kernel would go on offering what it has for many minutes.
+        // Otherwise the kernel would keep retrying for many minutes.
         if let Err(error) = self.stream.set_zero_linger() {
             tracing::debug!(%error, "the connection's unsent bytes stay until the system drops them");
         }

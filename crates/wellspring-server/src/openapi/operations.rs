@@ -1,4 +1,4 @@
-//! What is said of each route: what it is for, what it takes and what it answers.
+//! The OpenAPI description of each route: its purpose, parameters, body and responses.
 
 use axum::http::Method;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::schemas::{count, event_id, list, object, optional, part, schema, uuid
 /// What anything may answer.
 pub(super) const COMMON_ERRORS: &[&str] = &["400", "401", "403", "429", "500", "503"];
 
-/// What is said of one route.
+/// The description of one route.
 #[derive(Default)]
 pub(super) struct Described {
     pub(super) id: &'static str,
@@ -29,7 +29,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
     match (method.as_str(), path) {
         ("GET", "/v1/agents") => Described {
             id: "listAgents",
-            summary: "The agents that can be asked.",
+            summary: "Lists the agents.",
             responses: vec![ok("The agents.", schema("Agents"))],
             ..Described::default()
         },
@@ -48,14 +48,22 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/v1/runs") => Described {
             id: "listRuns",
-            summary: "Your runs, newest first.",
+            summary: "Lists your runs, newest first.",
             parameters: vec![
-                query("thread", "Only of this thread.", uuid()),
-                query("agent", "Only of this agent.", json!({ "type": "string" })),
-                query("state", "Only in this state.", schema("RunState")),
-                query("since", "Created then or later, in milliseconds.", count()),
-                query("before", "Created before then, in milliseconds.", count()),
-                query("after", "The `next` of the page before.", uuid()),
+                query("thread", "Only runs of this thread.", uuid()),
+                query("agent", "Only runs of this agent.", json!({ "type": "string" })),
+                query("state", "Only runs in this state.", schema("RunState")),
+                query(
+                    "since",
+                    "Only runs created at this Unix time or later, in milliseconds.",
+                    count(),
+                ),
+                query(
+                    "before",
+                    "Only runs created before this Unix time, in milliseconds.",
+                    count(),
+                ),
+                query("after", "The `next` of the previous page.", uuid()),
                 limit(),
             ],
             responses: vec![ok("A page of runs.", schema("Runs"))],
@@ -64,21 +72,21 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/v1/runs/{run}") => Described {
             id: "readRun",
-            summary: "A run as it stands.",
+            summary: "A run's current state.",
             responses: vec![ok("The run.", schema("RunDetail"))],
             errors: &["404"],
             ..Described::default()
         },
         ("DELETE", "/v1/runs/{run}") => Described {
             id: "deleteRun",
-            summary: "Deletes a run that is over.",
+            summary: "Deletes a finished run.",
             responses: vec![("204", "It is gone.", Value::Null)],
             errors: &["404", "409"],
             ..Described::default()
         },
         ("GET", "/v1/runs/{run}/export") => Described {
             id: "exportRun",
-            summary: "Every record that the run has now, one per line.",
+            summary: "All records of the run so far, one per line.",
             responses: vec![(
                 "200",
                 "The records.",
@@ -92,7 +100,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
             summary: "A run's events: a stream that can be resumed after any `id`, or pages of \
                 them where only `Accept: application/json` is asked for.",
             parameters: vec![
-                query("after", "The last id that was seen.", event_id()),
+                query("after", "The id of the last event that the client has.", event_id()),
                 json!({
                     "name": "Last-Event-ID",
                     "in": "header",
@@ -121,9 +129,9 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                     "How many seconds a page may wait for an event.",
                     json!({ "type": "number", "minimum": 0, "maximum": 60 }),
                 ),
-                query("as", "Of a signed address: whose.", json!({ "type": "string" })),
-                query("expires", "Of a signed address: until when.", count()),
-                query("signature", "Of a signed address: its proof.", json!({ "type": "string" })),
+                query("as", "Of a signed URL: the principal.", json!({ "type": "string" })),
+                query("expires", "Of a signed URL: when it expires.", count()),
+                query("signature", "Of a signed URL: the signature.", json!({ "type": "string" })),
             ],
             responses: vec![
                 ("200", "Events.", {
@@ -131,7 +139,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                     content["text/event-stream"] = json!({ "schema": {} });
                     content
                 }),
-                ("204", "The run is over and all of it was seen.", Value::Null),
+                ("204", "The run has finished and the client has all of its events.", Value::Null),
             ],
             errors: &["404", "409"],
             ..Described::default()
@@ -156,7 +164,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/v1/runs/{run}/cancel") => Described {
             id: "cancelRun",
-            summary: "Stops a run, wherever it runs.",
+            summary: "Cancels a run, in any process.",
             body: Some(json!({
                 "type": "object",
                 "properties": {
@@ -165,19 +173,20 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                 },
                 "additionalProperties": false,
             })),
-            responses: vec![accepted, ok("It was over already.", schema("Run"))],
+            responses: vec![accepted, ok("The run had already finished.", schema("Run"))],
             errors: &["404", "408", "413"],
             ..Described::default()
         },
         ("POST", "/v1/runs/{run}/tool-results") => Described {
             id: "finishCall",
-            summary: "The result of a call that ran in the client.",
+            summary: "Sends the result of a tool call that ran in the client.",
             body: Some(json!({
                 "type": "object",
                 "properties": {
                     "call": part(),
                     "output": {},
                     "is_error": { "type": "boolean" },
+                    "amend": schema("Amend"),
                 },
                 "required": ["call", "output"],
                 "additionalProperties": false,
@@ -189,10 +198,14 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/v1/runs/{run}/answers") => Described {
             id: "answerQuestion",
-            summary: "The answer to a question of the run. The first one counts.",
+            summary: "Answers a question of the run. The first answer counts.",
             body: Some(json!({
                 "type": "object",
-                "properties": { "question": part(), "answer": schema("Answer") },
+                "properties": {
+                    "question": part(),
+                    "answer": schema("Answer"),
+                    "amend": schema("Amend"),
+                },
                 "required": ["question", "answer"],
                 "additionalProperties": false,
             })),
@@ -203,31 +216,70 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("POST", "/v1/runs/{run}/input") => Described {
             id: "addInput",
-            summary: "Adds to what the run was asked; the model sees it from its next turn on.",
+            summary: "Adds input to a run, or changes its request. The model sees it from its next \
+                turn on. Requires `content`, `amend` or both.",
             parameters: vec![idempotency_key()],
             body: Some(json!({
                 "type": "object",
-                "properties": { "content": schema("Input") },
-                "required": ["content"],
+                "properties": { "content": schema("Input"), "amend": schema("Amend") },
+                "anyOf": [{ "required": ["content"] }, { "required": ["amend"] }],
                 "additionalProperties": false,
             })),
             body_required: true,
             responses: vec![accepted],
-            errors: &["404", "408", "409", "413"],
+            errors: &["404", "408", "409", "413", "422"],
         },
         ("GET", "/v1/threads") => Described {
             id: "listThreads",
             summary: "Your threads, the one with the newest run first.",
-            parameters: vec![query("after", "The `next` of the page before.", uuid()), limit()],
+            parameters: vec![
+                query(
+                    "search",
+                    "Only threads whose title, or the text of one of whose finished runs, has \
+                    words that begin with all of these.",
+                    json!({ "type": "string" }),
+                ),
+                query(
+                    "archived",
+                    "Only archived threads; others if false or left out.",
+                    json!({ "type": "boolean" }),
+                ),
+                query("after", "The `next` of the page before.", uuid()),
+                limit(),
+            ],
             responses: vec![ok("A page of threads.", schema("Threads"))],
             errors: &["404"],
+            ..Described::default()
+        },
+        ("PATCH", "/v1/threads/{thread}") => Described {
+            id: "changeThread",
+            summary: "Sets a thread's title, or archives it or brings it back. An empty title \
+                brings back the first words of its first run.",
+            body: Some(json!({
+                "type": "object",
+                "properties": {
+                    "title": { "type": ["string", "null"], "maxLength": 200 },
+                    "archived": { "type": ["boolean", "null"] },
+                },
+                "additionalProperties": false,
+            })),
+            body_required: true,
+            responses: vec![ok("The thread.", schema("Thread"))],
+            errors: &["404", "408", "413"],
+            ..Described::default()
+        },
+        ("DELETE", "/v1/threads/{thread}") => Described {
+            id: "deleteThread",
+            summary: "Deletes a thread with all its runs, which must be over.",
+            responses: vec![("204", "It is gone.", Value::Null)],
+            errors: &["404", "409"],
             ..Described::default()
         },
         ("GET", "/v1/threads/{thread}") => Described {
             id: "readThread",
             summary: "A thread's newest runs, oldest first; `after` says which run each \
                 continues, and `next` leads to the runs before them.",
-            parameters: vec![query("after", "The `next` of the page before.", uuid()), limit()],
+            parameters: vec![query("after", "The `next` of the previous page.", uuid()), limit()],
             responses: vec![ok(
                 "The thread.",
                 object(&[
@@ -243,7 +295,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
             id: "readAudit",
             summary: "Who answered, cancelled and deleted what, newest first; also of runs that \
                 are gone.",
-            parameters: vec![query("after", "The `next` of the page before.", count()), limit()],
+            parameters: vec![query("after", "The `next` of the previous page.", count()), limit()],
             responses: vec![ok(
                 "A page of decisions.",
                 object(&[("entries", list(schema("Decision"))), ("next", optional(count()))]),
@@ -271,16 +323,96 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         },
         ("GET", "/ag-ui/{agent}/runs/{run}") => Described {
             id: "attachAgUi",
-            summary: "AG-UI 1.0: attaches to a run, by the client's name of it or by ours.",
+            summary: "AG-UI 1.0: attaches to a run, by the client's id or ours.",
             responses: vec![("200", "The run's events.", ag_ui_events())],
             errors: &["404"],
             ..Described::default()
         },
         ("POST", "/ag-ui/{agent}/runs/{run}/cancel") => Described {
             id: "cancelAgUi",
-            summary: "Stops a run, by the client's name of it or by ours.",
+            summary: "Cancels a run, by the client's id or ours.",
             responses: vec![("202", "It will stop.", json_content(json!({ "type": "object" })))],
             errors: &["404"],
+            ..Described::default()
+        },
+        ("POST", "/ai-sdk/{agent}") => Described {
+            id: "chatAiSdk",
+            summary: "The AI SDK's chat request: says something, answers what a run waits for, or \
+                has an answer made again. The answer is a UI message stream.",
+            body: Some(json!({
+                "type": "object",
+                "properties": {
+                    "id": { "type": "string", "minLength": 1, "maxLength": 255 },
+                    "messages": list(json!({ "type": "object" })),
+                    "trigger": { "enum": ["submit-message", "regenerate-message"] },
+                    "messageId": { "type": "string" },
+                },
+                "required": ["id", "messages"],
+            })),
+            body_required: true,
+            responses: vec![("200", "The message.", ui_message_stream())],
+            errors: &["404", "408", "409", "413"],
+            ..Described::default()
+        },
+        ("GET", "/ai-sdk/{agent}/{chat}/stream") => Described {
+            id: "resumeAiSdk",
+            summary: "The AI SDK's resumption: the current message from its beginning.",
+            responses: vec![
+                ("200", "The message.", ui_message_stream()),
+                ("204", "Nothing is going on in this chat.", Value::Null),
+            ],
+            errors: &["404"],
+            ..Described::default()
+        },
+        ("POST", "/ai-sdk/{agent}/{chat}/stop") => Described {
+            id: "stopAiSdk",
+            summary: "Stops the run of a chat: closing its connection does not.",
+            responses: vec![(
+                "202",
+                "Whether there was one to stop.",
+                json_content(object(&[("stopped", json!({ "type": "boolean" }))])),
+            )],
+            errors: &["404"],
+            ..Described::default()
+        },
+        ("GET", "/ai-sdk/{agent}/socket") => Described {
+            id: "socketAiSdk",
+            summary: "A WebSocket for the AI SDK's `WebSocketChatTransport`.",
+            responses: vec![("101", "The socket is open.", Value::Null)],
+            errors: &["404", "426"],
+            ..Described::default()
+        },
+        ("GET", "/v1/socket") => Described {
+            id: "openSocket",
+            summary: "A WebSocket: many runs on one connection. docs/server.md describes its \
+                messages.",
+            responses: vec![("101", "The socket is open.", Value::Null)],
+            errors: &["426"],
+            ..Described::default()
+        },
+        ("GET", "/use-ai") => Described {
+            id: "openUseAiSocket",
+            summary: "A WebSocket for use-ai's clients. docs/use-ai.md describes its messages.",
+            responses: vec![("101", "The socket is open.", Value::Null)],
+            errors: &["426"],
+            ..Described::default()
+        },
+        ("GET", "/socket.io/") => Described {
+            id: "pollSocketIo",
+            summary: "Socket.IO 4, for use-ai's clients: begins a session, waits for its \
+                packets, or takes it to a WebSocket.",
+            responses: vec![
+                ("200", "Packets.", Value::Null),
+                ("101", "The socket is open.", Value::Null),
+            ],
+            errors: &["400", "426"],
+            ..Described::default()
+        },
+        ("POST", "/socket.io/") => Described {
+            id: "pushSocketIo",
+            summary: "Socket.IO 4, for use-ai's clients: packets of a session that polls.",
+            responses: vec![("200", "They were taken.", Value::Null)],
+            errors: &["400", "408", "413"],
             ..Described::default()
         },
         ("GET", "/healthz") => plain("isAlive", "Whether the server is alive.", "text/plain"),
@@ -332,6 +464,10 @@ fn run_or_events() -> Value {
     content
 }
 
+fn ui_message_stream() -> Value {
+    json!({ "text/event-stream": { "schema": {} } })
+}
+
 fn ag_ui_events() -> Value {
     json!({
         "text/event-stream": { "schema": {} },
@@ -345,12 +481,12 @@ fn query(name: &str, description: &str, schema: Value) -> Value {
 
 fn limit() -> Value {
     let schema = json!({ "type": "integer", "minimum": 1, "maximum": 200, "default": 50 });
-    query("limit", "How many at most.", schema)
+    query("limit", "Maximum number of items.", schema)
 }
 
 fn dialect() -> Value {
     let names = DialectName::ALL.map(DialectName::as_str);
-    query("dialect", "In whose words.", json!({ "enum": names, "default": "record" }))
+    query("dialect", "The dialect of the events.", json!({ "enum": names, "default": "record" }))
 }
 
 fn model() -> Value {

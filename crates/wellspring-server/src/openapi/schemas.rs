@@ -56,6 +56,12 @@ pub(super) fn schemas() -> Value {
             ]),
         ),
     ];
+    let client_tools = list(json!({
+        "type": "object",
+        "properties": { "name": text(), "description": text(), "parameters": {} },
+        "required": ["name"],
+    }));
+    let context = list(object(&[("description", text()), ("value", text())]));
     json!({
         "Error": object(&[(
             "error",
@@ -71,20 +77,26 @@ pub(super) fn schemas() -> Value {
             "properties": {
                 "agent": text(),
                 "input": schema("Input"),
-                "thread": { "type": ["string", "null"], "description": "The thread to go on with." },
+                "thread": { "type": ["string", "null"], "description": "The thread to continue." },
                 "after": { "type": ["string", "null"], "description": "The run to continue." },
                 "model": { "type": ["string", "null"] },
                 "streaming": { "type": ["boolean", "null"] },
                 "result_schema": { "description": "The JSON schema of the typed result." },
-                "client_tools": list(json!({
-                    "type": "object",
-                    "properties": { "name": text(), "description": text(), "parameters": {} },
-                    "required": ["name"],
-                })),
-                "context": list(object(&[("description", text()), ("value", text())])),
+                "client_tools": client_tools,
+                "context": context,
                 "state": { "description": "The state shared with the screen." },
             },
             "required": ["agent", "input"],
+            "additionalProperties": false,
+        },
+        "Amend": {
+            "description": "Changes to a run's request. Absent members stay as they were.",
+            "type": ["object", "null"],
+            "properties": {
+                "client_tools": optional(client_tools),
+                "context": optional(context),
+                "state": { "description": "The state shared with the screen." },
+            },
             "additionalProperties": false,
         },
         "RunState": { "enum": ["running", "paused", "completed", "cancelled", "failed"] },
@@ -98,15 +110,19 @@ pub(super) fn schemas() -> Value {
             ("allows_model", json!({ "type": "boolean" })),
         ])))]),
         "Threads": object(&[
-            ("threads", list(object(&[
-                ("thread", uuid()),
-                ("agent", text()),
-                ("title", text()),
-                ("state", schema("RunState")),
-                ("latest_run", uuid()),
-                ("updated_at", count()),
-            ]))),
+            ("threads", list(schema("Thread"))),
             ("next", optional(uuid())),
+        ]),
+        "Thread": object(&[
+            ("thread", uuid()),
+            ("agent", text()),
+            ("title", text()),
+            ("archived", json!({ "type": "boolean" })),
+            ("runs", count()),
+            ("state", schema("RunState")),
+            ("latest_run", uuid()),
+            ("created_at", count()),
+            ("updated_at", count()),
         ]),
         "EventPage": object(&[
             ("events", list(object(&[("id", text()), ("data", any())]))),

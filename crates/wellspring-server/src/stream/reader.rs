@@ -46,7 +46,7 @@ impl Folds {
 impl Drop for Shared {
     fn drop(&mut self) {
         let mut all = lock(&self.home.shared);
-        // Someone may have come in between; then the entry is theirs.
+        // Another reader may have replaced the entry in the meantime.
         if all.get(&self.key).is_some_and(|shared| shared.strong_count() == 0) {
             all.remove(&self.key);
         }
@@ -70,8 +70,8 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// A reader of an existing run; and for one that joins in mid-run, what it is told first
-    /// and what is open there.
+    /// A reader of an existing run. A reader that joins in mid-run also gets the dialect's opening
+    /// and the fold at that point.
     pub(super) async fn open(
         log: &Log,
         folds: &Arc<Folds>,
@@ -184,13 +184,13 @@ impl Reader {
         Ok(bytes)
     }
 
-    /// Whether others see the same bytes of this frame.
+    /// Whether other readers get the same bytes for this frame.
     fn may_share(&self, slice: &FrameSlice, before: Seq) -> bool {
         let partial = self.after.k.is_some() && self.after.whole() >= before;
         slice.skip() == 0 && !partial
     }
 
-    /// What the frame looks like, if somebody has made that, or the shared fold can.
+    /// The encoded frame, if another reader has encoded it, or if the shared fold is at its start.
     fn encode_shared(
         &mut self,
         shared: &Shared,
@@ -202,7 +202,7 @@ impl Reader {
         let mut made = slice.frame().encoded_already(slot);
         if made.is_none() {
             let mut shared = lock(&shared.encoder);
-            // Somebody may have made it just before the lock.
+            // Another reader may have encoded it just before we got the lock.
             made = slice.frame().encoded_already(slot);
             if made.is_none() && shared.outline().head == before {
                 if let Some(run) = shared.needs_history(slice) {
@@ -237,7 +237,7 @@ enum Shares {
 /// A reader that joins a run in the middle.
 struct Joined {
     encoder: Box<Encoder>,
-    /// What it is told first.
+    /// What it gets first.
     out: Out,
     called: Option<Box<str>>,
 }
@@ -292,7 +292,7 @@ pub(super) async fn history(log: &Log, run: RunId) -> Vec<Transcript> {
     earlier
 }
 
-/// An encoder that goes on after a position.
+/// An encoder that continues after a position.
 pub(super) async fn encoder_at(
     log: &Log,
     run: RunId,

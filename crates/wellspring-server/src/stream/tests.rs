@@ -85,12 +85,14 @@ impl Watched {
             cursor: None,
         };
         let around = Surroundings {
+            carrier: Carrier::Response,
             log: self.log.clone(),
             folds: Arc::clone(&self.folds),
             metrics: Metrics::default(),
             keep_alive: Duration::from_secs(3600),
             closing: CancellationToken::new().cancelled_owned(),
             _pass: self.gates.stream(&Principal::local()).unwrap_or_else(|_| unreachable!("room")),
+            held: self.gates.bytes(""),
             asked_at: None,
         };
         let mut stream = EventStream::open(wanted, around).await.unwrap();

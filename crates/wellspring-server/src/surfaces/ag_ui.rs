@@ -1,14 +1,14 @@
 //! AG-UI 1.0 at `/ag-ui/{agent}`: what its stock clients speak, as SSE or protobuf.
 //!
-//! A client names its threads and runs itself; its names mean our runs, per tenant. The
-//! protocol has no resumption, so a request that names a run we know attaches to it: the
-//! client is told a run that begins now and has already got this far. A run that waits for
-//! the client ends on this wire and goes on, under the client's next id, with its answer.
+//! A client chooses the ids of its threads and runs; we map them to our runs, per tenant. The
+//! protocol cannot resume a stream, so a request with a known run id attaches to that run: the
+//! client gets a run that starts now, with everything so far. A run that waits for the client
+//! finishes on this wire, and continues under the client's next run id when the answer arrives.
 //!
 //! # What is deliberately absent
 //!
-//! The client's history: the log is the history, and of a request only what the user says
-//! anew and answers to what a run waits for count.
+//! The client's history: the log is the history. Of a request, only new user messages and answers
+//! to open questions and calls are used.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -55,8 +55,8 @@ const ANSWERS: &str = "ag-ui.answers";
 /// last messages, not its first.
 const KNOWN_RUNS_MAX: usize = 16;
 
-/// How long answers may take to reach what waits for them at work. Mostly that is a moment;
-/// after a crash it is until somebody takes the run up.
+/// How long to wait until a running run has taken an answer. Usually that is immediate; after a
+/// crash it takes until another process adopts the run.
 const ANSWERS_TAKEN_TIME: Duration = Duration::from_secs(10);
 
 pub(super) fn routes() -> Vec<Route> {
@@ -106,8 +106,8 @@ async fn run(
         thread,
         name: run_name,
     };
-    // One thing that a user says is most often a conversation's first: then nothing is looked
-    // for, and starting finds out whether that was right.
+    // A request with a single user message usually starts a conversation. So nothing is looked up;
+    // if the thread exists, starting the run fails.
     let seems_new = matches!(&*input.messages, [Message::User(_)]) && input.resume.is_empty();
     let begun = if thread.is_none() || seems_new { asked.begin(&app, &def).await? } else { None };
     let begun = match (begun, thread) {
@@ -147,7 +147,7 @@ struct Request<'a> {
 enum Begun {
     /// This run, from here on.
     Follows { run: RunId, after: Seq, cursor: Option<Cursor> },
-    /// A run that goes on: as it stood at that record, or as it stands, and what comes then.
+    /// An existing run: its state at that record, or its current state, and everything after it.
     Joins { run: RunId, at: Option<Seq> },
 }
 
@@ -163,13 +163,14 @@ impl Request<'_> {
     /// Goes on with a conversation, or begins it after all.
     async fn go_on(&self, app: &App, def: &AgentDef, thread: ThreadId) -> Result<Begun, ApiError> {
         let runs = self.control.recent(thread, KNOWN_RUNS_MAX).await?;
-        // A thread without runs has none of that name; should another have it, starting says so.
+        // If the thread has no runs, the id is not in use there; if another thread uses it,
+        // starting the run fails.
         let named = match &self.name {
             Some(name) if !runs.is_empty() => self.control.resolve(name).await?,
             Some(_) | None => None,
         };
         let latest = runs.first().map(|(info, _)| info);
-        // A remote agent waits for its answer at work, without a pause.
+        // A remote agent waits for its answer without a pause of the run.
         let may_wait = |info: &&RunInfo| match info.state {
             RunState::Paused => true,
             RunState::Running => !self.input.resume.is_empty(),
@@ -219,7 +220,7 @@ impl Request<'_> {
     ) -> Result<Begun, ApiError> {
         let after = waiting.outline.head;
         let is_paused = waiting.outline.paused.is_some();
-        // Before anything is done: whether the client may be told what comes of it.
+        // First check that the client may read the run, before anything changes.
         let cursor = self.control.attach(run, after).await?;
         if !is_paused {
             self.control.info(run).await?;
@@ -270,7 +271,7 @@ impl Request<'_> {
         let model = match self.model {
             // Said to this agent: what it cannot have is an error.
             Some(model) => Some(model.into()),
-            // Props are for whoever understands them.
+            // Agents that do not allow it ignore a model in the props.
             None => request.model.filter(|_| def.allow_model),
         };
         let Trace { id, parent } = self.trace.clone();
@@ -299,9 +300,9 @@ impl Request<'_> {
     }
 }
 
-/// Waits until answers that something waits for at work have reached it: whoever comes before
-/// that is told that it waits, and who comes there sees all that follows from them. Nobody may
-/// be there to take them; then that is what is told.
+/// Waits until a running run has taken the answers, and returns the record of the last one. A
+/// reader who joined earlier would see the questions as open. If no process takes the answers in
+/// time, the stream shows just that.
 async fn answers_taken(
     mut cursor: Cursor,
     mut missing: BTreeSet<QuestionId>,
@@ -372,7 +373,7 @@ async fn named(control: &Control, agent: &str, name: &str) -> Result<RunId, ApiE
     if control.agent_of(run).await? == agent.into() { Ok(run) } else { Err(ApiError::no_run(name)) }
 }
 
-/// Somebody who joins a run.
+/// A reader who joins a run.
 struct Joins<'a> {
     run: RunId,
     /// As it stood at that record, or as it stands.
@@ -381,7 +382,7 @@ struct Joins<'a> {
     name: Option<&'a str>,
 }
 
-/// A run as it stood at a record, or as it stands, and then what comes.
+/// A run's state at a record, or its current state, and everything after it.
 async fn joined(
     app: &App,
     control: &Control,

@@ -3,10 +3,10 @@
 //! What creates takes an `Idempotency-Key`. What goes to a run goes to its inbox, is durable
 //! when answered, and counts once however often it is sent.
 
+use axum::Json;
 use axum::extract::State;
 use axum::http::Method;
-use axum::routing::{MethodRouter, delete, get, post};
-use axum::{Json, http::HeaderMap};
+use axum::routing::{MethodRouter, delete, get, patch, post};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use serde_json::{Value, json};
 use wellspring_core::Outline;
@@ -21,6 +21,7 @@ mod audit;
 mod commands;
 mod events;
 mod runs;
+mod socket;
 mod threads;
 
 pub(super) use runs::wants;
@@ -47,8 +48,11 @@ pub(super) fn routes() -> Vec<Route> {
         route(post_.clone(), "/v1/runs/{run}/tool-results", Run, post(commands::tool_result)),
         route(post_.clone(), "/v1/runs/{run}/answers", Approve, post(commands::answer)),
         route(post_, "/v1/runs/{run}/input", Run, post(commands::input)),
+        route(get_.clone(), "/v1/socket", Read, get(socket::open)),
         route(get_.clone(), "/v1/threads", Read, get(threads::list)),
         route(get_.clone(), "/v1/threads/{thread}", Read, get(threads::read)),
+        route(Method::PATCH, "/v1/threads/{thread}", Run, patch(threads::change)),
+        route(Method::DELETE, "/v1/threads/{thread}", Admin, delete(threads::remove)),
         route(get_, "/v1/audit", Admin, get(audit::read)),
     ]
 }
@@ -142,13 +146,13 @@ impl<'de> Deserialize<'de> for Whole {
 /// Bytes of an idempotency key: a UUID, or a few of them.
 const KEY_BYTES_MAX: usize = 255;
 
-/// What makes a request count once.
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
-    let Some(value) = headers.get("idempotency-key") else { return Ok(None) };
+/// What makes a request count once, as a header or a message has it.
+fn idempotency_key(key: Option<&[u8]>) -> Result<Option<&str>, ApiError> {
+    let Some(key) = key else { return Ok(None) };
     let is_key = |key: &&str| {
         (1..=KEY_BYTES_MAX).contains(&key.len()) && key.bytes().all(|it| it.is_ascii_graphic())
     };
-    match value.to_str().ok().filter(is_key) {
+    match std::str::from_utf8(key).ok().filter(is_key) {
         Some(key) => Ok(Some(key)),
         None => Err(ApiError::bad(
             "bad_idempotency_key",

@@ -38,7 +38,7 @@ pub(super) fn routes() -> Vec<Route> {
         .into_iter()
         .map(|(path, media_type, text)| {
             let handler = get(async move |Prefix(prefix): Prefix| {
-                // The page itself is the only file that names others by their whole path.
+                // The page is the only file that refers to other files by absolute path.
                 let text = match path {
                     "/" => text.replace("\"/page/", &format!("\"{prefix}/page/")).into(),
                     _ => Cow::Borrowed(text),

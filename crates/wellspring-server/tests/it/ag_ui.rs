@@ -1,13 +1,14 @@
 //! AG-UI over HTTP, with two other implementations' verifiers over every stream.
 
+use std::sync::Arc;
+
 use reqwest::Response;
 use serde_json::{Value, json};
-use wellspring_core::{Approval, InboxNo, ToolSpec};
-use wellspring_engine::Permission;
+use wellspring_core::{Approval, InboxNo, ToolSpec, Transcript};
 use wellspring_engine::tools::{ask_user, from_function};
-use wellspring_engine::{Policy, Rule, Runtime};
+use wellspring_engine::{AgentDef, Permission, Policy, Rule, Runtime};
 use wellspring_log::{AuditFilter, Log, RunFilter};
-use wellspring_models::{Gate, Say};
+use wellspring_models::{Gate, Say, Scripted};
 use wellspring_wire::ag_ui::proto;
 
 use crate::kit::{Kit, agent, config, echo, models, parts, verify_ag_ui};
@@ -312,4 +313,106 @@ async fn the_address_may_name_a_model() {
     let refused = kit.post("/ag-ui/agent?model=large", &body).send().await.unwrap();
     let (status, _, body) = parts(refused).await;
     assert_eq!((status, &body["error"]["code"]), (400, &json!("model_not_allowed")));
+}
+
+/// A client that names no runs answers two pauses of one thread, each time with a new message and
+/// a new state: all of it counts, once.
+#[tokio::test]
+async fn two_pauses_are_answered_without_run_ids() {
+    let kit = Kit::new(asks_twice()).await;
+    let mut chat = Chat::new("");
+    let mut said = chat.send(&kit, None).await;
+    for (n, more) in ["one", "two"].into_iter().enumerate() {
+        let interrupt = interrupt(&said);
+        chat.says(&said, more);
+        chat.body["state"] = json!({ "n": n + 1 });
+        said = chat.send(&kit, Some(&interrupt)).await;
+    }
+    assert_eq!(said.last().unwrap()["result"], json!("Done."));
+    let runs = kit.runtime.log().store().list(RunFilter::default()).await.unwrap();
+    assert_eq!(runs.len(), 1, "it is one run");
+    // Without a run id of its own, the client gets ours.
+    assert_eq!(said.last().unwrap()["runId"], json!(runs[0].run));
+    let transcript = kit.wait(runs[0].run).await;
+    assert_eq!(transcript.state, Some(json!({ "n": 2 })));
+    assert_eq!(inputs(&transcript), ["one", "two"]);
+}
+
+/// An answer under the run id of the request that asked counts, and so does what comes with it.
+/// The same request again is told the same; another answer under that id is refused.
+#[tokio::test]
+async fn an_answer_under_a_known_run_id_counts() {
+    let kit = Kit::new(asks_twice()).await;
+    let mut chat = Chat::new("r1");
+    let first = chat.send(&kit, None).await;
+    let interrupted = interrupt(&first);
+    chat.says(&first, "one");
+    let second = chat.send(&kit, Some(&interrupted)).await;
+    assert_ne!(interrupt(&second), interrupted, "it went on to the next question");
+    let again = chat.send(&kit, Some(&interrupted)).await;
+    assert_eq!(interrupt(&again), interrupt(&second));
+
+    chat.body["resume"][0]["payload"] = json!({ "approved": false });
+    let (status, _, said) = parts(kit.post("/ag-ui/agent", &chat.body).send().await.unwrap()).await;
+    assert_eq!((status, said["error"]["code"].as_str()), (409, Some("run_exists")), "{said}");
+
+    let last = chat.send(&kit, Some(&interrupt(&second))).await;
+    assert_eq!(last.last().unwrap()["result"], json!("Done."));
+    let run = kit.runtime.log().store().list(RunFilter::default()).await.unwrap()[0].run;
+    assert_eq!(inputs(&kit.wait(run).await), ["one"]);
+}
+
+/// Calls a tool that needs approval twice, whatever the user says in between.
+fn asks_twice() -> AgentDef {
+    let call = |say: &str| Say::new().call("echo", json!({ "say": say }));
+    let turns = [call("x"), call("y"), Say::new().text("Done.")];
+    let mut def = AgentDef::model("agent", Arc::new(Scripted::conversation(turns)));
+    def.tools = vec![Arc::new(echo())];
+    def.policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
+    def
+}
+
+/// A client's side of a conversation.
+struct Chat {
+    body: Value,
+}
+
+impl Chat {
+    fn new(run: &str) -> Self {
+        Self { body: input("t", run, json!([user("m", "Go")])) }
+    }
+
+    /// Keeps the call that was made, and says one thing more.
+    fn says(&mut self, said: &[Value], more: &str) {
+        let start = said.iter().rfind(|event| event["type"] == "TOOL_CALL_START").unwrap();
+        let function = json!({ "name": "echo", "arguments": "{}" });
+        let call = json!({ "id": start["toolCallId"], "type": "function", "function": function });
+        let messages = self.body["messages"].as_array_mut().unwrap();
+        messages
+            .push(json!({ "id": format!("a-{more}"), "role": "assistant", "toolCalls": [call] }));
+        messages.push(user(more, more));
+    }
+
+    async fn send(&mut self, kit: &Kit, answers: Option<&Value>) -> Vec<Value> {
+        if let Some(interrupt) = answers {
+            self.body["resume"] = json!([{
+                "interruptId": interrupt, "status": "resolved", "payload": { "approved": true },
+            }]);
+        }
+        let response = kit.post("/ag-ui/agent", &self.body).send().await.unwrap();
+        events_after(response, &self.body["messages"]).await
+    }
+}
+
+/// The question that a stream ended with.
+fn interrupt(said: &[Value]) -> Value {
+    let outcome = &said.last().unwrap()["outcome"];
+    assert_eq!(outcome["type"], "interrupt", "{said:?}");
+    outcome["interrupts"][0]["id"].clone()
+}
+
+/// What users said while the run went on.
+fn inputs(transcript: &Transcript) -> Vec<&str> {
+    let all = transcript.inputs.values().flatten();
+    all.filter_map(|content| content.as_text()).collect()
 }

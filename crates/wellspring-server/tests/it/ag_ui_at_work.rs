@@ -7,9 +7,12 @@ use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Value, json};
 use wellspring_core::{
     Ask, Batch, Choice, Context, Form, ModelError, PartKind, RemoteAgent, RemoteRequest, Stop,
+    ToolResult, ToolSpec,
 };
 use wellspring_engine::AgentDef;
+use wellspring_engine::tools::from_function;
 use wellspring_log::RunFilter;
+use wellspring_models::{Say, Scripted};
 
 use crate::ag_ui::{events, input, user};
 use crate::kit::Kit;
@@ -95,4 +98,79 @@ async fn an_answer_is_followed_under_the_name_that_it_brings() {
         let started = format!("RUN_STARTED {run}");
         assert_eq!(names(&send(run, None).await), [started, format!("RUN_FINISHED {run}")]);
     }
+}
+
+/// A model whose first turn calls a tool that asks, and which then lists its tools, its context
+/// and its state.
+fn lists_its_tools() -> AgentDef {
+    let asking =
+        from_function(ToolSpec::new("asking", "asks a person"), |_, cx: Context| async move {
+            let choices = vec![Choice { id: "this".into(), label: "This".into() }];
+            let answer =
+                cx.ask(Ask::new("Which?", Form::Choose { choices, multiple: false })).await;
+            Ok(ToolResult::new(format!("{answer:?}")))
+        });
+    let model = Scripted::with(|request| {
+        if request.messages.len() == 1 {
+            return Say::new().call("asking", json!({}));
+        }
+        let names: Vec<_> = request.tools.iter().map(|tool| &*tool.name).collect();
+        Say::new().text(format!("{names:?} {}", request.instructions))
+    });
+    AgentDef { tools: vec![Arc::new(asking)], ..AgentDef::model("agent", Arc::new(model)) }
+}
+
+const LISTED: &str = "[\"asking\", \"pick\"] \n\ntime:\nlate\n\nThe state shared with the user's \
+                      screen:\n{\"n\":2}";
+
+/// Tools, context and state that come with an answer are in the next turn, also if the run has
+/// not paused for the answer.
+#[tokio::test]
+async fn an_answer_brings_tools_context_and_state() {
+    let kit = Kit::new(lists_its_tools()).await;
+    let mut body = input("t", "r1", json!([user("m", "Go")]));
+    let first = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    let interrupt = &first.last().unwrap()["outcome"]["interrupts"][0]["id"];
+    body["runId"] = json!("r2");
+    body["resume"] =
+        json!([{ "interruptId": interrupt, "status": "resolved", "payload": ["this"] }]);
+    body["tools"] = json!([{ "name": "pick", "description": "", "parameters": {} }]);
+    body["context"] = json!([{ "description": "time", "value": "late" }]);
+    body["state"] = json!({ "n": 2 });
+    let second = events(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
+    let deltas = second.iter().filter(|event| event["type"] == "TEXT_MESSAGE_CONTENT");
+    let said: String = deltas.filter_map(|event| event["delta"].as_str()).collect();
+    assert_eq!(said, LISTED, "{second:?}");
+}
+
+/// The same over the native API: with an answer, and as a request of its own.
+#[tokio::test]
+async fn the_native_api_amends_a_running_run() {
+    let kit = Kit::new(lists_its_tools()).await;
+    let start = json!({ "agent": "agent", "input": "Go", "state": { "n": 0 } });
+    let started = kit.post("/v1/runs", &start).send().await.unwrap();
+    let started: Value = started.json().await.unwrap();
+    let path = format!("/v1/runs/{}", started["run"].as_str().unwrap());
+    let state = async || kit.get(&path).send().await.unwrap().json::<Value>().await.unwrap();
+    let mut run = state().await;
+    while run["waits_for"]["questions"][0].is_null() {
+        run = state().await;
+    }
+    let context = json!([{ "description": "time", "value": "late" }]);
+    let amend = json!({ "amend": { "context": context, "state": { "n": 1 } } });
+    let amended = kit.post(&format!("{path}/input"), &amend).send().await.unwrap();
+    assert_eq!(amended.status(), 202);
+    let tools = json!([{ "name": "pick", "description": "", "parameters": {} }]);
+    let answer = json!({
+        "question": 0,
+        "answer": { "choose": ["this"] },
+        "amend": { "client_tools": tools, "state": { "n": 2 } },
+    });
+    let answered = kit.post(&format!("{path}/answers"), &answer).send().await.unwrap();
+    assert_eq!(answered.status(), 202);
+    let ended = kit.get(&format!("{path}/events?dialect=record")).send().await.unwrap();
+    assert!(ended.text().await.unwrap().contains("run_finished"));
+    assert_eq!(state().await["answer"], LISTED);
+    let nothing = kit.post(&format!("{path}/input"), &json!({})).send().await.unwrap();
+    assert_eq!(nothing.status(), 400);
 }

@@ -107,10 +107,10 @@ async fn requests_that_make_no_sense() {
     400 model_not_allowed the agent agent does not allow a request to choose its model; leave the model out
     400 unknown_dialect "x" is not a dialect
     400 bad_query Failed to deserialize query string: x: unknown field `x`, expected `dialect` or `model`
-    409 finished run RUN is over already
-    409 finished run RUN is over already
-    409 finished run RUN is over already
-    409 finished run RUN is over already
+    409 finished run RUN has already finished
+    409 finished run RUN has already finished
+    409 finished run RUN has already finished
+    409 finished run RUN has already finished
     400 bad_seconds `seconds` is 1 to 3600
     "#);
     let nothing = kit.get("/nothing").send().await.unwrap();
@@ -171,6 +171,64 @@ async fn threads_and_pages() {
         assert_eq!(paged.len(), all, "{path}");
         assert_eq!(paged, ids(&whole), "{path}");
     }
+}
+
+/// A thread is found by its title and by what was said, renamed, archived and deleted; another
+/// tenant's thread is not found.
+#[tokio::test]
+async fn threads_are_found_renamed_archived_and_deleted() {
+    let kit = Kit::new(agent([Say::new().text("The penguins are well.")], [])).await;
+    let mut threads = Vec::new();
+    for input in ["How is the weather in Rome?", "And the zoo?"] {
+        let body = json!({ "agent": "agent", "input": input });
+        let (_, _, run) = parts(kit.post("/v1/runs", &body).send().await.unwrap()).await;
+        kit.wait(run["run"].as_str().unwrap().parse().unwrap()).await;
+        threads.push(run["thread"].as_str().unwrap().to_owned());
+    }
+    let found = async |query: &str| {
+        let path = format!("/v1/threads{query}");
+        let (_, _, page) = parts(kit.get(&path).send().await.unwrap()).await;
+        let titles = page["threads"].as_array().unwrap().iter().map(|it| it["title"].to_string());
+        titles.collect::<Vec<_>>().join(" ")
+    };
+    let (rome, zoo) = ("\"How is the weather in Rome?\"", "\"And the zoo?\"");
+    assert_eq!(found("").await, format!("{zoo} {rome}"));
+    assert_eq!(found("?search=rome%20WEA").await, rome);
+    assert_eq!(found("?search=penguin").await, format!("{zoo} {rome}"));
+    assert_eq!(found("?search=penguin&limit=1").await, zoo);
+    assert_eq!(found("?search=lions").await, "");
+
+    let path = format!("/v1/threads/{}", threads[0]);
+    let change = async |path: &str, body: serde_json::Value| {
+        let request = kit.request(reqwest::Method::PATCH, path).json(&body);
+        let (status, _, body) = parts(request.send().await.unwrap()).await;
+        (status, body)
+    };
+    let (status, changed) = change(&path, json!({ "title": "Rome" })).await;
+    assert_eq!((status, &changed["title"], &changed["runs"]), (200, &json!("Rome"), &json!(1)));
+    let (status, changed) = change(&path, json!({ "archived": true })).await;
+    assert_eq!(
+        (status, &changed["title"], &changed["archived"]),
+        (200, &json!("Rome"), &json!(true))
+    );
+    assert_eq!(found("").await, zoo);
+    assert_eq!(found("?archived=true").await, "\"Rome\"");
+    for (path, body, want) in [
+        (&*path, json!({ "title": "two\nlines" }), (400, "bad_title")),
+        (&*path, json!({ "titel": "x" }), (400, "bad_json")),
+        ("/v1/threads/nothing", json!({}), (404, "no_thread")),
+        ("/v1/threads/00000000-0000-0000-0000-000000000000", json!({}), (404, "no_thread")),
+    ] {
+        let (status, body) = change(path, body).await;
+        assert_eq!((status, body["error"]["code"].as_str().unwrap()), want, "{path}");
+    }
+    let delete =
+        async || kit.request(reqwest::Method::DELETE, &path).send().await.unwrap().status();
+    assert_eq!(delete().await, 204);
+    assert_eq!(delete().await, 404);
+    assert_eq!(kit.get(&path).send().await.unwrap().status(), 404);
+    assert_eq!(found("?archived=true").await, "");
+    assert_eq!(found("").await, zoo);
 }
 
 /// What a client's own tool gave goes to the run, which goes on with it.

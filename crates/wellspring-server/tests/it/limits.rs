@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use futures::FutureExt as _;
 use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
 use tokio::sync::Semaphore;
 use wellspring_core::{Approval, FailureKind, Outcome, RunId};
 use wellspring_engine::Permission;
@@ -60,6 +62,71 @@ async fn beyond_a_limit_one_is_told_when_to_come_back() {
     // What has ended does not count any more.
     kit.wait(run).await;
     assert!(kit.get(&path).send().await.unwrap().text().await.unwrap().contains("run_finished"));
+}
+
+/// What clients leave unread or unsent counts until they take it or go, in every form.
+#[tokio::test]
+async fn what_requests_hold_has_a_limit() {
+    const RUN_BYTES: usize = 1 << 20;
+    const LIMIT: usize = 5 * RUN_BYTES / 2;
+    let limits =
+        ServerLimits { held_bytes: LIMIT, body_bytes: 2 * LIMIT, ..ServerLimits::default() };
+    let piece = "0123456789abcdef".repeat(64);
+    let long = (0..RUN_BYTES / piece.len()).fold(Say::new(), |say, _| say.text(&piece));
+    let config = ServerConfig { limits, ..config() };
+    let kit = Kit::with(config, Runtime::new(Log::in_memory()), agent([long], [])).await;
+    let run = kit.start().await;
+    kit.wait(run).await;
+    let address = kit.server.address();
+    let connect = async |request: &str| {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(8 * 1024).unwrap();
+        let mut connection = socket.connect(address).await.unwrap();
+        connection.write_all(request.as_bytes()).await.unwrap();
+        connection
+    };
+    let whole = format!("/v1/runs/{run}");
+    let refused = async || {
+        let (status, headers, said) = parts(kit.get(&whole).send().await.unwrap()).await;
+        let code = said["error"]["code"].as_str().map(str::to_owned);
+        (status, code, headers.contains_key("retry-after"))
+    };
+    let too_much = (503, Some("too_much_at_once".to_owned()), true);
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    for request in [get(&whole), get(&format!("/ag-ui/agent/runs/{run}"))] {
+        let mut unread = Vec::new();
+        let status = loop {
+            let mut connection = connect(&request).await;
+            let mut status = [0; 12];
+            connection.read_exact(&mut status).await.unwrap();
+            if &status != b"HTTP/1.1 200" {
+                break status;
+            }
+            unread.push(connection);
+            assert!(
+                unread.len() <= LIMIT / RUN_BYTES,
+                "more was taken on than the limit: {request}"
+            );
+        };
+        assert_eq!((&status, unread.is_empty()), (b"HTTP/1.1 503", false), "{request}");
+        assert_eq!(refused().await, too_much, "{request}");
+        drop(unread);
+        // The server learns from its next write that the client is gone.
+        while refused().await == too_much {}
+        assert_eq!(refused().await.0, 200);
+    }
+    let post = format!(
+        "POST /v1/runs HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n\
+         content-length: {}\r\n\r\n",
+        2 * LIMIT
+    );
+    let mut unsent = connect(&post).await;
+    unsent.write_all(&vec![b' '; LIMIT - RUN_BYTES / 2]).await.unwrap();
+    // The server takes what was sent in its own time.
+    while refused().await.0 == 200 {}
+    assert_eq!(refused().await, too_much);
+    drop(unsent);
+    while refused().await == too_much {}
 }
 
 /// A store that takes its time to keep a run: until it is told to.

@@ -214,7 +214,7 @@ async fn a_page_of_its_own_reads_agent_events() {
 }
 
 #[expect(clippy::print_stdout, reason = "a skipped test must not look like one that passed")]
-fn has_chromium() -> bool {
+pub(crate) fn has_chromium() -> bool {
     let there = std::env::var_os("WELLSPRING_PEER_CHROMIUM").is_some();
     if !there {
         println!("skipped: WELLSPRING_PEER_CHROMIUM is not set; `cargo xtask test` sets it");
@@ -243,7 +243,7 @@ async fn in_browser(kit: &Kit, script: &str, hash: &str, pass: impl Fn(u32)) -> 
     (said, between.cuts.load(Ordering::Relaxed))
 }
 
-fn chromium(profile: &Path, arguments: &[&str]) -> Child {
+pub(crate) fn chromium(profile: &Path, arguments: &[&str]) -> Child {
     Command::new("chromium")
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-popup-blocking"])
         .arg(format!("--user-data-dir={}", profile.display()))

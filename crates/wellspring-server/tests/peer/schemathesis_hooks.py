@@ -46,6 +46,9 @@ def before_call(context, case, kwargs):
         message = {"id": "m", "role": "user", "content": "go"}
         name = f"t{next(calls)}"
         case.body = {"threadId": name, "runId": name, "messages": [message]}
+    if label == "POST /ai-sdk/{agent}":
+        message = {"id": "m", "role": "user", "parts": [{"type": "text", "text": "go"}]}
+        case.body = {"id": f"c{next(calls)}", "messages": [message]}
 
 
 @schemathesis.hook

@@ -9,12 +9,12 @@ use proptest::option;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    AgentNo, Annotation, Answer, Answered, Content, ContentChange, Event, Extended, FailureKind,
-    FileProduced, Form, InboxNo, Location, MediaSource, Millis, Opaque, Outcome, OutputStream,
-    PartId, PartKind, PlanEntry, PlanStatus, Priority, Question, QuestionId, Record, Role,
-    RunRequest, RunStarted, RunsOn, Scope, Seq, Source, Stop, ToolCall, ToolContent, ToolKind,
-    ToolMode, ToolOutcome, ToolResult, ToolUpdate, TurnStarted, Usage, UsageScope, VoidReason,
-    Wait,
+    AgentNo, Amendment, Annotation, Answer, Answered, Content, ContentChange, Event, Extended,
+    FailureKind, FileProduced, Form, InboxNo, Location, MediaSource, Millis, Opaque, Outcome,
+    OutputStream, PartId, PartKind, PlanEntry, PlanStatus, Priority, Question, QuestionId, Record,
+    Role, RunRequest, RunStarted, RunsOn, Scope, Seq, Source, Stop, ToolCall, ToolContent,
+    ToolKind, ToolMode, ToolOutcome, ToolResult, ToolUpdate, TurnStarted, Usage, UsageScope,
+    VoidReason, Wait,
 };
 
 use crate::run_builder::{RUN, THREAD};
@@ -147,7 +147,13 @@ fn other_event() -> BoxedStrategy<Event> {
             name: None,
         }))),
         usage().prop_map(|usage| Event::UsageReported(Box::new(usage))),
-        inbox().prop_map(|inbox| Event::InputAccepted { inbox, content: Vec::new() }),
+        (inbox(), any::<bool>(), any::<bool>()).prop_map(|(inbox, says, amends)| {
+            Event::InputAccepted {
+                inbox,
+                content: if says { vec![Content::text("and more")] } else { Vec::new() },
+                amended: amends.then(|| Box::new(Amendment::default())),
+            }
+        }),
         inbox().prop_map(|inbox| Event::InputApplied { inbox }),
         arb_json().prop_map(|value| Event::ResultReady { value: Box::new(value) }),
         arb_json()
@@ -232,6 +238,7 @@ fn kind() -> BoxedStrategy<PartKind> {
         Just(PartKind::Thought),
         (name, option::of(text()), runs_on).prop_map(|(name, title, runs_on)| {
             PartKind::ToolCall(Box::new(ToolCall {
+                id: None,
                 name: name.into(),
                 title: title.map(Into::into),
                 kind: ToolKind::SwitchMode,

@@ -1,9 +1,9 @@
 //! Legal random runs.
 //!
-//! A run is driven by a list of numbers: each picks one of the things that the outline
-//! allows at that point. So proptest shrinks a failing run by dropping and lowering numbers,
-//! and whatever is left is legal again. When the numbers are spent, everything open is
-//! closed honestly, as the engine does on an abort.
+//! A run is driven by a list of numbers: each picks one of the events that the outline allows at
+//! that point. So proptest shrinks a failing run by dropping and lowering numbers, and the rest is
+//! still legal. When the numbers are used up, everything open is closed, as the engine does on an
+//! abort.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ use wellspring_core::{
 
 use crate::run_builder::RunBuilder;
 
-/// Most agents at work at once: the root, a child and a grandchild are all the cases there are.
+/// Maximum number of active agents: the root, a child and a grandchild cover all cases.
 const AGENTS_MAX: usize = 3;
 
 /// Any legal run, of up to a few hundred records.
@@ -230,9 +230,9 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
             run.speaker(agent);
         }
         Step::AcceptInput => {
-            let inbox = run.outline().taken.last().copied().unwrap_or_default().next();
+            let inbox = run.outline().taken.last().unwrap_or_default().next();
             let content = vec![Content::text("and more")];
-            run.push(Event::InputAccepted { inbox, content });
+            run.push(Event::InputAccepted { inbox, content, amended: None });
         }
         Step::ApplyInput(inbox) => {
             run.push(Event::InputApplied { inbox });
@@ -247,7 +247,7 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
     }
 }
 
-/// A call's result; what it still writes and whoever serves it come to an end first.
+/// A call's result; its output and its sub-agent end first.
 fn finish_call(run: &mut RunBuilder, call: PartId, how: usize) {
     let outputs = run.outline().parts.iter().filter(
         |(_, part)| matches!(part.shape, PartShape::Output(of, _) if of == call && part.open),
@@ -321,6 +321,7 @@ const WORDS: [&str; 8] =
 fn kind(how: usize) -> PartKind {
     let tool = |name: &str, runs_on| {
         PartKind::ToolCall(Box::new(ToolCall {
+            id: None,
             name: name.into(),
             title: how.is_multiple_of(2).then(|| "A title".into()),
             kind: if how.is_multiple_of(3) { ToolKind::Read } else { ToolKind::Other },

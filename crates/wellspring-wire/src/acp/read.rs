@@ -17,7 +17,7 @@ pub use call::ARGUMENTS_BYTES_MAX;
 pub use our_tools::OurTools;
 pub use permission::{Permission, PermissionKind, PermissionOption};
 
-use super::rest::{REST, besides, left};
+use super::unknown::{REST, besides, left};
 use super::{ELICITATION, ORIGIN, PERMISSION};
 use call::Call;
 pub(super) use content::{has_sound_meta, is_block};

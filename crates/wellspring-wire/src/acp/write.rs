@@ -3,7 +3,7 @@
 mod answer;
 mod ask;
 mod content;
-mod hello;
+mod initialize;
 mod shown;
 mod update;
 
@@ -23,10 +23,10 @@ use wellspring_core::{
 pub use answer::{elicitation_response, permission_response};
 pub use ask::{Asked, Asking, Offers};
 pub use content::{PromptError, content_block, prompt};
-pub use hello::initialize_response;
+pub use initialize::initialize_response;
 pub use shown::{RUNNING_BYTES_MAX, SHOWN_BYTES_MAX};
 
-use super::rest::{OURS, REST, carried, is_sayable, left, merge};
+use super::unknown::{OURS, REST, carried, is_sayable, left, merge};
 use super::{CALLS_MAX, ORIGIN, RAW_INPUT, RAW_OUTPUT};
 use crate::dialect::{Before, Closed, Dialect, Fold};
 use crate::options::{Options, Reasoning, UsageReports};
@@ -84,7 +84,7 @@ impl Dialect for Acp {
                 let id = input.map_or_else(|| format!("{}-input", started.run), str::to_owned);
                 blocks("user_message_chunk", &started.request.input, &id, out);
             }
-            Event::InputAccepted { inbox, content } => {
+            Event::InputAccepted { inbox, content, .. } => {
                 if let Some(head) = &before.run {
                     let id = format!("{}-input-{}", head.run, inbox.0);
                     blocks("user_message_chunk", content, &id, out);
@@ -167,7 +167,7 @@ impl Dialect for Acp {
             Event::Extended(extended) if record.agent.is_root() && &*extended.origin == ORIGIN => {
                 self.extended(before, extended, out);
             }
-            // Nothing to show, a request of its own, or nothing that the protocol has a word for.
+            // Not shown, sent as a request, or unknown to the protocol.
             Event::RunAdopted { .. }
             | Event::RunPaused { .. }
             | Event::RunResumed { .. }
@@ -220,7 +220,7 @@ impl Acp {
                 if self.lends_terminals && call.tool.runs_on == RunsOn::Agent => {}
             Grown::Output(call, ..) => self.say(before, call, Voice::Console, text, out),
             Grown::SubAgent(call, _) => self.say(before, call, Voice::Words, text, out),
-            Grown::Hidden => {
+            Grown::SubAgentThought(..) | Grown::Hidden => {
                 let users = |part: &&PartOutline| {
                     part.agent.is_root() && part.shape == PartShape::Text(Role::User)
                 };
@@ -325,8 +325,8 @@ impl Acp {
         self
     }
 
-    /// Where a call happens. A terminal of an agent behind us is none of the client's, unless
-    /// the client lends them.
+    /// Where a call happens. A terminal of a proxied agent is not the client's, unless the client
+    /// provides the terminals.
     fn room(&self, before: &Outline, call: PartId) -> Room<'_> {
         let has_terminals = match before.call(call).map(|call| call.tool.runs_on) {
             Some(RunsOn::Here) => true,
@@ -392,7 +392,7 @@ impl Acp {
             && before.call(call).is_some_and(|call| call.tool.runs_on.is_ours())
             && let Value::String(text) = &result.output
         {
-            // What only the model was told is all there is to see.
+            // The output for the model is all that can be shown.
             shown.say(Voice::Words, text);
         }
         let status = match outcome {
@@ -454,7 +454,7 @@ pub fn prompt_response(outcome: &Outcome, usage: &Usage, theirs: Option<&Value>)
             Stop::MaxTokens => ("max_tokens", None),
             Stop::TurnLimit | Stop::Budget(_) => ("max_turn_requests", None),
             Stop::Refusal | Stop::ContentFilter => ("refusal", None),
-            // An agent behind us that was stopped by somebody else.
+            // A proxied agent that was stopped by another client.
             Stop::Other(other) if &**other == "cancelled" => ("cancelled", None),
             Stop::Other(other) => ("end_turn", Some(&**other)),
         },

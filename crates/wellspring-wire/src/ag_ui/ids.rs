@@ -10,11 +10,11 @@ pub(super) const PLAN: &str = "plan";
 /// The activity that shows what a call does.
 pub(super) const TOOL_PROGRESS: &str = "tool_progress";
 
-pub(super) fn thread(head: &RunHead) -> Box<str> {
+pub(crate) fn thread(head: &RunHead) -> Box<str> {
     head.wire_thread.clone().unwrap_or_else(|| boxed(head.thread))
 }
 
-pub(super) fn run(head: &RunHead) -> Box<str> {
+pub(crate) fn run(head: &RunHead) -> Box<str> {
     head.wire_run.clone().unwrap_or_else(|| boxed(head.run))
 }
 
@@ -38,7 +38,7 @@ pub(super) fn agent(run: RunId, agent: AgentNo) -> Box<str> {
     boxed(format_args!("{run}-agent-{agent}"))
 }
 
-pub(super) fn question(run: RunId, question: QuestionId) -> Box<str> {
+pub(crate) fn question(run: RunId, question: QuestionId) -> Box<str> {
     boxed(format_args!("{run}-question-{question}"))
 }
 
@@ -62,7 +62,7 @@ pub(super) fn is_input(name: &str) -> bool {
 }
 
 /// The question that an interrupt's id names, and its run.
-pub(super) fn parse_question(name: &str) -> Option<(RunId, QuestionId)> {
+pub(crate) fn parse_question(name: &str) -> Option<(RunId, QuestionId)> {
     let (run, question) = name.split_once("-question-")?;
     Some((run.parse().ok()?, QuestionId(question.parse().ok()?)))
 }

@@ -1,22 +1,24 @@
-//! How a client attaches in mid-run. The protocol has no resumption, so it is told a run that
-//! begins now and has already got this far.
+//! How a client attaches in mid-run. The protocol cannot resume, so the client gets a run that
+//! starts now, with everything so far.
 
-use wellspring_core::{Outline, PartId, PartKind, Transcript};
+use serde_json::json;
+use wellspring_core::{Outline, PartId, PartKind, RunsOn, Transcript};
 
 use super::messages::{Texts, conversation_messages, encrypted_value};
 use super::types::{
-    EncryptedSubtype, Event, ReasoningEncryptedValue, ReasoningMessageContent, StateSnapshot,
-    TextMessageContent, ToolCallArgs,
+    Custom, EncryptedSubtype, Event, ReasoningEncryptedValue, ReasoningMessageContent,
+    StateSnapshot, TextMessageContent, ToolCallArgs, ToolCallEnd,
 };
-use super::write::{Scene, messages_snapshot, terminal};
+use super::write::{Pauses, Scene, messages_snapshot, terminal};
 
 /// What a client is told that attaches to a run at this point: RUN_STARTED, MESSAGES_SNAPSHOT
 /// with all that is complete, STATE_SNAPSHOT, and STARTs for what is open with its text so far.
-/// A run that waits, or is over, ends at once.
-pub(super) fn join(history: &[Transcript], transcript: &Transcript) -> Vec<Event> {
+/// A run that is over, or waits in a form of the protocol that shows pauses, ends at once.
+pub(super) fn join(history: &[Transcript], transcript: &Transcript, pauses: Pauses) -> Vec<Event> {
     let Some(scene) = Scene::new(&transcript.outline) else { return Vec::new() };
     let mut events: Vec<Event> = vec![scene.run_started().into()];
-    let over = transcript.outcome.is_some() || transcript.outline.paused.is_some();
+    let paused = transcript.outline.paused.as_ref().filter(|_| pauses == Pauses::EndTheRun);
+    let over = transcript.outcome.is_some() || paused.is_some();
     let texts = if over { Texts::Whole } else { Texts::Complete };
     events.push(messages_snapshot(conversation_messages(history, transcript, texts)).into());
     if let Some(state) = &transcript.state {
@@ -25,7 +27,7 @@ pub(super) fn join(history: &[Transcript], transcript: &Transcript) -> Vec<Event
     }
     if let Some(outcome) = &transcript.outcome {
         events.push(terminal(&scene, Some(transcript), outcome));
-    } else if let Some(waits) = &transcript.outline.paused {
+    } else if let Some(waits) = paused {
         events.push(scene.paused(waits, scene.interrupts(waits)));
     } else {
         scene.open_agents(&mut |event| events.push(event));
@@ -34,8 +36,46 @@ pub(super) fn join(history: &[Transcript], transcript: &Transcript) -> Vec<Event
                 open_part(&scene, transcript, *id, &mut events);
             }
         }
+        if pauses == Pauses::Invisible {
+            waiting(&scene, &mut events);
+        }
     }
     events
+}
+
+/// What the client has to do, said again: a client that comes back may not have done it.
+fn waiting(scene: &Scene<'_>, events: &mut Vec<Event>) {
+    for (id, call) in &scene.outline.calls {
+        let part = scene.outline.part(*id);
+        let is_open = part.is_some_and(|part| part.open);
+        if is_open || call.tool.runs_on != RunsOn::Client || scene.call(*id).is_none() {
+            continue;
+        }
+        let turn = part.map_or(0, |part| part.turn);
+        scene.open_call(*id, call.agent, turn, &call.tool, &mut |event| events.push(event));
+        let (name, tag) = (scene.id(*id), scene.tag(call.agent));
+        if !call.arguments.is_empty() {
+            let arguments = ToolCallArgs {
+                tool_call_id: name.clone(),
+                delta: call.arguments.as_str().into(),
+                subagent_run_id: tag.clone(),
+                ..ToolCallArgs::default()
+            };
+            events.push(arguments.into());
+        }
+        let end =
+            ToolCallEnd { tool_call_id: name, subagent_run_id: tag, ..ToolCallEnd::default() };
+        events.push(end.into());
+    }
+    for (id, question) in &scene.outline.questions {
+        let custom = Custom {
+            name: "question".into(),
+            value: json!(scene.interrupt(*id, question)),
+            subagent_run_id: scene.tag(question.agent),
+            ..Custom::default()
+        };
+        events.push(custom.into());
+    }
 }
 
 /// How the wire's run ends although ours goes on: something in it waits at work for an answer,

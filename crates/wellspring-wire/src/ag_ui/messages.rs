@@ -313,7 +313,7 @@ fn tag(run: RunId, agent: AgentNo) -> Option<Box<str>> {
 }
 
 /// The content of a user message.
-fn user(id: Box<str>, content: &[Content]) -> Message {
+pub(super) fn user(id: Box<str>, content: &[Content]) -> Message {
     let content = match content {
         [Content::Text(text)] => MessageContent::Text(text.to_string()),
         _ => MessageContent::Parts(content.iter().map(message_part).collect()),

@@ -275,7 +275,7 @@ fn run_outcome(outcome: Option<&RunOutcome>) -> (&'static str, &[Interrupt], &[B
     }
 }
 
-/// Text has a field of its own.
+/// Text has its own field.
 fn words(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     match content {
         MessageContent::Text(text) => f.present(field, text),

@@ -187,7 +187,7 @@ events! {
         pub activity_type: Box<str>,
         /// The whole content.
         pub content: Map<String, Value>,
-        /// Whether it takes the place of one that is there; it does when absent.
+        /// Whether it replaces an existing one; `true` if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub replace: Option<bool>,
     }

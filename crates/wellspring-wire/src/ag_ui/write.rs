@@ -1,7 +1,8 @@
 //! Records as AG-UI events.
 //!
-//! Here is the dialect itself, and the short way of a delta. What a record says is in [`fact`], which leaves the parts, the tools, and whatever
-//! begins and ends to a module each; [`scene`] knows what is open, [`ask`] what is waited for.
+//! This is the dialect itself, with a fast path for deltas. [`fact`] encodes one record and leaves
+//! parts, tools, starts and ends to a module each; [`scene`] knows what is open, [`ask`] what the
+//! run waits for.
 
 mod ask;
 mod fact;
@@ -21,6 +22,7 @@ pub(super) use spans::terminal;
 pub(super) use tools::progress_start;
 
 use super::join::{interrupted, join};
+use super::messages::{Texts, conversation_messages};
 use super::types::{Event, Message, RunError};
 use super::{ids, proto};
 use crate::dialect::{Before, Closed, Dialect, Fold, Joins};
@@ -58,8 +60,29 @@ use crate::out::Out;
 pub struct AgUi {
     reasoning: Reasoning,
     usage: UsageReports,
+    pauses: Pauses,
     /// The bytes around the deltas of the part that grew last.
     memo: Option<Memo>,
+}
+
+/// What a pause looks like.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Pauses {
+    /// It ends the wire's run; the answer begins another.
+    #[default]
+    EndTheRun,
+    /// The wire's run goes on: its clients answer in mid-run.
+    Invisible,
+}
+
+/// A delta on its short way to the wire.
+pub(crate) enum Delta<'a> {
+    /// The bytes around it, and its text.
+    Shown { before: &'a str, chunk: &'a str, after: &'a str },
+    /// Readers do not see it.
+    Hidden,
+    /// The record is not a delta, or one that needs the long way.
+    Other,
 }
 
 /// The bytes around a part's deltas.
@@ -74,7 +97,12 @@ struct Memo {
 
 impl AgUi {
     pub(crate) fn new(options: &Options) -> Self {
-        Self { reasoning: options.reasoning, usage: options.usage, memo: None }
+        Self::pausing(options, Pauses::default())
+    }
+
+    /// For a form of AG-UI with another idea of pauses.
+    pub(crate) fn pausing(options: &Options, pauses: Pauses) -> Self {
+        Self { reasoning: options.reasoning, usage: options.usage, pauses, memo: None }
     }
 
     /// What `record` says in AG-UI's types, given the run `before` it.
@@ -85,25 +113,36 @@ impl AgUi {
         events
     }
 
-    fn project(&self, before: Before<'_>, record: &Record, emit: &mut dyn FnMut(Event)) {
+    pub(crate) fn project(&self, before: Before<'_>, record: &Record, emit: &mut dyn FnMut(Event)) {
         if !before.outline().finished {
             let emit = &mut |event| {
                 if let Some(event) = self.chosen(event) {
                     emit(event);
                 }
             };
-            Project { before: before.outline(), run: before, record, emit }.fact();
+            let (outline, pauses) = (before.outline(), self.pauses);
+            Project { before: outline, run: before, record, emit, pauses }.fact();
         }
     }
 
     /// The events of [`join`], as far as the reader wants them.
-    fn joined(&self, now: Before<'_>) -> impl Iterator<Item = Event> {
-        let events = now.transcript().map(|run| join(now.history().unwrap_or_default(), run));
+    pub(crate) fn joined(&self, now: Before<'_>) -> impl Iterator<Item = Event> {
+        let history = now.history().unwrap_or_default();
+        let events = now.transcript().map(|run| join(history, run, self.pauses));
         events.unwrap_or_default().into_iter().filter_map(|event| self.chosen(event))
     }
 
+    /// The whole conversation once `record` is part of it, as far as its history is known.
+    pub(crate) fn conversation(&self, before: Before<'_>, record: &Record) -> Option<Event> {
+        let mut current = before.transcript()?.clone();
+        current.apply(record);
+        let history = before.history().unwrap_or_default();
+        let messages = conversation_messages(history, &current, Texts::Whole);
+        self.chosen(messages_snapshot(messages).into())
+    }
+
     /// The event without what the reader does not want.
-    fn chosen(&self, mut event: Event) -> Option<Event> {
+    pub(crate) fn chosen(&self, mut event: Event) -> Option<Event> {
         if self.usage == UsageReports::Omitted {
             if let Event::RunFinished(finished) = &mut event {
                 finished.usage.clear();
@@ -173,27 +212,37 @@ impl AgUi {
     }
 }
 
-impl Dialect for AgUi {
-    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
-        let outline = before.outline();
+impl AgUi {
+    /// The bytes of a delta: most records are one, and need nothing but their part's name.
+    pub(crate) fn delta<'a>(&'a mut self, outline: &Outline, record: &'a Record) -> Delta<'a> {
         if let Fact::AgentStarted { .. } | Fact::AgentFinished { .. } = &record.event {
             // Whose a part is may look different from here on.
             self.memo = None;
         }
         if let Fact::PartDelta { part, chunk } = &record.event
-            && outline.paused.is_none()
+            && (outline.paused.is_none() || self.pauses == Pauses::Invisible)
             && !outline.finished
             && let Some(part_outline) = outline.part(*part)
             && !matches!(part_outline.shape, PartShape::Output(..))
         {
-            if let Some(memo) = self.memo(outline, *part, part_outline) {
-                out.write(|json| {
-                    json.raw(&memo.before).string(chunk).raw(&memo.after);
-                });
-            }
-            return;
+            return match self.memo(outline, *part, part_outline) {
+                Some(Memo { before, after, .. }) => Delta::Shown { before, chunk, after },
+                None => Delta::Hidden,
+            };
         }
-        self.project(before, record, &mut |event| out.event(&event));
+        Delta::Other
+    }
+}
+
+impl Dialect for AgUi {
+    fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
+        match self.delta(before.outline(), record) {
+            Delta::Shown { before, chunk, after } => out.write(|json| {
+                json.raw(before).string(chunk).raw(after);
+            }),
+            Delta::Hidden => {}
+            Delta::Other => self.project(before, record, &mut |event| out.event(&event)),
+        }
     }
 
     /// The end repeats the answer, and a snapshot repeats everything.

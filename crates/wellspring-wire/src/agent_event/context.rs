@@ -32,8 +32,8 @@ pub trait ExecutionContext {
         event
     }
 
-    /// Makes a tool's event its agent's: `progress` becomes `tool_progress`, `result` becomes
-    /// `tool_result`, whatever type the event had of its own.
+    /// Converts a tool's event into its agent's: `progress` becomes `tool_progress`, `result`
+    /// becomes `tool_result`. The event's original type is replaced.
     fn adapt_tool_event(&self, event: ToolEvent) -> AgentEvent {
         event.into()
     }

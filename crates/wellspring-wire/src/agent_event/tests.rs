@@ -1,9 +1,12 @@
 use proptest::prelude::*;
 use serde_json::json;
-use wellspring_core::{CancellationToken, Context};
+use wellspring_core::{
+    Answer, CancellationToken, Context, Event, Form, Outcome, Outline, Record, Stop,
+};
+use wellspring_testkit::RunBuilder;
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
 
-use super::{AgentEvent, ExecutionContext as _, ToolEvent, events};
+use super::{AgentEvent, AgentEvents, ExecutionContext as _, ToolEvent, events};
 use crate::DialectName;
 use crate::testing::{encode, render_samples, typed, written};
 
@@ -22,6 +25,7 @@ fn documented_shapes() {
         r#"{"type":"tool_progress","toolName":"FileTransfer","data":{"percent":65,"subtype":"transfer_progress"}}"#,
         r#"{"type":"tool_result","toolName":"x","output":"done"}"#,
         r#"{"type":"tool_result","toolName":"x","output":"no","isError":true}"#,
+        r#"{"type":"tool_result","toolName":"x","output":"yes","isError":false}"#,
         r#"{"type":"stream","content":"Hi"}"#,
         r#"{"type":"final"}"#,
         r#"{"type":"error","error":"no"}"#,
@@ -42,7 +46,7 @@ fn adapting_replaces_the_type() {
             json!({"type": "tool_progress", "toolName": "a", "data": {"percent": 1}}),
         ),
         (
-            ToolEvent::Result { tool_name: "a".into(), output: "b".into(), is_error: true },
+            ToolEvent::Result { tool_name: "a".into(), output: "b".into(), is_error: Some(true) },
             json!({"type": "result", "toolName": "a", "output": "b", "isError": true}),
             json!({"type": "tool_result", "toolName": "a", "output": "b", "isError": true}),
         ),
@@ -82,4 +86,98 @@ proptest! {
         let results = events.iter().filter(|event| matches!(event, AgentEvent::ToolResult { .. }));
         prop_assert_eq!(calls.count(), results.count());
     }
+}
+
+fn said(dialect: AgentEvents, records: &[Record]) -> Vec<AgentEvent> {
+    let mut outline = Outline::default();
+    let mut all = Vec::new();
+    for record in records {
+        all.extend(dialect.events(&outline, record));
+        outline.apply(record);
+    }
+    all
+}
+
+/// A limit that cuts the answer off ends with an error, as `result()` does; a typed result that
+/// was there before is whole.
+#[test]
+fn cut_off_is_not_final() {
+    let ended = |stop: Stop, has_result: bool| {
+        let mut run = RunBuilder::new("demo", "Go.");
+        run.turn().text(&["Half an"]);
+        if has_result {
+            run.push(Event::ResultReady { value: Box::new(json!(1)) });
+        }
+        let records = run.finish(Outcome::Completed { stop });
+        said(AgentEvents::default(), &records).pop().unwrap()
+    };
+    let error = |error: &str| AgentEvent::Error { error: error.into() };
+    let tokens = "the answer was cut off: the model reached its limit of output tokens";
+    assert_eq!(ended(Stop::MaxTokens, false), error(tokens));
+    let turns = "the run was cut off: it reached its limit of turns";
+    assert_eq!(ended(Stop::TurnLimit, false), error(turns));
+    assert_eq!(ended(Stop::TurnLimit, true), AgentEvent::Final);
+    assert_eq!(ended(Stop::EndTurn, false), AgentEvent::Final);
+}
+
+/// The run waits, and the reader is told for what and how to answer.
+#[test]
+fn a_question_is_progress_of_its_call() {
+    let mut run = RunBuilder::new("demo", "Go.");
+    run.turn();
+    let call = run.call("wipe", &["{}"]);
+    run.stop(Stop::ToolCalls);
+    let asked = run.ask(Some(call), "Allow wipe?", Form::Approve);
+    run.answer(asked, Answer::yes()).start(call).ok(call, "done");
+    let own = run.ask_blocking(None, "Go on?", Form::Schema(json!({"type": "string"})));
+    run.answer(own, Answer::NO);
+    let progress: Vec<_> = said(AgentEvents::default(), &run.complete())
+        .into_iter()
+        .filter(|event| matches!(event, AgentEvent::ToolProgress { .. }))
+        .map(|event| serde_json::to_value(event).unwrap())
+        .collect();
+    let want = [
+        json!({"type": "tool_progress", "toolName": "wipe", "data": {"subtype": "question",
+            "question": asked, "prompt": "Allow wipe?", "form": "approve"}}),
+        json!({"type": "tool_progress", "toolName": "wipe", "data": {"subtype": "answered",
+            "question": asked}}),
+        json!({"type": "tool_progress", "toolName": "question", "data": {"subtype": "question",
+            "question": own, "prompt": "Go on?", "form": {"schema": {"type": "string"}}}}),
+        json!({"type": "tool_progress", "toolName": "question", "data": {"subtype": "answered",
+            "question": own}}),
+    ];
+    assert_eq!(progress, want);
+}
+
+/// A sub-agent's words are progress; its thoughts are too, for a reader that wants them.
+#[test]
+fn thoughts_of_a_sub_agent_can_be_forwarded() {
+    let mut run = RunBuilder::new("demo", "A verse!");
+    run.turn();
+    let call = run.call("call-agent", &["{}"]);
+    run.stop(Stop::ToolCalls).start(call);
+    run.sub_agent("poet", Some(call));
+    run.turn();
+    run.thought(&["Something with roses."]);
+    run.text(&["Roses"]);
+    run.stop(Stop::EndTurn).sub_agent_done(Outcome::Completed { stop: Stop::EndTurn });
+    run.ok(call, "Roses");
+    let records = run.complete();
+    let progress = |dialect| -> Vec<_> {
+        let events = said(dialect, &records).into_iter();
+        let data = |event| match event {
+            AgentEvent::ToolProgress { data, .. } => Some(data),
+            AgentEvent::Thought { .. }
+            | AgentEvent::ToolCall { .. }
+            | AgentEvent::ToolResult { .. }
+            | AgentEvent::Stream { .. }
+            | AgentEvent::Final
+            | AgentEvent::Error { .. } => None,
+        };
+        events.filter_map(data).collect()
+    };
+    assert_eq!(progress(AgentEvents::default()), [json!("Roses")]);
+    let thought = json!({"subtype": "thought", "content": "Something with roses."});
+    let all = progress(AgentEvents::default().with_sub_agent_thoughts());
+    assert_eq!(all, [thought, json!("Roses")]);
 }

@@ -30,11 +30,11 @@ pub enum AgentEvent {
     ToolResult {
         /// Which.
         tool_name: String,
-        /// What the model is told.
+        /// The output that the model gets.
         output: String,
-        /// Whether it failed; absent when it did not.
-        #[serde(default, skip_serializing_if = "is_false")]
-        is_error: bool,
+        /// Whether it failed; `None` means that it did not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is_error: Option<bool>,
     },
     /// More of the answer.
     Stream {
@@ -43,7 +43,7 @@ pub enum AgentEvent {
     },
     /// The agent has said everything.
     Final,
-    /// The agent could not go on, or was stopped.
+    /// The agent failed or was cancelled.
     Error {
         /// Why.
         error: String,
@@ -65,11 +65,11 @@ pub enum ToolEvent {
     Result {
         /// Which tool.
         tool_name: String,
-        /// What the model is told.
+        /// The output that the model gets.
         output: String,
-        /// Whether it failed; absent when it did not.
-        #[serde(default, skip_serializing_if = "is_false")]
-        is_error: bool,
+        /// Whether it failed; `None` means that it did not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        is_error: Option<bool>,
     },
 }
 
@@ -82,8 +82,4 @@ impl From<ToolEvent> for AgentEvent {
             }
         }
     }
-}
-
-fn is_false(flag: &bool) -> bool {
-    !flag
 }

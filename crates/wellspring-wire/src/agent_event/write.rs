@@ -3,32 +3,67 @@
 use serde::Serialize;
 use serde_json::Value;
 use wellspring_core::{
-    CallOutline, ContentChange, Event, Location, Outline, OutputStream, PartShape, Record, Role,
-    ToolContent, ToolOutcome, ToolUpdate,
+    CallOutline, ContentChange, Event, Location, Outline, OutputStream, PartShape, QuestionId,
+    Record, Role, ToolContent, ToolOutcome, ToolUpdate,
 };
 
-use super::types::AgentEvent;
+use super::types::{AgentEvent, ToolEvent};
 use crate::dialect::{Before, Closed, Dialect};
 use crate::options::{Options, Reasoning};
 use crate::out::Out;
-use crate::project::{Grown, PARAGRAPH, TAKEN_BACK, breaks, failure, grown, shown_call};
+use crate::project::{
+    AskedBy, Asking, Grown, PARAGRAPH, TAKEN_BACK, asked_by, breaks, grown, shortfall, shown_call,
+};
+
+/// The tool name under which a question is shown that belongs to no call.
+const QUESTION: &str = "question";
 
 /// AgentEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AgentEvents {
     reasoning: Reasoning,
+    forwards_thoughts: bool,
 }
 
 impl AgentEvents {
     pub(crate) fn new(options: &Options) -> Self {
-        Self { reasoning: options.reasoning }
+        Self { reasoning: options.reasoning, forwards_thoughts: false }
+    }
+
+    /// Also forwards the thoughts of a sub-agent, as the progress of the call that it serves:
+    /// `{subtype: "thought", content}`.
+    #[must_use]
+    pub fn with_sub_agent_thoughts(mut self) -> Self {
+        self.forwards_thoughts = true;
+        self
+    }
+
+    /// What `record` says as AgentEvents, given what was open `before` it.
+    #[must_use]
+    pub fn events(&self, before: &Outline, record: &Record) -> Vec<AgentEvent> {
+        let mut events = Vec::new();
+        project(before, record, |said| {
+            if self.shows(&said) {
+                events.push(said.into());
+            }
+        });
+        events
+    }
+
+    fn shows(&self, said: &Said<'_>) -> bool {
+        let reasoning = self.reasoning == Reasoning::Shown;
+        match said {
+            Said::Thought(_) => reasoning,
+            Said::Progress(_, Progress::Thought { .. }) => reasoning && self.forwards_thoughts,
+            Said::Stream(_) | Said::Progress(..) | Said::Other(_) => true,
+        }
     }
 }
 
 impl Dialect for AgentEvents {
     fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
         project(before.outline(), record, |said| match said {
-            Said::Thought(_) if self.reasoning == Reasoning::Hidden => {}
+            said if !self.shows(&said) => {}
             Said::Thought(text) => out.write(|json| {
                 json.raw(r#"{"type":"thought","content":"#).string(text).raw("}");
             }),
@@ -51,9 +86,7 @@ impl Dialect for AgentEvents {
 /// What `record` says as AgentEvents, given what was open `before` it.
 #[must_use]
 pub fn events(before: &Outline, record: &Record) -> Vec<AgentEvent> {
-    let mut events = Vec::new();
-    project(before, record, |said| events.push(said.into()));
-    events
+    AgentEvents::default().events(before, record)
 }
 
 /// An event that borrows what is frequent.
@@ -72,10 +105,13 @@ enum Progress<'a> {
     Words(&'a str),
     Data(&'a Value),
     Chunk { subtype: &'static str, content: &'a str },
+    Thought { subtype: &'static str, content: &'a str },
+    Question(Asking<'a>),
+    Answered { subtype: &'static str, question: QuestionId },
     Update(Update<'a>),
 }
 
-/// An update without data of its own.
+/// An update without data.
 #[derive(Serialize)]
 struct Update<'a> {
     subtype: &'static str,
@@ -92,11 +128,12 @@ impl From<Said<'_>> for AgentEvent {
         match said {
             Said::Thought(text) => Self::Thought { content: text.into() },
             Said::Stream(text) => Self::Stream { content: text.into() },
-            Said::Progress(tool, data) => Self::ToolProgress {
+            Said::Progress(tool, data) => ToolEvent::Progress {
                 tool_name: tool.into(),
                 // Strings, values and our own structs all have a JSON form.
                 data: serde_json::to_value(data).unwrap_or_default(),
-            },
+            }
+            .into(),
             Said::Other(event) => event,
         }
     }
@@ -112,6 +149,10 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             Grown::Thought => emit(Said::Thought(chunk)),
             Grown::SubAgent(_, call) => {
                 emit(Said::Progress(&call.tool.name, Progress::Words(chunk)));
+            }
+            Grown::SubAgentThought(call) => {
+                let thought = Progress::Thought { subtype: "thought", content: chunk };
+                emit(Said::Progress(&call.tool.name, thought));
             }
             Grown::Output(_, call, stream) => {
                 let subtype = match stream {
@@ -158,7 +199,25 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                 }
             }
         }
-        Event::RunFinished { outcome } => emit(Said::Other(match failure(outcome) {
+        Event::QuestionAsked(question) => {
+            let asking = Progress::Question(Asking::of(question));
+            match asked_by(before, record.agent, question.call) {
+                AskedBy::Call(_, call) => emit(Said::Progress(&call.tool.name, asking)),
+                AskedBy::Run => emit(Said::Progress(QUESTION, asking)),
+                AskedBy::Hidden => {}
+            }
+        }
+        Event::QuestionAnswered(answered) => {
+            let Some(open) = before.questions.get(&answered.question) else { return };
+            let question = answered.question;
+            let answered = Progress::Answered { subtype: "answered", question };
+            match asked_by(before, open.agent, open.call) {
+                AskedBy::Call(_, call) => emit(Said::Progress(&call.tool.name, answered)),
+                AskedBy::Run => emit(Said::Progress(QUESTION, answered)),
+                AskedBy::Hidden => {}
+            }
+        }
+        Event::RunFinished { outcome } => emit(Said::Other(match shortfall(before, outcome) {
             None => AgentEvent::Final,
             Some(error) => AgentEvent::Error { error: error.into() },
         })),
@@ -172,8 +231,6 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
         | Event::PartAnnotated { .. }
         | Event::ToolQueued { .. }
         | Event::ToolStarted { .. }
-        | Event::QuestionAsked(_)
-        | Event::QuestionAnswered(_)
         | Event::AgentStarted { .. }
         | Event::AgentFinished { .. }
         | Event::PlanUpdated { .. }
@@ -202,14 +259,14 @@ fn tool_call(call: &CallOutline) -> AgentEvent {
 
 fn tool_result(call: &CallOutline, output: &str, outcome: ToolOutcome) -> AgentEvent {
     let is_error = match outcome {
-        ToolOutcome::Ok => false,
+        ToolOutcome::Ok => None,
         ToolOutcome::Error
         | ToolOutcome::Denied
         | ToolOutcome::Interrupted
-        | ToolOutcome::TimedOut => true,
+        | ToolOutcome::TimedOut => Some(true),
     };
     let tool_name = call.tool.name.as_ref().into();
-    AgentEvent::ToolResult { tool_name, output: output.into(), is_error }
+    ToolEvent::Result { tool_name, output: output.into(), is_error }.into()
 }
 
 fn progress(update: &ToolUpdate) -> Progress<'_> {

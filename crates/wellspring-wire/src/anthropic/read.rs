@@ -28,8 +28,8 @@ pub struct Reader {
     /// Every block so far, in the order in which they began: a signature may come after its
     /// block has ended.
     blocks: Vec<Block>,
-    /// A call that ended without arguments. Whether it takes none or was cut is known when
-    /// the answer goes on.
+    /// A call that ended without arguments. Whether it takes none or was cut off is known when the
+    /// answer continues.
     held: Option<LocalPart>,
     model: Option<Box<str>>,
     usage: Usage,
@@ -138,7 +138,7 @@ impl Reader {
         if self.usage.input_tokens.is_some() {
             batch.event(Event::UsageReported(Box::new(self.spent())));
         }
-        // Usually empty at the start; what is there was said.
+        // Usually empty at the start; otherwise it counts.
         for block in message.content {
             self.block_start(None, block.get(), batch)?;
             self.block_stop(self.blocks.len() - 1, batch);
@@ -215,6 +215,7 @@ impl Reader {
                     name: name.into(),
                     title: None,
                     runs_on: RunsOn::Provider,
+                    ..ToolCall::default()
                 };
                 block.part = batch.start(PartKind::ToolCall(Box::new(call)));
                 provider_id(block.part, &id, batch);
@@ -276,7 +277,7 @@ impl Reader {
             return Ok(false);
         };
         if !block.open && !text.is_empty() {
-            let what = format!("block {} went on after its end", block.index);
+            let what = format!("block {} grew after its end", block.index);
             return Err(ReadError::Order(what.into()));
         }
         block.grown |= !text.is_empty();
@@ -317,7 +318,7 @@ impl Reader {
             }
         };
         if !block.open && !said.is_empty() {
-            let what = format!("block {} went on after its end", block.index);
+            let what = format!("block {} grew after its end", block.index);
             return Err(ReadError::Order(what.into()));
         }
         block.grown |= !said.is_empty();
@@ -406,8 +407,8 @@ impl Reader {
         batch.annotate(part, Annotation::Citation(citation));
     }
 
-    /// Tells people how a call went that ran at the provider. A result for a call of an
-    /// earlier turn, which the provider had paused, has nobody to be told of.
+    /// Reports the result of a call that ran at the provider. A result for a call of an earlier
+    /// turn, which the provider had paused, has no open call to report it for.
     fn tell(&self, told: Told, batch: &mut Batch) {
         let asked = |block: &&Block| block.id.as_deref() == told.id.as_deref();
         if told.id.is_some()

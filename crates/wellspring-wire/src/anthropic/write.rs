@@ -135,7 +135,7 @@ fn messages<'a>(messages: &'a [Message], left_out: &mut LeftOut) -> Vec<Said<'a>
             _ => said.push(Said { role, content }),
         }
     }
-    // The last message may wait for the provider to go on with its own calls.
+    // The last message may contain calls that the provider will continue itself.
     let waiting = said.len() - usize::from(said.last().is_some_and(|it| it.role == "assistant"));
     for said in &mut said[..waiting] {
         drop_unanswered(&mut said.content, left_out);

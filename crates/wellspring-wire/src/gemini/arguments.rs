@@ -4,14 +4,13 @@
 //! `3`. The text of the arguments is written as the values come: `{"city":"Par`, `is`,
 //! `","days":[3`, and at the end `]}`. A container stays open while paths lead into it.
 //!
-//! A path may lead back into a container, or a string, that was closed. What was written
-//! cannot be changed, so the whole member of the outermost object is written once more at the
-//! end: of two members with one name, the last one counts for every reader of JSON that keeps
-//! one. The text is well-formed whatever comes; a property test holds that it means the same
-//! as the values put together.
+//! A path may lead back into a container or a string that is already closed. Text that was written
+//! cannot be changed, so the whole member of the outermost object is written again at the end: JSON
+//! parsers that keep one of two equal names keep the last. The text is always well-formed; a
+//! property test checks that it means the same as the values put together.
 //!
-//! A piece that goes on with a string, or appends to a list, allocates nothing: paths are
-//! walked as they are written, and text is unescaped into one buffer.
+//! A chunk that continues a string or appends to a list allocates nothing: paths are walked as they
+//! are written, and text is unescaped into one buffer.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,7 +24,7 @@ use crate::provider::ReadError;
 use crate::provider::scan::{Half, Quoted};
 use crate::text::escape;
 
-/// How deep arguments may nest: serde reads 128 levels at most, and nobody means even that.
+/// Maximum depth of arguments: serde reads at most 128 levels, and real arguments have far fewer.
 pub(super) const DEPTH_MAX: usize = 64;
 
 /// Bytes of values that one call may have: as many as the engine takes.
@@ -43,7 +42,7 @@ pub(super) struct Arguments {
     open: Vec<Container>,
     /// How many members the outermost object has in the text.
     members: usize,
-    /// The path of the string that goes on; empty where none does.
+    /// The path of the string that continues; empty if there is none.
     string: String,
     /// Half a character that its last piece ended in.
     half: Half,
@@ -70,7 +69,7 @@ pub(super) struct Piece<'a> {
     pub(super) words: Option<Quoted<'a>>,
     /// What is no string.
     pub(super) whole: Value,
-    /// Whether the string goes on.
+    /// Whether the string continues.
     pub(super) continues: bool,
 }
 
@@ -189,7 +188,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// More of the string that goes on.
+    /// More of the string that continues.
     fn extend(&mut self, path: Path<'_>, words: &str, out: &mut String) {
         if let Some(Value::String(text)) = find(&mut self.root, path) {
             text.push_str(words);

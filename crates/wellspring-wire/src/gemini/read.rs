@@ -36,7 +36,7 @@ pub struct Reader {
     /// The last words for the user: what sources are about.
     answer: Option<LocalPart>,
     sources: BTreeSet<Box<str>>,
-    /// Whether the model wants a tool that runs here.
+    /// Whether the model called a tool that runs here.
     called: bool,
     model: Option<Box<str>>,
     usage: Option<UsageMetadata>,
@@ -79,7 +79,7 @@ impl Reader {
         read
     }
 
-    /// The text, or thought, that goes on; a new one where another voice spoke last.
+    /// The text or thought that continues, or a new one if the kind of content changed.
     fn open_text(&mut self, thought: bool, batch: &mut Batch) -> &mut OpenText {
         if self.open.is_some_and(|open| open.thought != thought) {
             self.close_text(batch);
@@ -139,6 +139,7 @@ impl Reader {
             self.close_text(batch);
             self.end_program(batch);
             let call = batch.start(PartKind::ToolCall(Box::new(ToolCall {
+                id: None,
                 name: "code_execution".into(),
                 title: None,
                 kind: ToolKind::Execute,
@@ -270,7 +271,7 @@ impl Reader {
             if reason != "MAX_TOKENS" {
                 return Err(cut_call());
             }
-            // Half of an object is no JSON, so nobody runs it; the model is told.
+            // Half of an object is not valid JSON, so it is not executed; the model gets an error.
             if arguments.is_empty() {
                 batch.delta(part, CUT_ARGUMENTS);
             }
@@ -303,8 +304,7 @@ impl Reader {
                     retry_after: None,
                 }));
             }
-            // LANGUAGE, OTHER, TOO_MANY_TOOL_CALLS, IMAGE_OTHER,
-            // NO_IMAGE, and what comes after them.
+            // LANGUAGE, OTHER, TOO_MANY_TOOL_CALLS, IMAGE_OTHER, NO_IMAGE, and unknown ones.
             other => Stop::Other(other.into()),
         };
         self.stop = Some(stop);

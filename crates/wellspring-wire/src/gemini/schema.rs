@@ -7,13 +7,13 @@
 
 use serde_json::{Map, Value, json};
 
-/// Schemas that one schema may hold once its references are in place; what comes after them
-/// may be anything. Definitions that refer to each other double with each step, and no tool
-/// that a model understands has as many.
+/// Maximum number of schemas that one schema may hold after its references are resolved; anything
+/// beyond is left open. Definitions that refer to each other double with each step, and no tool
+/// that a model understands has this many.
 const SCHEMAS_MAX: usize = 4096;
 
-/// A schema for a function's parameters; `None` where it says nothing, as the provider wants
-/// no parameters rather than an object without properties.
+/// A schema for a function's parameters; `None` for an empty one, because the provider requires no
+/// parameters rather than an object without properties.
 pub(super) fn declared(schema: &Value) -> Option<Value> {
     let translated = Translation { root: schema, inside: Vec::new(), count: 0 }.of(schema);
     let properties = translated.get("properties").and_then(Value::as_object);
@@ -132,7 +132,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// `["string", "null"]` is a string that may be null; of several others one has to choose.
+/// `["string", "null"]` is a nullable string; several other types become `anyOf`.
 fn many_types(types: &[Value], out: &mut Map<String, Value>) {
     let mut others = types.iter().filter(|kind| **kind != "null");
     let first = others.next().cloned();

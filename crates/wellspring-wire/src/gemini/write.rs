@@ -16,15 +16,15 @@ use crate::text::{member, object, pictures, words};
 /// A function's name begins with a letter or an underscore.
 pub(super) const NAMES: NameRule = NameRule { chars_max: 64, starts_with_letter: true };
 
-/// Stands for the signature of a call that another model made, so that a model which checks
-/// signatures goes on with it. See <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// Replaces the signature of a call that another model made, so that models which check signatures
+/// accept it. See <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// A request for one turn by `model`.
 ///
-/// A tool that runs at the provider is described by its parameters, in the provider's own
-/// words: `{"googleSearch": {}}`. Members that the caller gives in `generationConfig` stand
-/// beside ours; any other replaces ours of that name.
+/// A tool that runs at the provider is described by its parameters, in the provider's own format:
+/// `{"googleSearch": {}}`. The caller's members of `generationConfig` are added to ours; any other
+/// member replaces ours of that name.
 ///
 /// ```
 /// use wellspring_core::{Message, ModelSettings, TurnRequest};
@@ -268,7 +268,7 @@ impl Parts {
         }
     }
 
-    /// Text as it came: what was signed is a part of its own.
+    /// Text as it came: signed text is its own part.
     fn text(&mut self, part: &MessagePart, thought: bool) {
         let mut at = 0;
         let mut push = |text: &str, thought_signature: Option<&str>| {

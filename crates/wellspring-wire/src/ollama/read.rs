@@ -144,7 +144,7 @@ impl Reader {
         }
     }
 
-    /// The part that goes on; a new one where another voice spoke last.
+    /// The part that continues, or a new one if the kind of content changed.
     fn speaker(&mut self, voice: Voice, batch: &mut Batch) -> LocalPart {
         if let Some((part, speaking)) = self.open
             && speaking == voice

@@ -58,7 +58,7 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     body.optional("format", settings.output.as_ref().map(|output| &output.schema));
     body.member("options", &options(settings));
     body.limits_output(settings.max_output_tokens);
-    // It streams unless told not to.
+    // Ollama streams by default.
     body.fixed("stream", &request.streaming);
     body.finish(left_out)
 }

@@ -22,7 +22,7 @@ use crate::provider::{
 /// memory.
 pub const CALLS_MAX: usize = 1024;
 
-/// The members in which servers send thoughts, in the order in which they are looked at.
+/// The members in which servers send thoughts, in the order in which they are tried.
 const THOUGHTS: [&str; 5] =
     ["reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details"];
 
@@ -35,7 +35,7 @@ pub struct Reader {
     names: ToolNames,
     provider: Box<str>,
     model: Option<Box<str>>,
-    /// The text or thought that grows now; calls may be open beside each other, words not.
+    /// The text or thought that grows now. Several calls may be open, but only one of these.
     open: Option<(Words, LocalPart)>,
     half: Half,
     tags: ThinkTags,
@@ -624,7 +624,7 @@ impl AnswerReader for Reader {
             }
         }
         self.stop_tags(batch);
-        // A whole answer has one entry per call, whatever their ids.
+        // A whole answer has one entry per call, so their ids do not matter.
         let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
         for (at, call) in calls.into_iter().flatten().enumerate() {
             if let Some(call) = call.as_object_mut() {
@@ -654,7 +654,7 @@ enum HotKind {
 }
 
 impl<'a> HotDelta<'a> {
-    /// Two things at once are rare, and for `serde_json` to sort out.
+    /// Several members at once are rare; `serde_json` handles them.
     fn set(&mut self, kind: HotKind, text: Quoted<'a>) -> Option<()> {
         if text == Quoted::default() && self.kind.is_some() {
             return Some(());

@@ -1,6 +1,6 @@
 //! What tells the kin apart when they are asked.
 
-/// How one vendor wants to be asked.
+/// How one vendor's API differs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Vendor {
     /// What errors and figures call it.
@@ -13,13 +13,13 @@ pub struct Vendor {
     pub stream_usage: bool,
     /// How to ask for thoughts.
     pub effort: Effort,
-    /// Which of its own thoughts it wants back.
+    /// Which of its own thoughts it requires back.
     pub reasoning_back: ReasoningBack,
     /// Whether it takes documents.
     pub files: bool,
     /// What it takes as the id of a call.
     pub call_ids: CallIdRule,
-    /// How it is told the shape of its answer.
+    /// How it takes the schema of the answer.
     pub schema: SchemaForm,
 }
 
@@ -42,7 +42,7 @@ pub enum Effort {
     Template,
 }
 
-/// Which of its own thoughts a vendor wants back.
+/// Which of its own thoughts a vendor requires back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReasoningBack {
     /// None.
@@ -56,13 +56,13 @@ pub enum ReasoningBack {
 /// What a vendor takes as the id of a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CallIdRule {
-    /// At most so many characters.
+    /// A maximum number of characters.
     AtMost(usize),
-    /// Exactly so many letters and digits.
+    /// An exact number of letters and digits.
     Exactly(usize),
 }
 
-/// How a vendor is told the shape of its answer.
+/// How a vendor takes the schema of the answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SchemaForm {
     /// By its schema.

@@ -76,7 +76,7 @@ impl Hosted {
         };
         let title = member(item, "server_label").map(|server| format!("{server}: {name}").into());
         let runs_on = RunsOn::Provider;
-        PartKind::ToolCall(Box::new(ToolCall { name: name.into(), title, kind, runs_on }))
+        PartKind::ToolCall(Box::new(ToolCall { name: name.into(), id: None, title, kind, runs_on }))
     }
 
     /// What it was asked, where that is not streamed.

@@ -28,7 +28,7 @@ pub struct Reader {
     /// In the order in which they began.
     items: Vec<Item>,
     model: Option<Box<str>>,
-    /// Whether the model wants a tool that runs here.
+    /// Whether the model called a tool that runs here.
     called: bool,
     refused: bool,
     stopped: bool,
@@ -203,7 +203,7 @@ impl Reader {
         self.items[item].complete(piece, text, batch)
     }
 
-    /// The arguments are whole: the tool can start before the item's end is told.
+    /// The arguments are complete: the tool can start before the item ends.
     fn close_call(
         &mut self,
         event: &StreamEvent<'_>,
@@ -244,7 +244,7 @@ impl Reader {
         }
     }
 
-    /// The piece that an event is about, opened if nobody announced it.
+    /// The part that an event is about. Opened here if it was not announced.
     fn piece(
         &mut self,
         event: &StreamEvent<'_>,

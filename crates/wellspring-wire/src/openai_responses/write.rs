@@ -235,7 +235,7 @@ impl Input {
     }
 }
 
-/// What the model is told of a call: words, or words and pictures.
+/// The output of a call that the model gets: text, or text and images.
 fn output(result: &CallResult) -> Value {
     let text = result.result.output_text();
     let mut parts: Vec<Value> = pictures(result)

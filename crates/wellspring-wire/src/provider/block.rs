@@ -33,7 +33,7 @@ impl<'a> Block<'a> {
         Self::default()
     }
 
-    /// An object that is there already.
+    /// An existing object.
     pub(crate) fn whole(members: Map<String, Value>) -> Self {
         let members = members.into_iter().map(|(name, value)| (name.into(), Member::Json(value)));
         Self { members: members.collect() }

@@ -17,7 +17,7 @@ pub struct Failure {
     pub kind: FailureKind,
     /// The provider's own words.
     pub message: Box<str>,
-    /// When it wants to be asked again.
+    /// The provider's `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 

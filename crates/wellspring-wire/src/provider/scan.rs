@@ -1,10 +1,10 @@
 //! A cursor over JSON, for the few shapes that come by the thousand.
 //!
-//! A streamed answer is nearly all deltas: small objects of which one string matters. A
-//! [`Scan`] walks such an object without building anything, whatever the order of its
-//! members and the spaces between them. Every method gives `None` when it meets something it
-//! does not expect; the caller then hands the same bytes to `serde_json`, which can tell
-//! rare from wrong. So nothing here has to be complete, only never mistaken.
+//! A streamed answer is nearly all deltas: small objects of which one string matters. A [`Scan`]
+//! walks such an object without building anything, in any order of members and with any white
+//! space. Every method returns `None` for input that it does not expect; the caller then passes the
+//! same bytes to `serde_json`, which can tell rare from wrong. So this code need not be complete,
+//! but it must never be wrong.
 
 use std::ops::Range;
 
@@ -130,7 +130,7 @@ impl<'a> Quoted<'a> {
 pub(crate) struct Half(Option<u32>);
 
 impl Half {
-    /// What is left when nothing more comes: half a character is none.
+    /// The rest at the end of the input. Half a character is dropped.
     pub(crate) fn end(&mut self) -> &'static str {
         if self.0.take().is_some() { "\u{fffd}" } else { "" }
     }
@@ -244,7 +244,7 @@ impl<'a> Scan<'a> {
         std::str::from_utf8(number).ok()?.parse().ok()
     }
 
-    /// `null`, if that is what comes.
+    /// `null`, if it comes next.
     pub(crate) fn null(&mut self) -> Option<()> {
         self.space();
         self.rest = self.rest.strip_prefix(b"null")?;

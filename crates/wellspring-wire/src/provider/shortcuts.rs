@@ -193,7 +193,7 @@ fn gemini(deltas: &[Delta]) -> Vec<String> {
             Voice::Text => json!({"text": "T"}),
             Voice::Thought => json!({"text": "T", "thought": true}),
             Voice::Call => {
-                // Mostly one string that goes on, and sometimes another.
+                // Mostly the same string continues, and sometimes another one starts.
                 let path = if delta.number % 4 == 0 { "$.b['c']" } else { "$.a" };
                 let piece = json!({"jsonPath": path, "stringValue": "T", "willContinue": true});
                 json!({"functionCall": {"partialArgs": [piece], "willContinue": true}})

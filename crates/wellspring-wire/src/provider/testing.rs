@@ -116,7 +116,7 @@ pub(crate) fn stream<'c>(
     }
 }
 
-/// Reads a whole stream, and holds what comes of it to the engine's rules.
+/// Reads a whole stream, and checks its events against the engine's rules.
 pub(crate) fn checked(reader: impl AnswerReader, framer: Framer, body: impl AsRef<[u8]>) -> Heard {
     let heard = stream(reader, framer, [body.as_ref()]);
     heard.check();
@@ -177,7 +177,7 @@ fn cut_anywhere<R: AnswerReader>(reader: &impl Fn() -> R, framer: &Framer, body:
     let (mut start, mut last) = (0, None);
     for (at, end) in ends.into_iter().enumerate() {
         for cut in start..=end {
-            // What comes before an event, and after, is all the same to it.
+            // Fields before and after an event do not change it.
             let (head, tail) = (&body[start..cut], &body[cut..end]);
             let whole = self::events(framer, [head, tail]).0;
             assert_eq!(whole, events.get(at).cloned().as_slice(), "cut at {cut}");
@@ -232,8 +232,8 @@ fn events<'c>(
 }
 
 impl Heard {
-    /// The conversation that goes on after this answer to a question: every call that is ours
-    /// has the result `done`.
+    /// The conversation that continues after this answer: every call of our tools has the result
+    /// `done`.
     pub(crate) fn conversation(&self, question: &str) -> Vec<Message> {
         let said = self.message();
         let mut results = Vec::new();

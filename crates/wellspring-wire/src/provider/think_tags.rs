@@ -165,7 +165,7 @@ pub(crate) fn split(text: &str) -> (Option<&str>, &str) {
     }
 }
 
-/// A `</think>` at the start of a line: what comes before and after it.
+/// A `</think>` at the start of a line: the text before it and after it.
 fn lone_close(text: &str, at_line_start: bool) -> Option<(&str, &str)> {
     let mut found = text.match_indices(CLOSE);
     let (at, _) = found.find(|(at, _)| is_line_start(&text[..*at], at_line_start))?;

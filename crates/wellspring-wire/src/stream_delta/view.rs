@@ -86,8 +86,7 @@ fn content(transcript: &Transcript) -> String {
     content
 }
 
-/// The root's thoughts, a paragraph each, and the milliseconds that they took; `None` if there
-/// are none.
+/// The root's thoughts, one paragraph each, and their duration in milliseconds; `None` without any.
 fn thoughts(transcript: &Transcript, now: Millis) -> Option<(String, u64)> {
     // The end of the run closes what a broken log left open.
     let now = if transcript.outcome.is_some() { transcript.updated_at } else { now };

@@ -54,7 +54,11 @@ fn project<'a>(before: &Outline, record: &'a Record) -> Option<Said<'a>> {
     match &record.event {
         Event::PartDelta { part, chunk } => match grown(before, *part) {
             Grown::Message => words(chunk),
-            Grown::Thought | Grown::Output(..) | Grown::SubAgent(..) | Grown::Hidden => None,
+            Grown::Thought
+            | Grown::Output(..)
+            | Grown::SubAgent(..)
+            | Grown::SubAgentThought(..)
+            | Grown::Hidden => None,
         },
         Event::PartsVoided { parts, why } => {
             breaks(before, parts, *why, PartShape::Text(Role::Assistant))

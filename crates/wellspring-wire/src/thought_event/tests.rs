@@ -1,9 +1,17 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use serde_json::json;
+use wellspring_core::{
+    Answer, Batch, Form, Outcome, Outline, PartId, QuestionId, Record, Stop, WirePartId,
+};
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
+use wellspring_testkit::{RUN, RunBuilder};
 
-use super::{ThoughtEvent, events};
+use super::{
+    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent, ToolKind,
+    ToolStatus, events,
+};
 use crate::DialectName;
 use crate::testing::{encode, render_samples, typed, written};
 
@@ -23,6 +31,7 @@ fn documented_shapes() {
         r#"{"type":"tool_update","id":"1","status":"in_progress"}"#,
         r#"{"type":"tool_update","id":"1","status":"in_progress","content":[{"type":"diff","path":"a","oldText":"b","newText":"c"},{"type":"terminal","terminalId":"t"}]}"#,
         r#"{"type":"tool_update","id":"1","status":"completed","content":[{"type":"content","content":{"type":"image","data":"AA==","mimeType":"image/png"}},{"type":"content","content":{"type":"resource_link","uri":"file:///a"}}]}"#,
+        r#"{"type":"tool_update","id":"1","status":"halfway"}"#,
         r#"{"type":"tool_done","id":"1","status":"completed"}"#,
         r#"{"type":"tool_done","id":"1","status":"failed"}"#,
         r#"{"type":"plan","entries":[{"content":"a","status":"in_progress","priority":"high"}]}"#,
@@ -72,4 +81,208 @@ proptest! {
         }
         prop_assert!(tools.values().all(|tool| *tool == Tool::Done), "{:?}", tools);
     }
+}
+
+fn said(records: &[Record]) -> Vec<ThoughtEvent> {
+    let mut outline = Outline::default();
+    let mut all = Vec::new();
+    for record in records {
+        all.extend(events(&outline, record));
+        outline.apply(record);
+    }
+    all
+}
+
+fn id(part: PartId) -> String {
+    WirePartId { run: RUN, part }.to_string()
+}
+
+fn update(id: &str, status: ToolStatus, texts: &[&str]) -> ThoughtEvent {
+    let text = |text: &&str| ToolContent::Content {
+        content: ContentBlock::Text { text: (*text).to_owned() },
+    };
+    let content: Vec<_> = texts.iter().map(text).collect();
+    let content = Some(content).filter(|content| !content.is_empty());
+    ThoughtEvent::ToolUpdate { id: id.into(), status, content }
+}
+
+/// Shell output is its words; any other object that a tool reports is its JSON.
+#[test]
+fn structured_progress_is_content() {
+    let mut run = RunBuilder::new("demo", "Go.");
+    run.turn();
+    let call = run.call("work", &["{}"]);
+    run.stop(Stop::ToolCalls).start(call);
+    run.progress(call, json!({"subtype": "stdout_chunk", "content": "file1.txt\n"}));
+    run.progress(call, json!({"subtype": "transfer_progress", "percent": 65}));
+    run.progress(call, json!("Hello"));
+    run.progress(call, json!([1, {"deep": null}]));
+    run.ok(call, "done");
+    let id = id(call);
+    let updates: Vec<_> = said(&run.complete())
+        .into_iter()
+        .filter(|event| matches!(event, ThoughtEvent::ToolUpdate { .. }))
+        .collect();
+    let transfer = json!({"subtype": "transfer_progress", "percent": 65}).to_string();
+    let want = [
+        update(&id, ToolStatus::InProgress, &[]),
+        update(&id, ToolStatus::InProgress, &["file1.txt\n"]),
+        update(&id, ToolStatus::InProgress, &[&transfer]),
+        update(&id, ToolStatus::InProgress, &["Hello"]),
+        update(&id, ToolStatus::InProgress, &[r#"[1,{"deep":null}]"#]),
+    ];
+    assert_eq!(updates, want);
+}
+
+/// The run waits, and the reader is told for what and how to answer.
+#[test]
+fn a_question_is_shown_as_waiting() {
+    let mut run = RunBuilder::new("demo", "Go.");
+    run.turn();
+    let call = run.call("wipe", &["{}"]);
+    run.stop(Stop::ToolCalls);
+    let approve = run.ask(Some(call), "Allow wipe {}?", Form::Approve);
+    run.answer(approve, Answer::yes()).start(call);
+    let asks = run.ask_blocking(Some(call), "Which disk?", Form::Approve);
+    run.answer(asks, Answer::yes()).ok(call, "done");
+    let own = run.ask_blocking(None, "Go on?", Form::Approve);
+    run.answer(own, Answer::NO);
+    let waiting: Vec<_> = said(&run.complete())
+        .into_iter()
+        .filter_map(|event| match event {
+            ThoughtEvent::ToolUpdate { id, status: ToolStatus::Waiting, content } => {
+                Some((id, texts(&content?)))
+            }
+            ThoughtEvent::ToolUpdate { .. }
+            | ThoughtEvent::Thought { .. }
+            | ThoughtEvent::Message { .. }
+            | ThoughtEvent::ToolStart { .. }
+            | ThoughtEvent::ToolDone { .. }
+            | ThoughtEvent::Plan { .. } => None,
+        })
+        .collect();
+    let asked = |number: QuestionId, prompt: &str| {
+        let number = number.0;
+        let data = format!(
+            r#"{{"subtype":"question","question":{number},"prompt":"{prompt}","form":"approve"}}"#
+        );
+        vec![prompt.to_owned(), data]
+    };
+    let want = [
+        (id(call), asked(approve, "Allow wipe {}?")),
+        (id(call), asked(asks, "Which disk?")),
+        (format!("{RUN}-question-{own}"), asked(own, "Go on?")),
+    ];
+    assert_eq!(waiting, want);
+}
+
+fn texts(content: &[ToolContent]) -> Vec<String> {
+    let text = |content: &ToolContent| match content {
+        ToolContent::Content { content: ContentBlock::Text { text } } => Some(text.clone()),
+        ToolContent::Content { .. } | ToolContent::Diff { .. } | ToolContent::Terminal { .. } => {
+            None
+        }
+    };
+    content.iter().filter_map(text).collect()
+}
+
+/// The question of a sub-agent is one of the call that it serves, and a question of the run's
+/// own is started and done like a tool.
+#[test]
+fn questions_of_sub_agents_and_of_the_run() {
+    let mut run = RunBuilder::new("demo", "Go.");
+    run.turn();
+    let call = run.call("call-agent", &["{}"]);
+    run.stop(Stop::ToolCalls).start(call);
+    run.sub_agent("poet", Some(call));
+    run.turn();
+    let inner = run.call("wipe", &["{}"]);
+    run.stop(Stop::ToolCalls);
+    let asked = run.ask(Some(inner), "Allow wipe?", Form::Approve);
+    run.answer(asked, Answer::yes()).ok(inner, "done");
+    run.sub_agent_done(Outcome::Completed { stop: Stop::EndTurn }).ok(call, "done");
+    let own = run.ask_blocking(None, "Go on?", Form::Approve);
+    run.answer(own, Answer::NO);
+    let events = said(&run.complete());
+    let kinds: Vec<_> = events
+        .iter()
+        .map(|event| match event {
+            ThoughtEvent::ToolStart { title, .. } => format!("start {title}"),
+            ThoughtEvent::ToolUpdate { status, .. } => format!("{status:?}"),
+            ThoughtEvent::ToolDone { status, .. } => format!("done {status:?}"),
+            ThoughtEvent::Thought { .. }
+            | ThoughtEvent::Message { .. }
+            | ThoughtEvent::Plan { .. } => "other".to_owned(),
+        })
+        .collect();
+    let want = [
+        "start call-agent",
+        "InProgress",
+        "Waiting",
+        "InProgress",
+        "done Completed",
+        "start Go on?",
+        "Waiting",
+        "done Failed",
+    ];
+    assert_eq!(kinds, want);
+}
+
+/// What an ACP agent reports is told as the seed's table has it: one event for each update,
+/// under the agent's own id.
+#[test]
+fn acp_updates_one_by_one() {
+    let updates = [
+        json!({"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": "Hm."}}),
+        json!({"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": "Hi."}}),
+        json!({"sessionUpdate": "tool_call", "toolCallId": "toolu_1", "title": "Read a.txt", "kind": "read", "status": "in_progress"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_1", "status": "in_progress"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_1", "status": "in_progress"}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_1", "status": "in_progress",
+            "content": [{"type": "diff", "path": "a", "oldText": "b", "newText": "c"}, {"type": "terminal", "terminalId": "t"}]}),
+        json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_1", "status": "completed"}),
+        json!({"sessionUpdate": "plan", "entries": [{"content": "a", "status": "in_progress", "priority": "high"}]}),
+        json!({"sessionUpdate": "available_commands_update", "availableCommands": []}),
+        json!({"sessionUpdate": "current_mode_update", "currentModeId": "code"}),
+    ];
+    let mut reader = crate::acp::Reader::default();
+    let mut run = RunBuilder::new("acp", "Go.");
+    let mut told = Vec::new();
+    for update in updates {
+        let mut batch = Batch::default();
+        reader.update(update, &mut batch);
+        let mut events = Vec::new();
+        for (_, event) in batch.into_events() {
+            let before = run.outline().clone();
+            run.push(event);
+            let records = run.clone().records();
+            let record = records.last().unwrap();
+            events.extend(super::events(&before, record));
+        }
+        told.push(events);
+    }
+    let (id, start) = ("toolu_1".to_owned(), "Read a.txt".to_owned());
+    let shown = vec![
+        ToolContent::Diff { path: "a".into(), old_text: "b".into(), new_text: "c".into() },
+        ToolContent::Terminal { terminal_id: "t".into() },
+    ];
+    let entry =
+        PlanEntry { content: "a".into(), status: PlanStatus::InProgress, priority: Priority::High };
+    let want = [
+        vec![ThoughtEvent::Thought { text: "Hm.".into() }],
+        vec![ThoughtEvent::Message { text: "Hi.".into() }],
+        vec![ThoughtEvent::ToolStart { id: id.clone(), title: start, kind: Some(ToolKind::Read) }],
+        vec![update(&id, ToolStatus::InProgress, &[])],
+        vec![update(&id, ToolStatus::InProgress, &[])],
+        vec![ThoughtEvent::ToolUpdate {
+            id: id.clone(),
+            status: ToolStatus::InProgress,
+            content: Some(shown),
+        }],
+        vec![ThoughtEvent::ToolDone { id, status: DoneStatus::Completed }],
+        vec![ThoughtEvent::Plan { entries: vec![entry] }],
+        vec![],
+        vec![],
+    ];
+    assert_eq!(told, want);
 }

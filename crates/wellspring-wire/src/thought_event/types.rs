@@ -1,6 +1,7 @@
 //! The types as the protocol documents them.
 
 use serde::{Deserialize, Serialize};
+use wellspring_core::ToolKind;
 
 /// One thing to watch.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
@@ -16,7 +17,7 @@ pub enum ThoughtEvent {
         /// To be appended.
         text: String,
     },
-    /// The agent wants to use a tool.
+    /// The agent calls a tool.
     ToolStart {
         /// The call.
         id: String,
@@ -50,14 +51,24 @@ pub enum ThoughtEvent {
     },
 }
 
-/// How far a tool is.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
+/// How far a tool is. On the wire it is any string.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
 pub enum ToolStatus {
+    /// It has not started.
+    Pending,
+    /// It is running.
     InProgress,
+    /// It waits for a person's answer. The content is the prompt, then the question as JSON text
+    /// (`subtype`, `question`, `prompt`, `form`).
+    Waiting,
+    /// It succeeded.
     Completed,
+    /// It failed.
     Failed,
+    /// A status that this version does not know.
+    #[serde(untagged)]
+    Other(String),
 }
 
 /// How a tool went.
@@ -149,21 +160,4 @@ pub enum Priority {
     High,
     Medium,
     Low,
-}
-
-/// What sort of thing a tool does.
-#[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[expect(missing_docs, reason = "each name says all there is to say")]
-pub enum ToolKind {
-    Read,
-    Edit,
-    Delete,
-    Move,
-    Search,
-    Execute,
-    Think,
-    Fetch,
-    SwitchMode,
-    Other,
 }

@@ -1,18 +1,24 @@
 //! Records to ThoughtEvents.
 
+use std::fmt;
+
+use serde_json::Value;
 use wellspring_core::{
-    Content, ContentChange, Event, MediaSource, Outline, PartId, PartKind, PartShape,
-    RETURN_RESULT, Record, Role, ToolCall, ToolOutcome, ToolUpdate, VoidReason, WirePartId,
+    Answer, CallState, Content, ContentChange, Event, MediaSource, Outline, PartId, PartKind,
+    PartShape, QuestionId, RETURN_RESULT, Record, Role, RunId, RunsOn, ToolCall, ToolKind,
+    ToolOutcome, ToolUpdate, VoidReason, WirePartId,
 };
 
 use super::types::{
-    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent, ToolKind,
+    ContentBlock, DoneStatus, PlanEntry, PlanStatus, Priority, ThoughtEvent, ToolContent,
     ToolStatus,
 };
 use crate::dialect::{Before, Closed, Dialect};
 use crate::options::{Options, Reasoning};
 use crate::out::Out;
-use crate::project::{Grown, PARAGRAPH, breaks, grown, shown_call, wire_id};
+use crate::project::{
+    AskedBy, Asking, Grown, PARAGRAPH, asked_by, breaks, chunk_words, grown, shown_call, wire_id,
+};
 
 /// ThoughtEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +43,7 @@ impl Dialect for ThoughtEvents {
                 json.raw(r#"{"type":"message","text":"#).string(text).raw("}");
             }),
             Said::ToolText(id, text) => out.write(|json| {
-                json.raw(r#"{"type":"tool_update","id":"#).plain(id);
+                json.raw(r#"{"type":"tool_update","id":"#).string(&id.to_string());
                 json.raw(r#","status":"in_progress","content":[{"type":"content","content":"#);
                 json.raw(r#"{"type":"text","text":"#).string(text).raw("}}]}");
             }),
@@ -74,8 +80,28 @@ enum Said<'a> {
     Thought(&'a str),
     Message(&'a str),
     /// Words that a call shows while it runs.
-    ToolText(WirePartId, &'a str),
+    ToolText(CallId<'a>, &'a str),
     Other(ThoughtEvent),
+}
+
+/// The id of a call or of a question.
+#[derive(Clone, Copy)]
+enum CallId<'a> {
+    /// The one that the remote agent gave it.
+    Own(&'a str),
+    Wire(WirePartId),
+    /// A question that belongs to no call.
+    Question(RunId, QuestionId),
+}
+
+impl fmt::Display for CallId<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Own(id) => f.write_str(id),
+            Self::Wire(id) => id.fmt(f),
+            Self::Question(run, question) => write!(f, "{run}-question-{question}"),
+        }
+    }
 }
 
 impl From<Said<'_>> for ThoughtEvent {
@@ -103,27 +129,31 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             Grown::Message => emit(Said::Message(chunk)),
             Grown::Thought => emit(Said::Thought(chunk)),
             Grown::Output(call, ..) | Grown::SubAgent(call, _) => {
-                if let Some(id) = wire_id(before, call) {
+                if let Some(id) = shown_id(before, call) {
                     emit(Said::ToolText(id, chunk));
                 }
             }
-            Grown::Hidden => {}
+            Grown::SubAgentThought(..) | Grown::Hidden => {}
         },
         Event::PartStarted { part, kind: PartKind::ToolCall(tool) } if record.agent.is_root() => {
-            if let Some(id) = wire_id(before, *part).filter(|_| &*tool.name != RETURN_RESULT) {
+            if let Some(id) = call_id(before, *part, tool).filter(|_| &*tool.name != RETURN_RESULT)
+            {
                 emit(Said::Other(tool_start(id, tool)));
             }
         }
-        Event::ToolStarted { call, .. } => {
+        // A remote agent reports on its calls itself: one update for each of its reports.
+        Event::ToolStarted { call, .. } if !is_remote(before, *call) => {
             if let Some(id) = shown_id(before, *call) {
                 emit(Said::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
             }
         }
         Event::ToolUpdated { call, update } => {
             if let Some(id) = shown_id(before, *call) {
-                match update.data.as_ref().and_then(|data| data.as_str()) {
+                // What a remote agent reports besides content is not for people.
+                let data = update.data.as_ref().filter(|_| !is_remote(before, *call));
+                match data.and_then(chunk_words) {
                     Some(text) if update.content.is_none() => emit(Said::ToolText(id, text)),
-                    _ => emit(Said::Other(progress(id, update))),
+                    Some(_) | None => emit(Said::Other(progress(id, update, data))),
                 }
             }
         }
@@ -144,6 +174,31 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             }
         }
         Event::PartsVoided { parts, why } => void(before, parts, *why, emit),
+        Event::QuestionAsked(question) => {
+            let Some((id, is_new)) = question_id(before, question.question, asked_by(before, record.agent, question.call))
+            else {
+                return;
+            };
+            if is_new {
+                let (title, kind) = (question.prompt.as_ref().into(), Some(ToolKind::Other));
+                emit(Said::Other(ThoughtEvent::ToolStart { id: id.to_string(), title, kind }));
+            }
+            let asking = serde_json::to_string(&Asking::of(question)).unwrap_or_default();
+            let content = [question.prompt.as_ref().into(), asking].map(words);
+            emit(Said::Other(tool_update(id, ToolStatus::Waiting, content.into())));
+        }
+        Event::QuestionAnswered(answered) => {
+            let Some(open) = before.questions.get(&answered.question) else { return };
+            let Some((id, is_own)) = question_id(before, answered.question, asked_by(before, open.agent, open.call))
+            else {
+                return;
+            };
+            if is_own {
+                emit(Said::Other(tool_done(id, done(&answered.answer))));
+            } else if goes_on(before, open.agent, open.call) {
+                emit(Said::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
+            }
+        }
         Event::PlanUpdated { entries } if record.agent.is_root() => {
             let entries = entries.iter().map(PlanEntry::from).collect();
             emit(Said::Other(ThoughtEvent::Plan { entries }));
@@ -160,8 +215,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
         | Event::PartFinished { .. }
         // A call that was shown is pending until it starts.
         | Event::ToolQueued { .. }
-        | Event::QuestionAsked(_)
-        | Event::QuestionAnswered(_)
+        | Event::ToolStarted { .. }
         | Event::AgentStarted { .. }
         | Event::AgentFinished { .. }
         | Event::PlanUpdated { .. }
@@ -192,29 +246,79 @@ fn void(before: &Outline, parts: &[PartId], why: VoidReason, mut emit: impl FnMu
     }
 }
 
-fn shown_id(before: &Outline, call: PartId) -> Option<WirePartId> {
-    shown_call(before, call).and_then(|_| wire_id(before, call))
+fn shown_id(before: &Outline, call: PartId) -> Option<CallId<'_>> {
+    shown_call(before, call).and_then(|outline| call_id(before, call, &outline.tool))
 }
 
-fn tool_start(id: WirePartId, tool: &ToolCall) -> ThoughtEvent {
+fn call_id<'a>(before: &Outline, call: PartId, tool: &'a ToolCall) -> Option<CallId<'a>> {
+    match &tool.id {
+        Some(id) => Some(CallId::Own(id)),
+        None => wire_id(before, call).map(CallId::Wire),
+    }
+}
+
+/// Whether a call runs inside a remote agent.
+fn is_remote(before: &Outline, call: PartId) -> bool {
+    before.call(call).is_some_and(|call| call.tool.runs_on == RunsOn::Agent)
+}
+
+/// The id under which a question is shown, and whether that is an id of its own.
+fn question_id<'a>(
+    before: &'a Outline,
+    question: QuestionId,
+    by: AskedBy<'a>,
+) -> Option<(CallId<'a>, bool)> {
+    match by {
+        AskedBy::Call(call, outline) => Some((call_id(before, call, &outline.tool)?, false)),
+        AskedBy::Run => Some((CallId::Question(before.run.as_ref()?.run, question), true)),
+        AskedBy::Hidden => None,
+    }
+}
+
+/// Whether the call goes on where it waited. A call that waited for its approval is heard of
+/// when it starts.
+fn goes_on(before: &Outline, agent: wellspring_core::AgentNo, call: Option<PartId>) -> bool {
+    let has_started = |call: PartId| {
+        before.call(call).is_some_and(|call| matches!(call.state, CallState::Started(_)))
+    };
+    !agent.is_root() || call.is_some_and(has_started)
+}
+
+fn done(answer: &Answer) -> DoneStatus {
+    match answer {
+        Answer::Approve { .. } | Answer::Choose(_) | Answer::Value(_) => DoneStatus::Completed,
+        Answer::Deny { .. } | Answer::Expired | Answer::Withdrawn => DoneStatus::Failed,
+    }
+}
+
+fn tool_start(id: CallId<'_>, tool: &ToolCall) -> ThoughtEvent {
     let title = tool.title.as_ref().unwrap_or(&tool.name).as_ref().into();
-    ThoughtEvent::ToolStart { id: id.to_string(), title, kind: Some(tool.kind.into()) }
+    ThoughtEvent::ToolStart { id: id.to_string(), title, kind: Some(tool.kind) }
 }
 
-fn progress(id: WirePartId, update: &ToolUpdate) -> ThoughtEvent {
-    let content = match &update.content {
+/// Content as it is, and then data as JSON text.
+fn progress(id: CallId<'_>, update: &ToolUpdate, data: Option<&Value>) -> ThoughtEvent {
+    let mut content = match &update.content {
         Some(ContentChange::Append(content) | ContentChange::Replace(content)) => contents(content),
         None => Vec::new(),
     };
+    content.extend(data.map(|data| match chunk_words(data) {
+        Some(text) => words(text.into()),
+        None => words(data.to_string()),
+    }));
     tool_update(id, ToolStatus::InProgress, content)
 }
 
-fn tool_update(id: WirePartId, status: ToolStatus, content: Vec<ToolContent>) -> ThoughtEvent {
+fn words(text: String) -> ToolContent {
+    ToolContent::Content { content: ContentBlock::Text { text } }
+}
+
+fn tool_update(id: CallId<'_>, status: ToolStatus, content: Vec<ToolContent>) -> ThoughtEvent {
     let content = Some(content).filter(|content| !content.is_empty());
     ThoughtEvent::ToolUpdate { id: id.to_string(), status, content }
 }
 
-fn tool_done(id: WirePartId, status: DoneStatus) -> ThoughtEvent {
+fn tool_done(id: CallId<'_>, status: DoneStatus) -> ThoughtEvent {
     ThoughtEvent::ToolDone { id: id.to_string(), status }
 }
 
@@ -272,23 +376,6 @@ impl From<&wellspring_core::PlanEntry> for PlanEntry {
                 wellspring_core::Priority::Medium => Priority::Medium,
                 wellspring_core::Priority::Low => Priority::Low,
             },
-        }
-    }
-}
-
-impl From<wellspring_core::ToolKind> for ToolKind {
-    fn from(kind: wellspring_core::ToolKind) -> Self {
-        match kind {
-            wellspring_core::ToolKind::Read => Self::Read,
-            wellspring_core::ToolKind::Edit => Self::Edit,
-            wellspring_core::ToolKind::Delete => Self::Delete,
-            wellspring_core::ToolKind::Move => Self::Move,
-            wellspring_core::ToolKind::Search => Self::Search,
-            wellspring_core::ToolKind::Execute => Self::Execute,
-            wellspring_core::ToolKind::Think => Self::Think,
-            wellspring_core::ToolKind::Fetch => Self::Fetch,
-            wellspring_core::ToolKind::SwitchMode => Self::SwitchMode,
-            wellspring_core::ToolKind::Other => Self::Other,
         }
     }
 }

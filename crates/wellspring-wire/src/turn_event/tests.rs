@@ -1,5 +1,7 @@
 use proptest::prelude::*;
-use wellspring_core::{AgentNo, Item, Transcript};
+use serde_json::json;
+use wellspring_core::{AgentNo, Item, Stop, Transcript};
+use wellspring_testkit::RunBuilder;
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
 
 use super::{TurnEvent, TurnEvents};
@@ -93,4 +95,39 @@ proptest! {
         }
         prop_assert!(open.is_empty(), "{:?}", open);
     }
+}
+
+/// A tool that is quicker than the model does not change the order of the vocabulary: the text
+/// is done, then come the calls and the end of the turn, and then the results.
+#[test]
+fn early_results_come_after_the_text() {
+    let mut run = RunBuilder::new("demo", "Go.");
+    run.turn();
+    run.text(&["Let me look."]);
+    let early = run.call("look", &[r#"{"at":1}"#]);
+    run.start(early).ok(early, "seen");
+    let late = run.call("wait", &["{}"]);
+    run.stop(Stop::ToolCalls).start(late).ok(late, "waited");
+    run.turn().text(&["Done."]);
+    run.stop(Stop::EndTurn);
+    let kinds: Vec<_> = written(DialectName::TurnEvent, &run.complete())
+        .into_iter()
+        .map(|event| match event["toolName"].as_str() {
+            Some(name) => format!("{} {name}", event["type"].as_str().unwrap()),
+            None => event["type"].as_str().unwrap().to_owned(),
+        })
+        .collect();
+    let want = json!([
+        "text_delta",
+        "text_done",
+        "tool_call look",
+        "tool_call wait",
+        "finished",
+        "tool_result look",
+        "tool_result wait",
+        "text_delta",
+        "text_done",
+        "finished",
+    ]);
+    assert_eq!(json!(kinds), want);
 }

@@ -17,7 +17,7 @@ pub enum TurnEvent {
         /// All of it.
         text: String,
     },
-    /// The model wants a tool to run.
+    /// The model called a tool.
     ToolCall {
         /// The call.
         tool_call_id: String,

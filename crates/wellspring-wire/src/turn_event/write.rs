@@ -1,16 +1,16 @@
 //! Records to TurnEvents.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 use wellspring_core::{
-    AgentNo, AgentOutline, CallOutline, CallState, Event, Item, Outcome, Outline, PartId, PartKind,
-    Record, Stop, ToolOutcome, Transcript, Usage,
+    AgentNo, AgentOutline, CallOutline, CallState, Event, Item, Outcome, Outline, Part, PartId,
+    PartKind, Record, Stop, ToolOutcome, Transcript, TurnItem, Usage,
 };
 
 use super::types::{TurnError, TurnEvent, TurnUsage};
 use crate::dialect::{Before, Closed, Dialect, Fold};
 use crate::options::{Options, UsageReports};
 use crate::out::Out;
-use crate::project::{Grown, TAKEN_BACK, failure, grown, wire_id};
+use crate::project::{Grown, TAKEN_BACK, failure, finish_reason, grown, wire_id};
 
 /// TurnEvents as JSON.
 #[derive(Clone, Copy, Debug, Default)]
@@ -79,47 +79,54 @@ impl TurnEvents {
                 | Grown::Thought
                 | Grown::Output(..)
                 | Grown::SubAgent(..)
+                | Grown::SubAgentThought(..)
                 | Grown::Hidden => {}
             },
             Event::TurnFinished { stop, usage } if record.agent.is_root() => {
                 text_done(transcript, root.is_none_or(streams), &mut emit);
-                for (call, outline) in root_calls(before) {
-                    if before.parts.contains_key(&call) && !has_started(outline) {
-                        announce(before, call, outline, &mut emit);
-                    }
+                let calls = transcript.map(turn_calls).unwrap_or_default();
+                for (call, name, part) in &calls {
+                    let text = part.call.as_ref().and_then(|it| it.arguments.as_ref());
+                    let args = match text {
+                        Some(edited) => edited.as_object().cloned().unwrap_or_default(),
+                        None => arguments(&part.text),
+                    };
+                    announce(before, *call, name, args, &mut emit);
                 }
                 let usage = usage.as_deref().filter(|_| self.usage == UsageReports::Included);
                 emit(Said::Other(finished(stop, usage)));
-            }
-            Event::PartFinished { part } if root.is_none_or(|root| !root.in_turn) => {
-                if let Some(outline) = root_call(before, *part)
-                    && outline.state == CallState::Asked
-                {
-                    announce(before, *part, outline, &mut emit);
-                }
-            }
-            Event::PartsVoided { parts, .. } => {
-                for part in parts {
-                    if let Some(outline) = root_call(before, *part).filter(|call| has_started(call))
-                    {
-                        let output = TAKEN_BACK.into();
-                        result(before, *part, outline, (output, true), &mut emit);
+                // Calls that were quicker than the model.
+                for (call, name, part) in calls {
+                    let finished = part.call.as_ref().and_then(|call| call.finished.as_ref());
+                    if let Some((outcome, said)) = finished {
+                        let said = (said.output.clone(), is_error(*outcome));
+                        result(before, call, name, said, &mut emit);
                     }
                 }
             }
-            Event::ToolStarted { call, .. } => announce_early(before, *call, &mut emit),
+            Event::PartFinished { part } => {
+                if let Some(outline) = root_call(before, *part).filter(|_| !in_turn(before, *part))
+                    && outline.state == CallState::Asked
+                {
+                    let args = arguments(&outline.arguments);
+                    announce(before, *part, &outline.tool.name, args, &mut emit);
+                }
+            }
+            // Calls of a turn are shown at its end, with their results if they have them already.
+            Event::PartsVoided { parts, .. } => {
+                for part in parts {
+                    let shown = root_call(before, *part).filter(|_| !in_turn(before, *part));
+                    if let Some(outline) = shown.filter(|call| call.state != CallState::Asked) {
+                        let said = (TAKEN_BACK.into(), true);
+                        result(before, *part, &outline.tool.name, said, &mut emit);
+                    }
+                }
+            }
             Event::ToolFinished { call, outcome, result: said } => {
-                announce_early(before, *call, &mut emit);
-                if let Some(outline) = root_call(before, *call) {
-                    let is_error = match outcome {
-                        ToolOutcome::Ok => false,
-                        ToolOutcome::Error
-                        | ToolOutcome::Denied
-                        | ToolOutcome::Interrupted
-                        | ToolOutcome::TimedOut => true,
-                    };
-                    let output = said.output.clone();
-                    result(before, *call, outline, (output, is_error), &mut emit);
+                if let Some(outline) = root_call(before, *call).filter(|_| !in_turn(before, *call))
+                {
+                    let said = (said.output.clone(), is_error(*outcome));
+                    result(before, *call, &outline.tool.name, said, &mut emit);
                 }
             }
             Event::RunFinished { outcome } => match (failure(outcome), &**outcome) {
@@ -141,8 +148,8 @@ impl TurnEvents {
             | Event::TurnFinished { .. }
             | Event::PartStarted { .. }
             | Event::PartAnnotated { .. }
-            | Event::PartFinished { .. }
             | Event::ToolQueued { .. }
+            | Event::ToolStarted { .. }
             | Event::ToolUpdated { .. }
             | Event::QuestionAsked(_)
             | Event::QuestionAnswered(_)
@@ -165,12 +172,7 @@ impl TurnEvents {
 
 /// The text of the root's latest turn; of all that it said, if it has no turns.
 fn turn_text(transcript: &Transcript) -> String {
-    let Some(root) = transcript.agents.get(&AgentNo::ROOT) else { return String::new() };
-    let latest = root.items.iter().rev().find_map(|item| match item {
-        Item::Turn(turn) => Some(turn),
-        Item::Part(_) | Item::Input(_) => None,
-    });
-    let Some(turn) = latest else { return transcript.words(AgentNo::ROOT) };
+    let Some(turn) = latest_turn(transcript) else { return transcript.words(AgentNo::ROOT) };
     let parts = turn.parts.iter().filter_map(|part| transcript.parts.get(part));
     parts.filter(|part| part.kind == PartKind::TEXT).map(|part| &*part.text).collect()
 }
@@ -192,68 +194,74 @@ fn root_call(before: &Outline, call: PartId) -> Option<&CallOutline> {
     before.call(call).filter(|call| call.agent.is_root())
 }
 
-fn root_calls(before: &Outline) -> impl Iterator<Item = (PartId, &CallOutline)> {
-    before.calls.iter().filter(|(_, call)| call.agent.is_root()).map(|(id, call)| (*id, call))
+/// Whether a call belongs to a turn that has not ended.
+fn in_turn(before: &Outline, call: PartId) -> bool {
+    let root = before.agents.get(&AgentNo::ROOT).filter(|root| root.in_turn);
+    let part = before.part(call);
+    root.is_some_and(|root| part.is_some_and(|part| part.turn == root.turn))
 }
 
-fn has_started(call: &CallOutline) -> bool {
-    matches!(call.state, CallState::Started(_))
+/// The calls of the root's latest turn, in order.
+fn turn_calls(transcript: &Transcript) -> Vec<(PartId, &str, &Part)> {
+    let parts = latest_turn(transcript).map_or(&[][..], |turn| &turn.parts);
+    let calls = parts.iter().filter_map(|id| {
+        let part = &**transcript.parts.get(id)?;
+        let PartKind::ToolCall(tool) = &part.kind else { return None };
+        Some((*id, &*tool.name, part))
+    });
+    calls.collect()
 }
 
-/// A call that gets on before its turn has ended is shown at that moment.
-fn announce_early(before: &Outline, call: PartId, emit: &mut impl FnMut(Said<'_>)) {
-    // The outline keeps a part until its turn ends, or until it closes outside one.
-    if let Some(outline) = root_call(before, call)
-        && before.parts.contains_key(&call)
-        && !has_started(outline)
-    {
-        announce(before, call, outline, emit);
+fn latest_turn(transcript: &Transcript) -> Option<&TurnItem> {
+    let root = transcript.agents.get(&AgentNo::ROOT)?;
+    root.items.iter().rev().find_map(|item| match item {
+        Item::Turn(turn) => Some(&**turn),
+        Item::Part(_) | Item::Input(_) => None,
+    })
+}
+
+fn arguments(text: &str) -> Map<String, Value> {
+    match serde_json::from_str(text) {
+        Ok(Value::Object(args)) => args,
+        Ok(_) | Err(_) => Map::new(),
+    }
+}
+
+fn is_error(outcome: ToolOutcome) -> bool {
+    match outcome {
+        ToolOutcome::Ok => false,
+        ToolOutcome::Error
+        | ToolOutcome::Denied
+        | ToolOutcome::Interrupted
+        | ToolOutcome::TimedOut => true,
     }
 }
 
 fn announce(
     before: &Outline,
     call: PartId,
-    outline: &CallOutline,
+    name: &str,
+    args: Map<String, Value>,
     emit: &mut impl FnMut(Said<'_>),
 ) {
     let Some(id) = wire_id(before, call) else { return };
-    let args = match serde_json::from_str(&outline.arguments) {
-        Ok(Value::Object(args)) => args,
-        Ok(_) | Err(_) => serde_json::Map::new(),
-    };
-    emit(Said::Other(TurnEvent::ToolCall {
-        tool_call_id: id.to_string(),
-        tool_name: outline.tool.name.as_ref().into(),
-        args,
-    }));
+    let (tool_call_id, tool_name) = (id.to_string(), name.into());
+    emit(Said::Other(TurnEvent::ToolCall { tool_call_id, tool_name, args }));
 }
 
 fn result(
     before: &Outline,
     call: PartId,
-    outline: &CallOutline,
+    name: &str,
     (output, is_error): (Value, bool),
     emit: &mut impl FnMut(Said<'_>),
 ) {
     let Some(id) = wire_id(before, call) else { return };
-    emit(Said::Other(TurnEvent::ToolResult {
-        tool_call_id: id.to_string(),
-        tool_name: outline.tool.name.as_ref().into(),
-        output,
-        is_error,
-    }));
+    let (tool_call_id, tool_name) = (id.to_string(), name.into());
+    emit(Said::Other(TurnEvent::ToolResult { tool_call_id, tool_name, output, is_error }));
 }
 
 fn finished(stop: &Stop, usage: Option<&Usage>) -> TurnEvent {
-    let finish_reason = match stop {
-        Stop::EndTurn | Stop::StopSequence => "stop",
-        Stop::ToolCalls => "tool-calls",
-        Stop::MaxTokens => "length",
-        Stop::Refusal | Stop::ContentFilter => "content-filter",
-        Stop::Paused | Stop::TurnLimit | Stop::Budget(_) => "other",
-        Stop::Other(reason) => reason,
-    };
     let usage = usage.map(|usage| TurnUsage { input: usage.input, output: usage.output });
-    TurnEvent::Finished { finish_reason: finish_reason.into(), usage }
+    TurnEvent::Finished { finish_reason: finish_reason(stop).into(), usage }
 }

@@ -19,14 +19,16 @@ dialect is the record's own JSON and is left out; `run` stands for the run's id.
 ";
 
 /// The dialects in the order of their columns.
-const COLUMNS: [DialectName; 7] = [
+const COLUMNS: [DialectName; 9] = [
     DialectName::ThoughtEvent,
     DialectName::AgentEvent,
     DialectName::TurnEvent,
     DialectName::StreamingEvent,
     DialectName::StreamDelta,
     DialectName::AgUi,
+    DialectName::UseAi,
     DialectName::Acp,
+    DialectName::AiSdk,
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use wellspring_core::Transcript;
 use wellspring_testkit::arbitrary::arb_run;
 use wellspring_wire::{
     Closed, DialectName, Encoder, Encoding, Joins, Options, Out, Positions, Reasoning,
-    UsageReports, WirePosition,
+    ReasoningEvents, UsageReports, WirePosition,
 };
 
 const WHY: Closed<'_> =
@@ -39,6 +39,7 @@ fn every_dialect_says_that_a_stream_was_cut_off() {
 fn options_are_offered_or_refused() {
     let chosen = [
         Options { reasoning: Reasoning::Hidden, ..Options::default() },
+        Options { reasoning_events: ReasoningEvents::Thinking, ..Options::default() },
         Options { usage: UsageReports::Omitted, ..Options::default() },
         Options { encoding: Encoding::Binary, ..Options::default() },
         Options { kinds: Some(["run_started"].into()), ..Options::default() },

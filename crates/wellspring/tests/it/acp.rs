@@ -2,7 +2,7 @@
 //! a script. Time is not paused here, for a process does not know of it.
 
 use serde_json::{Value, json};
-use wellspring::core::Content;
+use wellspring::crates::core::Content;
 use wellspring::prelude::*;
 use wellspring::tools::{NoArguments, function};
 use wellspring::{AcpConfig, Outcome, Stop};
@@ -79,7 +79,7 @@ async fn the_result_is_there_before_the_prompt_ends_and_the_iterator_ends_with_i
         "toolCall": {"toolCallId": "c", "title": "go on", "kind": "execute"},
         "options": [{"optionId": "y", "name": "Yes", "kind": "allow_once"}]}});
     let agent = open(json!([[{"call": result}, {"request": ask}, {"text": "After."}]])).await;
-    let stream = agent.think::<u32>().text("?").stream();
+    let stream = agent.think::<u32>().text("?").wait_for_answers().stream();
     assert_eq!(soon(stream.result()).await.unwrap(), 42);
     // The prompt still waits for its permission.
     let mut questions = stream.questions();
@@ -127,10 +127,9 @@ async fn a_call_of_the_agents_own_is_shown_with_what_it_shows() {
     ]])).await;
     let stream = agent.say("Edit it.").stream();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"edit","title":"Edit a.rs","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"content":[{"newText":"y","oldText":"x","path":"/a.rs","type":"diff"}],"id":"0","status":"in_progress","type":"tool_update"}
-    {"id":"0","status":"completed","type":"tool_done"}
+    {"id":"c","kind":"edit","title":"Edit a.rs","type":"tool_start"}
+    {"content":[{"newText":"y","oldText":"x","path":"/a.rs","type":"diff"}],"id":"c","status":"in_progress","type":"tool_update"}
+    {"id":"c","status":"completed","type":"tool_done"}
     {"entries":[{"content":"Edit","priority":"high","status":"completed"}],"type":"plan"}
     "#);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
-use wellspring::log::MemoryStore;
+use wellspring::crates::log::MemoryStore;
 use wellspring::models::Gate;
 use wellspring::prelude::*;
 use wellspring::tools::{NoArguments, from_function, function};
@@ -20,7 +20,7 @@ fn busy() -> Agent {
     ]);
     let show = from_function(ToolSpec::new("show", "Shows."), async |_, cx: Context| {
         cx.progress("looking").await;
-        let content = wellspring::core::ToolContent::Content(Content::text("a picture"));
+        let content = wellspring::crates::core::ToolContent::Content(Content::text("a picture"));
         Ok(ToolResult { content: vec![content], ..ToolResult::new("ok") })
     });
     Agent::model(model).tool(show)
@@ -54,7 +54,7 @@ async fn from_wherever_one_broke_off_the_rest_follows() {
         // Between two events of one record the first is given again, and only there.
         let between = seen > 0
             && matches!(&all[seen - 1], ThoughtEvent::ToolUpdate { status, .. }
-                if *status == wellspring::wire::thought_event::ToolStatus::Completed);
+                if *status == wellspring::thought_event::ToolStatus::Completed);
         assert_eq!(rest, all[seen - usize::from(between)..], "after {seen}");
         // The same handle can begin anew, too.
         let again: Vec<_> = soon(stream.after(Seq(0)).collect()).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{Stream, StreamExt as _};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use wellspring::core::Checker;
+use wellspring::crates::core::Checker;
 use wellspring::prelude::*;
 use wellspring::{Hooks, Outcome, Record, RunId, Seq, ThoughtStream, render};
 
@@ -17,11 +17,11 @@ pub(crate) async fn soon<R>(future: impl Future<Output = R>) -> R {
     tokio::time::timeout(LIMIT, future).await.expect("it never came")
 }
 
-/// An event as its JSON, with the call's part as its id.
+/// An event as its JSON, with the call's part, or the agent's own id, as its id.
 pub(crate) fn line(event: &ThoughtEvent) -> String {
     let mut value = serde_json::to_value(event).unwrap();
     if let Some(id) = value.get_mut("id") {
-        let (_, part) = id.as_str().unwrap().rsplit_once('-').unwrap();
+        let part = id.as_str().unwrap().rsplit('-').next().unwrap();
         *id = Value::from(part);
     }
     value.to_string()

@@ -7,6 +7,7 @@
 )]
 #![expect(clippy::wildcard_enum_match_arm, reason = "a test looks for what it is about")]
 
+#[cfg(feature = "acp")]
 mod acp;
 mod at_once;
 mod attach;
@@ -14,7 +15,9 @@ mod cancel;
 mod kit;
 mod questions;
 mod results;
+mod seed_examples;
 mod semantics;
+#[cfg(feature = "skills")]
 mod skills;
 mod threads;
 mod tools;

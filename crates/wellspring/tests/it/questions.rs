@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::Barrier;
-use wellspring::core::Ask;
+use wellspring::crates::core::Ask;
 use wellspring::prelude::*;
 use wellspring::tools::{FunctionTool, NoArguments, function};
 use wellspring::{ControlError, Form, Policy, Rule, Scope};
@@ -85,6 +85,7 @@ async fn arguments_can_be_edited() {
         .stream();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
     {"id":"0","kind":"delete","title":"remove","type":"tool_start"}
+    {"content":[{"content":{"text":"Allow remove {\"path\":\"everything\"}?","type":"text"},"type":"content"},{"content":{"text":"{\"subtype\":\"question\",\"question\":0,\"prompt\":\"Allow remove {\\\"path\\\":\\\"everything\\\"}?\",\"form\":\"approve\"}","type":"text"},"type":"content"}],"id":"0","status":"waiting","type":"tool_update"}
     {"id":"0","status":"in_progress","type":"tool_update"}
     {"content":[{"content":{"text":"removing little","type":"text"},"type":"content"}],"id":"0","status":"in_progress","type":"tool_update"}
     {"id":"0","status":"completed","type":"tool_done"}
@@ -104,7 +105,7 @@ async fn questions_are_answered_also_when_nobody_holds_the_stream() {
 #[tokio::test(start_paused = true)]
 async fn questions_can_be_read_and_answered_by_hand() {
     let (agent, ran) = remover(&["a"]);
-    let stream = agent.say("?").stream();
+    let stream = agent.say("?").wait_for_answers().stream();
     let mut questions = stream.questions();
     let question = soon(questions.next()).await.unwrap();
     assert_eq!(&*question.prompt, r#"Allow remove {"path":"a"}?"#);
@@ -122,7 +123,7 @@ async fn questions_can_be_read_and_answered_by_hand() {
 #[tokio::test(start_paused = true)]
 async fn whoever_comes_back_finds_the_questions_that_wait() {
     let (agent, ran) = remover(&["a"]);
-    let stream = agent.say("?").stream();
+    let stream = agent.say("?").wait_for_answers().stream();
     soon(stream.questions().next()).await.unwrap();
     let run = soon(stream.run_id()).await.unwrap();
     drop(stream);
@@ -136,7 +137,7 @@ async fn whoever_comes_back_finds_the_questions_that_wait() {
 #[tokio::test(start_paused = true)]
 async fn only_who_asked_may_answer() {
     let (agent, ran) = remover(&["a"]);
-    let stream = agent.say("?").by("ada").stream();
+    let stream = agent.say("?").by("ada").wait_for_answers().stream();
     let question = soon(stream.questions().next()).await.unwrap();
     let stranger = agent.attach::<String>(soon(stream.run_id()).await.unwrap());
     let error = soon(stranger.answer(question.question, Answer::yes())).await.unwrap_err();
@@ -195,4 +196,21 @@ async fn a_tool_can_ask_for_itself() {
         Answer::Value(json!("blue"))
     });
     assert_eq!(soon(answered.run()).await.unwrap(), "blue");
+}
+
+/// Without a function that answers, nothing waits: the answer is no, and the model is told.
+#[tokio::test(start_paused = true)]
+async fn a_program_that_never_answers_denies_at_once() {
+    let (agent, ran) = remover(&["a"]);
+    let stream = agent.say("?").stream();
+    let started = tokio::time::Instant::now();
+    assert_eq!(soon(stream.result()).await.unwrap(), "Done.");
+    assert_eq!(started.elapsed(), std::time::Duration::ZERO);
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    let transcript = soon(stream.transcript()).await.unwrap();
+    let result = transcript.parts.values().find_map(|part| part.call.as_ref()?.finished.clone());
+    let (outcome, told) = result.unwrap();
+    assert_eq!(outcome, wellspring::ToolOutcome::Denied);
+    let want = "denied: this program does not answer questions, so the answer is no";
+    assert_eq!(told.output_text(), want);
 }

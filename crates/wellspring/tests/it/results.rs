@@ -247,3 +247,18 @@ async fn a_run_that_does_not_exist_cannot_be_read() {
     assert!(matches!(stream.error(), Some(ThinkError::Log(_))));
     assert!(matches!(soon(stream.cancel()).await, Err(ThinkError::Log(_))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_schema_that_is_only_known_at_run_time() {
+    let schema = json!({
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+    });
+    let model = Scripted::new([
+        Say::new().call("return_result", json!({"n": "four"})),
+        Say::new().call("return_result", json!({"n": 4})),
+    ]);
+    let think = Agent::model(model).think_json(schema).text("?");
+    assert_eq!(soon(think.run()).await.unwrap(), json!({"n": 4}));
+}

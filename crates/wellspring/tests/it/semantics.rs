@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use tokio::sync::Notify;
-use wellspring::core::{Content, PlanEntry, ToolContent};
+use wellspring::crates::core::{Content, PlanEntry, ToolContent};
 use wellspring::models::Gate;
 use wellspring::prelude::*;
 use wellspring::tools::{NoArguments, from_function, function, update_plan};
@@ -252,7 +252,7 @@ async fn a_reader_that_sleeps_gets_every_word_later_and_nothing_waits_in_the_han
     assert_eq!(soon(stream.next()).await, Some(message("0 ")));
     assert_eq!(soon(ended.recv()).await, Some(DONE));
     let kept = agent.engine().log().tail_bytes();
-    assert!(kept <= wellspring::log::TAIL_BYTES_MAX, "{kept} bytes wait in memory");
+    assert!(kept <= wellspring::crates::log::TAIL_BYTES_MAX, "{kept} bytes wait in memory");
     let mut text = "0 ".to_owned();
     while let Some(event) = soon(stream.next()).await {
         match event {

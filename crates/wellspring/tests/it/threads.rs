@@ -1,7 +1,7 @@
 //! Conversations: what is carried on, and what is not.
 
 use serde_json::json;
-use wellspring::core::MessagePart;
+use wellspring::crates::core::MessagePart;
 use wellspring::models::Gate;
 use wellspring::prelude::*;
 use wellspring::{Log, Message, Runtime, StartError, WhenBusy};

@@ -152,7 +152,7 @@ async fn sessions_that_are_over_are_remembered_up_to_a_maximum() {
     agent.say(update(&GONE_MAX.to_string(), 1)).await;
     let params = json!({"sessionId": GONE_MAX.to_string()});
     agent.say(line(&json!({"id": 9, "method": "fs/read_text_file", "params": params}))).await;
-    assert_eq!(agent.hear().await["error"]["message"], "the run is over");
+    assert_eq!(agent.hear().await["error"]["message"], "the run has finished");
     agent.settled(&connection).await;
     assert_eq!(connection.shared.state().early.len(), 0);
 }
@@ -231,7 +231,7 @@ async fn what_comes_too_late_is_kept_up_to_a_maximum() {
     agent.settled(&connection).await;
     assert_eq!(*heard.lock().unwrap(), [0; 0]);
     queue.rest();
-    assert_eq!(agent.hear().await["error"]["message"], "the run is over");
+    assert_eq!(agent.hear().await["error"]["message"], "the run has finished");
     agent.say(update("s", 2)).await;
     agent.settled(&connection).await;
     assert_eq!(*heard.lock().unwrap(), [1, 2]);

@@ -77,7 +77,7 @@ async fn other_versions_logins_and_missing_programs_are_told_apart() {
         (
             scripted(&json!({"refuse": refuse, "prompts": [[]]})),
             FailureKind::Refused,
-            "the agent wants a login first",
+            "the agent requires a login",
         ),
         (
             scripted(&json!({"refuse": {"code": -32603, "message": "no disk"}, "prompts": [[]]})),

@@ -26,7 +26,7 @@ async fn questions_at_once() {
     runtime.register(steps(json!([{"burst": burst}])));
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     // Nobody answers until the last one was refused.
-    let asked = until(&runtime, run, said("too many questions at once")).await;
+    let asked = until(&runtime, run, said("too many concurrent questions")).await;
     let mut questions = 0;
     for record in &asked {
         if let Event::QuestionAsked(question) = &record.event {
@@ -37,7 +37,7 @@ async fn questions_at_once() {
     assert_eq!(questions, SERVED_MAX);
     let said = words(&finished(&runtime, run).await);
     assert_eq!(said.matches("\"selected\"").count(), SERVED_MAX, "{said}");
-    assert_eq!(said.matches("too many questions at once").count(), 1, "{said}");
+    assert_eq!(said.matches("too many concurrent questions").count(), 1, "{said}");
 }
 
 #[tokio::test]
@@ -53,11 +53,11 @@ async fn requests_at_once() {
     runtime.register(steps(json!([{"request": create}, {"burst": wait}])));
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     // The command goes on until the last request was refused.
-    until(&runtime, run, said("too many requests at once")).await;
+    until(&runtime, run, said("too many concurrent requests")).await;
     lock.unlock().unwrap();
     let said = words(&finished(&runtime, run).await);
     assert_eq!(said.matches(r#""exitCode":0"#).count(), SERVED_MAX, "{said}");
-    assert_eq!(said.matches("too many requests at once").count(), 1, "{said}");
+    assert_eq!(said.matches("too many concurrent requests").count(), 1, "{said}");
 }
 
 #[tokio::test]

@@ -1,8 +1,14 @@
 //! Sessions: the runs of a thread share one, and it survives the agent.
 
+use std::sync::Arc;
+
+use futures::StreamExt as _;
 use serde_json::{Value, json};
 use wellspring_acp::client::AcpAgent;
-use wellspring_core::{Event, Record, RunId};
+use wellspring_core::{
+    AgentNo, CancellationToken, Context, Event, Item, PartId, Record, RemoteAgent as _,
+    RemoteRequest, RunId, RunRequest, ThreadId, Transcript,
+};
 use wellspring_engine::{Runtime, StartRun};
 
 use super::kit::{config, driven, finished, runtime, session, words};
@@ -55,7 +61,7 @@ async fn a_session_is_continued_after_the_agent_died_and_the_run_says_so() {
     for (capabilities, want) in [
         (json!({"loadSession": true}), "loaded"),
         (json!({"sessionCapabilities": {"resume": {}}}), "resumed"),
-        (json!({}), "started anew: the agent cannot continue a session"),
+        (json!({}), "new session: the agent cannot continue a session"),
     ] {
         let replay = json!([{"sessionUpdate": "agent_message_chunk",
             "content": {"type": "text", "text": "said before"}}]);
@@ -67,7 +73,7 @@ async fn a_session_is_continued_after_the_agent_died_and_the_run_says_so() {
         let (_, third) = say(&runtime, "three", Some(&died)).await;
         assert_eq!(note(&third), Some(want));
         assert_eq!(words(&third), "Hi.");
-        assert_eq!(session(&first).0 == session(&third).0, !want.starts_with("started"));
+        assert_eq!(session(&first).0 == session(&third).0, !want.starts_with("new session"));
     }
 }
 
@@ -92,4 +98,46 @@ async fn a_continued_session_gets_its_mode_again() {
     let first =
         ["initialize", "session/new", "session/set_mode", "session/prompt", "session/prompt"];
     assert_eq!(methods, [&first[..], &again[..]].concat());
+}
+
+/// A process may end between opening a session and prompting it. The agent is then given the
+/// whole request; one that has begun to work is only told to go on.
+#[tokio::test]
+async fn an_agent_that_was_never_prompted_gets_its_request() {
+    let script = json!({"prompts": [[{"tell": 1}]], "capabilities": {"loadSession": true}});
+    let run = async |attached: Option<Value>, so_far: Option<Transcript>, batches: usize| {
+        let agent = AcpAgent::new("scripted", config(&script));
+        let request = RemoteRequest {
+            run: RunId::new(uuid::Uuid::nil()),
+            thread: ThreadId::new(uuid::Uuid::nil()),
+            request: RunRequest::text("Count to three."),
+            instructions: "".into(),
+            history: [].into(),
+            tools: Vec::new(),
+            attached,
+            so_far: so_far.map(Arc::new),
+            session: None,
+        };
+        let context = Context::create("trace", CancellationToken::new());
+        let stream = agent.run(request, context).await.unwrap().take(batches);
+        let batches: Vec<_> = stream.collect().await;
+        batches.into_iter().flat_map(|batch| batch.unwrap().into_events()).collect::<Vec<_>>()
+    };
+    let told = |events: &[(AgentNo, Event)]| -> String {
+        let chunks = events.iter().filter_map(|(_, event)| match event {
+            Event::PartDelta { chunk, .. } => Some(&**chunk),
+            _ => None,
+        });
+        chunks.collect()
+    };
+    // The session is opened, and then the process ends.
+    let opened = run(None, None, 1).await;
+    let [(_, Event::Attached { handle, .. }), ..] = &opened[..] else { panic!("{opened:?}") };
+    let handle = Some((**handle).clone());
+    let silent = told(&run(handle.clone(), Some(Transcript::default()), usize::MAX).await);
+    assert!(silent.contains("may have received") && silent.contains("Count to three."), "{silent}");
+    let mut spoken = Transcript::default();
+    spoken.agents.entry(AgentNo::ROOT).or_default().items.push(Item::Part(PartId(0)));
+    let spoken = told(&run(handle, Some(spoken), usize::MAX).await);
+    assert!(spoken.contains("go on with it") && !spoken.contains("Count to three."), "{spoken}");
 }

@@ -37,8 +37,8 @@ async fn every_answer_is_told_honestly() {
         (Answer::Approve { scope: Scope::Once, arguments: None }, false, Ok(json!(true))),
         (Answer::NO, false, Err("the user declined to answer")),
         (Answer::no("ask Bob"), false, Err("the user declined to answer: ask Bob")),
-        (Answer::Expired, false, Err("nobody answered in time")),
-        (Answer::Withdrawn, false, Err("the run ended before anybody answered")),
+        (Answer::Expired, false, Err("the question was not answered in time")),
+        (Answer::Withdrawn, false, Err("the run ended before the question was answered")),
     ] {
         let arguments =
             json!({"question": "Which?", "choices": ["red", "blue"], "multiple": multiple});
@@ -57,7 +57,7 @@ async fn questions_nobody_could_answer_are_not_asked() {
         ),
         (
             json!({"question": "Which?", "choices": ["a", "b", "a"]}),
-            "the choice \"a\" is there twice",
+            "the choice \"a\" occurs twice",
         ),
         (
             json!({"question": "Which?", "choices": many}),

@@ -166,3 +166,25 @@ async fn a_stream_that_fails_or_forgets_its_result() {
         (vec![Heard::progress(1)], Err("steps ended without a result".to_owned()))
     );
 }
+
+#[test]
+fn tools_are_named_after_their_functions() {
+    for (name, want) in [
+        ("app::files::read_file", Some("read_file")),
+        ("read_file", Some("read_file")),
+        ("app::fetch<app::Client>", Some("fetch")),
+        ("app::main::{{closure}}", None),
+        ("fn(app::Sum, wellspring_core::Context) -> u8", None),
+    ] {
+        assert_eq!(super::function_name(name).as_deref(), want, "{name}");
+    }
+    for (name, want) in [
+        ("ReadFile", "read_file"),
+        ("Sum", "sum"),
+        ("read_file", "read_file"),
+        ("Area51Map", "area51_map"),
+        ("HTTPGet", "httpget"),
+    ] {
+        assert_eq!(super::snake_case(name), want);
+    }
+}

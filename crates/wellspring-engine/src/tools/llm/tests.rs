@@ -47,7 +47,7 @@ async fn an_end_that_is_none_is_an_error() {
             "the model could not finish its answer: Half an",
         ),
         (Say::new().chunks(["No."]).stop(Stop::Refusal), "the model refused to answer: No."),
-        (Say::new().call("clock", json!({})), "the model wanted a tool, and there is none"),
+        (Say::new().call("clock", json!({})), "the model called a tool, but has none"),
         (Say::new().chunks([big.as_str(), "y"]), "the model wrote more than 1048576 bytes"),
     ] {
         let (_, result) = RecordingHost::new().call(&tool(say), json!({"prompt": "Hi"})).await;

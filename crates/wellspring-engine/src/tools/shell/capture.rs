@@ -1,4 +1,4 @@
-//! What is kept of a stream of bytes: text, and only so much of it.
+//! Captures a stream of bytes as text, up to a maximum.
 
 use super::{CAPTURE_BYTES_MAX, SHOWN_BYTES_MAX};
 

@@ -10,16 +10,17 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
-use tokio::process::{Child, ChildStderr, ChildStdout, Command};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use wellspring_core::Context;
 
+use super::Launcher;
 use super::capture::{Capture, Decoder, Shown};
 
-/// Bytes read at once: what a pipe holds on Linux is four times this.
+/// Size of the read buffer: a quarter of what a pipe holds on Linux.
 const READ_BYTES: usize = 16 * 1024;
 
-/// How long, after the group was killed, its pipes may stay open: only a process that left
-/// the group can hold them, and nobody waits for that one.
+/// How long the pipes may stay open after the group was killed: only a process that left the group
+/// can hold them, and it is not waited for.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// How a command came to its end.
@@ -37,6 +38,8 @@ pub(super) struct Job {
     group: Option<Pid>,
     stdout: Pipe<ChildStdout>,
     stderr: Pipe<ChildStderr>,
+    /// Closes when this process dies, which is how a launcher learns of it.
+    _alive: Option<ChildStdin>,
 }
 
 impl Job {
@@ -44,13 +47,22 @@ impl Job {
         command: &str,
         directory: &Path,
         environment: &[(OsString, OsString)],
+        launcher: Option<&Launcher>,
     ) -> io::Result<Self> {
-        let mut child = Command::new("/bin/sh")
+        let (mut starting, stdin) = match launcher {
+            None => (Command::new("/bin/sh"), Stdio::null()),
+            Some(Launcher { program, arguments }) => {
+                let mut starting = Command::new(program);
+                starting.args(arguments).arg("/bin/sh");
+                (starting, Stdio::piped())
+            }
+        };
+        let mut child = starting
             .args(["-c", command])
             .current_dir(directory)
             .env_clear()
             .envs(environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
@@ -60,7 +72,9 @@ impl Job {
         let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
         let stdout = Pipe::new("stdout_chunk", child.stdout.take());
         let stderr = Pipe::new("stderr_chunk", child.stderr.take());
-        Ok(Self { child, group, stdout, stderr })
+        // Waiting for a child closes its standard input, unless it is kept elsewhere.
+        let alive = child.stdin.take();
+        Ok(Self { child, group, stdout, stderr, _alive: alive })
     }
 
     /// Follows the command to its end, and shows what it writes.
@@ -89,7 +103,7 @@ impl Job {
     /// Asks the group to end, gives it `grace`, kills it, and waits for the leader's end.
     pub(super) async fn stop(&mut self, grace: Duration) {
         self.signal(Signal::TERM);
-        // Reading goes on, lest the command stands in a full pipe instead of ending.
+        // Keep reading, so that the command does not block on a full pipe instead of ending.
         let nobody = Context::create("", wellspring_core::CancellationToken::new());
         let ending = async {
             let (drained, status) =

@@ -182,7 +182,7 @@ async fn an_upload_that_cannot_be() {
         (
             peer.url("/moved"),
             "a",
-            "the upload failed: the peer wants this to be sent to \"http://elsewhere.test/\" instead",
+            "the upload failed: the server redirects this upload to \"http://elsewhere.test/\"",
         ),
         (
             "http://10.0.0.1/".to_owned(),

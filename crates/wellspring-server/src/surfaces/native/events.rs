@@ -30,7 +30,7 @@ use wellspring_engine::{Permission, Principal};
 /// The longest that a page waits for something to be on it: less than proxies do.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
-/// Which events, from where, and who asks where no header can say so.
+/// Which events, from which position, and the caller's signature if it cannot send a header.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventsQuery {
@@ -61,7 +61,12 @@ pub(super) async fn read(
     let who = reader(&app, &run, &query, &request).await?;
     let headers = request.headers;
     let info = app.control(&who).info(run_id(&run)?).await?;
-    let dialect = chosen(&query)?;
+    let dialect = chosen(&Chosen {
+        dialect: query.dialect,
+        kinds: query.kinds,
+        reasoning: query.reasoning,
+        usage: query.usage,
+    })?;
     let after = position(&headers, query.after.as_deref(), &info)?;
     let wait = wait(query.wait)?;
     if wants(&headers, "application/json") && !wants(&headers, "text/event-stream") {
@@ -70,7 +75,7 @@ pub(super) async fn read(
         return json_page(&app, &info, (&dialect, after), wait).await;
     }
     if nothing_follows(&app, &info, &dialect, after).await? {
-        // This is how an `EventSource` is told not to come back.
+        // This response tells an `EventSource` not to reconnect.
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let (start, until) = (Begin::After(after), Until::End);
@@ -95,7 +100,7 @@ async fn nothing_follows(
     Ok(page.done && page.events.is_empty())
 }
 
-/// Who reads: a token's holder, or whoever has an address that one signed.
+/// The reader: the holder of a token, or of a URL that was signed with one.
 async fn reader(
     app: &App,
     run: &str,
@@ -128,13 +133,26 @@ pub(super) fn dialect(name: Option<&str>) -> Result<DialectName, ApiError> {
     name.parse().map_err(|error| ApiError::bad("unknown_dialect", format!("{error}")))
 }
 
+/// What a reader may choose of the events, besides where they start.
+#[derive(Default, Deserialize)]
+pub(super) struct Chosen {
+    pub(super) dialect: Option<String>,
+    /// Of the records, only these kinds, separated by commas.
+    pub(super) kinds: Option<String>,
+    /// Whether the model's reasoning is sent.
+    pub(super) reasoning: Option<ReasoningParam>,
+    /// Whether spent tokens are sent.
+    pub(super) usage: Option<UsageParam>,
+}
+
 /// The dialect and the options that a reader chose.
-fn chosen(query: &EventsQuery) -> Result<DialectChoice, ApiError> {
+pub(super) fn chosen(query: &Chosen) -> Result<DialectChoice, ApiError> {
     let options = Options {
         reasoning: match query.reasoning {
             Some(ReasoningParam::Hidden) => Reasoning::Hidden,
             Some(ReasoningParam::Shown) | None => Reasoning::Shown,
         },
+        reasoning_events: Default::default(),
         usage: match query.usage {
             Some(UsageParam::Omitted) => UsageReports::Omitted,
             Some(UsageParam::Included) | None => UsageReports::Included,
@@ -148,14 +166,14 @@ fn chosen(query: &EventsQuery) -> Result<DialectChoice, ApiError> {
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum ReasoningParam {
+pub(super) enum ReasoningParam {
     Shown,
     Hidden,
 }
 
 #[derive(Clone, Copy, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum UsageParam {
+pub(super) enum UsageParam {
     Included,
     Omitted,
 }
@@ -171,18 +189,20 @@ fn kinds(text: &str) -> Result<BTreeSet<&'static str>, ApiError> {
     text.split(',').map(known).collect()
 }
 
+const CURSOR_REMEDY: &str = "use an id that this stream gave you, or 0 for everything";
+
 /// Where to read on. A browser that reconnects repeats the address it began with and says in
 /// the header how far it got.
-fn position(
+pub(super) fn position(
     headers: &HeaderMap,
     after: Option<&str>,
     info: &RunInfo,
 ) -> Result<WirePosition, ApiError> {
     let header = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
-    let remedy = "use an id that this stream gave you, or 0 for everything";
     let parse = |text: &str| {
         text.parse::<WirePosition>().map_err(|error| {
-            ApiError::new(StatusCode::BAD_REQUEST, "bad_cursor", format!("{error}"), remedy)
+            let status = StatusCode::BAD_REQUEST;
+            ApiError::new(status, "bad_cursor", format!("{error}"), CURSOR_REMEDY)
         })
     };
     // What makes no sense is said, also where it would not count.
@@ -192,7 +212,7 @@ fn position(
     if position.seq > info.head {
         let message =
             format!("the run has no record {} yet: its head is {}", position.seq, info.head);
-        return Err(ApiError::new(StatusCode::CONFLICT, "cursor_ahead", message, remedy));
+        return Err(ApiError::new(StatusCode::CONFLICT, "cursor_ahead", message, CURSOR_REMEDY));
     }
     Ok(position)
 }
@@ -245,7 +265,7 @@ pub(super) struct Sign {
     seconds: Option<Whole>,
 }
 
-/// An address that opens a run's stream for a while, without a header.
+/// Signs a URL that opens a run's stream without a header, for a limited time.
 pub(super) async fn sign(
     State(app): State<App>,
     MayRead(who): MayRead,

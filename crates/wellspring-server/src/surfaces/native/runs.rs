@@ -13,8 +13,8 @@ use serde::{Deserialize, Deserializer, de};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use wellspring_core::{AgentNo, Content, ContextNote, Millis, RunRequest, Seq, ToolSpec};
-use wellspring_engine::{InThread, StartKey, StartRun, StartedAs};
-use wellspring_log::{RunFilter, RunState};
+use wellspring_engine::{InThread, Principal, StartKey, StartRun, StartedAs};
+use wellspring_log::{Cursor, RunFilter, RunInfo, RunState};
 use wellspring_wire::{DialectName, WirePosition};
 
 use super::{events, idempotency_key, run_json, waits};
@@ -22,7 +22,7 @@ use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Prefix, 
 use crate::error::ApiError;
 use crate::stream::{Begin, Until, Wanted};
 
-/// How many runs a page of a list has unless told.
+/// Default number of runs per page.
 const PAGE_DEFAULT: usize = 50;
 
 /// How many runs a page of a list has at most: what a screen and an answer hold.
@@ -50,6 +50,63 @@ pub(super) struct Start {
     context: Vec<ContextNote>,
     #[serde(default)]
     state: Option<Value>,
+}
+
+/// A run that was started, now or before.
+pub(super) struct Begun {
+    pub(super) info: RunInfo,
+    /// The key had started it before.
+    pub(super) replayed: bool,
+    pub(super) cursor: Option<Cursor>,
+}
+
+impl Start {
+    /// Starts the run; with a key that was used before it is found again.
+    pub(super) async fn begin(
+        self,
+        app: &App,
+        who: &Principal,
+        key: Option<&str>,
+        trace: Trace,
+    ) -> Result<Begun, ApiError> {
+        if self.input.0.is_empty() {
+            return Err(ApiError::bad("no_input", "`input` is empty"));
+        }
+        let request = RunRequest {
+            input: self.input.0,
+            model: self.model,
+            streaming: self.streaming,
+            result_schema: self.result_schema,
+            client_tools: self.client_tools,
+            context: self.context,
+            state: self.state,
+            trace_id: Some(trace.id),
+            trace_parent: trace.parent,
+            ..RunRequest::default()
+        };
+        let mut new = StartRun::new(&*self.agent, request);
+        let thread = self.thread.as_deref();
+        let parse = |it: &str| it.parse().map_err(|_| ApiError::no_thread(it));
+        new.thread = thread.map(parse).transpose()?;
+        new.in_thread = InThread::Existing;
+        new.after = self.after.as_deref().map(run_id).transpose()?;
+        new.key = key.map(|key| StartKey::Idempotency(key.into()));
+        let control = app.control(who);
+        let started = control.start(new).await?;
+        let replayed = match started.how {
+            StartedAs::New | StartedAs::Input => false,
+            StartedAs::Existing { same: true } => true,
+            StartedAs::Existing { same: false } => {
+                let message = "this idempotency key was used for another request";
+                return Err(ApiError::key_reused(message));
+            }
+        };
+        if !replayed {
+            app.metrics.run_started();
+        }
+        let info = control.started(&started).await?;
+        Ok(Begun { info, replayed, cursor: started.cursor })
+    }
 }
 
 /// What a user says: words, or blocks of content.
@@ -98,50 +155,16 @@ pub(super) async fn start(
 ) -> Result<Response, ApiError> {
     let asked_at = Instant::now();
     let dialect = events::dialect(query.dialect.as_deref())?;
-    let key = idempotency_key(&headers)?;
-    if start.input.0.is_empty() {
-        return Err(ApiError::bad("no_input", "`input` is empty"));
-    }
-    let model = start.model.or(query.model);
-    let request = RunRequest {
-        input: start.input.0,
-        model,
-        streaming: start.streaming,
-        result_schema: start.result_schema,
-        client_tools: start.client_tools,
-        context: start.context,
-        state: start.state,
-        trace_id: Some(trace.id),
-        trace_parent: trace.parent,
-        ..RunRequest::default()
-    };
-    let mut new = StartRun::new(&*start.agent, request);
-    let thread = start.thread.as_deref();
-    new.thread = thread.map(|it| it.parse().map_err(|_| ApiError::no_thread(it))).transpose()?;
-    new.in_thread = InThread::Existing;
-    new.after = start.after.as_deref().map(run_id).transpose()?;
-    new.key = key.map(|key| StartKey::Idempotency(key.into()));
-    let control = app.control(&who);
-    let started = control.start(new).await?;
-    let replayed = match started.how {
-        StartedAs::New | StartedAs::Input => false,
-        StartedAs::Existing { same: true } => true,
-        StartedAs::Existing { same: false } => {
-            let message = "this idempotency key was used for another request";
-            return Err(ApiError::key_reused(message));
-        }
-    };
-    if !replayed {
-        app.metrics.run_started();
-    }
-    let info = control.started(&started).await?;
+    let key = idempotency_key(headers.get("idempotency-key").map(HeaderValue::as_bytes))?;
+    let start = Start { model: start.model.or(query.model), ..start };
+    let Begun { info, replayed, cursor } = start.begin(&app, &who, key, trace).await?;
     let mut response = if wants(&headers, "text/event-stream") {
         let wanted = Wanted {
             run: info.run,
             dialect: dialect.into(),
             start: Begin::After(WirePosition::START),
             until: Until::End,
-            cursor: started.cursor,
+            cursor,
         };
         app.stream(&who, wanted, Some(asked_at)).await?.into_response()
     } else {
@@ -224,11 +247,12 @@ pub(super) async fn read(
     body["outcome"] = json!(transcript.outcome);
     body["usage"] = json!(transcript.usage);
     body["plan"] = json!(transcript.plan);
+    body["feedback"] = json!(control.feedback(info.run).await?);
     body["waits_for"] = waits(&transcript.outline, &transcript);
     Ok(Json(body))
 }
 
-/// Deletes a run that is over: for operators only.
+/// Deletes a finished run. Requires the `admin` permission.
 pub(super) async fn remove(
     State(app): State<App>,
     MayAdminister(who): MayAdminister,
@@ -246,13 +270,19 @@ pub(super) async fn export(
 ) -> Result<Response, ApiError> {
     let control = app.control(&who);
     let info = control.info(run_id(&run)?).await?;
-    let cursor = control.attach(info.run, Seq(0)).await?;
-    let lines = stream::unfold(Some((cursor, info.head)), |state| async move {
-        let (mut cursor, head) = state?;
-        if cursor.position() >= head {
-            return None;
-        }
-        match cursor.next().await {
+    let mut cursor = control.attach(info.run, Seq(0)).await?;
+    // The first page is read before anything is answered: most damage is found there, and then
+    // the answer is an error.
+    let first = cursor.next().await?.unwrap_or_default();
+    let start = Some((cursor, info.head, Some(first)));
+    let lines = stream::unfold(start, |state| async move {
+        let (mut cursor, head, first) = state?;
+        let frames = match first {
+            Some(frames) => Ok(Some(frames)),
+            None if cursor.position() >= head => return None,
+            None => cursor.next().await,
+        };
+        match frames {
             Ok(None) => None,
             Ok(Some(frames)) => {
                 let mut lines = Vec::new();
@@ -261,7 +291,7 @@ pub(super) async fn export(
                         lines.push(b'\n');
                     }
                 }
-                Some((Ok(Bytes::from(lines)), Some((cursor, head))))
+                Some((Ok(Bytes::from(lines)), Some((cursor, head, None))))
             }
             // The connection breaks off, so that half a run is not taken for a whole one.
             Err(error) => Some((Err(error), None)),

@@ -2,19 +2,16 @@
 
 use axum::Json;
 use axum::extract::{Path, State};
+use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use wellspring_core::ThreadId;
-use wellspring_log::RunFilter;
+use wellspring_log::{RunFilter, THREADS_PAGE_MAX, ThreadChange, ThreadFilter, ThreadInfo};
 
 use super::run_json;
 use super::runs::page_size;
-use crate::app::{App, MayRead, Params, run_id};
+use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, run_id};
 use crate::error::ApiError;
-
-/// The most runs that are looked at for one page of threads: beyond it the page is shorter
-/// and says where to go on.
-const SCAN_MAX: usize = 1000;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -23,40 +20,81 @@ pub(super) struct PageQuery {
     limit: Option<usize>,
 }
 
-/// Threads, the one with the newest run first. A thread stands where its newest run does.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+    #[serde(default)]
+    search: Box<str>,
+    archived: Option<bool>,
+}
+
+fn thread_json(info: &ThreadInfo) -> Value {
+    json!({
+        "thread": info.thread,
+        "agent": info.agent,
+        "title": info.title,
+        "archived": info.archived,
+        "runs": info.runs,
+        "state": info.state,
+        "latest_run": info.latest,
+        "created_at": info.created_at,
+        "updated_at": info.updated_at,
+    })
+}
+
+/// Threads, the one with the newest run first; archived ones only if they are asked for.
 pub(super) async fn list(
     State(app): State<App>,
     MayRead(who): MayRead,
-    Params(query): Params<PageQuery>,
+    Params(query): Params<ListQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let limit = page_size(query.limit)?;
-    let control = app.control(&who);
-    let after_run = query.after.as_deref().map(run_id).transpose()?;
-    let filter = RunFilter { after_run, limit: SCAN_MAX, ..RunFilter::default() };
-    let found = control.list(filter).await?;
-    let mut threads: Vec<Value> = Vec::new();
-    let mut last = None;
-    for info in &found {
-        if threads.len() == limit {
-            break;
-        }
-        last = Some(info.run);
-        let thread = Some(info.thread);
-        let newest = control.list(RunFilter { thread, limit: 1, ..RunFilter::default() }).await?;
-        if newest.first().is_some_and(|newest| newest.run == info.run) {
-            threads.push(json!({
-                "thread": info.thread,
-                "agent": info.agent,
-                "title": info.title,
-                "state": info.state,
-                "latest_run": info.run,
-                "updated_at": info.updated_at,
-            }));
-        }
-    }
-    let more = found.len() == SCAN_MAX || found.last().map(|info| info.run) != last;
-    let next = last.filter(|_| more);
+    let limit = page_size(query.limit)?.min(THREADS_PAGE_MAX);
+    let filter = ThreadFilter {
+        archived: Some(query.archived.unwrap_or(false)),
+        search: query.search,
+        after: query.after.as_deref().map(run_id).transpose()?,
+        limit,
+        ..ThreadFilter::default()
+    };
+    let found = app.control(&who).threads(filter).await?;
+    let next = found.last().filter(|_| found.len() == limit).map(|info| info.latest);
+    let threads: Vec<_> = found.iter().map(thread_json).collect();
     Ok(Json(json!({ "threads": threads, "next": next })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Change {
+    title: Option<Box<str>>,
+    archived: Option<bool>,
+}
+
+/// Sets a thread's title, or archives it or brings it back.
+pub(super) async fn change(
+    State(app): State<App>,
+    MayRun(who): MayRun,
+    Path(id): Path<String>,
+    JsonBody(change): JsonBody<Change>,
+) -> Result<Json<Value>, ApiError> {
+    let change = ThreadChange { title: change.title, archived: change.archived };
+    let info = app.control(&who).change_thread(thread_id(&id)?, change).await?;
+    Ok(Json(thread_json(&info)))
+}
+
+/// Deletes a thread whose runs are over: for operators only.
+pub(super) async fn remove(
+    State(app): State<App>,
+    MayAdminister(who): MayAdminister,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
+    app.control(&who).delete_thread(thread_id(&id)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn thread_id(id: &str) -> Result<ThreadId, ApiError> {
+    id.parse().map_err(|_| ApiError::no_thread(id))
 }
 
 /// A thread: its newest runs, oldest first, and where those before them are. `after` of a run
@@ -67,7 +105,7 @@ pub(super) async fn read(
     Path(id): Path<String>,
     Params(query): Params<PageQuery>,
 ) -> Result<Json<Value>, ApiError> {
-    let thread: ThreadId = id.parse().map_err(|_| ApiError::no_thread(&id))?;
+    let thread = thread_id(&id)?;
     let limit = page_size(query.limit)?;
     let after_run = query.after.as_deref().map(run_id).transpose()?;
     let filter = RunFilter { thread: Some(thread), after_run, limit, ..RunFilter::default() };

@@ -8,10 +8,10 @@ use wellspring_core::{
 };
 
 use super::content;
-use crate::acp::rest::{REST, left, merge};
+use crate::acp::unknown::{REST, left, merge};
 use crate::acp::{RAW_INPUT, RAW_OUTPUT};
 
-/// The members of a report that have a place of their own in the log.
+/// The members of an update that have their own place in the log.
 const UNDERSTOOD: [&str; 10] = [
     "sessionUpdate",
     "toolCallId",
@@ -62,7 +62,8 @@ impl Call {
             update["name"].as_str().or(update["_meta"]["claudeCode"]["toolName"].as_str());
         let name = own_name.or(update["kind"].as_str()).unwrap_or("tool").into();
         let shown = Some(title.clone()).filter(|title| !title.is_empty());
-        let tool = ToolCall { name, title: shown, kind, runs_on: RunsOn::Agent };
+        let own_id = Some(id.into());
+        let tool = ToolCall { name, id: own_id, title: shown, kind, runs_on: RunsOn::Agent };
         let part = batch.start(PartKind::ToolCall(Box::new(tool)));
         batch.annotate(part, Annotation::ProviderId(id.into()));
         Self {
@@ -130,7 +131,7 @@ impl Call {
                 data.insert(RAW_INPUT.into(), input.clone());
             }
         }
-        // Content is shown at once, since it is often what a person is asked to approve.
+        // Content is shown immediately, since it is often what a person is asked to approve.
         let begins =
             matches!(status, Some(Status::InProgress | Status::Completed | Status::Failed))
                 || shown.as_ref().is_some_and(|shown| !shown.is_empty());
@@ -173,15 +174,21 @@ impl Call {
             self.title = title.into();
         }
         let change = shown.clone().filter(|_| ends.is_none()).map(ContentChange::Replace);
-        self.report(
-            ToolUpdate {
-                title: title.map(Into::into),
-                locations,
-                content: change,
-                data: (!data.is_empty()).then_some(Value::Object(data)),
-            },
-            batch,
-        );
+        let progress = ToolUpdate {
+            title: title.map(Into::into),
+            locations,
+            content: change,
+            data: (!data.is_empty()).then_some(Value::Object(data)),
+        };
+        // Being told again that a call is in progress is progress, too.
+        let is_repeated = update["sessionUpdate"] == "tool_call_update"
+            && matches!(status, Some(Status::InProgress));
+        if is_repeated && self.state == State::Running && progress == ToolUpdate::default() {
+            let call = PartId(self.part.0);
+            batch.event(Event::ToolUpdated { call, update: Box::new(progress) });
+        } else {
+            self.report(progress, batch);
+        }
         if let Some(outcome) = ends {
             self.finish(outcome, output.cloned(), shown.unwrap_or_default(), batch);
         }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::rest::{OURS, besides, merge};
+use super::super::unknown::{OURS, besides, merge};
 
 /// The answer to a `session/request_permission`: the chosen option, if any, and
 /// further members of the client's answer. A choice that is not among the agent's options is in `_meta`.

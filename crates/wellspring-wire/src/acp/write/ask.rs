@@ -7,7 +7,7 @@ use wellspring_core::{
     Annotation, Answer, CallOutline, Choice, Event, Form, Outline, PartId, Question, RunsOn, Scope,
 };
 
-use super::super::rest::{OURS, besides, left, merge};
+use super::super::unknown::{OURS, besides, left, merge};
 use super::super::{ELICITATION, ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;

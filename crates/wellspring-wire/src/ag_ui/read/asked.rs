@@ -84,7 +84,7 @@ impl Asked {
     ///     "messages": [{"id": "m", "role": "user", "content": "Hello?"}]
     /// }"#)?;
     /// let asked = Asked::read(&input, None, |_| false, Trust::User)?;
-    /// let Asked::Start(request) = asked else { return Err("a run of its own".into()) };
+    /// let Asked::Start(request) = asked else { return Err("expected a new run".into()) };
     /// assert_eq!(request.input[0].as_text(), Some("Hello?"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -106,7 +106,8 @@ impl Asked {
                 commands.splice(..0, anew(input));
                 for message in new {
                     let content = contents(&message.id, &message.content)?;
-                    commands.push(Command::AddInput { content });
+                    let message = Some(message.id.clone()).filter(|id| !id.is_empty());
+                    commands.push(Command::AddInput { content, message });
                 }
                 return Ok(Self::Answer { commands });
             }
@@ -140,13 +141,13 @@ fn start(
     Ok(RunRequest {
         input: said,
         model: model.and_then(Value::as_str).map(Into::into),
-        client_tools: input.tools.iter().map(tool).collect(),
+        client_tools: input.tools.iter().map(client_tool).collect(),
         context,
         state: input.state.clone(),
         wire: Some(Box::new(WireNames {
-            // An empty name counts as absent: ours is used.
+            // An empty id counts as absent: ours is used.
             thread: Some(input.thread_id.clone()).filter(|name| !name.is_empty()),
-            run: Some(input.run_id.clone()).filter(|name| !name.is_empty()),
+            run: wire_run(input),
             input: new.last().map(|message| message.id.clone()),
             parent: input.parent_run_id.clone(),
         })),
@@ -158,7 +159,7 @@ fn start(
 /// client repeats its tools and context with each request; leaving them out does not
 /// remove the earlier ones.
 fn anew(input: &RunAgentInput) -> Option<Command> {
-    let tools: Vec<_> = input.tools.iter().map(tool).collect();
+    let tools: Vec<_> = input.tools.iter().map(client_tool).collect();
     let context = notes(input);
     let amended = Amendment {
         client_tools: Some(tools).filter(|tools| !tools.is_empty()),
@@ -169,8 +170,13 @@ fn anew(input: &RunAgentInput) -> Option<Command> {
     (amended != Amendment::default() || state.is_some()).then(|| Command::Resume {
         amended: Box::new(amended),
         state,
-        wire_run: Some(input.run_id.clone()),
+        wire_run: wire_run(input),
     })
+}
+
+/// The client's run id. An empty one counts as absent: ours is used.
+fn wire_run(input: &RunAgentInput) -> Option<Box<str>> {
+    Some(input.run_id.clone()).filter(|name| !name.is_empty())
 }
 
 fn notes(input: &RunAgentInput) -> Vec<ContextNote> {
@@ -211,7 +217,8 @@ fn instruction(message: &Message) -> Option<ContextNote> {
     Some(ContextNote { description: description.into(), value: value.as_str().into() })
 }
 
-fn tool(tool: &super::super::types::Tool) -> ToolSpec {
+/// A tool that runs in the client.
+pub(crate) fn client_tool(tool: &super::super::types::Tool) -> ToolSpec {
     let mut spec = ToolSpec::new(tool.name.clone(), tool.description.clone());
     if let Some(parameters) = &tool.parameters {
         spec.parameters = parameters.clone().into();
@@ -227,7 +234,7 @@ fn resume(input: &RunAgentInput, outline: &Outline) -> Result<Vec<Command>, Inpu
         return Ok(Vec::new());
     };
     let waits = outline.paused.as_deref().unwrap_or_default();
-    let wire_run = Some(input.run_id.clone());
+    let wire_run = wire_run(input);
     let mut commands = Vec::new();
     for entry in &input.resume {
         let not_open = || InputError::NotOpen { id: entry.interrupt_id.clone() };
@@ -274,10 +281,11 @@ fn finish(call: PartId, entry: &ResumeEntry, wire_run: Option<Box<str>>) -> Comm
     Command::FinishCall { call, outcome, result: ToolResult::new(output), wire_run }
 }
 
-/// What the model is told if the user declined to answer.
+/// What the model gets if the user declined to answer.
 const CANCELLED: &str = "the user gave no answer";
 
-fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputError> {
+/// An interrupt's answer as a question's.
+pub(crate) fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputError> {
     let wrong = |problem| InputError::Payload { id: entry.interrupt_id.clone(), problem };
     if entry.status == ResumeStatus::Cancelled {
         return Ok(Answer::no(CANCELLED));
@@ -337,7 +345,7 @@ fn results(input: &RunAgentInput, outline: &Outline) -> Result<Vec<Command>, Inp
         }
         taken.push(call);
         let (outcome, result) = result(message)?;
-        let wire_run = Some(input.run_id.clone());
+        let wire_run = wire_run(input);
         commands.push(Command::FinishCall { call, outcome, result, wire_run });
     }
     Ok(commands)

@@ -31,7 +31,7 @@ const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 /// have no word for is kept whole.
 ///
 /// One reader serves all runs that answer one prompt: after [`End::Pending`] or
-/// [`End::Interrupted`] it goes on with the next RUN_STARTED.
+/// [`End::Interrupted`] it continues with the next RUN_STARTED.
 ///
 /// ```
 /// use wellspring_core::Batch;
@@ -119,8 +119,9 @@ struct Call {
 }
 
 impl Reader {
-    /// A reader for an agent that is offered these tools. Their calls are not yielded but handed
-    /// over as [`End::Pending`]. Parts carry the peer's ids, so that [`Reader::resume`] can go on.
+    /// A reader for an agent that is offered these tools. Calls of them are not yielded but
+    /// returned as [`End::Pending`]. Parts carry the peer's ids, so that [`Reader::resume`] can
+    /// continue them.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Box<str>>) -> Self {
         Self { tools: tools.into_iter().collect(), annotates: true, ..Self::default() }
@@ -129,8 +130,8 @@ impl Reader {
     /// The same reader for a run that was read up to here by another one. The batch must count
     /// on from the transcript: see [`Batch::after`].
     ///
-    /// Sub-agents are not found again: the peer's names for them are not kept. They end here,
-    /// and what the peer says of them is told as new.
+    /// Sub-agents are not found again, because the peer's names for them are not kept. They end
+    /// here, and later events of them start new ones.
     #[must_use]
     pub fn resume(mut self, so_far: &Transcript, batch: &mut Batch) -> Self {
         for (id, said) in &so_far.parts {
@@ -176,8 +177,8 @@ impl Reader {
         self
     }
 
-    /// The connection was lost and the same run will be told again: what was said already is
-    /// not said twice.
+    /// The connection was lost and the same run will be sent again: content that is known already
+    /// is skipped.
     pub fn reconnect(&mut self, batch: &mut Batch) {
         self.end_chunk(batch);
         for ((kind, id), open) in std::mem::take(&mut self.open) {
@@ -210,8 +211,8 @@ impl Reader {
         })
     }
 
-    /// Reads one event into `batch`; says so when it ends the run. An error means that the peer
-    /// broke its protocol; the reader is then spent.
+    /// Reads one event into `batch`, and returns the end of the run, if it is one. An error means
+    /// that the peer broke its protocol; the reader must not be used after it.
     ///
     /// # Errors
     ///
@@ -301,6 +302,7 @@ impl Reader {
                     title: metadata_text(e.metadata.as_ref(), "title"),
                     kind: metadata_kind(e.metadata.as_ref()),
                     runs_on: RunsOn::Agent,
+                    ..ToolCall::default()
                 };
                 self.start_call(e.tool_call_id, agent, tool, batch, name)?;
             }
@@ -369,7 +371,7 @@ impl Reader {
                 self.start_agent(e.subagent_run_id, parent, call, e.name, batch);
             }
             Event::SubagentFinished(e) => {
-                // One that is suspended goes on with the next run.
+                // A suspended sub-agent continues with the next run.
                 if !matches!(e.outcome, Some(SubagentOutcome::Suspended { .. })) {
                     let outcome = Outcome::Completed { stop: Stop::EndTurn };
                     self.finish_agent(&e.subagent_run_id, outcome, batch);
@@ -422,8 +424,8 @@ impl Reader {
         true
     }
 
-    /// Closes all that is open: the run is over, or nobody listens any more. Calls without a
-    /// result are interrupted.
+    /// Closes everything that is open, because the run has finished or its consumer is gone. Calls
+    /// without a result are interrupted.
     pub fn close(&mut self, batch: &mut Batch) {
         self.close_messages(batch);
         let unanswered: Vec<Box<str>> = self.unanswered().cloned().collect();
@@ -505,7 +507,7 @@ impl Reader {
     fn agent(&mut self, tag: Option<Box<str>>, batch: &mut Batch) -> AgentNo {
         let Some(tag) = tag else { return AgentNo::ROOT };
         match self.agents.get(&tag) {
-            // What comes after a sub-agent's end is its caller's affair.
+            // Events after a sub-agent's end belong to its caller.
             Some(agent) if !self.active.contains(agent) => AgentNo::ROOT,
             Some(agent) => *agent,
             None => self.start_agent(tag.clone(), AgentNo::ROOT, None, tag, batch),
@@ -622,13 +624,13 @@ impl Reader {
         event: &'static str,
     ) -> Result<(), ReadError> {
         match self.calls.get_mut(&id) {
-            // It is told again after the connection was lost.
+            // The event is repeated after a lost connection.
             Some(call) if call.open && call.restarts => {
                 call.restarts = false;
                 return Ok(());
             }
             Some(call) if call.open => return Err(ReadError::StillOpen { event, id }),
-            // A call is told once; whoever opens it again adds nothing.
+            // A call is opened once; opening it again adds nothing.
             Some(_) => return Ok(()),
             None => {}
         }

@@ -179,7 +179,8 @@ fn results_of_client_tools() {
         result: ToolResult::new("teal"),
         wire_run: Some("r-2".into()),
     };
-    let more = Command::AddInput { content: vec![Content::text("Hurry.")] };
+    let more =
+        Command::AddInput { content: vec![Content::text("Hurry.")], message: Some("u2".into()) };
     assert_eq!(asked, Ok(Asked::Answer { commands: vec![finish, more] }));
     // A request that answers nothing is one of its own, whatever waits.
     let asked = Asked::read(&input_only("Never mind."), Some(&paused(&[])), |_| false, Trust::User);

@@ -20,7 +20,7 @@ pub(super) fn outline(record: &Record, question: &Question) -> QuestionOutline {
 }
 
 impl Scene<'_> {
-    /// How a pause ends the wire's run. What it cost is told once, at the end of ours.
+    /// How a pause ends the wire's run. The usage is reported once, at the end of our run.
     pub(in super::super) fn paused(&self, waits: &[Wait], interrupts: Vec<Interrupt>) -> Event {
         let outcome = if interrupts.is_empty() {
             RunOutcome::Success { pending_tool_call_ids: self.pending(waits) }
@@ -133,24 +133,8 @@ fn choices(form: &Form) -> Option<Metadata> {
     }
 }
 
-/// A moment in ISO 8601; none beyond the year 9999, which it cannot write.
+/// A time in ISO 8601, with milliseconds; `None` for times after the year 9999.
 pub(in super::super) fn iso_8601(at: Millis) -> Option<Box<str>> {
-    const DAY_MS: u64 = 86_400_000;
-    let (days, ms) = (at.0 / DAY_MS, at.0 % DAY_MS);
-    // Days to a date, by eras of 400 years that begin in March: Howard Hinnant's
-    // `civil_from_days`, for days since 1970.
-    let shifted = days.checked_add(719_468)?;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
-    let (second, milli) = (ms / 1_000 % 60, ms % 1_000);
-    let text =
-        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{milli:03}Z");
-    (year <= 9999).then(|| text.into())
+    let at = jiff::Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok()?;
+    Some(format!("{at:.3}").into())
 }

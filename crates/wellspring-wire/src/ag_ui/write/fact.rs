@@ -8,7 +8,7 @@ use super::super::types::{
     ActivitySnapshot, Custom, Event, Raw, StateDelta, StateSnapshot, TextMessageContent,
     TextMessageEnd, TextMessageStart, TextRole,
 };
-use super::{Scene, ask};
+use super::{Pauses, Scene, ask};
 use crate::dialect::Before;
 
 /// One record on its way to the wire.
@@ -18,6 +18,7 @@ pub(super) struct Project<'a> {
     pub(super) emit: &'a mut dyn FnMut(Event),
     /// The run before the record, of which `before` is the outline.
     pub(super) run: Before<'a>,
+    pub(super) pauses: Pauses,
 }
 
 impl Project<'_> {
@@ -32,7 +33,7 @@ impl Project<'_> {
         }
         let Some(scene) = Scene::new(self.before) else { return };
         // On the wire a paused run is over; nothing can follow but another one.
-        if self.before.paused.is_some() {
+        if self.before.paused.is_some() && self.pauses == Pauses::EndTheRun {
             if let Fact::RunResumed { wire_run, amended, .. } = &record.event {
                 self.resumed(&scene, wire_run.as_deref(), amended.as_deref());
             } else if let Fact::RunFinished { outcome } = &record.event {
@@ -113,7 +114,8 @@ impl Project<'_> {
             Fact::SourceCited(source) => self.custom(&scene, "source", json!(source)),
             Fact::FileProduced(file) => self.custom(&scene, "file", json!(file)),
             Fact::UsageReported(usage) => self.custom(&scene, "usage", json!(usage)),
-            Fact::InputAccepted { inbox, content } => {
+            Fact::InputAccepted { content, .. } if content.is_empty() => {}
+            Fact::InputAccepted { inbox, content, .. } => {
                 let id = ids::steering(scene.head.run, *inbox);
                 self.user_words(id, content);
             }
@@ -128,9 +130,13 @@ impl Project<'_> {
                 subagent_run_id: scene.tag(record.agent),
                 ..Raw::default()
             }),
-            Fact::RunPaused { waits } => self.paused(&scene, waits),
+            Fact::RunPaused { waits } => {
+                if self.pauses == Pauses::EndTheRun {
+                    self.paused(&scene, waits);
+                }
+            }
             Fact::RunFinished { outcome } => self.finished(&scene, outcome),
-            // A run that is not paused is not resumed. Owners and handles are our own affair.
+            // A run whose pause was not shown is not resumed. Owners and handles are our own affair.
             Fact::RunStarted(_)
             | Fact::RunResumed { .. }
             | Fact::RunAdopted { .. }
@@ -170,7 +176,7 @@ impl Project<'_> {
     }
 }
 
-/// The words in what somebody said, a line each.
+/// The text of a user's content, one line per block.
 pub(in super::super) fn words(content: &[Content]) -> String {
     content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
 }

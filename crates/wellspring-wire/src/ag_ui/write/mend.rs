@@ -60,7 +60,7 @@ impl Text {
         self.expects = Expects::CommaOrEnd;
     }
 
-    /// What comes after a comma.
+    /// The text after a comma.
     fn next(&self) -> Expects {
         if self.open.last() == Some(&'}') { Expects::Key } else { Expects::Value }
     }
@@ -95,7 +95,7 @@ impl Text {
     }
 }
 
-/// Reads on to the end of a string; where there is none, what it lacks.
+/// Reads to the end of a string; if it has no end, returns what is missing.
 fn string(bytes: &mut std::str::Bytes<'_>) -> Option<String> {
     // Half a character, of which the other half must follow.
     let mut half = false;

@@ -1,5 +1,4 @@
-//! What is open at a point of a run, in the protocol's words: how things are opened and
-//! closed, one at a time or all at once.
+//! What is open at a point of a run, in the protocol's terms, and how it is opened and closed.
 
 use serde_json::{Value, json};
 use wellspring_core::{
@@ -77,7 +76,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Opens the agents at work and their steps.
+    /// Opens the active agents and their steps.
     pub(in super::super) fn open_agents(&self, emit: Emit<'_>) {
         for (number, agent) in &self.outline.agents {
             if !number.is_root() {
@@ -272,7 +271,7 @@ pub(in super::super) fn tool_metadata(tool: &ToolCall) -> Option<Metadata> {
     Some(metadata).filter(|metadata| !metadata.is_empty())
 }
 
-/// What a call's result says besides what the model is told.
+/// The content of a call's result in addition to the model's output.
 pub(in super::super) fn result_metadata(
     outcome: ToolOutcome,
     result: &ToolResult,

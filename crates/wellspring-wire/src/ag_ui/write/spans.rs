@@ -26,8 +26,8 @@ impl Project<'_> {
         }
     }
 
-    /// Another run on the wire. It goes on with calls of the one before, so it says them again:
-    /// whoever knows only this one could make nothing of their results.
+    /// Starts another run on the wire. It continues calls of the previous one, so it repeats them:
+    /// a client that knows only this run could not match their results.
     pub(super) fn resumed(
         &mut self,
         scene: &Scene<'_>,
@@ -54,7 +54,8 @@ impl Project<'_> {
         self.terminal(scene, outcome);
     }
 
-    /// A run that nobody answered: the wire's run is over, so the end is one of its own.
+    /// A run that ended without an answer: the wire's run has finished, so the end is another wire
+    /// run.
     pub(super) fn finished_while_paused(&mut self, scene: &Scene<'_>, outcome: &Outcome) {
         self.say(scene.run_started());
         self.snapshot(&[]);

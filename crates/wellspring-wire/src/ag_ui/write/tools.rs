@@ -81,7 +81,7 @@ impl Project<'_> {
         });
     }
 
-    /// Makes sure that a call's progress is there, then changes it.
+    /// Creates a call's progress if necessary, then changes it.
     pub(super) fn progress(&mut self, scene: &Scene<'_>, call: PartId, patch: Vec<Value>) {
         let Some(outline) = scene.call(call) else { return };
         self.say(ActivitySnapshot {

@@ -148,7 +148,7 @@ impl Item {
         }
         let piece = &mut self.pieces[piece];
         if !piece.open {
-            return Err(ReadError::Order("a part went on after it was done".into()));
+            return Err(ReadError::Order("a part grew after it was done".into()));
         }
         piece.written += text.len();
         match self.what {
@@ -258,7 +258,7 @@ impl Item {
             Some(other) => other.to_string(),
         };
         self.complete(0, &text, batch)?;
-        // Half of an object is no JSON, so nobody runs it; the model is told.
+        // Half of an object is not valid JSON, so it is not executed; the model gets an error.
         if member(&item, "status") == Some("incomplete") {
             self.cut(batch);
         }
@@ -267,7 +267,7 @@ impl Item {
         Ok(())
     }
 
-    /// The output limit cut the arguments. What is there stays as it is, with no end put to it.
+    /// The output limit cut the arguments off. They stay incomplete.
     fn cut(&mut self, batch: &mut Batch) {
         let piece = &mut self.pieces[0];
         if std::mem::take(&mut piece.open) {
@@ -339,8 +339,7 @@ impl Item {
         }
     }
 
-    /// The response is over. Words that nobody closed end here; a call does not become whole
-    /// by that.
+    /// The response has ended. Open text ends here; that does not make a call complete.
     pub(super) fn end(&mut self, completed: bool, batch: &mut Batch) -> Result<(), ReadError> {
         if self.done {
             return Ok(());
@@ -373,7 +372,7 @@ pub(super) fn keep_opaque(item: Value, batch: &mut Batch) {
     batch.finish(part);
 }
 
-/// The words of a content part, whatever its type calls them.
+/// The text of a content part, under any of the names that types use for it.
 pub(super) fn spoken(part: &Value) -> Option<&str> {
     member(part, "text").or(member(part, "refusal"))
 }

@@ -54,8 +54,8 @@ impl Reader {
         Ok(at)
     }
 
-    /// An item is complete: whatever was not streamed is taken from it, its parts are closed,
-    /// and what must go back with them is kept.
+    /// An item is complete: everything that was not streamed is taken from it, its parts are
+    /// closed, and the data that must go back with them is kept.
     pub(super) fn finish_item(
         &mut self,
         index: Option<u64>,

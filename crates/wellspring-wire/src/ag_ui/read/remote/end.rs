@@ -27,7 +27,7 @@ pub enum End {
     },
 }
 
-/// A call that a remote agent wants us to run.
+/// A call of one of our tools by a remote agent.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct PendingCall {
     /// Its id.
@@ -49,7 +49,7 @@ pub enum ReadError {
         event: &'static str,
     },
     /// A run started inside a run.
-    #[error("RUN_STARTED while a run is going on")]
+    #[error("RUN_STARTED before the end of the previous run")]
     RunInRun,
     /// Content or an end of something that is not open.
     #[error("{event} names {id:?}, which is not open")]
@@ -73,7 +73,7 @@ pub enum ReadError {
         /// The event's type.
         event: &'static str,
     },
-    /// A text that is told again after a lost connection differs from what was said before.
+    /// A text that is sent again after a lost connection differs from the first time.
     #[error("{event} tells {id:?} again, and the text is not the one from before")]
     Diverged {
         /// The event's type.
@@ -84,7 +84,7 @@ pub enum ReadError {
     /// More than we track for one run.
     #[error("the run has more than {max} {what}")]
     TooMany {
-        /// What there is too much of.
+        /// What exceeds its maximum.
         what: &'static str,
         /// The maximum.
         max: usize,

@@ -1,0 +1,604 @@
+//! From a message to its answer: any agent, any channel.
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+use wellspring_core::{
+    CancelWhen, Content, MediaSource, Millis, Outcome, PartKind, RunId, RunRequest, Seq, Transcript,
+};
+use wellspring_engine::{
+    ClientId, ControlError, InThread, RequestKey, StartError, StartKey, StartRun,
+};
+use wellspring_log::document::segment;
+use wellspring_log::{Expected, RunState};
+use wellspring_wire::stream_delta::StreamDelta;
+
+use crate::channel::{Body, ChatKind, File, StreamSender};
+use crate::incoming::{Incoming, IncomingFile, What};
+use crate::instance::{Entry, Instance, Live, WhenBusy};
+use crate::schedule::PostState;
+use crate::state::{AnswerState, ChatState, Message, answer_key};
+use crate::view::{Reader, ThinkingMode, note};
+
+/// Bytes of a file that someone sends: it becomes a part of the run's first record.
+pub const INCOMING_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Files of one message. Networks allow about ten.
+const FILES_MAX: usize = 10;
+
+/// Files that an answer may send.
+const PRODUCED_FILES_MAX: usize = 20;
+
+/// How long to wait before the store is asked again for a run.
+const READ_AGAIN: Duration = Duration::from_secs(1);
+
+/// What came in could not be kept; it should be delivered again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IncomingError {
+    /// The chat could not be read or kept.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    /// The run could not be started.
+    #[error(transparent)]
+    Start(StartError),
+}
+
+/// What a person has chosen.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+struct UserSettings {
+    #[serde(default)]
+    thinking: ThinkingMode,
+}
+
+impl Instance {
+    /// Takes what came in from the network. When it returns, all of it is durable: the network
+    /// may be told that it arrived. A second delivery changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be kept. The network should deliver it again.
+    pub async fn incoming(&self, incoming: Incoming) -> Result<(), IncomingError> {
+        self.inner.metrics.received();
+        let thinking = self.settings(&incoming.user.id).await?.thinking;
+        let language = incoming.user.language.unwrap_or(self.inner.config.language);
+        let reader = Reader { language, thinking };
+        if !self.may_use(&incoming).await? {
+            return Ok(self.stranger(&incoming, reader).await?);
+        }
+        let mut entry = self.entry(&incoming.chat).await?;
+        entry.state.chat = Some(incoming.chat.clone());
+        entry.state.kind = incoming.kind;
+        if !entry.state.is_new(&incoming.id) {
+            return Ok(());
+        }
+        if entry.state.is_idle() {
+            let streams = self.inner.config.stream;
+            self.set_live(&incoming.chat, Live { kind: incoming.kind, reader, streams });
+        }
+        match incoming.what.clone() {
+            What::Press { press, data } => {
+                let says = self.pressed(&incoming, reader.language, &data).await?;
+                if let Err(error) = self.inner.channel.acknowledge(&press, says).await {
+                    tracing::debug!(%error, "a press could not be confirmed");
+                }
+            }
+            What::Message { message, text, files } => {
+                let command = text.strip_prefix('/').map(|it| it.split_whitespace());
+                if let Some(mut words) = command
+                    && files.is_empty()
+                {
+                    // In groups, a command may name its bot: /stop@my_bot.
+                    let name = words.next().unwrap_or_default();
+                    let name = name.split('@').next().unwrap_or_default().to_lowercase();
+                    let argument = words.next().map(str::to_lowercase);
+                    let said =
+                        self.command(&incoming, reader, &name, argument.as_deref(), &mut entry);
+                    if let Some(text) = said.await? {
+                        self.say(&incoming, &message, &text, &mut entry);
+                        self.keep(&incoming.chat, &mut entry).await;
+                        return Ok(());
+                    }
+                }
+                if self.fill_in(&incoming, reader.language, &text, &message, &mut entry).await? {
+                    self.keep(&incoming.chat, &mut entry).await;
+                    return Ok(());
+                }
+                let files = files.into_iter().take(FILES_MAX).collect();
+                let (topic, user) = (incoming.topic.clone(), incoming.user.id.clone());
+                let message = Message { message, topic, user, reader, text, files };
+                self.take(&incoming, message, &mut entry).await?;
+            }
+        }
+        self.keep(&incoming.chat, &mut entry).await;
+        Ok(())
+    }
+
+    /// A person who may not use the bot gets a code, in a direct chat only.
+    async fn stranger(&self, incoming: &Incoming, reader: Reader) -> Result<(), ControlError> {
+        self.inner.metrics.refused();
+        match &incoming.what {
+            What::Press { press, data } => {
+                if let Some((run, question, _)) = crate::questions::read_data(data) {
+                    let control = self.control_of(&incoming.user.id);
+                    match control.audit_refusal(run, question).await {
+                        Ok(()) | Err(ControlError::NoRun(_)) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                let says = reader.language.not_yours();
+                if let Err(error) = self.inner.channel.acknowledge(press, says).await {
+                    tracing::debug!(%error, "a press could not be confirmed");
+                }
+            }
+            What::Message { message, .. } if incoming.kind == ChatKind::Direct => {
+                let Some(code) = self.pairing_code(incoming).await? else { return Ok(()) };
+                let mut entry = self.entry(&incoming.chat).await?;
+                entry.state.chat = Some(incoming.chat.clone());
+                if entry.state.is_new(&incoming.id) {
+                    let live = Live { kind: incoming.kind, reader, streams: false };
+                    self.set_live(&incoming.chat, live);
+                    let text = format!("{} {code}", reader.language.not_allowed());
+                    self.say(incoming, message, &text, &mut entry);
+                    self.keep(&incoming.chat, &mut entry).await;
+                }
+            }
+            What::Message { .. } => {}
+        }
+        Ok(())
+    }
+
+    /// Says something of our own.
+    pub(crate) fn say(&self, incoming: &Incoming, reply_to: &str, text: &str, entry: &mut Entry) {
+        let key: Box<str> = format!("note:{}", Uuid::now_v7()).into();
+        entry.state.notes.insert(key.clone(), text.into());
+        let state = PostState {
+            key: key.clone(),
+            reply_to: Some(reply_to.into()),
+            topic: incoming.topic.clone(),
+            ..PostState::default()
+        };
+        self.open(&incoming.chat, state);
+        self.want(&incoming.chat, &key, note(text, self.capabilities()), true);
+    }
+
+    async fn settings(&self, user: &str) -> Result<UserSettings, ControlError> {
+        let document = self.inner.documents.get(&format!("user/{}", segment(user))).await?;
+        let read = document.and_then(|document| serde_json::from_str(&document.text).ok());
+        Ok(read.unwrap_or_default())
+    }
+
+    /// Does what a command says; `None` if it is not a command.
+    async fn command(
+        &self,
+        incoming: &Incoming,
+        reader: Reader,
+        name: &str,
+        argument: Option<&str>,
+        entry: &mut Entry,
+    ) -> Result<Option<String>, ControlError> {
+        let language = reader.language;
+        Ok(Some(match name {
+            "start" | "help" => language.help().to_owned(),
+            "stop" => match entry.state.active().map(|active| active.run) {
+                Some(run) => {
+                    entry.state.form = None;
+                    let control = self.control_of(&incoming.user.id);
+                    entry.state.waiting.clear();
+                    match control.cancel(run, CancelWhen::Now, Some("/stop")).await {
+                        Ok(_) | Err(ControlError::Finished(_)) => language.stopping().to_owned(),
+                        Err(error) => return Err(error),
+                    }
+                }
+                None => language.nothing_to_stop().to_owned(),
+            },
+            "new" => {
+                entry.state.generation += 1;
+                language.new_thread().to_owned()
+            }
+            "agent" => {
+                let agents = self.inner.runtime.agents();
+                let names: Vec<&str> = agents.iter().map(|agent| &*agent.name).collect();
+                match argument {
+                    None => format!("{} {}", language.agents(), names.join(", ")),
+                    Some(wanted) => match names.iter().find(|it| it.to_lowercase() == wanted) {
+                        Some(found) => {
+                            entry.state.agent = Some((*found).into());
+                            format!("{} {found}.", language.agent_now())
+                        }
+                        None => format!(
+                            "{} {wanted}. {} {}",
+                            language.no_agent(),
+                            language.agents(),
+                            names.join(", ")
+                        ),
+                    },
+                }
+            }
+            "thinking" => match argument.and_then(ThinkingMode::of_word) {
+                Some(thinking) => {
+                    let text =
+                        serde_json::to_string(&UserSettings { thinking }).unwrap_or_default();
+                    let name = format!("user/{}", segment(&incoming.user.id));
+                    self.inner.documents.put(&name, Some(&text), Expected::Anything).await?;
+                    format!("{} {}.", language.thinking_now(), argument.unwrap_or_default())
+                }
+                None => language.thinking_usage().to_owned(),
+            },
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Answers a message, or lets it wait.
+    async fn take(
+        &self,
+        incoming: &Incoming,
+        message: Message,
+        entry: &mut Entry,
+    ) -> Result<(), IncomingError> {
+        let Some(active) = entry.state.active() else {
+            return self.begin(&incoming.chat, vec![message], entry).await;
+        };
+        let run = active.run;
+        let control = self.control_of(&message.user);
+        if self.inner.control.info(run).await?.state == RunState::Paused {
+            // It waits for a person who goes on with something else.
+            match control.cancel(run, CancelWhen::Now, Some("superseded")).await {
+                Ok(_) | Err(ControlError::Finished(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        } else if self.inner.config.when_busy == WhenBusy::Steer {
+            let content = self.content(std::slice::from_ref(&message)).await;
+            let key = RequestKey::Named(incoming.id.clone());
+            match control.add_input(run, key, content).await {
+                Ok(_) => return Ok(()),
+                // Then it is the next request.
+                Err(ControlError::Finished(_) | ControlError::NoInput { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if entry.state.has_room_for(&message) {
+            entry.state.waiting.push(message);
+        } else {
+            let text = message.reader.language.too_many();
+            self.say(incoming, &message.message, text, entry);
+        }
+        Ok(())
+    }
+
+    /// Starts the run that answers messages. The network's id of the last one makes it the same
+    /// run when the messages are delivered again.
+    async fn begin(
+        &self,
+        chat: &str,
+        messages: Vec<Message>,
+        entry: &mut Entry,
+    ) -> Result<(), IncomingError> {
+        let Some(last) = messages.last().cloned() else { return Ok(()) };
+        let config = &self.inner.config;
+        let agent = entry.state.agent.clone().unwrap_or_else(|| config.agent.clone());
+        let content = self.content(&messages).await;
+        let control = self.control_of(&last.user);
+        let topic = last.topic.as_deref().unwrap_or_default();
+        let generation = entry.state.generation;
+        let thread = format!("{}/{chat}/{topic}/{generation}", config.name);
+        let id = format!("{}/{chat}/{}", config.name, last.message);
+        let trace_id = Uuid::now_v7().simple().to_string();
+        let request =
+            RunRequest { input: content, trace_id: Some(trace_id.into()), ..RunRequest::default() };
+        let start = StartRun {
+            thread: Some(control.thread(&ClientId::new("channel.thread", thread))),
+            in_thread: InThread::Any,
+            key: Some(StartKey::Client(ClientId::new("channel.message", id))),
+            ..StartRun::new(&*agent, request)
+        };
+        // Messages that came together are answered in one piece.
+        let streams = config.stream && messages.len() == 1;
+        self.set_live(chat, Live { kind: entry.state.kind, reader: last.reader, streams });
+        self.start_typing(chat, last.topic.as_deref());
+        match control.start(start).await {
+            Ok(started) => {
+                let answer = AnswerState {
+                    run: started.run,
+                    reply_to: last.message,
+                    topic: last.topic,
+                    user: last.user,
+                    reader: last.reader,
+                    streams,
+                    finished: false,
+                    delivered: Vec::new(),
+                };
+                entry.state.answers.push(answer.clone());
+                self.inner.tasks.spawn(self.clone().follow_boxed(chat.into(), answer));
+            }
+            // The store failed: the network delivers the message again.
+            Err(error @ StartError::Log(_)) => {
+                self.pause_typing(chat);
+                return Err(IncomingError::Start(error));
+            }
+            Err(error) => {
+                self.pause_typing(chat);
+                let text = format!("{} {error}", last.reader.language.not_started());
+                let key: Box<str> = format!("note:{}", Uuid::now_v7()).into();
+                entry.state.notes.insert(key.clone(), text.as_str().into());
+                let (reply_to, topic) = (Some(last.message), last.topic);
+                let state = PostState { key: key.clone(), reply_to, topic, ..PostState::default() };
+                self.open(chat, state);
+                self.want(chat, &key, note(&text, self.capabilities()), true);
+            }
+        }
+        Ok(())
+    }
+
+    /// What messages say, with their files.
+    async fn content(&self, messages: &[Message]) -> Vec<Content> {
+        let mut content = Vec::new();
+        for message in messages {
+            if !message.text.trim().is_empty() {
+                content.push(Content::Text(message.text.clone()));
+            }
+            for file in &message.files {
+                content.push(self.file(file).await);
+            }
+        }
+        if content.is_empty() {
+            content.push(Content::text(""));
+        }
+        content
+    }
+
+    async fn file(&self, file: &IncomingFile) -> Content {
+        match self.inner.channel.download(&file.id, INCOMING_FILE_BYTES_MAX).await {
+            Ok(bytes) => {
+                let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
+                Content::Media {
+                    media_type: file.media_type.clone(),
+                    source: MediaSource::Data(data.into()),
+                    name: file.name.clone(),
+                }
+            }
+            Err(error) => {
+                // The agent is told, and can say so.
+                tracing::warn!(%error, "a file that someone sent could not be fetched");
+                let name = file.name.as_deref().unwrap_or("a file");
+                Content::text(format!("[{name} was sent but could not be fetched: {error}]"))
+            }
+        }
+    }
+
+    /// Goes on with a chat after a restart.
+    pub(crate) fn resume(&self, chat: &str, state: &ChatState) {
+        for (key, text) in &state.notes {
+            self.want(chat, key, note(text, self.capabilities()), true);
+        }
+        for answer in &state.answers {
+            let (kind, reader, streams) = (state.kind, answer.reader, answer.streams);
+            self.set_live(chat, Live { kind, reader, streams });
+            self.inner.tasks.spawn(self.clone().follow_boxed(chat.into(), answer.clone()));
+        }
+        if state.answers.is_empty() && !state.waiting.is_empty() {
+            let (this, chat) = (self.clone(), Box::<str>::from(chat));
+            self.inner.tasks.spawn(async move { this.next_message(&chat).await });
+        }
+    }
+
+    /// [`follow`](Self::follow) starts the next answer, which is followed in turn.
+    fn follow_boxed(self, chat: Box<str>, answer: AnswerState) -> BoxFuture<'static, ()> {
+        Box::pin(self.follow(chat, answer))
+    }
+
+    /// Shows a run in a chat until it is over: a view over a cursor. What a chat has no room for
+    /// is folded and never rendered.
+    async fn follow(self, chat: Box<str>, answer: AnswerState) {
+        let since = self.now();
+        let key = answer_key(&answer.reply_to);
+        let stopping = self.inner.stopping.clone();
+        let is_new = !answer.delivered.contains(&key);
+        let mut sender = is_new.then(|| {
+            let (reply_to, topic) = (Some(&*answer.reply_to), answer.topic.as_deref());
+            self.inner.channel.create_stream_sender(&self, &chat, reply_to, topic)
+        });
+        let mut transcript = Transcript::default();
+        let mut position = Seq(0);
+        let mut changed = false;
+        'attach: while transcript.outcome.is_none() {
+            let mut cursor = match self.inner.control.attach(answer.run, position).await {
+                Ok(cursor) => cursor,
+                Err(ControlError::NoRun(_)) => break,
+                Err(error) => {
+                    tracing::warn!(run = %answer.run, %error, "a run cannot be read; trying again");
+                    tokio::select! {
+                        () = tokio::time::sleep(READ_AGAIN) => continue,
+                        () = stopping.cancelled() => return,
+                    }
+                }
+            };
+            loop {
+                let due = if changed { self.preview_at(&chat, &key) } else { None };
+                let wait = due.map(|due| due.since(self.now()));
+                tokio::select! {
+                    frames = cursor.next() => match frames {
+                        Ok(Some(frames)) => {
+                            for frame in &frames {
+                                transcript.extend(frame.records());
+                            }
+                            position = cursor.position();
+                            changed = true;
+                            self.show_questions(&chat, &answer, &transcript).await;
+                        }
+                        Ok(None) => break 'attach,
+                        Err(error) => {
+                            tracing::warn!(run = %answer.run, %error, "reading a run failed");
+                            tokio::time::sleep(READ_AGAIN).await;
+                            continue 'attach;
+                        }
+                    },
+                    () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {
+                        changed = false;
+                        if let Some(sender) = &mut sender {
+                            self.show(&chat, &mut **sender, &transcript);
+                        }
+                    }
+                    () = stopping.cancelled() => return,
+                }
+            }
+        }
+        self.pause_typing(&chat);
+        if let Some(sender) = &mut sender {
+            finish(&mut **sender, &transcript);
+        }
+        self.show_files(&chat, &answer, &transcript);
+        self.log_trigger(&chat, &answer, &transcript, since);
+        match self.entry(&chat).await {
+            Ok(mut entry) => {
+                for it in &mut entry.state.answers {
+                    it.finished |= it.run == answer.run;
+                }
+                if entry.state.form.as_ref().is_some_and(|form| form.run == answer.run) {
+                    entry.state.form = None;
+                }
+                self.keep(&chat, &mut entry).await;
+            }
+            Err(error) => tracing::error!(%chat, %error, "failed to read the state of a chat"),
+        }
+        self.next_message(&chat).await;
+    }
+
+    /// Shows how an answer stands.
+    fn show(&self, chat: &str, sender: &mut dyn StreamSender, transcript: &Transcript) {
+        let tool = running_tool(transcript).filter(|_| self.inner.config.show_tools);
+        let delta = StreamDelta::of(transcript, self.now());
+        if tool.is_none() && delta.is_none() {
+            return;
+        }
+        self.pause_typing(chat);
+        sender.on_tool(tool.as_deref());
+        match &delta {
+            Some(delta @ StreamDelta::Thinking { .. }) => sender.on_thinking_delta(delta),
+            Some(delta @ StreamDelta::Content { .. }) => sender.on_content_delta(delta),
+            // The end is shown when the run is over.
+            Some(StreamDelta::Final { .. } | StreamDelta::Error { .. }) | None => {}
+        }
+    }
+
+    fn show_files(&self, chat: &str, answer: &AnswerState, transcript: &Transcript) {
+        for (index, file) in transcript.files.iter().take(PRODUCED_FILES_MAX).enumerate() {
+            let key: Box<str> = format!("file:{}:{index}", answer.run).into();
+            if answer.delivered.contains(&key) {
+                continue;
+            }
+            let state =
+                PostState { key: key.clone(), topic: answer.topic.clone(), ..PostState::default() };
+            let name = file.name.clone().unwrap_or_else(|| format!("file-{}", index + 1).into());
+            let (media_type, source) = (file.media_type.clone(), file.source.clone());
+            let body = Body {
+                texts: vec![String::new()],
+                file: Some(File { name, media_type, source }),
+                shows_words: true,
+                ..Body::default()
+            };
+            self.open(chat, state);
+            self.want(chat, &key, vec![body], true);
+        }
+    }
+
+    /// Who asked what, and how long it took.
+    fn log_trigger(
+        &self,
+        chat: &str,
+        answer: &AnswerState,
+        transcript: &Transcript,
+        since: Millis,
+    ) {
+        let started = transcript.started.as_ref();
+        let trace_id = started.and_then(|it| it.request.trace_id.as_deref()).unwrap_or_default();
+        let provider = started.map_or("", |it| &*it.agent);
+        let duration_ms = u64::try_from(self.now().since(since).as_millis()).unwrap_or(u64::MAX);
+        let outcome = transcript.outcome.as_ref().map(ToString::to_string).unwrap_or_default();
+        tracing::info!(
+            target: "wellspring::channels",
+            bot = &*self.inner.config.name, chat, run = %answer.run, trace_id, duration_ms, provider,
+            streamed = answer.streams, outcome, "answered"
+        );
+    }
+
+    /// Answers what has waited for the answer before.
+    async fn next_message(&self, chat: &str) {
+        let mut entry = match self.entry(chat).await {
+            Ok(entry) => entry,
+            Err(error) => {
+                tracing::error!(chat, %error, "failed to read the state of a chat");
+                return;
+            }
+        };
+        if entry.state.active().is_some() || entry.state.waiting.is_empty() {
+            return;
+        }
+        let many = match self.inner.config.when_busy {
+            WhenBusy::Queue => 1,
+            WhenBusy::Accumulate | WhenBusy::Steer => entry.state.waiting.len(),
+        };
+        let messages: Vec<Message> = entry.state.waiting.drain(..many).collect();
+        let began = self.begin(chat, messages.clone(), &mut entry).await;
+        if let Err(error) = began {
+            tracing::error!(chat, %error, "could not answer a message that waited; it still waits");
+            entry.state.waiting.splice(..0, messages);
+        }
+        self.keep(chat, &mut entry).await;
+    }
+
+    /// The run that is being answered in a chat, for tests and tools.
+    ///
+    /// # Errors
+    ///
+    /// If the chat's state cannot be read.
+    pub async fn active_run(&self, chat: &str) -> Result<Option<RunId>, ControlError> {
+        Ok(self.entry(chat).await?.state.active().map(|active| active.run))
+    }
+}
+
+/// The end of an answer.
+fn finish(sender: &mut dyn StreamSender, transcript: &Transcript) {
+    sender.on_tool(None);
+    let at = transcript.updated_at;
+    let Some(delta) = StreamDelta::of(transcript, at) else { return sender.abort() };
+    // The words that there are, before the reason why there are no more.
+    let mut unfinished = transcript.clone();
+    unfinished.outcome = None;
+    let so_far = StreamDelta::of(&unfinished, at);
+    match &transcript.outcome {
+        Some(Outcome::Completed { .. }) => sender.on_final(&delta),
+        Some(Outcome::Cancelled { .. }) => {
+            so_far.iter().for_each(|delta| sender.on_content_delta(delta));
+            sender.abort();
+        }
+        Some(Outcome::Failed { .. }) => {
+            so_far.iter().for_each(|delta| sender.on_content_delta(delta));
+            sender.on_error(&delta);
+        }
+        None => sender.abort(),
+    }
+}
+
+/// The title of the tool that is running, the last one if there are several.
+fn running_tool(transcript: &Transcript) -> Option<String> {
+    transcript.parts.values().rev().find_map(|part| {
+        let call = part.call.as_ref().filter(|call| call.started && call.finished.is_none())?;
+        match &part.kind {
+            PartKind::ToolCall(tool) => {
+                let title = call.title.as_deref().or(tool.title.as_deref());
+                Some(title.unwrap_or(&tool.name).to_owned())
+            }
+            PartKind::Text { .. }
+            | PartKind::Thought
+            | PartKind::Output { .. }
+            | PartKind::Opaque(_) => None,
+        }
+    })
+}

@@ -1,0 +1,67 @@
+//! What comes in from a network, in one form for all of them.
+
+use serde::{Deserialize, Serialize};
+
+use crate::channel::ChatKind;
+use crate::texts::Language;
+
+/// Something that a person did in a chat.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Incoming {
+    /// The network's id of it, by which a second delivery is recognised.
+    pub id: Box<str>,
+    /// The chat.
+    pub chat: Box<str>,
+    /// Who reads the chat.
+    pub kind: ChatKind,
+    /// The topic or thread within the chat.
+    pub topic: Option<Box<str>>,
+    /// Who did it.
+    pub user: User,
+    /// What they did.
+    pub what: What,
+}
+
+/// A person in a network.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct User {
+    /// The network's id.
+    pub id: Box<str>,
+    /// The name to show to operators.
+    pub name: Box<str>,
+    /// The language of their client, if it is known and one of ours.
+    pub language: Option<Language>,
+}
+
+/// What a person did.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum What {
+    /// They wrote a message.
+    Message {
+        /// The network's id of the message.
+        message: Box<str>,
+        /// Its text, or the caption of its files.
+        text: Box<str>,
+        /// Its files.
+        files: Vec<IncomingFile>,
+    },
+    /// They pressed a button.
+    Press {
+        /// The network's id of the press, to confirm it.
+        press: Box<str>,
+        /// The data of the button.
+        data: Box<str>,
+    },
+}
+
+/// A file that someone sent, as the network names it.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct IncomingFile {
+    /// The network's id of it.
+    pub id: Box<str>,
+    /// Its media type.
+    pub media_type: Box<str>,
+    /// Its name, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Box<str>>,
+}

@@ -1,0 +1,456 @@
+//! One bot: a channel, its scheduler, and what is kept of its chats.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Mutex as AsyncMutex, Notify, OwnedMutexGuard};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use wellspring_core::Millis;
+use wellspring_engine::{Control, ControlError, Documents, Permission, Principal, Runtime};
+use wellspring_log::document::segment;
+use wellspring_log::{Expected, Written};
+
+use crate::channel::{Body, Call, CallError, Capabilities, Channel, ChatKind};
+use crate::metrics::ChannelMetrics;
+use crate::schedule::{Next, Notice, PostState, Preview, Scheduler};
+use crate::sender;
+use crate::state::ChatState;
+use crate::texts::Language;
+use crate::view::Reader;
+
+/// How long a call may take before its answer counts as lost: networks answer within seconds,
+/// and uploads within a minute.
+const CALL_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long to wait before the store is asked again to keep a chat.
+const KEEP_AGAIN: Duration = Duration::from_secs(1);
+
+/// How a bot behaves.
+#[derive(Clone, Debug)]
+pub struct InstanceConfig {
+    /// Its name in the configuration.
+    pub name: Box<str>,
+    /// The tenant of its runs.
+    pub tenant: Box<str>,
+    /// The agent that answers, unless a chat has chosen another.
+    pub agent: Box<str>,
+    /// Whether answers are shown while they grow (`agentStreamMode`).
+    pub stream: bool,
+    /// What becomes of a message while another one is being answered.
+    pub when_busy: WhenBusy,
+    /// Whether the line about running tools is shown.
+    pub show_tools: bool,
+    /// Whether previews are drafts where the network has them.
+    pub drafts: bool,
+    /// The language for people whose own is not known.
+    pub language: Language,
+    /// Who may use it.
+    pub access: Access,
+}
+
+impl InstanceConfig {
+    /// A bot with an agent; everything else as it is by default.
+    #[must_use]
+    pub fn new(name: impl Into<Box<str>>, agent: impl Into<Box<str>>) -> Self {
+        Self {
+            name: name.into(),
+            tenant: wellspring_engine::DEFAULT_TENANT.into(),
+            agent: agent.into(),
+            stream: false,
+            when_busy: WhenBusy::default(),
+            show_tools: true,
+            drafts: false,
+            language: Language::default(),
+            access: Access::default(),
+        }
+    }
+}
+
+/// What becomes of a message while another one is being answered.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum WhenBusy {
+    /// All such messages together are answered next, in one piece.
+    #[default]
+    Accumulate,
+    /// Each is answered by itself, in order.
+    Queue,
+    /// It is added to what the agent is working on.
+    Steer,
+}
+
+/// Who may use a bot.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Access {
+    /// Ids of people who may; others get a code that an operator can accept.
+    pub users: Vec<Box<str>>,
+    /// Ids of chats in which everyone may.
+    pub chats: Vec<Box<str>>,
+    /// Whether everyone may.
+    pub everyone: bool,
+}
+
+/// A bot that is running. Cheap to clone.
+#[derive(Clone)]
+pub struct Instance {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) config: InstanceConfig,
+    pub(crate) channel: Arc<dyn Channel>,
+    pub(crate) runtime: Runtime,
+    /// What the bot itself may do: read runs and keep documents.
+    pub(crate) control: Control,
+    pub(crate) documents: Documents,
+    scheduler: Mutex<Scheduler>,
+    wake: Notify,
+    entries: Mutex<BTreeMap<Box<str>, Arc<AsyncMutex<Entry>>>>,
+    live: Mutex<BTreeMap<Box<str>, Live>>,
+    pub(crate) metrics: ChannelMetrics,
+    pub(crate) tasks: TaskTracker,
+    pub(crate) stopping: CancellationToken,
+}
+
+/// How the current answer of a chat is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) kind: ChatKind,
+    pub(crate) reader: Reader,
+    pub(crate) streams: bool,
+}
+
+/// A chat as it is kept.
+#[derive(Debug, Default)]
+pub(crate) struct Entry {
+    pub(crate) state: ChatState,
+    kept: Option<(u64, String)>,
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance").field("name", &self.inner.config.name).finish_non_exhaustive()
+    }
+}
+
+impl Instance {
+    /// Starts a bot: goes on with what it was doing before, and makes the calls of its chats.
+    /// What comes in is given to [`incoming`](Self::incoming).
+    ///
+    /// # Errors
+    ///
+    /// If what was kept of its chats cannot be read.
+    pub async fn start(
+        config: InstanceConfig,
+        channel: Arc<dyn Channel>,
+        runtime: Runtime,
+    ) -> Result<Self, ControlError> {
+        let id = format!("channel:{}", config.name);
+        let permissions = [Permission::Run, Permission::Read];
+        let control = runtime.control(Principal::new(&*config.tenant, id, permissions));
+        let documents = control.documents(&format!("channel:{}", config.name))?;
+        let metrics = ChannelMetrics::new(&config.name, channel.network());
+        let inner = Inner {
+            scheduler: Mutex::new(Scheduler::new(channel.capabilities().clone())),
+            config,
+            channel,
+            runtime,
+            control,
+            documents,
+            wake: Notify::new(),
+            entries: Mutex::default(),
+            live: Mutex::default(),
+            metrics,
+            tasks: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        };
+        let instance = Self { inner: Arc::new(inner) };
+        instance.restore().await?;
+        instance.inner.tasks.spawn(instance.clone().make_calls());
+        Ok(instance)
+    }
+
+    /// Stops making calls. What is not done is done after the next start.
+    pub async fn stop(&self) {
+        self.inner.stopping.cancel();
+        self.inner.tasks.close();
+        self.inner.tasks.wait().await;
+    }
+
+    /// Resolves when the bot stops, also by itself because another process has taken it over.
+    pub async fn stopped(&self) {
+        self.inner.stopping.cancelled().await;
+    }
+
+    /// The name in the configuration.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.config.name
+    }
+
+    /// What it counts.
+    #[must_use]
+    pub fn metrics(&self) -> &ChannelMetrics {
+        &self.inner.metrics
+    }
+
+    /// How many answers, questions and notices are not delivered yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        self.scheduler().pending()
+    }
+
+    pub(crate) fn capabilities(&self) -> &Capabilities {
+        self.inner.channel.capabilities()
+    }
+
+    pub(crate) fn now(&self) -> Millis {
+        self.inner.runtime.log().clock().now()
+    }
+
+    pub(crate) fn set_live(&self, chat: &str, live: Live) {
+        lock(&self.inner.live).insert(chat.into(), live);
+    }
+
+    fn live(&self, chat: &str) -> Live {
+        lock(&self.inner.live).get(chat).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn reader(&self, chat: &str) -> Reader {
+        self.live(chat).reader
+    }
+
+    pub(crate) fn preview(&self, chat: &str, _reply_to: &str) -> Preview {
+        let live = self.live(chat);
+        let can = self.capabilities();
+        let drafts = self.inner.config.drafts && can.can_draft && live.kind == ChatKind::Direct;
+        sender::preview(live.streams && can.can_stream_response, drafts)
+    }
+
+    pub(crate) fn open(&self, chat: &str, state: PostState) {
+        let kind = self.live(chat).kind;
+        self.scheduler().open(chat, kind, state);
+    }
+
+    pub(crate) fn want(&self, chat: &str, key: &str, bodies: Vec<Body>, settled: bool) {
+        self.scheduler().want(chat, key, bodies, settled);
+        self.inner.wake.notify_one();
+    }
+
+    pub(crate) fn has_post(&self, chat: &str, key: &str) -> bool {
+        self.scheduler().has(chat, key)
+    }
+
+    pub(crate) fn preview_at(&self, chat: &str, key: &str) -> Option<Millis> {
+        self.scheduler().preview_at(chat, key, self.now())
+    }
+
+    pub(crate) fn start_typing(&self, chat: &str, topic: Option<&str>) {
+        let kind = self.live(chat).kind;
+        self.scheduler().start_typing(chat, kind, topic);
+        self.inner.wake.notify_one();
+    }
+
+    pub(crate) fn pause_typing(&self, chat: &str) {
+        self.scheduler().pause_typing(chat);
+    }
+
+    fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
+        lock(&self.inner.scheduler)
+    }
+
+    /// Makes the calls that the scheduler wants, until the bot stops.
+    async fn make_calls(self) {
+        loop {
+            let next = {
+                let mut scheduler = self.scheduler();
+                let next = scheduler.next(self.now());
+                let notices = scheduler.take_notices();
+                drop(scheduler);
+                notices.iter().for_each(|notice| self.note_down(notice));
+                next
+            };
+            let wait = match next {
+                Next::Call { call, keep_first } => {
+                    let this = self.clone();
+                    self.inner.tasks.spawn(async move { this.make_call(call, keep_first).await });
+                    continue;
+                }
+                Next::Wait(until) => Some(until.since(self.now())),
+                Next::Idle => None,
+            };
+            tokio::select! {
+                () = self.inner.wake.notified() => {}
+                () = tokio::time::sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+                () = self.inner.stopping.cancelled() => return,
+            }
+        }
+    }
+
+    /// Makes one call. Before a message is sent, the chat's state says so: after a crash it is
+    /// known that the message may be there.
+    async fn make_call(&self, call: Call, keep_first: bool) {
+        let chat = call.chat.clone();
+        let action = call.action.name();
+        if keep_first && !self.keep_chat(&chat).await {
+            return;
+        }
+        if self.inner.stopping.is_cancelled() {
+            return;
+        }
+        let called = tokio::time::timeout(CALL_TIMEOUT, self.inner.channel.call(call));
+        let result = called
+            .await
+            .unwrap_or_else(|_| Err(CallError::AnswerLost("no answer within a minute".into())));
+        if let Err(error) = &result {
+            tracing::debug!(chat = &*chat, action, %error, "a call to a chat network failed");
+        }
+        self.inner.metrics.called(action, &result);
+        let changed = self.scheduler().done(&chat, self.now(), result);
+        if changed {
+            self.keep_chat(&chat).await;
+        }
+        self.scheduler().kept(&chat);
+        self.forget_if_idle(&chat);
+        self.inner.wake.notify_one();
+    }
+
+    fn note_down(&self, notice: &Notice) {
+        let bot = &*self.inner.config.name;
+        match notice {
+            Notice::MayRepeat { chat, key } => {
+                self.inner.metrics.may_repeat();
+                tracing::warn!(bot, %chat, %key, "a message may appear twice: the answer to its send was lost");
+            }
+            Notice::PreviewsStopped { chat, key, why } => {
+                tracing::warn!(bot, %chat, %key, error = %why, "previews stopped; the answer comes in one piece");
+            }
+            Notice::GaveUp { chat, key, why } => {
+                self.inner.metrics.gave_up();
+                tracing::error!(bot, %chat, %key, error = %why, "could not deliver a message");
+            }
+            Notice::Delivered { chat, key } => {
+                self.inner.metrics.delivered();
+                tracing::debug!(bot, %chat, %key, "delivered");
+            }
+        }
+    }
+
+    /// A chat, for as long as the guard is held. Loaded when it is not in memory.
+    pub(crate) async fn entry(&self, chat: &str) -> Result<OwnedMutexGuard<Entry>, ControlError> {
+        let entry = Arc::clone(lock(&self.inner.entries).entry(chat.into()).or_default());
+        let mut entry = entry.lock_owned().await;
+        if entry.kept.is_none()
+            && let Some(document) = self.inner.documents.get(&chat_name(chat)).await?
+        {
+            entry.state = serde_json::from_str(&document.text).unwrap_or_else(|error| {
+                tracing::error!(chat, %error, "the state of a chat cannot be read; starting anew");
+                ChatState::default()
+            });
+            entry.kept = Some((document.revision, document.text.into()));
+        }
+        Ok(entry)
+    }
+
+    /// Keeps a chat, as it is and as the scheduler has it; `false` if the bot has to stop.
+    pub(crate) async fn keep(&self, chat: &str, entry: &mut Entry) -> bool {
+        entry.state.update(self.scheduler().state(chat));
+        // Serializing plain data does not fail.
+        let text = serde_json::to_string(&entry.state).unwrap_or_default();
+        if entry.kept.as_ref().is_some_and(|(_, kept)| *kept == text) {
+            return true;
+        }
+        loop {
+            let expected =
+                entry.kept.as_ref().map_or(Expected::Absent, |(it, _)| Expected::Revision(*it));
+            match self.inner.documents.put(&chat_name(chat), Some(&text), expected).await {
+                Ok(Written::Done(revision)) => {
+                    entry.kept = Some((revision, text));
+                    return true;
+                }
+                Ok(Written::Conflict(Some(found))) if *found.text == *text => {
+                    entry.kept = Some((found.revision, text));
+                    return true;
+                }
+                Ok(Written::Conflict(_)) => {
+                    tracing::error!(
+                        bot = &*self.inner.config.name,
+                        chat,
+                        "another process writes to this chat; stopping this bot here"
+                    );
+                    self.inner.stopping.cancel();
+                    return false;
+                }
+                Err(error) => {
+                    tracing::error!(chat, %error, "failed to keep the state of a chat; trying again");
+                    tokio::select! {
+                        () = tokio::time::sleep(KEEP_AGAIN) => {}
+                        () = self.inner.stopping.cancelled() => return false,
+                    }
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn keep_chat(&self, chat: &str) -> bool {
+        loop {
+            match self.entry(chat).await {
+                Ok(mut entry) => return self.keep(chat, &mut entry).await,
+                Err(error) => {
+                    tracing::error!(chat, %error, "failed to read the state of a chat; trying again");
+                    tokio::select! {
+                        () = tokio::time::sleep(KEEP_AGAIN) => {}
+                        () = self.inner.stopping.cancelled() => return false,
+                    }
+                }
+            }
+        }
+    }
+
+    /// An idle chat is not kept in memory: its document is enough.
+    fn forget_if_idle(&self, chat: &str) {
+        let mut entries = lock(&self.inner.entries);
+        let is_idle = entries.get(chat).is_some_and(|entry| {
+            Arc::strong_count(entry) == 1
+                && entry.try_lock().is_ok_and(|entry| entry.state.is_idle())
+        });
+        if is_idle {
+            entries.remove(chat);
+            lock(&self.inner.live).remove(chat);
+        }
+    }
+
+    /// Goes on with all chats that are not idle.
+    async fn restore(&self) -> Result<(), ControlError> {
+        for document in self.inner.documents.list("chat/").await? {
+            let Ok(state) = serde_json::from_str::<ChatState>(&document.text) else { continue };
+            if state.is_idle() {
+                continue;
+            }
+            let Some(chat) = state.chat.clone() else { continue };
+            let entry = Entry {
+                kept: Some((document.revision, document.text.into())),
+                state: state.clone(),
+            };
+            lock(&self.inner.entries).insert(chat.clone(), Arc::new(AsyncMutex::new(entry)));
+            let until = self.now().plus(self.capabilities().rates.chat_interval);
+            for post in &state.posts {
+                self.scheduler().open(&chat, state.kind, post.clone());
+                self.scheduler().block_until(&chat, until);
+            }
+            self.resume(&chat, &state);
+        }
+        Ok(())
+    }
+}
+
+fn chat_name(chat: &str) -> String {
+    format!("chat/{}", segment(chat))
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind a lock here is consistent at every moment, also after a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,448 @@
+//! The scheduler against a strict Telegram on a virtual clock, under random faults and crashes.
+
+use std::collections::BTreeMap;
+
+use wellspring_core::Millis;
+use wellspring_testkit::soak;
+use wellspring_testkit::telegram::{FakeTelegram, Fault, Reply, check_rates};
+use wellspring_wire::stream_delta::StreamDelta;
+
+use super::*;
+use crate::telegram::wire;
+use crate::view::{Reader, ThinkingMode, View, render};
+
+const READER: Reader = Reader { language: crate::Language::Portuguese, thinking: ThinkingMode::On };
+
+/// What one chat is told, and when.
+#[derive(Clone, Debug)]
+struct Script {
+    chat: i64,
+    views: Vec<(u64, View)>,
+}
+
+impl Script {
+    fn kind(&self) -> ChatKind {
+        if self.chat < 0 { ChatKind::Group } else { ChatKind::Direct }
+    }
+
+    fn last(&self) -> Vec<Body> {
+        render(&self.views.last().unwrap().1, READER, &wire::CAPABILITIES)
+    }
+}
+
+/// A world: the network, the scheduler, what it kept, and the calls on their way.
+struct World {
+    now: u64,
+    telegram: FakeTelegram,
+    scheduler: Scheduler,
+    kept: BTreeMap<i64, Vec<PostState>>,
+    scripts: Vec<Script>,
+    told: Vec<usize>,
+    calls: Vec<OnTheWay>,
+    seed: u64,
+    /// Sends that a crash has cut off after they arrived.
+    cut_off: usize,
+    notices: Vec<Notice>,
+}
+
+struct OnTheWay {
+    done_at: u64,
+    chat: i64,
+    result: CallResult,
+    sends: bool,
+}
+
+impl World {
+    fn new(scripts: Vec<Script>, seed: u64) -> Self {
+        let mut world = Self {
+            now: 1_000_000,
+            telegram: FakeTelegram::default(),
+            scheduler: Scheduler::new(wire::CAPABILITIES),
+            kept: BTreeMap::new(),
+            told: vec![0; scripts.len()],
+            scripts,
+            calls: Vec::new(),
+            seed,
+            cut_off: 0,
+            notices: Vec::new(),
+        };
+        for script in world.scripts.clone() {
+            let state = PostState { key: "answer".into(), ..PostState::default() };
+            world.scheduler.open(&script.chat.to_string(), script.kind(), state);
+            world.keep(script.chat);
+        }
+        world
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        // SplitMix64: a seed means the same everywhere.
+        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.seed;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % below
+    }
+
+    fn keep(&mut self, chat: i64) {
+        self.kept.insert(chat, self.scheduler.state(&chat.to_string()));
+    }
+
+    /// Tells the scheduler what is new, and starts the calls that it wants.
+    fn step(&mut self) -> Option<u64> {
+        for (index, script) in self.scripts.iter().enumerate() {
+            let before = self.told[index];
+            while let Some((at, _)) = script.views.get(self.told[index]) {
+                if self.now < 1_000_000 + at {
+                    break;
+                }
+                self.told[index] += 1;
+            }
+            if self.told[index] > before {
+                let view = &script.views[self.told[index] - 1].1;
+                let bodies = render(view, READER, &wire::CAPABILITIES);
+                let settled = view.is_settled();
+                self.scheduler.want(&script.chat.to_string(), "answer", bodies, settled);
+            }
+        }
+        loop {
+            match self.scheduler.next(Millis(self.now)) {
+                Next::Idle => return None,
+                Next::Wait(until) => return Some(until.0),
+                Next::Call { call, keep_first } => {
+                    let chat: i64 = call.chat.parse().unwrap();
+                    if keep_first {
+                        self.keep(chat);
+                    }
+                    let (method, params) = wire::request(&call);
+                    let takes = 1 + self.random(400);
+                    let arrives = self.now + self.random(takes);
+                    let result = match self.telegram.call(arrives, method, &params) {
+                        Reply::Answer(answer) => wire::result(&answer),
+                        Reply::Unreached => Err(CallError::Unavailable("no route".into())),
+                        Reply::Lost => Err(CallError::AnswerLost("closed".into())),
+                    };
+                    let sends = method == "sendMessage";
+                    self.calls.push(OnTheWay { done_at: self.now + takes, chat, result, sends });
+                }
+            }
+        }
+    }
+
+    /// The process dies: only what was kept is left. Calls that are on their way arrive.
+    fn crash(&mut self) {
+        for call in self.calls.drain(..) {
+            if call.sends && call.result.is_ok() {
+                self.cut_off += 1;
+            }
+        }
+        self.scheduler = Scheduler::new(wire::CAPABILITIES);
+        for (index, script) in self.scripts.iter().enumerate() {
+            for state in self.kept.get(&script.chat).into_iter().flatten() {
+                let chat = script.chat.to_string();
+                self.scheduler.open(&chat, script.kind(), state.clone());
+                self.told[index] = 0;
+            }
+        }
+        // What the network counts within a second and a minute is not known any more, so the
+        // process waits that long before its first call.
+        self.now += 61_000;
+        self.telegram.log.clear();
+    }
+
+    /// Plays to the end. `crash_at` are numbers of steps.
+    fn play(&mut self, crash_at: &[usize]) -> usize {
+        for step in 0..20_000 {
+            if crash_at.contains(&step) {
+                check_rates(&self.telegram.log).unwrap();
+                self.crash();
+            }
+            let wake = self.step();
+            self.notices.extend(self.scheduler.take_notices());
+            let next_view =
+                self.scripts.iter().zip(&self.told).filter_map(|(script, told)| {
+                    script.views.get(*told).map(|(at, _)| 1_000_000 + at)
+                });
+            let next_call = self.calls.iter().map(|call| call.done_at);
+            let Some(next) = next_view.chain(next_call).chain(wake).min() else {
+                assert_eq!(self.scheduler.pending(), 0, "{:?}", self.scheduler);
+                check_rates(&self.telegram.log).unwrap();
+                return step;
+            };
+            self.now = self.now.max(next);
+            let mut done = Vec::new();
+            let now = self.now;
+            self.calls.retain_mut(|call| {
+                let is_done = call.done_at <= now;
+                if is_done {
+                    done.push((call.chat, call.result.clone()));
+                }
+                !is_done
+            });
+            for (chat, result) in done {
+                let id = chat.to_string();
+                self.scheduler.done(&id, Millis(self.now), result);
+                self.keep(chat);
+                self.scheduler.kept(&id);
+            }
+        }
+        panic!("it does not come to an end: {:?}", self.scheduler);
+    }
+
+    /// What people see at the end is exactly the answer; a message more only where the answer
+    /// to its send was lost.
+    fn check(&self, lost: usize) {
+        let mut surplus = 0;
+        for script in &self.scripts {
+            let want: Vec<String> = script.last().iter().map(|body| body.text(2).into()).collect();
+            let shown = self.telegram.shown(script.chat);
+            let mut missing = want.clone();
+            for message in shown {
+                match missing.iter().position(|text| *text == message.text) {
+                    Some(index) => drop(missing.remove(index)),
+                    None => surplus += 1,
+                }
+            }
+            assert!(missing.is_empty(), "{}: {missing:#?} of {shown:#?}", script.chat);
+            if lost == 0 && self.notices.iter().all(|it| matches!(it, Notice::Delivered { .. })) {
+                let texts: Vec<_> = shown.iter().map(|shown| shown.text.clone()).collect();
+                assert_eq!(texts, want);
+            }
+        }
+        assert!(surplus <= lost, "{surplus} messages more, {lost} answers lost");
+    }
+}
+
+fn thinking(text: &str) -> View {
+    View::of(StreamDelta::Thinking { thinking: text.into(), thinking_elapsed_ms: 5 })
+}
+
+fn content(text: &str) -> View {
+    let (thinking, thinking_duration_ms) = (Some("Hm.".into()), Some(5));
+    View::of(StreamDelta::Content { content: text.into(), thinking, thinking_duration_ms })
+}
+
+fn finished(text: &str) -> View {
+    let (thinking, thinking_duration_ms) = (Some("Hm.".into()), Some(5));
+    View::of(StreamDelta::Final { content: text.into(), thinking, thinking_duration_ms })
+}
+
+/// An answer of so many words, growing every 200 ms after a second of thinking.
+fn answer(chat: i64, start: u64, words: usize) -> Script {
+    let word = |n: usize| match n % 7 {
+        0 => format!("**word{n}** "),
+        3 => format!("`x<{n}>` "),
+        5 => "\n\n".to_owned(),
+        _ => format!("word{n} "),
+    };
+    let mut views = vec![(start, thinking("Hm")), (start + 500, thinking("Hm."))];
+    let mut text = String::new();
+    let step = (words / 40).max(1);
+    for n in 0..words {
+        text.push_str(&word(n));
+        if n % step == 0 {
+            views.push((start + 1000 + 200 * (n / step) as u64, content(&text)));
+        }
+    }
+    let end = views.last().map_or(start, |(at, _)| at + 150);
+    views.push((end, finished(&text)));
+    Script { chat, views }
+}
+
+/// The calls of one answer without trouble: the first message at once, edits a second apart,
+/// and the end as soon as it may be.
+#[test]
+fn one_answer() {
+    let mut world = World::new(vec![answer(7, 0, 12)], 1);
+    world.play(&[]);
+    world.check(0);
+    let log: Vec<String> = world
+        .telegram
+        .log
+        .iter()
+        .map(|it| format!("{} {}", it.method, it.params["text"].as_str().unwrap_or_default()))
+        .collect();
+    insta::assert_snapshot!(log.join("\n---\n"));
+}
+
+/// In a group, previews are three seconds apart; in a direct chat, one.
+#[test]
+fn previews_keep_their_distance() {
+    for (chat, millis) in [(7, 900), (-7, 3000)] {
+        let mut world = World::new(vec![answer(chat, 0, 100)], 2);
+        world.play(&[]);
+        world.check(0);
+        let log = &world.telegram.log;
+        assert!(log.len() > 3);
+        let previews = log.iter().filter(|it| it.params["text"].as_str().unwrap().contains('█'));
+        let times: Vec<u64> = previews.map(|it| it.at).collect();
+        assert!(times.windows(2).all(|two| two[1] - two[0] >= millis), "{times:?}");
+    }
+}
+
+/// A long answer is shown from its end while it grows, and split properly when it is finished.
+#[test]
+fn a_long_answer_has_a_tail_and_then_pieces() {
+    let mut world = World::new(vec![answer(7, 0, 1500)], 3);
+    world.play(&[]);
+    world.check(0);
+    let long = |it: &&wellspring_testkit::telegram::Logged| {
+        it.params["text"].as_str().unwrap().contains("⏳ Resposta longa…")
+    };
+    let tails: Vec<_> = world.telegram.log.iter().filter(long).collect();
+    assert!(!tails.is_empty());
+    for tail in tails {
+        let text = wellspring_testkit::telegram::parse_html(tail.params["text"].as_str().unwrap());
+        let units = text.unwrap().encode_utf16().count();
+        assert!((3400..=3800).contains(&units), "{units}");
+    }
+    assert!(world.telegram.shown(7).len() >= 3);
+}
+
+/// `retry_after` is kept to the millisecond, for minutes; without one, waits double.
+#[test]
+fn retry_after_is_exact() {
+    let mut world = World::new(vec![answer(7, 0, 12)], 4);
+    world.telegram.faults = [None, Some(Fault::RateLimited(Some(250)))].into();
+    world.play(&[]);
+    world.check(0);
+    let at: Vec<u64> = world.telegram.log.iter().map(|it| it.at).collect();
+    let replies: Vec<_> = world.telegram.log.iter().map(|it| it.reply.as_str()).collect();
+    assert_eq!(replies, ["ok", "429 250", "ok"]);
+    assert!((250_000..251_500).contains(&(at[2] - at[1])), "{at:?}");
+
+    let mut world = World::new(vec![answer(7, 0, 12)], 4);
+    world.telegram.faults = std::iter::repeat_n(Some(Fault::RateLimited(None)), 4).collect();
+    world.play(&[]);
+    world.check(0);
+    let at: Vec<u64> = world.telegram.log.iter().map(|it| it.at).collect();
+    for (two, seconds) in at.windows(2).zip([1, 2, 4, 8]) {
+        assert!((two[1] - two[0]).abs_diff(seconds * 1000) < 1000, "{at:?}");
+    }
+}
+
+/// An old server refuses the quote: thoughts become italic, and the answer is the same.
+#[test]
+fn a_refused_quote_becomes_italic() {
+    let mut world = World::new(vec![answer(7, 0, 12)], 5);
+    world.telegram.faults = std::iter::repeat_n(Some(Fault::QuoteRefused), 50).collect();
+    world.play(&[]);
+    world.check(0);
+    assert!(world.telegram.shown(7)[0].raw.starts_with("<i><b>🧠 Raciocínio</b>\nHm.</i>"));
+}
+
+/// Edits that the network refuses: previews stop, the end is sent as a new message, and the old
+/// one is deleted after.
+#[test]
+fn without_edits_the_end_is_sent_in_one_piece() {
+    let mut world = World::new(vec![answer(7, 0, 100)], 6);
+    world.telegram.faults =
+        std::iter::once(None).chain(std::iter::repeat_n(Some(Fault::NotEditable), 50)).collect();
+    world.play(&[]);
+    world.check(0);
+    let calls: Vec<_> = world.telegram.log.iter().map(|it| it.method.as_str()).collect();
+    assert_eq!(calls, ["sendMessage", "editMessageText", "sendMessage", "deleteMessage"]);
+    assert!(matches!(world.notices[0], Notice::PreviewsStopped { .. }));
+}
+
+/// Someone deletes the message: it is sent again once, and then left alone.
+#[test]
+fn a_vanished_message_is_sent_again_once() {
+    let mut world = World::new(vec![answer(7, 0, 100)], 7);
+    world.telegram.faults = [None, Some(Fault::Vanished)].into();
+    world.play(&[]);
+    world.check(0);
+    let mut world = World::new(vec![answer(7, 0, 100)], 7);
+    world.telegram.faults = [None, Some(Fault::Vanished), None, Some(Fault::Vanished)].into();
+    world.play(&[]);
+    assert_eq!(world.telegram.shown(7), []);
+}
+
+/// A placeholder without words is deleted when the answer is aborted; words stay.
+#[test]
+fn an_abort_deletes_only_a_placeholder() {
+    for (view, left) in [(thinking(""), 0), (content("Some words"), 1)] {
+        let mut world = World::new(vec![Script { chat: 7, views: vec![(0, view)] }], 8);
+        let mut scheduler =
+            std::mem::replace(&mut world.scheduler, Scheduler::new(wire::CAPABILITIES));
+        scheduler.open(
+            "7",
+            ChatKind::Direct,
+            PostState { key: "answer".into(), ..PostState::default() },
+        );
+        world.scheduler = scheduler;
+        world.step();
+        let call = world.calls.remove(0);
+        world.scheduler.done("7", Millis(world.now), call.result);
+        world.scheduler.kept("7");
+        world.scheduler.want("7", "answer", Vec::new(), true);
+        world.now += 5000;
+        world.play(&[]);
+        assert_eq!(world.telegram.shown(7).len(), left);
+    }
+}
+
+/// First messages go before edits in other chats, and nothing breaks a rate, with a hundred chats
+/// at once, of which some are groups.
+#[test]
+fn many_chats_share_the_budgets() {
+    let chats = (1..=100).map(|n| answer(if n % 5 == 0 { -n } else { n }, 10 * n as u64, 60));
+    let mut world = World::new(chats.collect(), 9);
+    world.play(&[]);
+    world.check(0);
+    let firsts = world.telegram.log.iter().filter(|it| it.method == "sendMessage").map(|it| it.at);
+    // A hundred first messages take five seconds at thirty per second.
+    assert!(firsts.take(100).max().unwrap() < 1_000_000 + 6_000);
+}
+
+/// Random faults: what a person sees at the end is exactly the answer, and no call breaks a rate.
+#[test]
+fn any_faults() {
+    for seed in 0..u64::from(soak(100, 5000)) {
+        let mut world = World::new(vec![], 1000 + seed);
+        let chats = 1 + world.random(4);
+        let scripts = (1..=chats).map(|n| {
+            let chat = n as i64;
+            let chat = if world.random(3) == 0 { -chat } else { chat };
+            let words = 1 + world.random(700) as usize;
+            answer(chat, world.random(3000), words)
+        });
+        let scripts: Vec<Script> = scripts.collect();
+        let mut faults = Vec::new();
+        let mut lost = 0;
+        for _ in 0..40 {
+            faults.push(match world.random(14) {
+                0 => Some(Fault::RateLimited(Some(1 + world.random(30)))),
+                1 => Some(Fault::RateLimited(None)),
+                2 => Some(Fault::Failed),
+                3 => Some(Fault::Unreached),
+                4 => {
+                    lost += 1;
+                    Some(Fault::AnswerLost)
+                }
+                5 => Some(Fault::QuoteRefused),
+                6 => Some(Fault::NotEditable),
+                _ => None,
+            });
+        }
+        let mut world = World::new(scripts, seed);
+        world.telegram.faults = faults.into();
+        world.play(&[]);
+        world.check(lost);
+    }
+}
+
+/// The process is killed between any two steps: nothing is lost, and a message is there twice
+/// only if its send was on its way.
+#[test]
+fn a_crash_at_any_step() {
+    let script = || vec![answer(7, 0, 1200), answer(-8, 100, 30)];
+    let steps = World::new(script(), 11).play(&[]);
+    assert!(steps > 20);
+    for at in 0..steps {
+        let mut world = World::new(script(), 11);
+        world.play(&[at]);
+        world.check(world.cut_off);
+        let said = world.notices.iter().filter(|it| matches!(it, Notice::MayRepeat { .. })).count();
+        assert!(said >= world.cut_off, "killed at {at}: {:?}", world.notices);
+    }
+}

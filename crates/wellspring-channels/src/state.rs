@@ -1,0 +1,157 @@
+//! What is kept of a chat, as one document.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+use wellspring_core::RunId;
+
+use crate::channel::ChatKind;
+use crate::incoming::IncomingFile;
+use crate::schedule::PostState;
+use crate::view::Reader;
+
+/// Ids of incoming messages that a chat remembers, to recognise those that a network delivers
+/// again. Networks do so within minutes.
+const SEEN_MAX: usize = 64;
+
+/// Messages that wait while an answer is being given. With more, the sender is asked to wait.
+pub(crate) const WAITING_MAX: usize = 20;
+
+/// Bytes of the texts of these messages: a document has 64 KiB for everything.
+pub(crate) const WAITING_BYTES_MAX: usize = 24 * 1024;
+
+/// Everything that is kept of a chat.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
+#[serde(default)]
+pub(crate) struct ChatState {
+    /// The network's id of the chat.
+    pub(crate) chat: Option<Box<str>>,
+    pub(crate) kind: ChatKind,
+    pub(crate) posts: Vec<PostState>,
+    pub(crate) answers: Vec<AnswerState>,
+    /// Messages of our own that are not shown yet, by the key of their post.
+    pub(crate) notes: BTreeMap<Box<str>, Box<str>>,
+    pub(crate) seen: VecDeque<Box<str>>,
+    pub(crate) waiting: Vec<Message>,
+    /// Counts the conversations of this chat.
+    pub(crate) generation: u32,
+    pub(crate) agent: Option<Box<str>>,
+    pub(crate) form: Option<FormState>,
+}
+
+/// An answer that is being given.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct AnswerState {
+    pub(crate) run: RunId,
+    pub(crate) reply_to: Box<str>,
+    #[serde(default)]
+    pub(crate) topic: Option<Box<str>>,
+    /// Who asked.
+    pub(crate) user: Box<str>,
+    pub(crate) reader: Reader,
+    pub(crate) streams: bool,
+    /// Whether the run is over.
+    #[serde(default)]
+    pub(crate) finished: bool,
+    /// The keys of posts that are complete.
+    #[serde(default)]
+    pub(crate) delivered: Vec<Box<str>>,
+}
+
+/// A message that waits for its run.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Message {
+    pub(crate) message: Box<str>,
+    #[serde(default)]
+    pub(crate) topic: Option<Box<str>>,
+    pub(crate) user: Box<str>,
+    pub(crate) reader: Reader,
+    pub(crate) text: Box<str>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) files: Vec<IncomingFile>,
+}
+
+/// A form that is being filled in, field by field.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct FormState {
+    pub(crate) run: RunId,
+    pub(crate) question: u32,
+    pub(crate) user: Box<str>,
+    pub(crate) values: serde_json::Map<String, serde_json::Value>,
+}
+
+impl ChatState {
+    /// Remembers an incoming message; `false` if it was seen before.
+    pub(crate) fn is_new(&mut self, id: &str) -> bool {
+        if self.seen.iter().any(|seen| **seen == *id) {
+            return false;
+        }
+        self.seen.push_back(id.into());
+        while self.seen.len() > SEEN_MAX {
+            self.seen.pop_front();
+        }
+        true
+    }
+
+    /// The answer whose run is not over.
+    pub(crate) fn active(&self) -> Option<&AnswerState> {
+        self.answers.iter().find(|answer| !answer.finished)
+    }
+
+    /// Takes over what the scheduler knows, and forgets answers that are complete.
+    pub(crate) fn update(&mut self, posts: Vec<PostState>) {
+        let gone = |old: &&PostState| posts.iter().all(|post| post.key != old.key);
+        let delivered: Vec<Box<str>> =
+            self.posts.iter().filter(gone).map(|post| post.key.clone()).collect();
+        for key in delivered {
+            self.notes.remove(&key);
+            for answer in &mut self.answers {
+                if owns(answer, &key) && !answer.delivered.contains(&key) {
+                    answer.delivered.push(key.clone());
+                }
+            }
+        }
+        self.posts = posts;
+        let posts = &self.posts;
+        self.answers
+            .retain(|answer| !answer.finished || posts.iter().any(|post| owns(answer, &post.key)));
+    }
+
+    /// Whether another message of this length can wait.
+    pub(crate) fn has_room_for(&self, message: &Message) -> bool {
+        let bytes: usize = self.waiting.iter().map(|it| it.text.len()).sum();
+        self.waiting.len() < WAITING_MAX && bytes + message.text.len() <= WAITING_BYTES_MAX
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.posts.is_empty() && self.answers.is_empty() && self.waiting.is_empty()
+    }
+}
+
+/// Whether a post belongs to an answer.
+fn owns(answer: &AnswerState, key: &str) -> bool {
+    *key == *answer_key(&answer.reply_to) || key.contains(&answer.run.to_string())
+}
+
+/// The key of the post that answers a message.
+pub(crate) fn answer_key(reply_to: &str) -> Box<str> {
+    format!("answer:{reply_to}").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A network delivers a message again, and it is recognised; after many others, it is not.
+    #[test]
+    fn messages_are_seen_once() {
+        let mut state = ChatState::default();
+        assert!(state.is_new("a"));
+        assert!(!state.is_new("a"));
+        for n in 0..SEEN_MAX {
+            assert!(state.is_new(&n.to_string()));
+        }
+        assert_eq!(state.seen.len(), SEEN_MAX);
+        assert!(state.is_new("a"));
+    }
+}

@@ -1,0 +1,329 @@
+//! Telegram, over its Bot API: long polling or a webhook in, one request per call out.
+//!
+//! # Lossy
+//!
+//! A choice of several is answered with one. Stickers, locations and contacts that people send
+//! are not passed on.
+
+mod update;
+pub(crate) mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::post;
+use base64::Engine as _;
+use futures::future::BoxFuture;
+use reqwest::multipart::{Form, Part};
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq as _;
+use wellspring_core::MediaSource;
+use wellspring_log::Expected;
+
+use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
+use crate::instance::Instance;
+
+/// The public Bot API.
+pub const TELEGRAM_API: &str = "https://api.telegram.org";
+
+/// Seconds that a request for updates waits for some.
+const POLL_SECONDS: u64 = 25;
+
+/// How long to wait before updates are asked for again, if there were none.
+const POLL_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Bytes of an update: Telegram's are a few kilobytes.
+const UPDATE_BYTES_MAX: usize = 1024 * 1024;
+
+/// Bytes of an answer: a hundred updates.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+/// A bot of Telegram.
+#[derive(Clone)]
+pub struct Telegram {
+    http: reqwest::Client,
+    base: Box<str>,
+    token: Arc<str>,
+}
+
+impl fmt::Debug for Telegram {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Telegram").field("base", &self.base).finish_non_exhaustive()
+    }
+}
+
+impl Telegram {
+    /// A bot with this token, at [`TELEGRAM_API`] or at another server of the Bot API.
+    ///
+    /// # Errors
+    ///
+    /// If there is no TLS.
+    pub fn new(token: &str, base: Option<&str>) -> Result<Self, CallError> {
+        let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
+        let http = http.map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let base = base.unwrap_or(TELEGRAM_API).trim_end_matches('/').into();
+        Ok(Self { http, base, token: token.into() })
+    }
+
+    /// Makes a request; gives the whole answer of the Bot API.
+    async fn request(&self, method: &str, params: &Value) -> Result<Value, CallError> {
+        let url = format!("{}/bot{}/{method}", self.base, self.token);
+        let body = params.to_string();
+        let request = self.http.post(url).header("content-type", "application/json").body(body);
+        self.answered(request).await
+    }
+
+    async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Value, CallError> {
+        let response = request.send().await.map_err(|error| self.lost(error))?;
+        let status = response.status().as_u16();
+        if response.content_length().is_some_and(|it| it > ANSWER_BYTES_MAX as u64) {
+            return Err(CallError::AnswerLost("the answer is too large".into()));
+        }
+        let body = response.bytes().await.map_err(|error| self.lost(error))?;
+        // A proxy in between answers with something else.
+        Ok(serde_json::from_slice(&body).unwrap_or_else(|_| {
+            json!({"ok": false, "error_code": status, "description": "not an answer of the Bot API"})
+        }))
+    }
+
+    /// What a failure of the connection means. The error's own text has the token in its URL.
+    fn lost(&self, error: reqwest::Error) -> CallError {
+        let unsent = error.is_connect() || error.is_builder();
+        let what: Box<str> = error.without_url().to_string().into();
+        if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
+    }
+
+    /// Makes a request whose result is of interest.
+    async fn result(&self, method: &str, params: &Value) -> Result<Value, CallError> {
+        let mut answer = self.request(method, params).await?;
+        if answer["ok"] == true { Ok(answer["result"].take()) } else { Err(wire::error(&answer)) }
+    }
+
+    async fn send_file(&self, call: &Call, file: &File) -> CallResult {
+        let is_photo = matches!(&*file.media_type, "image/jpeg" | "image/png" | "image/webp");
+        let (method, field) =
+            if is_photo { ("sendPhoto", "photo") } else { ("sendDocument", "document") };
+        let mut params = serde_json::Map::new();
+        wire::topic(call, &mut params);
+        let answer = match &file.source {
+            MediaSource::Url(url) => {
+                params.insert("chat_id".into(), wire::chat_id(&call.chat));
+                params.insert(field.into(), (**url).into());
+                self.request(method, &params.into()).await?
+            }
+            MediaSource::Data(data) => {
+                let bytes = base64::engine::general_purpose::STANDARD.decode(&**data);
+                let bytes = bytes.map_err(|error| CallError::Refused(error.to_string().into()))?;
+                let part = Part::bytes(bytes).file_name(file.name.to_string());
+                let part = part
+                    .mime_str(&file.media_type)
+                    .map_err(|error| CallError::Refused(error.to_string().into()))?;
+                let mut form = Form::new().text("chat_id", call.chat.to_string()).part(field, part);
+                if let Some(topic) = &call.topic {
+                    form = form.text("message_thread_id", topic.to_string());
+                }
+                let url = format!("{}/bot{}/{method}", self.base, self.token);
+                self.answered(self.http.post(url).multipart(form)).await?
+            }
+        };
+        wire::result(&answer)
+    }
+
+    /// Asks for updates until the bot stops. Each is durable before the next one is asked for.
+    pub async fn poll(&self, instance: &Instance) {
+        let mut offset = match self.position(instance).await {
+            Ok(offset) => offset,
+            Err(error) => {
+                tracing::error!(%error, "failed to read the position of a bot");
+                0
+            }
+        };
+        loop {
+            let params = json!({
+                "offset": offset, "timeout": POLL_SECONDS,
+                "allowed_updates": ["message", "callback_query"],
+            });
+            let updates = tokio::select! {
+                updates = self.result("getUpdates", &params) => updates,
+                () = instance.stopped() => return,
+            };
+            let taken = match updates {
+                Ok(updates) => {
+                    let updates = updates.as_array().cloned().unwrap_or_default();
+                    // A server that does not wait is not asked at once again.
+                    let quiet = updates.is_empty();
+                    self.take_all(instance, &updates, &mut offset).await && !quiet
+                }
+                Err(error) => {
+                    tracing::warn!(bot = instance.name(), %error, "could not get updates; trying again");
+                    false
+                }
+            };
+            if !taken {
+                tokio::select! {
+                    () = tokio::time::sleep(POLL_AGAIN) => {}
+                    () = instance.stopped() => return,
+                }
+            }
+        }
+    }
+
+    /// Takes updates in order; `false` if one could not be kept, and has to come again.
+    async fn take_all(&self, instance: &Instance, updates: &[Value], offset: &mut i64) -> bool {
+        for update in updates {
+            if let Some(incoming) = update::read(update)
+                && let Err(error) = instance.incoming(incoming).await
+            {
+                tracing::error!(%error, "an update could not be kept; it will come again");
+                return false;
+            }
+            let id = update["update_id"].as_i64().unwrap_or_default();
+            *offset = (*offset).max(id + 1);
+        }
+        if !updates.is_empty() {
+            let position = offset.to_string();
+            let documents = &instance.inner.documents;
+            let kept = documents.put("updates", Some(&position), Expected::Anything);
+            if let Err(error) = kept.await {
+                // Updates that come again are recognised.
+                tracing::warn!(%error, "failed to keep the position of a bot");
+            }
+        }
+        true
+    }
+
+    async fn position(&self, instance: &Instance) -> Result<i64, wellspring_engine::ControlError> {
+        let document = instance.inner.documents.get("updates").await?;
+        Ok(document.and_then(|it| it.text.parse().ok()).unwrap_or_default())
+    }
+
+    /// Removes a webhook: Telegram gives updates to one of both only.
+    ///
+    /// # Errors
+    ///
+    /// If Telegram refuses or cannot be reached.
+    pub async fn use_polling(&self) -> Result<(), CallError> {
+        self.result("deleteWebhook", &json!({})).await.map(drop)
+    }
+
+    /// Tells Telegram where to deliver updates, and the secret that it has to show.
+    ///
+    /// # Errors
+    ///
+    /// If Telegram refuses or cannot be reached.
+    pub async fn use_webhook(&self, url: &str, secret: &str) -> Result<(), CallError> {
+        let params = json!({
+            "url": url, "secret_token": secret, "allowed_updates": ["message", "callback_query"],
+        });
+        self.result("setWebhook", &params).await.map(drop)
+    }
+
+    /// The route that takes updates, for a server to mount. A request without the secret is
+    /// refused.
+    pub fn webhook(instance: Instance, path: &str, secret: &str) -> Router {
+        Router::new()
+            .route(path, post(take_update))
+            .layer(DefaultBodyLimit::max(UPDATE_BYTES_MAX))
+            .with_state(Webhook { instance, secret: secret.into() })
+    }
+}
+
+#[derive(Clone)]
+struct Webhook {
+    instance: Instance,
+    secret: Arc<str>,
+}
+
+async fn take_update(
+    State(webhook): State<Webhook>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
+    let shown = headers.get("x-telegram-bot-api-secret-token").map(|it| it.as_bytes());
+    let shown = shown.unwrap_or_default();
+    if webhook.secret.is_empty() || !bool::from(shown.ct_eq(webhook.secret.as_bytes())) {
+        return StatusCode::UNAUTHORIZED;
+    }
+    let Ok(update) = serde_json::from_slice::<Value>(&body) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    let Some(incoming) = update::read(&update) else { return StatusCode::OK };
+    match webhook.instance.incoming(incoming).await {
+        Ok(()) => StatusCode::OK,
+        Err(error) => {
+            tracing::error!(%error, "an update could not be kept; it will come again");
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+    }
+}
+
+impl Channel for Telegram {
+    fn network(&self) -> &'static str {
+        "telegram"
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &wire::CAPABILITIES
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, CallResult> {
+        Box::pin(async move {
+            if let Action::Send { body, .. } = &call.action
+                && let Some(file) = &body.file
+            {
+                return self.send_file(&call, file).await;
+            }
+            let (method, params) = wire::request(&call);
+            wire::result(&self.request(method, &params).await?)
+        })
+    }
+
+    fn download(&self, file: &str, bytes_max: usize) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        let params = json!({ "file_id": file });
+        Box::pin(async move {
+            let found = self.result("getFile", &params).await?;
+            let too_large =
+                || CallError::Refused(format!("it has more than {bytes_max} bytes").into());
+            if found["file_size"].as_u64().is_some_and(|size| size > bytes_max as u64) {
+                return Err(too_large());
+            }
+            let path = found["file_path"].as_str().unwrap_or_default();
+            let url = format!("{}/file/bot{}/{path}", self.base, self.token);
+            let mut response = self.http.get(url).send().await.map_err(|error| self.lost(error))?;
+            if !response.status().is_success() {
+                return Err(CallError::Unavailable(response.status().to_string().into()));
+            }
+            let mut bytes = Vec::new();
+            while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error))? {
+                if bytes.len() + chunk.len() > bytes_max {
+                    return Err(too_large());
+                }
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(bytes.into())
+        })
+    }
+
+    fn acknowledge(&self, press: &str, text: &str) -> BoxFuture<'_, Result<(), CallError>> {
+        let params = json!({ "callback_query_id": press, "text": text });
+        Box::pin(async move { self.result("answerCallbackQuery", &params).await.map(drop) })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {
+        Box::pin(async move {
+            let me = self.result("getMe", &json!({})).await?;
+            Ok(format!("@{}", me["username"].as_str().unwrap_or("unknown")))
+        })
+    }
+}

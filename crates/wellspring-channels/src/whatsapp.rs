@@ -1,0 +1,274 @@
+//! WhatsApp, over Meta's Cloud API: a webhook in, one request per call out. Its messages cannot
+//! be edited, so an answer is sent when it is finished.
+//!
+//! # Lossy
+//!
+//! Questions are answered with a number instead of a button. Locations, contacts, reactions and
+//! stickers that people send are not passed on.
+
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::get;
+use base64::Engine as _;
+use futures::future::BoxFuture;
+use hmac::{Hmac, Mac as _};
+use reqwest::multipart::{Form, Part};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+use wellspring_core::MediaSource;
+
+use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
+use crate::instance::Instance;
+
+/// The public Cloud API, with the version that is spoken.
+pub const WHATSAPP_API: &str = "https://graph.facebook.com/v23.0";
+
+/// How long a request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Bytes of a notification: Meta's are at most 3 MB.
+const NOTIFICATION_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// The credentials of a WhatsApp app.
+#[derive(Clone)]
+pub struct WhatsAppSecrets {
+    /// The access token.
+    pub token: Arc<str>,
+    /// The secret that notifications are signed with.
+    pub app_secret: Arc<str>,
+    /// The token that Meta shows when the webhook is set up.
+    pub verify_token: Arc<str>,
+}
+
+impl fmt::Debug for WhatsAppSecrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WhatsAppSecrets(…)")
+    }
+}
+
+/// A number of WhatsApp.
+#[derive(Clone, Debug)]
+pub struct WhatsApp {
+    http: reqwest::Client,
+    base: Box<str>,
+    number: Box<str>,
+    secrets: WhatsAppSecrets,
+}
+
+impl WhatsApp {
+    /// The number with this id, at [`WHATSAPP_API`] or at another server.
+    ///
+    /// # Errors
+    ///
+    /// If there is no TLS.
+    pub fn new(
+        secrets: WhatsAppSecrets,
+        phone_number_id: &str,
+        base: Option<&str>,
+    ) -> Result<Self, CallError> {
+        let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
+        let http = http.map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let base = base.unwrap_or(WHATSAPP_API).trim_end_matches('/').into();
+        Ok(Self { http, base, number: phone_number_id.into(), secrets })
+    }
+
+    /// The routes that take notifications, for a server to mount. One without the right
+    /// signature is refused.
+    pub fn webhook(&self, instance: Instance, path: &str) -> Router {
+        Router::new()
+            .route(path, get(verify).post(notified))
+            .layer(DefaultBodyLimit::max(NOTIFICATION_BYTES_MAX))
+            .with_state(Webhook { instance, secrets: self.secrets.clone() })
+    }
+
+    async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Value, CallError> {
+        let request = request.bearer_auth(&*self.secrets.token);
+        let response = request.send().await.map_err(lost)?;
+        let status = response.status();
+        let body = response.bytes().await.map_err(lost)?;
+        let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if status.is_success() { Ok(answer) } else { Err(wire::error(status.as_u16(), &answer)) }
+    }
+
+    async fn send(&self, message: &Value) -> CallResult {
+        let url = format!("{}/{}/messages", self.base, self.number);
+        let request = self.http.post(url).header("content-type", "application/json");
+        let answer = self.answered(request.body(message.to_string())).await?;
+        Ok(answer["messages"][0]["id"].as_str().map(Into::into))
+    }
+
+    /// A file as a message refers to it: by its address, or uploaded before.
+    async fn uploaded(&self, file: &File) -> Result<Value, CallError> {
+        let data = match &file.source {
+            MediaSource::Url(url) => return Ok(json!({ "link": url })),
+            MediaSource::Data(data) => data,
+        };
+        let bytes = base64::engine::general_purpose::STANDARD.decode(&**data);
+        let bytes = bytes.map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let part = Part::bytes(bytes).file_name(file.name.to_string());
+        let part = part
+            .mime_str(&file.media_type)
+            .map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let form = Form::new()
+            .text("messaging_product", "whatsapp")
+            .text("type", file.media_type.to_string())
+            .part("file", part);
+        let url = format!("{}/{}/media", self.base, self.number);
+        // Nothing is sent to a person yet, so it can be repeated.
+        let answer = self.answered(self.http.post(url).multipart(form)).await;
+        let answer = answer.map_err(|error| {
+            if let CallError::AnswerLost(what) = error {
+                CallError::Unavailable(what)
+            } else {
+                error
+            }
+        })?;
+        Ok(json!({ "id": answer["id"] }))
+    }
+}
+
+fn lost(error: reqwest::Error) -> CallError {
+    let unsent = error.is_connect() || error.is_builder();
+    let what: Box<str> = error.without_url().to_string().into();
+    if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
+}
+
+impl Channel for WhatsApp {
+    fn network(&self) -> &'static str {
+        "whatsapp"
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &wire::CAPABILITIES
+    }
+
+    fn call(&self, call: Call) -> BoxFuture<'_, CallResult> {
+        Box::pin(async move {
+            match &call.action {
+                Action::Send { body, reply_to, markup, .. } => {
+                    let message = match &body.file {
+                        Some(file) => {
+                            let media = self.uploaded(file).await?;
+                            wire::file_message(&call.chat, file, media)
+                        }
+                        None => wire::message(&call.chat, reply_to.as_deref(), body.text(*markup)),
+                    };
+                    self.send(&message).await
+                }
+                Action::Edit { .. }
+                | Action::Draft { .. }
+                | Action::Delete { .. }
+                | Action::Typing => Err(CallError::Refused("WhatsApp only sends".into())),
+            }
+        })
+    }
+
+    fn download(&self, file: &str, bytes_max: usize) -> BoxFuture<'_, Result<Bytes, CallError>> {
+        let url = format!("{}/{file}", self.base);
+        Box::pin(async move {
+            let found = self.answered(self.http.get(url)).await?;
+            let too_large =
+                || CallError::Refused(format!("it has more than {bytes_max} bytes").into());
+            if found["file_size"].as_u64().is_some_and(|size| size > bytes_max as u64) {
+                return Err(too_large());
+            }
+            let url = found["url"].as_str().unwrap_or_default();
+            let request = self.http.get(url).bearer_auth(&*self.secrets.token);
+            let mut response = request.send().await.map_err(lost)?;
+            if !response.status().is_success() {
+                return Err(CallError::Unavailable(response.status().to_string().into()));
+            }
+            let mut bytes = Vec::new();
+            while let Some(chunk) = response.chunk().await.map_err(lost)? {
+                if bytes.len() + chunk.len() > bytes_max {
+                    return Err(too_large());
+                }
+                bytes.extend_from_slice(&chunk);
+            }
+            Ok(bytes.into())
+        })
+    }
+
+    fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {
+        let url =
+            format!("{}/{}?fields=display_phone_number,verified_name", self.base, self.number);
+        Box::pin(async move {
+            let found = self.answered(self.http.get(url)).await?;
+            let word = |key: &str| found[key].as_str().unwrap_or("unknown").to_owned();
+            Ok(format!("{} ({})", word("display_phone_number"), word("verified_name")))
+        })
+    }
+}
+
+#[derive(Clone)]
+struct Webhook {
+    instance: Instance,
+    secrets: WhatsAppSecrets,
+}
+
+#[derive(Deserialize)]
+struct Verify {
+    #[serde(rename = "hub.mode", default)]
+    mode: String,
+    #[serde(rename = "hub.verify_token", default)]
+    token: String,
+    #[serde(rename = "hub.challenge", default)]
+    challenge: String,
+}
+
+/// Meta asks whether the webhook is ours.
+async fn verify(
+    State(webhook): State<Webhook>,
+    Query(asked): Query<Verify>,
+) -> Result<String, StatusCode> {
+    let known = &webhook.secrets.verify_token;
+    let is_known = !known.is_empty() && bool::from(asked.token.as_bytes().ct_eq(known.as_bytes()));
+    if asked.mode == "subscribe" && is_known {
+        Ok(asked.challenge)
+    } else {
+        Err(StatusCode::FORBIDDEN)
+    }
+}
+
+async fn notified(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let shown = headers.get("x-hub-signature-256").and_then(|it| it.to_str().ok());
+    if !is_signed(&webhook.secrets.app_secret, shown.unwrap_or_default(), &body) {
+        return StatusCode::UNAUTHORIZED;
+    }
+    let Ok(notification) = serde_json::from_slice::<Value>(&body) else {
+        return StatusCode::BAD_REQUEST;
+    };
+    for incoming in wire::read(&notification) {
+        if let Err(error) = webhook.instance.incoming(incoming).await {
+            tracing::error!(%error, "a message could not be kept; it will come again");
+            return StatusCode::SERVICE_UNAVAILABLE;
+        }
+    }
+    StatusCode::OK
+}
+
+/// Whether a body was signed with the secret: `sha256=` and the HMAC in hexadecimal digits.
+fn is_signed(secret: &str, shown: &str, body: &[u8]) -> bool {
+    let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
+    if secret.is_empty() {
+        return false;
+    }
+    hmac.update(body);
+    let expected: String =
+        hmac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let Some(shown) = shown.strip_prefix("sha256=") else { return false };
+    shown.as_bytes().ct_eq(expected.as_bytes()).into()
+}

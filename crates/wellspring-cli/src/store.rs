@@ -1,0 +1,89 @@
+//! `wellspring store`: what is kept, as a whole: checked and copied.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+use wellspring_core::RunId;
+use wellspring_log::Finding;
+
+use crate::args::StoreCommand;
+use crate::place::Place;
+use crate::{Exit, Usage};
+
+pub(crate) async fn store(place: &Place, command: StoreCommand) -> Result<Exit> {
+    match command {
+        StoreCommand::Check { json } => check(place, json).await,
+        StoreCommand::Delete { run } => delete(place, RunId::new(run)).await,
+    }
+}
+
+/// Reports all damage. It fails when there is some.
+async fn check(place: &Place, as_json: bool) -> Result<Exit> {
+    let found = place.log().store().check().await?;
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let damage = found.iter().map(
+            |finding| json!({ "run": finding.run, "what": finding.what, "remedy": finding.remedy }),
+        );
+        let shown = json!({ "ok": found.is_empty(), "damage": damage.collect::<Vec<_>>() });
+        writeln!(out, "{shown:#}")?;
+    } else if found.is_empty() {
+        writeln!(out, "everything is whole")?;
+    } else {
+        for finding in &found {
+            writeln!(out, "{}\n  → {}", line(finding), finding.remedy)?;
+        }
+    }
+    Ok(if found.is_empty() { Exit::Completed } else { Exit::Failed })
+}
+
+/// Deletes a run of any tenant, also one of which nothing can be read.
+async fn delete(place: &Place, run: RunId) -> Result<Exit> {
+    if place.log().store().delete(run).await? {
+        return Ok(Exit::Completed);
+    }
+    anyhow::bail!(Usage(format!(
+        "there is no run {run}; `wellspring store check` lists those that are damaged"
+    )))
+}
+
+/// Copies all runs to a new file.
+pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
+    if file.exists() {
+        anyhow::bail!(Usage(format!(
+            "{} exists already, and a backup overwrites nothing; name another file, or remove \
+             this one first",
+            file.display()
+        )));
+    }
+    let store = place.log().store();
+    store.backup(file.clone()).await.with_context(|| {
+        format!("failed to write {}; check that its directory exists and has room", file.display())
+    })?;
+    // What is damaged was copied as it is: a backup from before the damage is worth more.
+    let found = store.check().await?;
+    if found.is_empty() {
+        return Ok(Exit::Completed);
+    }
+    let mut err = std::io::stderr().lock();
+    writeln!(
+        err,
+        "wellspring: {} has everything that is whole, but the store is damaged; keep older \
+         backups:",
+        file.display()
+    )?;
+    for finding in &found {
+        writeln!(err, "  {}", line(finding))?;
+    }
+    Ok(Exit::Failed)
+}
+
+/// What is damaged, on a line.
+pub(crate) fn line(finding: &Finding) -> String {
+    match finding.run {
+        Some(run) => format!("run {run}: {}", finding.what),
+        None => finding.what.clone(),
+    }
+}

@@ -1,0 +1,200 @@
+//! Nodes: the heartbeat of this one, and which others are alive.
+//!
+//! A node that owns runs writes one heartbeat for all of them, several times per lease. Other
+//! nodes read the numbers of the heartbeats and measure, by their own monotonic clock, how long a
+//! number has not changed. A node whose number did not change for the length of a lease is silent,
+//! and its runs may be adopted. No wall clock is compared, so a clock that steps changes nothing.
+//!
+//! Silence only says when to try a take-over. Whether an owner still is the owner, the
+//! compare-and-set of its appends decides; so a missed heartbeat, or a wrong guess, loses nothing.
+//!
+//! # Promised
+//!
+//! 1. Silence is only counted while this process looks: after a gap in its own looks (it was
+//!    frozen, or the machine slept) the count starts again.
+//! 2. A node that was never heard of gets the length of a lease from the first look on.
+//! 3. A run that was taken away from this process is taken back from a silent node only after
+//!    twice the silence, and after each further loss again twice, up to 64 leases: two nodes that
+//!    cannot hear each other take the run from each other ever more seldom.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+use wellspring_core::RunId;
+
+use crate::due::NodeBeat;
+use crate::hot::Shared;
+use crate::lock;
+use crate::store::StoreError;
+
+/// Heartbeats, and looks at others' heartbeats, per lease: two may fail.
+const BEATS_PER_LEASE: u32 = 3;
+
+/// How often the silence that a lost run requires is doubled at most: 32 minutes with the default
+/// lease.
+const LOSSES_MAX: u32 = 6;
+
+/// The most lost runs that are remembered; past it all are forgotten.
+const LOST_RUNS_MAX: usize = 64 * 1024;
+
+/// What a log knows of nodes.
+#[derive(Default)]
+pub(crate) struct Nodes {
+    heart: Mutex<Heart>,
+    others: Mutex<Others>,
+}
+
+/// The runs that this node owns, and the task that beats while there are any.
+#[derive(Default)]
+struct Heart {
+    runs: BTreeSet<RunId>,
+    task: Option<JoinHandle<()>>,
+}
+
+/// What was seen of other nodes, and the task that looks while there are any.
+#[derive(Default)]
+struct Others {
+    looked_at: Option<Instant>,
+    /// The last number of each node, and since when it has not changed.
+    beats: BTreeMap<Box<str>, (u64, Instant)>,
+    /// How often each run was taken away from this process.
+    losses: BTreeMap<RunId, u32>,
+    task: Option<JoinHandle<()>>,
+}
+
+impl Nodes {
+    /// Beats for a run from now on.
+    pub(crate) fn own(&self, shared: &Arc<Shared>, run: RunId, runtime: Option<&Handle>) {
+        let mut heart = lock(&self.heart);
+        heart.runs.insert(run);
+        if let (false, Some(runtime)) = (is_running(heart.task.as_ref()), runtime) {
+            heart.task = Some(runtime.spawn(beat(Arc::downgrade(shared), shared.every())));
+        }
+    }
+
+    /// Stops beating for a run.
+    pub(crate) fn disown(&self, run: RunId) {
+        lock(&self.heart).runs.remove(&run);
+    }
+
+    /// Remembers that another node took a run away from this process.
+    pub(crate) fn lost(&self, run: RunId) {
+        let mut others = lock(&self.others);
+        if others.losses.len() >= LOST_RUNS_MAX {
+            others.losses.clear();
+        }
+        let losses = others.losses.entry(run).or_default();
+        *losses = (*losses + 1).min(LOSSES_MAX);
+    }
+
+    /// Reads the heartbeats, and from then on continues to read them while other nodes own runs.
+    pub(crate) async fn look(&self, shared: &Arc<Shared>) -> Result<(), StoreError> {
+        let beats = shared.store.nodes().await?;
+        self.looked(shared, beats);
+        let mut others = lock(&self.others);
+        if !others.beats.is_empty()
+            && !is_running(others.task.as_ref())
+            && let Ok(runtime) = Handle::try_current()
+        {
+            others.task = Some(runtime.spawn(observe(Arc::downgrade(shared), shared.every())));
+        }
+        Ok(())
+    }
+
+    /// Takes in the heartbeats. `false` if no other node owns a run.
+    fn looked(&self, shared: &Shared, beats: Vec<NodeBeat>) -> bool {
+        let now = Instant::now();
+        let mut others = lock(&self.others);
+        let gap = others.looked_at.replace(now).map(|before| now - before);
+        let mut seen = std::mem::take(&mut others.beats);
+        if gap.is_none_or(|gap| gap > shared.options.lease / 2) {
+            seen.clear();
+        }
+        for NodeBeat { node, beat } in beats {
+            if node != shared.options.node {
+                let unchanged = seen.remove(&node).filter(|(before, _)| *before == beat);
+                others.beats.insert(node, unchanged.unwrap_or((beat, now)));
+            }
+        }
+        !others.beats.is_empty()
+    }
+
+    /// The nodes that have been silent for the length of a lease.
+    pub(crate) fn silent(&self, lease: Duration) -> Vec<Box<str>> {
+        let now = Instant::now();
+        let others = lock(&self.others);
+        let silent = others.beats.iter().filter(|(_, (_, since))| now - *since >= lease);
+        silent.map(|(node, _)| node.clone()).collect()
+    }
+
+    /// Whether a run may be taken from its owner, another node, because that is silent.
+    pub(crate) fn may_take(&self, run: RunId, owner: &str, lease: Duration) -> bool {
+        let now = Instant::now();
+        let others = lock(&self.others);
+        let losses = others.losses.get(&run).copied().unwrap_or_default();
+        let patience = lease * 2_u32.pow(losses);
+        others.beats.get(owner).is_some_and(|(_, since)| now - *since >= patience)
+    }
+
+    /// Whether the task may end because this node owns nothing.
+    fn is_idle(&self) -> bool {
+        let mut heart = lock(&self.heart);
+        let idle = heart.runs.is_empty();
+        if idle {
+            heart.task = None;
+        }
+        idle
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        let tasks = [lock(&self.heart).task.take(), lock(&self.others).task.take()];
+        tasks.into_iter().flatten().for_each(|task| task.abort());
+    }
+}
+
+/// A task that ended without saying so went down with its runtime.
+fn is_running(task: Option<&JoinHandle<()>>) -> bool {
+    task.is_some_and(|task| !task.is_finished())
+}
+
+impl Shared {
+    fn every(&self) -> Duration {
+        self.options.lease / BEATS_PER_LEASE
+    }
+}
+
+async fn beat(shared: Weak<Shared>, every: Duration) {
+    loop {
+        let Some(strong) = shared.upgrade() else { return };
+        if strong.nodes.is_idle() {
+            return;
+        }
+        let node = strong.options.node.clone();
+        if let Err(error) = strong.store.beat(node).await {
+            tracing::warn!(%error, node = %strong.options.node, "could not write a heartbeat");
+        }
+        drop(strong);
+        tokio::time::sleep(every).await;
+    }
+}
+
+async fn observe(shared: Weak<Shared>, every: Duration) {
+    loop {
+        tokio::time::sleep(every).await;
+        let Some(shared) = shared.upgrade() else { return };
+        match shared.store.nodes().await {
+            Ok(beats) => {
+                if !shared.nodes.looked(&shared, beats) {
+                    return;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "could not read the heartbeats of other nodes"),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Agents that speak [AG-UI](https://docs.ag-ui.com) over HTTP and SSE.
+//!
+//! A run of ours is one or more runs of the agent's: it ends its run when it leaves a call to
+//! us or has a question, and we answer with the next one. Between the two nothing is open, so
+//! our run pauses and needs no process. The agent is offered our tools, the client's tools and,
+//! where a typed result is wanted, the tool that takes it.
+//!
+//! # What is deliberately absent
+//!
+//! Input while the agent works: the protocol has no way into a run that is going on. It is the
+//! user's next message instead, once the agent has finished. The expiry of an interrupt: our
+//! own limit for questions holds.
+//!
+//! # What is promised
+//!
+//! After a lost connection, or a restart of this process, a run goes on without repeating a
+//! word if the server can be attached to ([`AgUiConfig::resumable`]). Otherwise it fails: to
+//! ask again would run the agent twice.
+
+mod drive;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use reqwest::{Client, Url};
+use wellspring_core::{
+    Batch, Context, ModelError, RemoteAgent, RemoteCapabilities, RemoteInputs, RemoteRequest,
+    RemoteResume,
+};
+
+use self::drive::Drive;
+pub use crate::http::SetupError;
+use crate::http::client;
+
+/// How long an agent may send nothing, not even a comment, unless configured otherwise.
+pub const SILENCE_DEFAULT: Duration = Duration::from_secs(120);
+
+/// Where an AG-UI agent is.
+#[derive(Clone, PartialEq)]
+pub struct AgUiConfig {
+    /// The address that requests are posted to.
+    pub url: Box<str>,
+    /// Headers of every request. Their values are not shown.
+    pub headers: Vec<(Box<str>, Box<str>)>,
+    /// How long the agent may send nothing, not even a comment.
+    pub silence: Duration,
+    /// Whether a request that names a known run attaches to it, and `URL/runs/RUN/cancel` stops
+    /// one, as Wellspring's server does. The protocol itself has neither.
+    pub resumable: bool,
+}
+
+impl AgUiConfig {
+    /// An agent at an address.
+    #[must_use]
+    pub fn new(url: impl Into<Box<str>>) -> Self {
+        Self { url: url.into(), headers: Vec::new(), silence: SILENCE_DEFAULT, resumable: false }
+    }
+}
+
+impl fmt::Debug for AgUiConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AgUiConfig")
+            .field("url", &self.url)
+            .field("silence", &self.silence)
+            .field("resumable", &self.resumable)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An agent that speaks AG-UI.
+#[derive(Clone)]
+pub struct AgUiAgent {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    name: Box<str>,
+    config: AgUiConfig,
+    url: Url,
+    client: Client,
+}
+
+impl AgUiAgent {
+    /// An agent by its name in the log. Nothing is sent before its first run.
+    ///
+    /// # Errors
+    ///
+    /// If the URL or a header cannot be used.
+    pub fn new(name: impl Into<Box<str>>, config: AgUiConfig) -> Result<Self, SetupError> {
+        let (url, client) = client(&config.url, &config.headers)?;
+        Ok(Self { shared: Arc::new(Shared { name: name.into(), config, url, client }) })
+    }
+}
+
+impl RemoteAgent for AgUiAgent {
+    fn name(&self) -> &str {
+        &self.shared.name
+    }
+
+    fn capabilities(&self) -> RemoteCapabilities {
+        RemoteCapabilities { inputs: RemoteInputs::FollowUp, resume: RemoteResume::SameParts }
+    }
+
+    fn run(
+        &self,
+        request: RemoteRequest,
+        context: Context,
+    ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Batch, ModelError>>, ModelError>> {
+        crate::drive::run(Drive::new(Arc::clone(&self.shared), request, context))
+    }
+}
+
+impl fmt::Debug for AgUiAgent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shared { name, config, .. } = &*self.shared;
+        f.debug_struct("AgUiAgent").field("name", name).field("config", config).finish()
+    }
+}

@@ -1,0 +1,454 @@
+//! A run: the gateway is asked and listened to, until the run has ended.
+//!
+//! It advances only while its stream is polled. What the gateway says meanwhile waits in the
+//! run's inbox.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::OwnedSemaphorePermit;
+use wellspring_core::{
+    Batch, Content, Context, Event as Fact, FailureKind, MediaSource, ModelError, RemoteRequest,
+    Stop,
+};
+use wellspring_wire::openclaw::{Abort, End, InFlightRun, Prompt, Reader, Response};
+
+use super::connection::{Heard, Inbox, Link};
+use super::{RUNS_WAITING_MAX, Shared};
+
+/// How often a connection that was lost is made again, until the run says something new.
+const RECONNECTS_MAX: u32 = 6;
+
+/// How long the gateway may take to stop a run: for us it is over in any case.
+const ABORT_TIME: Duration = Duration::from_secs(2);
+
+/// How long the last response, which has the usage, may come after the run's end.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+
+/// How long the gateway may take to answer `agent.wait`. It is asked again after that.
+const WAIT_TIME: Duration = Duration::from_secs(30);
+
+/// How the run at the gateway is found again.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Handle {
+    session_key: Box<str>,
+    run_id: Box<str>,
+    /// The gateway's process. After a restart it knows no run.
+    #[serde(default)]
+    boot_id: Option<Box<str>>,
+    /// Whether the gateway has said that it has the prompt.
+    #[serde(default)]
+    accepted: bool,
+}
+
+/// A run on its way.
+pub(super) struct Drive {
+    shared: Arc<Shared>,
+    request: RemoteRequest,
+    context: Context,
+    reader: Reader,
+    batch: Batch,
+    handle: Handle,
+    inbox: Arc<Inbox>,
+    link: Option<Arc<Link>>,
+    place: Option<OwnedSemaphorePermit>,
+    reconnects: u32,
+    /// Whether the last response will come on this connection.
+    awaits_result: bool,
+    phase: Phase,
+}
+
+enum Phase {
+    /// A new prompt waits for its place.
+    Queue,
+    Prompt,
+    /// A run that was started before is found again.
+    Adopt,
+    Listen,
+    /// What was read before the error is handed on first.
+    Failed(ModelError),
+    Done,
+}
+
+impl crate::drive::Drive for Drive {
+    async fn next(&mut self) -> Option<Result<Batch, ModelError>> {
+        loop {
+            if !self.batch.is_empty() {
+                return Some(Ok(self.batch.take()));
+            }
+            let phase = std::mem::replace(&mut self.phase, Phase::Done);
+            let next = match phase {
+                Phase::Done => return None,
+                Phase::Failed(error) => return Some(Err(error)),
+                Phase::Queue => self.queue().await,
+                Phase::Prompt => self.prompt().await,
+                Phase::Adopt => self.adopt().await,
+                Phase::Listen => self.listen().await,
+            };
+            self.phase = next.unwrap_or_else(|error| {
+                self.leave();
+                self.shared.circuit.note(Some(&error));
+                self.reader.close(&mut self.batch);
+                Phase::Failed(error)
+            });
+        }
+    }
+}
+
+impl Drive {
+    pub(super) fn new(shared: Arc<Shared>, request: RemoteRequest, context: Context) -> Self {
+        let mut reader = Reader::default();
+        let mut batch = Batch::default();
+        let earlier = request.attached.as_ref().or(request.session.as_ref());
+        let earlier = earlier.and_then(|it| serde_json::from_value::<Handle>(it.clone()).ok());
+        let session_key = match &earlier {
+            Some(handle) => handle.session_key.clone(),
+            None => format!("agent:{}:wellspring-{}", shared.config.agent, request.thread).into(),
+        };
+        let mut phase = Phase::Queue;
+        let mut handle = Handle {
+            session_key,
+            run_id: following(&request, earlier.as_ref().map_or("", |it| &it.run_id)),
+            boot_id: None,
+            accepted: false,
+        };
+        if request.attached.is_some() {
+            match earlier {
+                Some(earlier) => (handle, phase) = (earlier, Phase::Adopt),
+                None => {
+                    let what = "cannot go on: its handle cannot be read";
+                    phase = Phase::Failed(shared.error(FailureKind::Lost, what));
+                }
+            }
+            if let Some(so_far) = &request.so_far {
+                reader = Reader::resume(so_far);
+                batch = Batch::after(&so_far.outline);
+            }
+        }
+        Self {
+            shared,
+            request,
+            context,
+            reader,
+            batch,
+            handle,
+            inbox: Arc::default(),
+            link: None,
+            place: None,
+            reconnects: 0,
+            awaits_result: false,
+            phase,
+        }
+    }
+
+    /// Waits for a place on the connection, and says under which name the run will be found.
+    async fn queue(&mut self) -> Result<Phase, ModelError> {
+        self.shared.circuit.admit(&self.shared.name)?;
+        if !self.take_place().await? {
+            return Ok(self.cancelled().await);
+        }
+        let Some(link) = self.connected().await? else { return Ok(self.cancelled().await) };
+        self.handle.boot_id.clone_from(&link.hello.boot_id);
+        self.attach();
+        Ok(Phase::Prompt)
+    }
+
+    /// Says how the run is found again.
+    fn attach(&mut self) {
+        // Our own type has a JSON form.
+        let handle = Box::new(serde_json::to_value(&self.handle).unwrap_or_default());
+        self.batch.event(Fact::Attached { origin: self.shared.name.clone(), handle });
+    }
+
+    /// Takes a place; `false` if the run was cancelled while it waited.
+    async fn take_place(&mut self) -> Result<bool, ModelError> {
+        if self.place.is_some() {
+            return Ok(true);
+        }
+        let Ok(_queued) = Arc::clone(&self.shared.queue).try_acquire_owned() else {
+            let what = format!("{RUNS_WAITING_MAX} runs wait for the gateway already");
+            return Err(self.shared.error(FailureKind::Unavailable, &what));
+        };
+        let place = Arc::clone(&self.shared.places).acquire_owned();
+        tokio::select! {
+            biased;
+            () = self.context.signal().cancelled() => Ok(false),
+            // The semaphore is never closed.
+            place = place => {
+                self.place = place.ok();
+                Ok(true)
+            }
+        }
+    }
+
+    /// The connection, on which this run is registered; `None` if the run was cancelled.
+    async fn connected(&mut self) -> Result<Option<Arc<Link>>, ModelError> {
+        let link = tokio::select! {
+            biased;
+            () = self.context.signal().cancelled() => return Ok(None),
+            link = self.shared.link() => link?,
+        };
+        link.register(&self.handle.run_id, &self.inbox);
+        self.link = Some(Arc::clone(&link));
+        Ok(Some(link))
+    }
+
+    /// Sends the prompt. The gateway knows a repetition by its key.
+    async fn prompt(&mut self) -> Result<Phase, ModelError> {
+        let Some(link) = self.link.clone().filter(|link| !link.is_closed()) else {
+            return self.reconnect().await;
+        };
+        let input = &self.request.request.input;
+        let attachments = attachments(input);
+        let params = Prompt {
+            message: &message(input),
+            session_key: &self.handle.session_key,
+            run_id: &self.handle.run_id,
+            instructions: &self.request.instructions,
+            model: self.request.request.model.as_deref(),
+            attachments: &attachments,
+        };
+        link.request_for(&self.inbox, "agent", params.params()).await;
+        self.awaits_result = true;
+        Ok(Phase::Listen)
+    }
+
+    async fn listen(&mut self) -> Result<Phase, ModelError> {
+        let Some(link) = self.link.clone() else { return self.reconnect().await };
+        let signal = self.context.signal().clone();
+        let idle = self.shared.config.idle;
+        let heard = tokio::select! {
+            biased;
+            () = signal.cancelled() => return Ok(self.cancelled().await),
+            heard = self.inbox.next() => heard,
+            () = link.lost() => return self.reconnect().await,
+            () = tokio::time::sleep(idle) => {
+                self.abort(&link).await;
+                let what = format!("said nothing for {} s and was aborted", idle.as_secs_f32());
+                return Err(self.shared.error(FailureKind::TimedOut, &what));
+            }
+        };
+        self.hear(heard, &link).await;
+        while let Some(heard) = self.inbox.pop() {
+            self.hear(heard, &link).await;
+        }
+        match self.reader.end().cloned() {
+            Some(end) => self.ended(end, &link).await,
+            None => Ok(Phase::Listen),
+        }
+    }
+
+    async fn hear(&mut self, heard: Heard, link: &Arc<Link>) {
+        self.reconnects = 0;
+        match heard {
+            Heard::Event(event) => self.reader.event(event, &mut self.batch),
+            Heard::Response(response) if response.ok && is_still_running(&response) => {
+                link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
+            }
+            Heard::Response(response) => {
+                if response.ok && !self.handle.accepted {
+                    self.handle.accepted = true;
+                    self.attach();
+                }
+                if response.ok && response.status() == "in_flight" {
+                    // Its last response went to the connection that was lost.
+                    link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
+                }
+                self.awaits_result &= response.is_interim();
+                self.reader.response(&response, &mut self.batch);
+            }
+        }
+    }
+
+    async fn ended(&mut self, end: End, link: &Arc<Link>) -> Result<Phase, ModelError> {
+        let stop = match end {
+            End::Failed { kind, message } => return Err(self.shared.error(kind, &message)),
+            // We did not ask for it: half an answer is no success.
+            End::Aborted => {
+                let what = "was aborted at the gateway by another client";
+                return Err(self.shared.error(FailureKind::Lost, what));
+            }
+            End::Finished { stop } => {
+                self.settle(link).await;
+                stop
+            }
+        };
+        self.leave();
+        self.shared.circuit.note(None);
+        self.batch.stop(stop, None);
+        Ok(Phase::Done)
+    }
+
+    /// Waits for the last response, which has the usage. All words have been said.
+    async fn settle(&mut self, link: &Arc<Link>) {
+        let signal = self.context.signal().clone();
+        let deadline = tokio::time::Instant::now() + SETTLE_TIME;
+        while self.awaits_result {
+            tokio::select! {
+                biased;
+                () = signal.cancelled() => return,
+                heard = self.inbox.next() => self.hear(heard, link).await,
+                () = link.lost() => return,
+                () = tokio::time::sleep_until(deadline) => return,
+            }
+        }
+    }
+
+    /// Makes the connection again and finds the run.
+    async fn reconnect(&mut self) -> Result<Phase, ModelError> {
+        self.awaits_result = false;
+        self.link = None;
+        loop {
+            let wait = Duration::from_millis(100 << self.reconnects.min(RECONNECTS_MAX));
+            self.reconnects += 1;
+            tokio::select! {
+                biased;
+                () = self.context.signal().cancelled() => return Ok(self.cancelled().await),
+                () = tokio::time::sleep(wait) => {}
+            }
+            match self.adopt().await {
+                Err(error)
+                    if error.kind() == FailureKind::Unavailable
+                        && self.reconnects < RECONNECTS_MAX =>
+                {
+                    tracing::warn!(agent = &*self.shared.name, %error, "reconnecting");
+                }
+                found => return found,
+            }
+        }
+    }
+
+    /// Finds the run again: subscribes to its session, takes up its text, and has the gateway
+    /// say when it ends.
+    async fn adopt(&mut self) -> Result<Phase, ModelError> {
+        if !self.take_place().await? {
+            return Ok(self.cancelled().await);
+        }
+        let Some(link) = self.connected().await? else { return Ok(self.cancelled().await) };
+        let lost = || self.shared.error(FailureKind::Unavailable, "the connection was lost again");
+        let same_process = self.handle.boot_id == link.hello.boot_id;
+        let key = json!({"key": &self.handle.session_key});
+        link.request("sessions.messages.subscribe", key).await.ok_or_else(lost)?;
+        let history = json!({"sessionKey": &self.handle.session_key, "limit": 1});
+        let history = link.request("chat.history", history).await.ok_or_else(lost)?;
+        let going_on =
+            InFlightRun::of(&history.payload).filter(|run| run.run_id == self.handle.run_id);
+        if let Some(run) = &going_on {
+            self.reader.adopt(run, &mut self.batch);
+        }
+        let mut asked = wait(&self.handle.run_id);
+        asked["timeoutMs"] = json!(0);
+        let known = link.request("agent.wait", asked).await.ok_or_else(lost)?;
+        if known.ok && !is_still_running(&known) {
+            // The last words may be in events that wait.
+            while let Some(heard) = self.inbox.pop() {
+                self.hear(heard, &link).await;
+            }
+            self.reader.response(&known, &mut self.batch);
+            return match self.reader.end().cloned() {
+                Some(end) => self.ended(end, &link).await,
+                None => Ok(Phase::Listen),
+            };
+        }
+        if !same_process && going_on.is_none() {
+            let what = "cannot go on: the gateway was restarted and its run is gone; ask again";
+            return Err(self.shared.error(FailureKind::Lost, what));
+        }
+        if !self.handle.accepted && going_on.is_none() {
+            // It may never have got the prompt. If it has, it knows the key.
+            return Ok(Phase::Prompt);
+        }
+        link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
+        Ok(Phase::Listen)
+    }
+
+    async fn abort(&self, link: &Link) {
+        let Handle { session_key, run_id, .. } = &self.handle;
+        let asked = link.request("chat.abort", Abort { session_key, run_id }.params());
+        match tokio::time::timeout(ABORT_TIME, asked).await {
+            Ok(Some(Response { ok: true, .. })) => {}
+            _ => tracing::warn!(agent = &*self.shared.name, "the run could not be aborted"),
+        }
+    }
+
+    /// Stops the run at the gateway, and reads its last words.
+    async fn cancelled(&mut self) -> Phase {
+        if let Some(link) = self.link.clone() {
+            self.abort(&link).await;
+            while let Some(heard) = self.inbox.pop() {
+                self.hear(heard, &link).await;
+            }
+        }
+        self.leave();
+        self.reader.close(&mut self.batch);
+        self.batch.stop(Stop::Other("cancelled".into()), None);
+        Phase::Done
+    }
+
+    /// Gives the place on the connection to another run.
+    fn leave(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.unregister(&self.handle.run_id);
+        }
+        self.place = None;
+    }
+}
+
+impl Drop for Drive {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+fn wait(run_id: &str) -> Value {
+    json!({"runId": run_id, "timeoutMs": WAIT_TIME.as_millis()})
+}
+
+/// Whether an answer to `agent.wait` says that the run goes on.
+fn is_still_running(response: &Response) -> bool {
+    match response.status() {
+        "pending" => true,
+        "timeout" => {
+            // An `agent` response with this status has a summary.
+            response.payload["endedAt"].is_null() && response.payload["summary"].is_null()
+        }
+        _ => false,
+    }
+}
+
+/// The text of a prompt. The gateway wants one.
+fn message(input: &[Content]) -> String {
+    let texts = input.iter().filter_map(|content| match content {
+        Content::Text(text) => Some(text.to_string()),
+        Content::Link { uri, .. } => Some(uri.to_string()),
+        Content::Resource { uri, text, .. } => Some(format!("{uri}:\n{text}")),
+        Content::Media { source: MediaSource::Url(url), .. } => Some(url.to_string()),
+        Content::Media { source: MediaSource::Data(_), .. } => None,
+    });
+    let texts: Vec<String> = texts.filter(|text| !text.is_empty()).collect();
+    if texts.is_empty() { "(see the attachment)".into() } else { texts.join("\n\n") }
+}
+
+fn attachments(input: &[Content]) -> Vec<Value> {
+    let attachments = input.iter().filter_map(|content| match content {
+        Content::Media { media_type, source: MediaSource::Data(data), name } => {
+            Some(Prompt::attachment(media_type, name.as_deref(), data))
+        }
+        Content::Media { .. }
+        | Content::Text(_)
+        | Content::Link { .. }
+        | Content::Resource { .. } => None,
+    });
+    attachments.collect()
+}
+
+/// The name of the run after another one. It follows from the handle, so that a prompt that is
+/// made again after a crash has the same name.
+fn following(request: &RemoteRequest, run_id: &str) -> Box<str> {
+    let number = run_id.strip_prefix(&format!("{}-", request.run));
+    let number = number.and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);
+    format!("{}-{}", request.run, number.saturating_add(1)).into()
+}

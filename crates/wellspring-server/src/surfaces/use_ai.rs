@@ -1,0 +1,389 @@
+//! use-ai's wire: its clients, unchanged, over Socket.IO and over a plain WebSocket.
+//!
+//! A [`Client`] is what one socket asks for, whichever its transport: [`plain`] is a WebSocket
+//! with bare JSON at `/use-ai`, [`socket_io`] is Socket.IO 4 at `/socket.io/`, which begins with
+//! [`polling`] and mostly goes on with a WebSocket.
+//!
+//! A client names its threads and runs itself. A request that names a known run attaches to it;
+//! so does an answer to a run that the socket does not follow yet. That is how a client goes on
+//! after its socket was lost.
+//!
+//! # What is deliberately absent
+//!
+//! The client's history, as in AG-UI: the log is the history.
+
+mod plain;
+mod polling;
+mod socket_io;
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+
+use axum::http::{Method, StatusCode, Uri};
+use axum::routing::{get, post};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+use wellspring_core::{CancelWhen, RunId, RunRequest, Seq, ThreadId, WirePartId};
+use wellspring_engine::{
+    ClientId, Control, ControlError, InThread, Permission, Principal, RequestKey, StartKey,
+    StartRun, Started, StartedAs,
+};
+use wellspring_log::Cursor;
+use wellspring_wire::ag_ui::{Asked, Trust};
+use wellspring_wire::use_ai::types::{
+    AbortRun, AgentInfo, Agents, Config, MessageFeedback, RunAgent, RunWorkflow,
+};
+use wellspring_wire::use_ai::{Answers, ClientMessage, MessageError, refusal};
+use wellspring_wire::{
+    Closed, DialectChoice, DialectName, Options, Reasoning, ReasoningEvents, WirePosition,
+};
+
+use super::Route;
+use crate::app::{App, Trace};
+use crate::error::ApiError;
+use crate::lock;
+use crate::socket::Step;
+use crate::stream::{Begin, Until, Wanted};
+
+pub(crate) use self::polling::PolledSessions;
+
+/// Under which name the clients' run ids are kept.
+const RUNS: &str = "use-ai";
+
+/// Of what kind the clients' thread ids are.
+const THREADS: &str = "use-ai.thread";
+
+/// How many runs of a thread are asked which message was their input: a client repeats its
+/// last messages, not its first.
+const KNOWN_RUNS_MAX: usize = 16;
+
+pub(super) fn routes() -> Vec<Route> {
+    let route = |method, path, scope, handler| Route { method, path, scope: Some(scope), handler };
+    vec![
+        route(Method::GET, "/use-ai", Permission::Read, get(plain::open)),
+        route(Method::GET, "/socket.io/", Permission::Read, get(socket_io::open)),
+        route(Method::POST, "/socket.io/", Permission::Read, post(polling::push)),
+    ]
+}
+
+/// One client: what it asks for, on one socket.
+pub(super) struct Client {
+    app: App,
+    trace: Trace,
+    dialect: DialectChoice,
+    /// The runs whose events it gets.
+    followed: Mutex<BTreeSet<RunId>>,
+}
+
+/// What a client may choose, after the question mark of its address.
+#[derive(Default, Deserialize)]
+struct Choices {
+    #[serde(default)]
+    reasoning: ReasoningChoice,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ReasoningChoice {
+    /// REASONING_*.
+    #[default]
+    Shown,
+    /// THINKING_*.
+    Thinking,
+    Hidden,
+}
+
+/// A message that cannot be done, and the run that it was about.
+struct Refused {
+    run: Option<Box<str>>,
+    error: ApiError,
+}
+
+impl<E: Into<ApiError>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self { run: None, error: error.into() }
+    }
+}
+
+type Steps = Vec<Step<RunId>>;
+
+impl Client {
+    fn new(app: App, trace: Trace, address: &Uri) -> Self {
+        let chosen = axum::extract::Query::<Choices>::try_from_uri(address);
+        let chosen = chosen.map_or(ReasoningChoice::default(), |it| it.0.reasoning);
+        let options = Options {
+            reasoning: match chosen {
+                ReasoningChoice::Hidden => Reasoning::Hidden,
+                ReasoningChoice::Shown | ReasoningChoice::Thinking => Reasoning::Shown,
+            },
+            reasoning_events: match chosen {
+                ReasoningChoice::Thinking => ReasoningEvents::Thinking,
+                ReasoningChoice::Shown | ReasoningChoice::Hidden => ReasoningEvents::Reasoning,
+            },
+            ..Options::default()
+        };
+        let dialect = DialectName::UseAi.with(options).unwrap_or(DialectName::UseAi.into());
+        Self { app, trace, dialect, followed: Mutex::default() }
+    }
+
+    /// The agents to choose from.
+    fn agents(&self) -> Agents {
+        let all = self.app.runtime.agents();
+        let agents = all.iter().map(|def| AgentInfo {
+            id: def.name.clone(),
+            name: def.name.clone(),
+            annotation: Some(def.description.clone()).filter(|it| !it.is_empty()),
+        });
+        Agents { agents: agents.collect(), default_agent: self.default_agent() }
+    }
+
+    fn config(&self) -> Config {
+        Config { langfuse_enabled: true }
+    }
+
+    fn default_agent(&self) -> Box<str> {
+        let all = self.app.runtime.agents();
+        let configured = self.app.config.use_ai.default_agent.as_ref();
+        let known = configured.filter(|name| all.iter().any(|def| def.name == **name));
+        let first = || all.first().map(|def| def.name.clone());
+        known.cloned().or_else(first).unwrap_or_default()
+    }
+
+    /// Does what a message asks for, and says what did not work.
+    async fn handle(
+        &self,
+        who: &Principal,
+        message: Result<ClientMessage, MessageError>,
+        event: impl Fn(&[u8]) -> String,
+    ) -> Steps {
+        let done = match message {
+            Ok(message) => self.done(who, message).await,
+            Err(error) => Err(Refused::from(ApiError::bad("bad_message", error.to_string()))),
+        };
+        done.unwrap_or_else(|Refused { run, error }| {
+            self.app.metrics.error(error.code);
+            vec![Step::Send(event(&error_event(run.as_deref(), &error)))]
+        })
+    }
+
+    async fn done(&self, who: &Principal, message: ClientMessage) -> Result<Steps, Refused> {
+        let control = self.app.control(who);
+        match message {
+            ClientMessage::RunAgent(asked) => {
+                let name = asked.input.run_id.clone();
+                self.run_agent(&control, *asked).await.map_err(|error| of(&name, error))
+            }
+            ClientMessage::RunWorkflow(asked) => {
+                let name = asked.run_id.clone();
+                self.run_workflow(&control, *asked).await.map_err(|error| of(&name, error))
+            }
+            ClientMessage::ToolResult(result) => {
+                Ok(self.answer(&control, Answers::Result(&result)).await?)
+            }
+            ClientMessage::ToolApprovalResponse(response) => {
+                Ok(self.answer(&control, Answers::Approval(&response)).await?)
+            }
+            ClientMessage::AbortRun(abort) => self.abort(&control, abort).await,
+            ClientMessage::MessageFeedback(feedback) => {
+                rate(&control, &feedback).await?;
+                Ok(Vec::new())
+            }
+        }
+    }
+
+    async fn run_agent(&self, control: &Control, asked: RunAgent) -> Result<Steps, ApiError> {
+        let RunAgent { input, agent } = asked;
+        let agent = agent.unwrap_or_else(|| self.default_agent());
+        let Some(def) = self.app.runtime.agent(&agent) else {
+            return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
+        };
+        if let Some(run) = self.named(control, &input.run_id).await? {
+            return self.join(control, run).await;
+        }
+        let thread = thread_of(control, &input.thread_id);
+        let runs = match thread {
+            Some(thread) => control.recent(thread, KNOWN_RUNS_MAX).await?,
+            None => Vec::new(),
+        };
+        let is_known = |id: &str| {
+            let requests = runs.iter().filter_map(|(_, started)| started.as_ref());
+            let names = requests.filter_map(|started| started.request.wire.as_ref());
+            names.filter_map(|names| names.input.as_deref()).any(|known| known == id)
+        };
+        // A request never answers: results and approvals have messages of their own.
+        let request = match Asked::read(&input, None, is_known, Trust::User)? {
+            Asked::Start(request) => *request,
+            Asked::Answer { .. } => return Err(ApiError::bad("no_input", "nothing is asked")),
+        };
+        if request.input.is_empty() {
+            return Err(ApiError::bad("no_input", "no message of a user is new"));
+        }
+        let model = request.model.clone().filter(|_| def.allow_model);
+        let request = RunRequest { model, ..request };
+        self.start(control, &agent, thread, &input.run_id, request).await
+    }
+
+    /// Runs the agent that the configuration names for a workflow.
+    async fn run_workflow(&self, control: &Control, asked: RunWorkflow) -> Result<Steps, ApiError> {
+        if let Some(run) = self.named(control, &asked.run_id).await? {
+            return self.join(control, run).await;
+        }
+        let RunWorkflow { runner, workflow_id, .. } = &asked;
+        let name = format!("{runner}/{workflow_id}");
+        let Some(agent) = self.app.config.use_ai.workflows.get(&*name) else {
+            let name: String = name.chars().take(128).collect();
+            let message = format!("there is no workflow {name:?}");
+            let remedy = "name its agent in `workflows` of the configuration's `[server.use_ai]`";
+            return Err(ApiError::new(StatusCode::NOT_FOUND, "no_workflow", message, remedy));
+        };
+        let thread = thread_of(control, &asked.thread_id);
+        self.start(control, agent, thread, &asked.run_id, asked.request()).await
+    }
+
+    async fn start(
+        &self,
+        control: &Control,
+        agent: &str,
+        thread: Option<ThreadId>,
+        name: &str,
+        request: RunRequest,
+    ) -> Result<Steps, ApiError> {
+        let asked_at = Instant::now();
+        let Trace { id, parent } = self.trace.clone();
+        let request = RunRequest { trace_id: Some(id), trace_parent: parent, ..request };
+        let key = (!name.is_empty()).then(|| StartKey::Client(ClientId::new(RUNS, name)));
+        let start =
+            StartRun { thread, in_thread: InThread::Any, key, ..StartRun::new(agent, request) };
+        let Started { run, how, cursor } = control.start(start).await?;
+        match how {
+            StartedAs::New => {
+                self.app.metrics.run_started();
+                let cursor = match cursor {
+                    Some(cursor) => cursor,
+                    None => control.attach(run, Seq(0)).await?,
+                };
+                let start = Begin::After(WirePosition::START);
+                self.follow(control, run, start, Some(cursor), Some(asked_at)).await
+            }
+            // It became input of a run: if that is followed already, the client hears of it there.
+            StartedAs::Input if lock(&self.followed).contains(&run) => Ok(Vec::new()),
+            StartedAs::Input | StartedAs::Existing { .. } => self.join(control, run).await,
+        }
+    }
+
+    /// Answers something that a run waits for.
+    async fn answer(&self, control: &Control, answers: Answers<'_>) -> Result<Steps, ApiError> {
+        let not_waiting =
+            |id: &str| MessageError::NotWaiting { id: id.chars().take(128).collect() };
+        let run = answers.run().ok_or_else(|| ApiError::from(not_waiting(answers.id())))?;
+        let outline = control.waiting(run).await?.outline;
+        let commands = answers.commands(&outline)?;
+        control.respond(run, commands, RequestKey::Fresh).await?;
+        if lock(&self.followed).contains(&run) {
+            return Ok(Vec::new());
+        }
+        self.join(control, run).await
+    }
+
+    /// Stops a run, or all that this socket follows. Each says itself that it was stopped.
+    async fn abort(&self, control: &Control, abort: AbortRun) -> Result<Steps, Refused> {
+        let runs: Vec<RunId> = match &abort.run_id {
+            None => lock(&self.followed).iter().copied().collect(),
+            Some(name) => {
+                let error = |error: ApiError| of(name, error);
+                let run = match self.named(control, name).await.map_err(error)? {
+                    Some(run) => run,
+                    None => crate::app::run_id(name).map_err(error)?,
+                };
+                vec![run]
+            }
+        };
+        let mut steps = Vec::new();
+        for run in runs {
+            match control.cancel(run, CancelWhen::Now, Some("aborted by the user")).await {
+                Ok(_) | Err(ControlError::Finished(_)) => {}
+                Err(error) => return Err(of(abort.run_id.as_deref().unwrap_or(""), error.into())),
+            }
+            if !lock(&self.followed).contains(&run) {
+                steps.extend(self.join(control, run).await?);
+            }
+        }
+        Ok(steps)
+    }
+
+    /// A client's run, by its own name of it.
+    async fn named(&self, control: &Control, name: &str) -> Result<Option<RunId>, ApiError> {
+        if name.is_empty() {
+            return Ok(None);
+        }
+        Ok(control.resolve(&ClientId::new(RUNS, name)).await?)
+    }
+
+    /// Gives the client a run as it stands, and what comes then.
+    async fn join(&self, control: &Control, run: RunId) -> Result<Steps, ApiError> {
+        control.info(run).await?;
+        let start = Begin::Join { at: None, called: None };
+        self.follow(control, run, start, None, None).await
+    }
+
+    async fn follow(
+        &self,
+        control: &Control,
+        run: RunId,
+        start: Begin,
+        cursor: Option<Cursor>,
+        asked_at: Option<Instant>,
+    ) -> Result<Steps, ApiError> {
+        let dialect = self.dialect.clone();
+        let wanted = Wanted { run, dialect, start, until: Until::End, cursor };
+        let stream = self.app.subscribe(control.principal(), wanted, asked_at).await?;
+        lock(&self.followed).insert(run);
+        let again = Step::Unsubscribe { key: run, done: None, unknown: None };
+        let subscribe =
+            Step::Subscribe { key: run, stream: Box::new(stream), credit: None, done: None };
+        Ok(vec![again, subscribe])
+    }
+
+    /// The run gives no more events.
+    fn ended(&self, run: RunId) {
+        lock(&self.followed).remove(&run);
+    }
+}
+
+/// Keeps what a person thinks of an answer.
+async fn rate(control: &Control, feedback: &MessageFeedback) -> Result<(), ApiError> {
+    let MessageFeedback { message_id, trace_id, feedback } = feedback;
+    let Ok(WirePartId { run, part }) = message_id.parse() else {
+        let id: String = message_id.chars().take(128).collect();
+        return Err(ApiError::bad("no_message", format!("there is no message {id:?}")));
+    };
+    Ok(control.rate(run, Some(part), feedback.as_deref(), trace_id.as_deref()).await?)
+}
+
+fn thread_of(control: &Control, name: &str) -> Option<ThreadId> {
+    (!name.is_empty()).then(|| control.thread(&ClientId::new(THREADS, name)))
+}
+
+fn of(run: &str, error: ApiError) -> Refused {
+    let run: String = run.chars().take(128).collect();
+    Refused { run: Some(run.into()), error }
+}
+
+/// An error as an event.
+fn error_event(run: Option<&str>, error: &ApiError) -> Vec<u8> {
+    let ApiError { code, message, remedy, .. } = error;
+    let refusal = refusal(&Closed { code, message, remedy }, run);
+    // Strings always have a JSON form.
+    serde_json::to_vec(&refusal).unwrap_or_default()
+}
+
+fn json(value: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_else(|_| Value::Null.to_string().into_bytes())
+}
+
+impl From<MessageError> for ApiError {
+    fn from(error: MessageError) -> Self {
+        Self::bad("bad_message", error.to_string())
+    }
+}

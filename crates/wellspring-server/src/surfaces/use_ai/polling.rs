@@ -1,0 +1,260 @@
+//! Socket.IO over requests: a GET waits for packets, a POST brings some.
+//!
+//! What a client that polls follows is pulled while a GET of it waits, and not otherwise. So a
+//! client that stops polling costs its cursors, and after a while nothing.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use tokio::sync::{Mutex as AsyncMutex, Notify};
+use tokio::time::{Instant, sleep_until};
+use wellspring_core::RunId;
+use wellspring_engine::Permission;
+use wellspring_wire::socket_io::{self, SEPARATOR};
+
+use super::socket_io::{Address, PING_TIMEOUT, client, deliver, hello, new_session, packet};
+use super::{Client, Steps};
+use crate::app::{App, Params, RequestHead, TextBody, allow};
+use crate::error::ApiError;
+use crate::limits::StreamPass;
+use crate::lock;
+use crate::socket::{Step, Subscriptions};
+
+/// Packets in one POST: a client sends what it has said since the last, one or a few.
+const PACKETS_MAX: usize = 64;
+
+/// Answers that wait for the next GET: a client that sends requests and never asks for the
+/// answers is told so.
+const STEPS_MAX: usize = 256;
+
+/// Bytes of packets in one answer to a GET, about: what is there beyond them comes with the next.
+const ANSWER_BYTES: usize = 64 * 1024;
+
+/// The sessions that poll, by name.
+#[derive(Default)]
+pub(crate) struct PolledSessions(Mutex<HashMap<Box<str>, Arc<Polled>>>);
+
+impl PolledSessions {
+    pub(super) fn find(&self, session: &str) -> Result<Arc<Polled>, ApiError> {
+        lock(&self.0).get(session).cloned().ok_or_else(unknown_session)
+    }
+
+    fn remove(&self, session: &str) -> bool {
+        lock(&self.0).remove(session).is_some()
+    }
+}
+
+/// A session that polls.
+pub(crate) struct Polled {
+    session: Box<str>,
+    pub(super) client: Arc<Client>,
+    /// The request that began it: who it is.
+    pub(super) parts: Parts,
+    /// What POSTs led to, until a GET takes it.
+    steps: Mutex<Steps>,
+    /// Rings when there is something for the GET that waits.
+    ring: Notify,
+    /// Held by the GET that waits.
+    state: AsyncMutex<Waiting>,
+    /// When the client was last heard of, and whether it changes to a WebSocket.
+    seen: Mutex<(Instant, bool)>,
+    _pass: StreamPass,
+}
+
+/// What a client is going to be told.
+#[derive(Default)]
+struct Waiting {
+    subscriptions: Subscriptions<RunId>,
+    messages: Vec<String>,
+    closed: bool,
+}
+
+impl Waiting {
+    fn take(&mut self, step: Step<RunId>, client: &Client) {
+        match step {
+            Step::Send(message) => self.messages.push(message),
+            Step::Close => self.closed = true,
+            Step::Adopt { .. } | Step::Credit { .. } => {}
+            Step::Unsubscribe { key, .. } => {
+                self.subscriptions.remove(&key);
+            }
+            Step::Subscribe { key, stream, credit, .. } => {
+                if let Err(not_added) = self.subscriptions.insert(key, *stream, credit) {
+                    let error = ApiError::from(not_added);
+                    client.app.metrics.error(error.code);
+                    let event = super::error_event(None, &error);
+                    self.messages.push(socket_io::event("event", &event));
+                }
+            }
+        }
+    }
+}
+
+impl Polled {
+    fn heard_of(&self) {
+        lock(&self.seen).0 = Instant::now();
+    }
+
+    /// Lets the GET that waits return: the client changes to a WebSocket when it has.
+    pub(super) fn release(&self) {
+        lock(&self.seen).1 = true;
+        self.ring.notify_one();
+    }
+
+    fn is_leaving(&self) -> bool {
+        lock(&self.seen).1
+    }
+
+    /// Gives what is left to the WebSocket; nothing is polled any more.
+    pub(super) async fn leave(&self, app: &App) -> (Steps, Steps) {
+        self.release();
+        app.polled.remove(&self.session);
+        let Waiting { subscriptions, messages, .. } = std::mem::take(&mut *self.state.lock().await);
+        let steps = std::mem::take(&mut *lock(&self.steps));
+        (vec![Step::Adopt { subscriptions, messages }], steps)
+    }
+}
+
+/// Begins a session.
+pub(super) async fn begin(app: &App, parts: Parts) -> Result<Response, ApiError> {
+    let who = app.authenticate(&parts).await?;
+    allow(&who, Permission::Read)?;
+    let pass = app.gates.stream(&who)?;
+    let session = new_session()?;
+    let polled = Arc::new(Polled {
+        session: session.clone(),
+        client: client(app, &parts),
+        parts,
+        steps: Mutex::default(),
+        ring: Notify::new(),
+        state: AsyncMutex::default(),
+        seen: Mutex::new((Instant::now(), false)),
+        _pass: pass,
+    });
+    lock(&app.polled.0).insert(session.clone(), Arc::clone(&polled));
+    tokio::spawn(forget(app.clone(), polled));
+    Ok(answer(hello(app, &session, &["websocket"])))
+}
+
+/// Ends a session that is not heard of any more. Its runs go on.
+async fn forget(app: App, polled: Arc<Polled>) {
+    let patience = app.config.keep_alive + PING_TIMEOUT;
+    loop {
+        let due = lock(&polled.seen).0 + patience;
+        tokio::select! {
+            () = sleep_until(due) => {}
+            () = app.closing.cancelled() => sleep_until(Instant::now() + PING_TIMEOUT).await,
+        }
+        let silent = lock(&polled.seen).0.elapsed() >= patience;
+        if silent || app.closing.is_cancelled() || app.polled.find(&polled.session).is_err() {
+            app.polled.remove(&polled.session);
+            return;
+        }
+    }
+}
+
+/// Waits for packets.
+pub(super) async fn poll(app: &App, session: &str) -> Result<Response, ApiError> {
+    let polled = app.polled.find(session)?;
+    app.authenticate(&polled.parts).await?;
+    polled.heard_of();
+    let Ok(mut state) = polled.state.try_lock() else {
+        app.polled.remove(session);
+        polled.ring.notify_one();
+        return Err(ApiError::bad("polled_twice", "this session polls already; it is closed"));
+    };
+    let ping_at = Instant::now() + app.config.keep_alive;
+    let packets = loop {
+        let steps = std::mem::take(&mut *lock(&polled.steps));
+        steps.into_iter().for_each(|step| state.take(step, &polled.client));
+        let is_draining = app.closing.is_cancelled();
+        if state.closed || (is_draining && state.subscriptions.is_empty()) {
+            app.polled.remove(session);
+            state.messages.push(socket_io::GOODBYE.to_owned());
+        }
+        if !state.messages.is_empty() {
+            more(&mut state, &polled.client).await;
+            break std::mem::take(&mut state.messages);
+        }
+        if polled.is_leaving() || app.polled.find(session).is_err() {
+            break vec![socket_io::NOOP.to_owned()];
+        }
+        tokio::select! {
+            delivery = state.subscriptions.next() => {
+                let Waiting { messages, .. } = &mut *state;
+                deliver(&polled.client, &delivery, messages);
+            }
+            () = polled.ring.notified() => {}
+            () = app.closing.cancelled(), if !is_draining => {}
+            () = sleep_until(ping_at) => break vec![socket_io::PING.to_owned()],
+        }
+    };
+    polled.heard_of();
+    Ok(answer(packets.join(SEPARATOR.encode_utf8(&mut [0; 4]))))
+}
+
+/// Adds what is there already, up to the size of an answer.
+async fn more(state: &mut Waiting, client: &Client) {
+    let mut bytes: usize = state.messages.iter().map(String::len).sum();
+    while bytes < ANSWER_BYTES {
+        let next = state.subscriptions.next();
+        let Some(delivery) = futures::FutureExt::now_or_never(next) else { return };
+        let before = state.messages.len();
+        deliver(client, &delivery, &mut state.messages);
+        bytes += state.messages[before..].iter().map(String::len).sum::<usize>();
+    }
+}
+
+/// Takes packets.
+pub(super) async fn push(
+    State(app): State<App>,
+    Params(address): Params<Address>,
+    RequestHead(parts): RequestHead,
+    TextBody(body): TextBody,
+) -> Result<Response, ApiError> {
+    let Some(session) = address.sid else {
+        allow(&app.authenticate(&parts).await?, Permission::Read)?;
+        return Err(unknown_session());
+    };
+    let polled = app.polled.find(&session)?;
+    let who = app.authenticate(&polled.parts).await?;
+    polled.heard_of();
+    if body.split(SEPARATOR).count() > PACKETS_MAX {
+        let message = format!("a request has at most {PACKETS_MAX} packets");
+        return Err(ApiError::bad("too_many_packets", message));
+    }
+    for text in body.split(SEPARATOR) {
+        let steps = packet(&polled.client, &who, &session, text).await;
+        {
+            let mut waiting = lock(&polled.steps);
+            if waiting.len() + steps.len() > STEPS_MAX {
+                let message = "too many answers wait for this session to poll";
+                let remedy = "poll, and then send more";
+                let status = StatusCode::TOO_MANY_REQUESTS;
+                return Err(ApiError::new(status, "too_many_requests", message, remedy));
+            }
+            waiting.extend(steps);
+        }
+        polled.ring.notify_one();
+    }
+    Ok(answer("ok".to_owned()))
+}
+
+fn unknown_session() -> ApiError {
+    let remedy = "connect again";
+    let message = "there is no session of this id";
+    ApiError::new(StatusCode::BAD_REQUEST, "unknown_session", message, remedy)
+}
+
+fn answer(packets: String) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=UTF-8")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    (headers, Bytes::from(packets)).into_response()
+}

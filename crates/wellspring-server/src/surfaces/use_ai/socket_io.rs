@@ -1,0 +1,228 @@
+//! Socket.IO: its packets, and its WebSocket.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::extract::ws::{Utf8Bytes, WebSocketUpgrade};
+use axum::extract::{FromRequestParts as _, OriginalUri, State};
+use axum::http::StatusCode;
+use axum::http::request::Parts;
+use axum::response::Response;
+use futures::future::BoxFuture;
+use serde::Deserialize;
+use uuid::Uuid;
+use wellspring_core::RunId;
+use wellspring_engine::{Permission, Principal};
+use wellspring_wire::socket_io::{self, Packet, PacketError};
+use wellspring_wire::use_ai::ClientMessage;
+
+use super::polling::{self, Polled};
+use super::{Client, Steps, error_event, json};
+use crate::app::{App, Params, RequestHead, Trace, allow};
+use crate::error::ApiError;
+use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step};
+
+/// How long a client may take to answer a heartbeat.
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What every request of the protocol says after the question mark.
+#[derive(Deserialize)]
+pub(super) struct Address {
+    /// The version of the protocol below.
+    #[serde(rename = "EIO")]
+    pub(super) version: Option<String>,
+    pub(super) transport: Option<String>,
+    /// The session, from the second request on.
+    pub(super) sid: Option<String>,
+}
+
+/// Begins a session, polls one, or takes it to a WebSocket.
+pub(super) async fn open(
+    State(app): State<App>,
+    Params(address): Params<Address>,
+    RequestHead(mut parts): RequestHead,
+) -> Result<Response, ApiError> {
+    if address.sid.is_none() {
+        // Who is not let in is told nothing else. A session was let in when it began.
+        allow(&app.authenticate(&parts).await?, Permission::Read)?;
+    }
+    if address.version.as_deref() != Some("4") {
+        let remedy = "use a client of Socket.IO 4 (`EIO=4`)";
+        let message = "this server speaks version 4 of the Engine.IO protocol";
+        return Err(ApiError::new(StatusCode::BAD_REQUEST, "bad_version", message, remedy));
+    }
+    match (address.transport.as_deref(), address.sid.as_deref()) {
+        (Some("polling"), None) => polling::begin(&app, parts).await,
+        (Some("polling"), Some(session)) => polling::poll(&app, session).await,
+        (Some("websocket"), None) => {
+            let request = SocketRequest::from_request_parts(&mut parts, &app).await?;
+            let session = new_session()?;
+            let client = client(&app, &parts);
+            Ok(request.accept(app, SocketIo::new(client, session, Transport::Only)))
+        }
+        (Some("websocket"), Some(session)) => {
+            let polled = app.polled.find(session)?;
+            let pass = app.gates.stream(&app.authenticate(&polled.parts).await?)?;
+            let upgrade = upgrade(&app, &mut parts).await?;
+            let request = SocketRequest::of(upgrade, polled.parts.clone(), pass);
+            let client = Arc::clone(&polled.client);
+            Ok(request.accept(app, SocketIo::new(client, session.into(), Transport::After(polled))))
+        }
+        _ => Err(ApiError::bad("bad_transport", "`transport` is `polling` or `websocket`")),
+    }
+}
+
+async fn upgrade(app: &App, parts: &mut Parts) -> Result<WebSocketUpgrade, ApiError> {
+    WebSocketUpgrade::from_request_parts(parts, app).await.map_err(|error| {
+        let remedy = "open it with a WebSocket client, over HTTP/1.1";
+        ApiError::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error.body_text(), remedy)
+    })
+}
+
+/// What a client asks for that made this request.
+pub(super) fn client(app: &App, parts: &Parts) -> Arc<Client> {
+    let none = || Trace { id: "".into(), parent: None };
+    let trace = parts.extensions.get::<Trace>().cloned().unwrap_or_else(none);
+    let address = parts.extensions.get::<OriginalUri>().map_or(&parts.uri, |it| &it.0);
+    Arc::new(Client::new(app.clone(), trace, address))
+}
+
+/// A name that cannot be guessed: a request that names a session acts for its client.
+pub(super) fn new_session() -> Result<Box<str>, ApiError> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| ApiError::internal("making a session", &std::io::Error::from(error)))?;
+    Ok(Uuid::from_bytes(bytes).simple().to_string().into())
+}
+
+/// The first packet of a session.
+pub(super) fn hello(app: &App, session: &str, upgrades: &[&str]) -> String {
+    let ping = (app.config.keep_alive, PING_TIMEOUT);
+    socket_io::open(session, upgrades, ping, app.config.limits.body_bytes)
+}
+
+/// How a WebSocket came about.
+enum Transport {
+    /// The session began with it.
+    Only,
+    /// It takes the place of polling once the client says so.
+    After(Arc<Polled>),
+}
+
+pub(super) struct SocketIo {
+    client: Arc<Client>,
+    session: Box<str>,
+    transport: Transport,
+    /// Whether packets are the client's, and not of the change of transports.
+    upgraded: AtomicBool,
+}
+
+impl SocketIo {
+    fn new(client: Arc<Client>, session: Box<str>, transport: Transport) -> Self {
+        let upgraded = AtomicBool::new(matches!(transport, Transport::Only));
+        Self { client, session, transport, upgraded }
+    }
+}
+
+impl SocketProtocol for SocketIo {
+    type Key = RunId;
+
+    fn hello(&self) -> Vec<String> {
+        match &self.transport {
+            Transport::Only => vec![hello(&self.client.app, &self.session, &[])],
+            Transport::After(_) => Vec::new(),
+        }
+    }
+
+    fn ping(&self) -> Option<String> {
+        Some(socket_io::PING.to_owned())
+    }
+
+    fn handle(
+        self: Arc<Self>,
+        who: Principal,
+        text: Utf8Bytes,
+    ) -> BoxFuture<'static, Vec<Step<RunId>>> {
+        Box::pin(async move {
+            if let Transport::After(polled) = &self.transport
+                && !self.upgraded.load(Ordering::Relaxed)
+            {
+                return match Packet::read(&text) {
+                    Ok(Packet::Probe) => {
+                        polled.release();
+                        vec![Step::Send(socket_io::PROBE_ANSWER.to_owned())]
+                    }
+                    Ok(Packet::Upgrade) => {
+                        self.upgraded.store(true, Ordering::Relaxed);
+                        let (mut left, after) = polled.leave(&self.client.app).await;
+                        left.extend(after);
+                        left
+                    }
+                    Ok(_) | Err(_) => vec![Step::Close],
+                };
+            }
+            packet(&self.client, &who, &self.session, &text).await
+        })
+    }
+
+    fn deliver(&self, delivery: &Delivery<RunId>, messages: &mut Vec<String>) {
+        deliver(&self.client, delivery, messages);
+    }
+
+    fn failed(&self, _: Option<&RunId>, error: &ApiError) -> String {
+        event(&error_event(None, error))
+    }
+}
+
+/// Does what a packet asks for.
+pub(super) async fn packet(client: &Client, who: &Principal, session: &str, text: &str) -> Steps {
+    match Packet::read(text) {
+        Ok(Packet::Connect { namespace }) if namespace == "/" => {
+            let agents = socket_io::event("agents", &json(&client.agents()));
+            let config = socket_io::event("config", &json(&client.config()));
+            let all = [socket_io::connected(session), agents, config];
+            all.into_iter().map(Step::Send).collect()
+        }
+        Ok(Packet::Connect { namespace }) => {
+            let error = PacketError::Namespace(namespace.clone()).to_string();
+            vec![Step::Send(socket_io::connect_error(&namespace, &error))]
+        }
+        Ok(Packet::Event { name, data, ack }) => {
+            let message = match &*name {
+                "message" => ClientMessage::from_value(data),
+                "abort_run" => ClientMessage::abort(data),
+                _ => {
+                    let name: String = name.chars().take(64).collect();
+                    let message = format!("{name:?} is not an event: send `message`");
+                    let error = ApiError::bad("unknown_event", message);
+                    return vec![Step::Send(event(&error_event(None, &error)))];
+                }
+            };
+            let mut steps = client.handle(who, message, event).await;
+            steps.extend(ack.map(|ack| Step::Send(socket_io::ack(ack))));
+            steps
+        }
+        Ok(Packet::Close) => vec![Step::Close],
+        Ok(Packet::Heartbeat | Packet::Ack | Packet::Probe | Packet::Upgrade) => Vec::new(),
+        Err(error) => {
+            let error = ApiError::bad("bad_packet", error.to_string());
+            client.app.metrics.error(error.code);
+            vec![Step::Send(event(&error_event(None, &error)))]
+        }
+    }
+}
+
+/// Writes a packet for each event.
+pub(super) fn deliver(client: &Client, delivery: &Delivery<RunId>, messages: &mut Vec<String>) {
+    match &delivery.piece {
+        Some(piece) => {
+            messages.extend(delivery.framing.events(piece).map(|it| event(it.data)));
+        }
+        None => client.ended(delivery.key),
+    }
+}
+
+fn event(json: &[u8]) -> String {
+    socket_io::event("event", json)
+}

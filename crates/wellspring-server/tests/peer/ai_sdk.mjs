@@ -1,0 +1,224 @@
+// The AI SDK's own chat and both of its transports against a server: `node ai_sdk.mjs URL`.
+// Prints what it saw, one line per scene and transport, or fails.
+
+import assert from "node:assert/strict";
+import {
+  AbstractChat,
+  DefaultChatTransport,
+  WebSocketChatTransport,
+  lastAssistantMessageIsCompleteWithApprovalResponses,
+  lastAssistantMessageIsCompleteWithToolCalls,
+  uiMessageChunkSchema,
+} from "ai";
+import WebSocket from "ws";
+
+const base = process.argv[2];
+
+/** What a chat keeps, without a framework. */
+class State {
+  status = "ready";
+  error = undefined;
+  messages = [];
+  pushMessage = (message) => { this.messages = [...this.messages, message]; };
+  popMessage = () => { this.messages = this.messages.slice(0, -1); };
+  replaceMessage = (index, message) => { this.messages = this.messages.with(index, structuredClone(message)); };
+  snapshot = (it) => structuredClone(it);
+}
+
+class Chat extends AbstractChat {
+  constructor({ messages = [], ...init }) { super({ state: Object.assign(new State(), { messages }), ...init }); }
+}
+
+/** Checks every part by the SDK's own schema, and notes it. */
+function checked(transport, seen) {
+  const through = (stream) => stream && stream.pipeThrough(new TransformStream({
+    async transform(chunk, controller) {
+      const result = await uiMessageChunkSchema().validate(chunk);
+      assert.ok(result.success, `${JSON.stringify(chunk)}: ${result.error}`);
+      seen.push(chunk);
+      controller.enqueue(chunk);
+    },
+  }));
+  return {
+    resumeStreamIsReplay: true,
+    sendMessages: async (options) => through(await transport.sendMessages(options)),
+    reconnectToStream: async (options) => through(await transport.reconnectToStream(options)),
+    close: () => transport.close?.(),
+  };
+}
+
+const transports = {
+  http: (agent, init) => new DefaultChatTransport({ api: `${base}/ai-sdk/${agent}`, ...init }),
+  socket: (agent, init) => new WebSocketChatTransport({ url: `${base}/ai-sdk/${agent}/socket`, webSocket: WebSocket, ...init }),
+};
+
+function chat(kind, agent, init = {}, transportInit = {}) {
+  const seen = [];
+  const errors = [];
+  const inner = transports[kind](agent, transportInit);
+  const it = new Chat({ transport: checked(inner, seen), onError: (error) => errors.push(error.message), ...init });
+  return Object.assign(it, { seen, errors, inner });
+}
+
+const parts = (it) => it.lastMessage.parts.map((part) => {
+  if (part.type === "text" || part.type === "reasoning") return `${part.type} ${part.text}`;
+  if (part.type.startsWith("tool-")) return `${part.type} ${part.state} ${JSON.stringify(part.output ?? part.errorText ?? null)}`;
+  if (part.type.startsWith("data-")) return `${part.type} ${JSON.stringify(part.data)}`;
+  return part.type;
+});
+const count = (it, type) => it.seen.filter((chunk) => chunk.type === type).length;
+const until = async (condition) => { while (!condition()) await new Promise((resolve) => setTimeout(resolve, 5)); };
+
+const scenes = {
+  async text(kind) {
+    const it = chat(kind, "talk");
+    await it.sendMessage({ text: "Hi" });
+    assert.equal(it.status, "ready", it.errors.join());
+    assert.deepEqual(parts(it), ["step-start", "reasoning Hm, what now?", "text Hello there."]);
+    assert.ok(count(it, "text-delta") > 1, "in pieces");
+    assert.equal(it.lastMessage.metadata.agent, "talk");
+    await it.sendMessage({ text: "Again" });
+    assert.equal(it.messages.length, 4);
+    return "text and reasoning, twice in one chat";
+  },
+  async serverTool(kind) {
+    const it = chat(kind, "work");
+    await it.sendMessage({ text: "Work" });
+    const outputs = it.seen.filter((chunk) => chunk.type === "tool-output-available");
+    assert.deepEqual(outputs.map((chunk) => [chunk.output, chunk.preliminary ?? false]), [[{ percent: 50 }, true], ["worked", false]]);
+    assert.deepEqual(parts(it), ["step-start", 'tool-work output-available "worked"', "step-start", "text Done."]);
+    assert.ok(it.lastMessage.metadata.usage.totalTokens > 0, JSON.stringify(it.lastMessage.metadata));
+    return "a tool of the server, with progress";
+  },
+  async clientTool(kind) {
+    const tools = [{ name: "paint", description: "paints", inputSchema: { type: "object" } }];
+    const it = chat(kind, "paint", {
+      sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls,
+      onToolCall: ({ toolCall }) => {
+        assert.deepEqual(toolCall.input, { colour: "blue" });
+        it.addToolOutput({ tool: "paint", toolCallId: toolCall.toolCallId, output: "painted" });
+      },
+    }, { body: { tools } });
+    await it.sendMessage({ text: "Paint it" });
+    await until(() => it.status === "ready" && parts(it).includes("text Painted."));
+    assert.equal(it.messages.length, 2, "the message goes on");
+    assert.deepEqual(parts(it), ["step-start", 'tool-paint output-available "painted"', "step-start", "text Painted."]);
+    return "a tool in the page, and on in the same message";
+  },
+  async approval(kind) {
+    const said = [];
+    for (const approved of [true, false]) {
+      const it = chat(kind, "ask", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses });
+      await it.sendMessage({ text: "Do it" });
+      const asked = it.lastMessage.parts.find((part) => part.state === "approval-requested");
+      await it.addToolApprovalResponse({ id: asked.approval.id, approved, reason: "because" });
+      await until(() => it.status === "ready" && parts(it).includes("text Done."));
+      assert.equal(it.messages.length, 2);
+      said.push(parts(it)[1]);
+    }
+    assert.deepEqual(said, ['tool-echo output-available "x"', "tool-echo output-denied null"]);
+    return "an approval, given and denied";
+  },
+  async stop(kind) {
+    const it = chat(kind, "stuck");
+    const sent = it.sendMessage({ text: "Hang" });
+    await until(() => it.lastMessage?.role === "assistant" && it.lastMessage.parts.length > 1);
+    const run = it.lastMessage.id;
+    await it.stop();
+    if (kind === "http") await fetch(`${base}/ai-sdk/stuck/${it.id}/stop`, { method: "POST" });
+    await sent;
+    let state;
+    do { state = (await (await fetch(`${base}/v1/runs/${run}`)).json()).state; } while (state === "running");
+    assert.equal(state, "cancelled");
+    await it.resumeStream();
+    assert.equal(it.status, "ready", "nothing is going on");
+    return "stopping stops the run";
+  },
+  async resume(kind) {
+    const it = chat(kind, "slow");
+    it.sendMessage({ text: "Slowly" }).catch(() => {});
+    await until(() => it.lastMessage?.role === "assistant" && it.lastMessage.parts.length > 1);
+    // A page that is loaded again, with nothing but the chat's id and the user's message.
+    const again = chat(kind, "slow", { id: it.id, messages: it.messages.slice(0, 1) });
+    await again.resumeStream();
+    assert.deepEqual(parts(again), ["step-start", "text one two three four"]);
+    assert.equal(again.messages.length, 2);
+    await until(() => it.status === "ready");
+    assert.deepEqual(parts(it), ["step-start", "text one two three four"]);
+    return "a message is resumed from its beginning, by a second page too";
+  },
+  async drop(kind) {
+    const it = chat(kind, "slow");
+    if (kind === "http") {
+      // The connection breaks off in mid-message.
+      const fetchCut = async (url, init) => {
+        const response = await fetch(url, init);
+        if (init.method !== "POST") return response;
+        let left = 1;
+        return new Response(response.body.pipeThrough(new TransformStream({
+          transform(piece, controller) {
+            controller.enqueue(piece);
+            if (--left < 0) controller.error(new TypeError("network error"));
+          },
+        })), { headers: response.headers });
+      };
+      it.inner.fetch = fetchCut;
+    }
+    const sent = it.sendMessage({ text: "Slowly" });
+    await until(() => it.lastMessage?.role === "assistant" && it.lastMessage.parts.length > 1);
+    if (kind === "socket") it.inner.connection.socket.terminate();
+    await sent;
+    assert.equal(it.status, "error");
+    await it.resumeStream();
+    assert.deepEqual(parts(it), ["step-start", "text one two three four"]);
+    assert.equal(it.messages.length, 2, "no duplicate");
+    return "a dropped connection is resumed without a duplicate";
+  },
+  async error(kind) {
+    const it = chat(kind, "fails");
+    await it.sendMessage({ text: "Fail" });
+    assert.equal(it.status, "error");
+    assert.match(it.errors.join(), /no luck/);
+    const nobody = chat(kind, "talk", { id: "x".repeat(300) });
+    await nobody.sendMessage({ text: "Hi" });
+    assert.equal(nobody.status, "error");
+    assert.match(nobody.errors.join(), /1 to 255 bytes/);
+    return "errors are reported";
+  },
+  async retried(kind) {
+    const it = chat(kind, "retries");
+    await it.sendMessage({ text: "Try" });
+    assert.equal(it.status, "ready", it.errors.join());
+    assert.ok(count(it, "reset-step") > 0, "something was taken back");
+    const shown = parts(it);
+    assert.deepEqual(shown.filter((part) => part.startsWith("text")), ["text Right."]);
+    assert.deepEqual(shown.filter((part) => part.startsWith("tool-")), ['tool-echo output-available "a"', 'tool-echo output-available "b"']);
+    assert.equal(shown.filter((part) => part === "source-url").length, 1);
+    return "a retried turn leaves its final parts";
+  },
+  async regenerate(kind) {
+    const it = chat(kind, "counts");
+    await it.sendMessage({ text: "Count" });
+    assert.deepEqual(parts(it), ["step-start", "text 1 message"]);
+    await it.regenerate();
+    assert.deepEqual(parts(it), ["step-start", "text 1 message"]);
+    await it.sendMessage({ text: "More" });
+    assert.deepEqual(parts(it), ["step-start", "text 3 messages"]);
+    await it.regenerate();
+    assert.deepEqual(parts(it), ["step-start", "text 3 messages"]);
+    assert.equal(it.messages.length, 4);
+    return "regenerating branches off";
+  },
+};
+
+for (const kind of ["http", "socket"]) {
+  for (const [name, scene] of Object.entries(scenes)) {
+    try {
+      console.log(`${kind}: ${await scene(kind)}`);
+    } catch (error) {
+      console.error(`${kind} ${name}:`, error);
+      process.exit(1);
+    }
+  }
+}
+process.exit(0);

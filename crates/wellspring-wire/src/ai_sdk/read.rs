@@ -1,0 +1,218 @@
+//! Reads a client's request.
+//!
+//! A client sends the whole conversation each time, and can forge it. The log is the history,
+//! so only what its user says now counts, and answers to what a run of ours waits for.
+
+use wellspring_core::{
+    Amendment, Answer, Command, Content, MediaSource, Outline, PartId, QuestionId, RunId,
+    RunRequest, RunsOn, ToolOutcome, ToolResult, ToolSpec, WireNames, WirePartId,
+};
+
+use super::types::{Approval, ChatRequest, Role, ToolAnswer, Trigger, UiMessage, UserPart};
+
+/// What a client's request asks for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// A new run.
+    Start {
+        /// What it is asked.
+        request: Box<RunRequest>,
+        /// Where it branches off, if it does not continue the thread's latest run.
+        branch: Option<Branch>,
+    },
+    /// The client has answers: read them with [`Asked::answers`].
+    Answer,
+}
+
+/// Where a run branches off.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Branch {
+    /// After the run of this message.
+    After(RunId),
+    /// At the beginning of the conversation.
+    Start,
+}
+
+/// An invalid request.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// There is no message to answer.
+    #[error("`messages` has no message of a user at its end, and no answer of one")]
+    NoInput,
+    /// A part of the user's message is invalid.
+    #[error("message {id:?}: a part is invalid: {problem}")]
+    Part {
+        /// The message's id.
+        id: Box<str>,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A file's data is not base64.
+    #[error("message {id:?}: a file's `data:` address is not base64")]
+    File {
+        /// The message's id.
+        id: Box<str>,
+    },
+}
+
+impl Asked {
+    /// Reads a request.
+    ///
+    /// ```
+    /// use wellspring_wire::ai_sdk::Asked;
+    ///
+    /// let request = serde_json::from_str(r#"{
+    ///     "id": "chat", "trigger": "submit-message",
+    ///     "messages": [{"id": "m", "role": "user", "parts": [{"type": "text", "text": "Hello?"}]}]
+    /// }"#)?;
+    /// let Asked::Start { request, branch: None } = Asked::read(&request)? else {
+    ///     return Err("a run of its own".into());
+    /// };
+    /// assert_eq!(request.input[0].as_text(), Some("Hello?"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is nothing new in it, or a part of the user's message is invalid.
+    pub fn read(request: &ChatRequest) -> Result<Self, InputError> {
+        let Some((last, earlier)) = request.messages.split_last() else {
+            return Err(InputError::NoInput);
+        };
+        let regenerates = request.trigger == Trigger::RegenerateMessage;
+        match last.role {
+            Role::User => {}
+            Role::Assistant if !regenerates => return Ok(Self::Answer),
+            Role::Assistant | Role::System => return Err(InputError::NoInput),
+        }
+        let edits = request.message_id.as_ref().is_some_and(|id| *id == last.id);
+        let branch = (regenerates || edits).then(|| branch(earlier));
+        let input = said(last)?;
+        if input.is_empty() {
+            return Err(InputError::NoInput);
+        }
+        let some = |name: &str| (!name.is_empty()).then(|| name.into());
+        let run = RunRequest {
+            input,
+            model: request.model.clone(),
+            client_tools: request.tools.iter().map(tool).collect(),
+            wire: Some(Box::new(WireNames {
+                thread: some(&request.id),
+                input: some(&last.id),
+                ..WireNames::default()
+            })),
+            ..RunRequest::default()
+        };
+        Ok(Self::Start { request: Box::new(run), branch })
+    }
+
+    /// The answers in a request to what a run waits for, as commands for the run. What it does
+    /// not wait for is history, or forged.
+    #[must_use]
+    pub fn answers(request: &ChatRequest, waiting: &Outline) -> Vec<Command> {
+        let Some(head) = &waiting.run else { return Vec::new() };
+        let Some(last) = request.messages.last().filter(|it| it.role == Role::Assistant) else {
+            return Vec::new();
+        };
+        let mut commands: Vec<Command> = Vec::new();
+        for part in &last.parts {
+            // Whatever is not an answer does not read as one.
+            let Ok(answer) = serde_json::from_value(part.clone()) else { continue };
+            let command = match answer {
+                ToolAnswer::OutputAvailable { tool_call_id, output, preliminary: false } => {
+                    pending(waiting, head.run, &tool_call_id).map(|call| Command::FinishCall {
+                        call,
+                        outcome: ToolOutcome::Ok,
+                        result: ToolResult::new(output),
+                        wire_run: None,
+                    })
+                }
+                ToolAnswer::OutputAvailable { preliminary: true, .. } => None,
+                ToolAnswer::OutputError { tool_call_id, error_text } => {
+                    pending(waiting, head.run, &tool_call_id).map(|call| Command::FinishCall {
+                        call,
+                        outcome: ToolOutcome::Error,
+                        result: ToolResult::new(&*error_text),
+                        wire_run: None,
+                    })
+                }
+                ToolAnswer::ApprovalResponded { approval } => decided(waiting, head.run, &approval),
+            };
+            commands.extend(command.filter(|command| !commands.contains(command)));
+        }
+        let tools: Vec<_> = request.tools.iter().map(tool).collect();
+        if !commands.is_empty() && !tools.is_empty() {
+            let amended = Amendment { client_tools: Some(tools), ..Amendment::default() };
+            let resume =
+                Command::Resume { amended: Box::new(amended), state: None, wire_run: None };
+            commands.insert(0, resume);
+        }
+        commands
+    }
+}
+
+/// A call of this run that waits for the client.
+fn pending(outline: &Outline, of: RunId, id: &str) -> Option<PartId> {
+    let WirePartId { run, part } = id.parse().ok()?;
+    let call = outline.call(part).filter(|_| run == of)?;
+    (call.tool.runs_on == RunsOn::Client).then_some(part)
+}
+
+fn decided(outline: &Outline, of: RunId, approval: &Approval) -> Option<Command> {
+    let (run, question) = approval.id.split_once("-question-")?;
+    let question = QuestionId(question.parse().ok()?);
+    outline.questions.get(&question).filter(|_| run.parse() == Ok(of))?;
+    let answer = match (approval.approved, &approval.reason) {
+        (true, _) => Answer::yes(),
+        (false, Some(reason)) => Answer::no(reason.clone()),
+        (false, None) => Answer::NO,
+    };
+    Some(Command::Answer { question, answer, by: None, wire_run: None })
+}
+
+/// After the last answer of ours that the client still has.
+fn branch(earlier: &[UiMessage]) -> Branch {
+    let answers = earlier.iter().rev().filter(|message| message.role == Role::Assistant);
+    let mut runs = answers.filter_map(|message| message.id.parse().ok());
+    runs.next().map_or(Branch::Start, Branch::After)
+}
+
+fn said(message: &UiMessage) -> Result<Vec<Content>, InputError> {
+    let mut content = Vec::new();
+    for part in &message.parts {
+        let kind = part.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
+        // An application's own parts are for itself.
+        if !["text", "file"].contains(&kind) {
+            continue;
+        }
+        let part = serde_json::from_value(part.clone()).map_err(|error| InputError::Part {
+            id: message.id.clone(),
+            problem: error.to_string(),
+        })?;
+        content.push(match part {
+            UserPart::Text { text } => Content::Text(text),
+            UserPart::File { media_type, url, filename: name } => {
+                let source = match url.strip_prefix("data:") {
+                    None => MediaSource::Url(url),
+                    Some(data) => {
+                        let base64 = data.split_once(";base64,").map(|(_, data)| data.into());
+                        let file = || InputError::File { id: message.id.clone() };
+                        MediaSource::Data(base64.ok_or_else(file)?)
+                    }
+                };
+                Content::Media { media_type, source, name }
+            }
+        });
+    }
+    Ok(content)
+}
+
+fn tool(tool: &super::types::PageTool) -> ToolSpec {
+    let mut spec = ToolSpec::new(tool.name.clone(), tool.description.clone());
+    if let Some(schema) = &tool.input_schema {
+        spec.parameters = schema.clone().into();
+    }
+    spec.runs_on = RunsOn::Client;
+    spec
+}

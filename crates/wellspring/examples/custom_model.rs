@@ -1,0 +1,47 @@
+//! How do I write a client of a model that Wellspring does not know?
+#![expect(clippy::print_stdout, reason = "a program for the terminal")]
+
+use wellspring::futures::future::BoxFuture;
+use wellspring::futures::{FutureExt as _, StreamExt as _, stream};
+use wellspring::prelude::*;
+use wellspring::{AttemptStream, Batch, Message, Model, ModelError, PartKind, Stop, TurnRequest};
+
+/// Says what it is told, word by word. A real one would send a request and read the answer.
+struct Echo;
+
+impl Model for Echo {
+    fn name(&self) -> &str {
+        "echo"
+    }
+
+    fn attempt(&self, request: TurnRequest) -> BoxFuture<'_, Result<AttemptStream, ModelError>> {
+        async move {
+            let mut words: Vec<String> = Vec::new();
+            if let Some(Message::User { content }) = request.messages.last() {
+                let said = content.iter().filter_map(|content| content.as_text());
+                words.extend(said.flat_map(|text| text.split_inclusive(' ')).map(Into::into));
+            }
+            // One batch keeps counting the parts; each read hands out what it has taken.
+            let mut batch = Batch::default();
+            let text = batch.start(PartKind::TEXT);
+            let mut batches = vec![Ok(batch.take())];
+            for word in words {
+                batch.delta(text, &word);
+                batches.push(Ok(batch.take()));
+            }
+            batch.finish(text);
+            batch.stop(Stop::EndTurn, None); // an end without a stop is a failure
+            batches.push(Ok(batch.take()));
+            Ok(stream::iter(batches).boxed())
+        }
+        .boxed()
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), ThinkError> {
+    let answer = Agent::model(Echo).say("Is anybody there?").run().await?;
+    assert_eq!(answer, "Is anybody there?");
+    println!("{answer}");
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! `cargo xtask openclaw`: a real OpenClaw gateway, driven offline against a mock provider.
+//!
+//! It is not among the peers, for it is more than half a gigabyte. It needs a network to be
+//! fetched, and none to run.
+
+use std::process::ExitCode;
+
+use crate::step::{Runner, Step};
+use crate::workspace::Workspace;
+
+/// The gateway that the recordings are of.
+pub const GATEWAY: &str = "openclaw@2026.9.6";
+
+/// The gateway wants a newer Node than many machines have, and this package has one.
+pub const NODE: &str = "node@24.21.0";
+
+/// Where they are kept.
+pub const FOLDER: &str = "target/peers/openclaw";
+
+/// What `cargo xtask openclaw` can be told.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct Options {}
+
+/// Fetches the gateway, starts it, and drives it through all scenarios. It fails if the gateway
+/// cannot be fetched or started.
+///
+/// # Errors
+///
+/// When npm or cargo cannot be started.
+pub fn run(_: &Options) -> anyhow::Result<ExitCode> {
+    let workspace = Workspace::load()?;
+    let folder = workspace.root.join(FOLDER);
+    for part in ["node", "gateway"] {
+        std::fs::create_dir_all(folder.join(part))?;
+    }
+    let mut runner = Runner::default();
+    let mut passed = true;
+    for step in steps(&folder.display().to_string()) {
+        passed = passed && runner.step(&step.folder(&workspace.root))?;
+    }
+    Ok(runner.finish(passed))
+}
+
+fn steps(folder: &str) -> [Step; 3] {
+    let install = |package: &str, part: &str, more: &[&str]| {
+        let words = ["install", "--no-audit", "--no-fund", "--no-save"].iter().chain(more);
+        let mut words: Vec<String> = words.map(|&word| word.to_owned()).collect();
+        words.extend(["--prefix".into(), format!("{folder}/{part}"), package.into()]);
+        words
+    };
+    [
+        Step::new("fetch Node", "npm", install(NODE, "node", &[])),
+        // Its scripts refuse to run with the Node that is there.
+        Step::new("fetch the gateway", "npm", install(GATEWAY, "gateway", &["--ignore-scripts"])),
+        Step::cargo(
+            "drive the gateway",
+            "test --package wellspring-remote --test it real_gateway -- --nocapture",
+        )
+        .env("WELLSPRING_OPENCLAW", folder),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_gateway_is_fetched_and_then_driven() {
+        let steps = steps("here").map(|step| step.to_string());
+        assert_eq!(
+            steps,
+            [
+                "npm install --no-audit --no-fund --no-save --prefix here/node node@24.21.0",
+                "npm install --no-audit --no-fund --no-save --ignore-scripts --prefix here/gateway \
+                 openclaw@2026.9.6",
+                "WELLSPRING_OPENCLAW=here cargo test --package wellspring-remote --test it \
+                 real_gateway -- --nocapture",
+            ]
+        );
+    }
+}
