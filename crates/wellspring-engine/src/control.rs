@@ -332,8 +332,9 @@ impl Control {
         self.send_one(run, command, RequestKey::Fresh).await
     }
 
-    /// Adds to what a run was asked; the model sees it from its next turn on. Requires
-    /// [`Permission::Run`].
+    /// Adds to what a run was asked; the model sees it from its next turn on. It resolves once the
+    /// run has taken the input, or is sure to: a run that ends at the same moment is an error,
+    /// and the caller can start the next one. Requires [`Permission::Run`].
     ///
     /// # Errors
     ///
@@ -381,7 +382,12 @@ impl Control {
         commands: Vec<Command>,
         key: RequestKey,
     ) -> Result<Vec<Put>, ControlError> {
-        let info = self.unfinished(run).await?;
+        let info = self.find(run).await?;
+        // Input that is sent again may have been taken before the run ended.
+        let only_input = commands.iter().all(|it| matches!(it, Command::AddInput { .. }));
+        if info.state.is_final() && !only_input {
+            return Err(ControlError::Finished(Box::new(info)));
+        }
         for command in &commands {
             self.permit(permission(command))?;
         }
@@ -455,11 +461,21 @@ impl Control {
             new.push(NewCommand { key, command, audit });
         }
         let answers: Vec<_> = new.iter().map(|new| answered(&new.command).is_some()).collect();
-        let sent = self.log().send(run, new).await?;
+        let inputs: Vec<_> =
+            new.iter().map(|new| matches!(new.command, Command::AddInput { .. })).collect();
+        let sent = match self.log().send(run, new).await {
+            Err(StoreError::Finished(_)) => return Err(self.finished(run).await),
+            sent => sent?,
+        };
         // Also if a key was taken: the earlier command may still wait for an owner.
         self.runtime.wake(run).await;
         match sent {
-            PutAll::Done(done) => puts.extend(indexes.into_iter().zip(done)),
+            PutAll::Done(done) => {
+                let inputs = done.iter().zip(inputs).filter(|(_, is_input)| *is_input);
+                let inputs: Vec<_> = inputs.map(|(put, _)| put.number).collect();
+                self.until_taken(run, &inputs).await?;
+                puts.extend(indexes.into_iter().zip(done));
+            }
             PutAll::KeyTaken { index, number } if answers[index] => {
                 return Err(ControlError::AlreadyAnswered { number });
             }
@@ -595,6 +611,46 @@ impl Control {
     async fn unfinished(&self, run: RunId) -> Result<RunInfo, ControlError> {
         let info = self.find(run).await?;
         if info.state.is_final() { Err(ControlError::Finished(Box::new(info))) } else { Ok(info) }
+    }
+
+    /// Waits until a run has taken inputs, or cannot end without taking them: a run without an
+    /// owner reads its inbox first when it is adopted. A run can end at the moment at which
+    /// input is put into its inbox. Then nothing will read the input, and its sender must be told.
+    async fn until_taken(&self, run: RunId, inputs: &[InboxNo]) -> Result<(), ControlError> {
+        if inputs.is_empty() {
+            return Ok(());
+        }
+        let info = self.find(run).await?;
+        let mut outline = self.log().outline_before(run, info.head).await?;
+        let mut cursor = self.log().cursor(run, outline.head).await?;
+        loop {
+            if inputs.iter().all(|input| outline.taken.contains(input)) {
+                return Ok(());
+            }
+            let info = self.find(run).await?;
+            if !info.state.is_final() && !self.log().is_owned(&info) {
+                return Ok(());
+            }
+            match cursor.next().await {
+                Ok(Some(frames)) => {
+                    for record in frames.iter().flat_map(|frame| frame.records()) {
+                        outline.apply(record);
+                    }
+                }
+                Ok(None) => return Err(self.finished(run).await),
+                // Another owner takes the inputs.
+                Err(ReadError::OwnerLost(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The error that a run is over.
+    async fn finished(&self, run: RunId) -> ControlError {
+        match self.find(run).await {
+            Ok(info) => ControlError::Finished(Box::new(info)),
+            Err(error) => error,
+        }
     }
 
     fn permit(&self, permission: Permission) -> Result<(), ControlError> {

@@ -92,6 +92,7 @@ impl From<StoreError> for ReadError {
             | StoreError::BadDocument { .. }
             | StoreError::BadTitle(_)
             | StoreError::Unfinished(_)
+            | StoreError::Finished(_)
             | StoreError::Unsupported(_)
             | StoreError::Failed { .. } => Self::Store(error),
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use wellspring_core::{Command, Event, InboxNo};
+use wellspring_core::{Command, Event, InboxNo, RunId};
 
 use crate::audit::NewAudit;
-use crate::store::StoreError;
+use crate::store::{RunState, StoreError};
 
 /// The most inputs and amendments that wait in a run's inbox: far more than people send, and
 /// few enough to read at once at a take-over.
@@ -105,6 +105,8 @@ pub(crate) enum Plan {
 /// Decides what putting commands means for an inbox. `find` gives the entry of a key, whether
 /// or not it has taken effect; `waiting` counts the entries that have not.
 pub(crate) fn plan<E: From<StoreError>>(
+    run: RunId,
+    state: RunState,
     commands: Vec<NewCommand>,
     last: InboxNo,
     mut find: impl FnMut(&str) -> Result<Option<(InboxNo, Command)>, E>,
@@ -131,6 +133,9 @@ pub(crate) fn plan<E: From<StoreError>>(
                 new.push((number, wanted));
             }
         }
+    }
+    if !new.is_empty() && state.is_final() {
+        return Err(StoreError::Finished(run).into());
     }
     for (room, added) in added {
         // Most inboxes never held that many: then nothing is counted.

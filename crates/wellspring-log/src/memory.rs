@@ -537,7 +537,8 @@ impl Store for MemoryStore {
 
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
         self.write_run(run, |memory| {
-            let inbox = &memory.kept(run)?.inbox;
+            let kept = memory.kept(run)?;
+            let (inbox, state) = (&kept.inbox, kept.info.state);
             let find = |key: &str| {
                 let found = inbox.iter().find(|(entry, _)| *entry.key == *key);
                 Ok::<_, StoreError>(found.map(|(entry, _)| (entry.number, entry.command.clone())))
@@ -549,7 +550,7 @@ impl Store for MemoryStore {
                 Ok(waiting.count())
             };
             let last = inbox.last().map_or(InboxNo(0), |(entry, _)| entry.number);
-            let (puts, new) = match plan(commands, last, find, waiting)? {
+            let (puts, new) = match plan(run, state, commands, last, find, waiting)? {
                 Plan::KeyTaken { index, number } => return Ok(PutAll::KeyTaken { index, number }),
                 Plan::Put { puts, new } => (puts, new),
             };

@@ -34,7 +34,8 @@ pub type AppendDone = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 ///    this one (and, if the store offers it and was told to, after a power loss).
 /// 2. **Fenced.** An append whose `expected` is not the head changes nothing. So of two owners
 ///    only one continues, whatever the clocks say.
-/// 3. **Closed.** After a terminal append nothing is appended.
+/// 3. **Closed.** After a terminal append nothing is appended, and no new command is put into the
+///    inbox.
 /// 4. **Dense records.** A read after record `n` starts with record `n + 1`.
 /// 5. **Errors.** Every failure is an error, never a hang or a panic, and leaves what was there.
 ///    A frame larger than [`frame_bytes_max`](Self::frame_bytes_max) is refused by name.
@@ -93,7 +94,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Puts commands into a run's inbox in one step: all of them, or none if a key holds a
     /// different command. A command that is there already, under its key, is not put again,
-    /// also when it has taken effect. Durable when it resolves.
+    /// also when it has taken effect or the run is over. Durable when it resolves.
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll>;
 
     /// The commands after an entry that no frame has taken, oldest first.
@@ -578,6 +579,9 @@ pub enum StoreError {
     /// A run that still goes on cannot be deleted.
     #[error("run {0} is not finished; cancel it first")]
     Unfinished(RunId),
+    /// A run that is over takes no more commands.
+    #[error("run {0} has already finished")]
+    Finished(RunId),
     /// The store does not offer this.
     #[error("{0} is not something this store can do")]
     Unsupported(&'static str),

@@ -209,14 +209,19 @@ pub async fn of_two_writers_one_goes_on(subject: &impl Subject) {
     assert_eq!(bodies(&*stores[1], run).await, want);
 }
 
-/// Contract 3: after a terminal append nothing is appended.
+/// Contract 3: after a terminal append nothing is appended, and no new command is taken.
 pub async fn nothing_follows_a_terminal_append(subject: &impl Subject) {
     let store = subject.open();
     for state in [RunState::Completed, RunState::Cancelled, RunState::Failed] {
         let run = create(&*store, 1).await;
+        let early = put_one(&*store, run, "early", "x").await;
         append(&*store, with_state(frame(run, 1, &["end"]), state)).await.unwrap();
         let other = subject.open();
         for store in [&store, &other] {
+            let again = put(&**store, run, &[("early", "x")]).await.unwrap();
+            assert_eq!(again, PutAll::Done(vec![Put { number: early, existed: true }]));
+            let late = put(&**store, run, &[("early", "x"), ("late", "x")]).await;
+            assert!(matches!(late, Err(StoreError::Finished(named)) if named == run), "{late:?}");
             for expected in [1, 2] {
                 let refused = append(&**store, frame(run, expected, &["x"])).await;
                 let closed = matches!(refused, Err(AppendError::Closed(named)) if named == run);
@@ -579,12 +584,12 @@ pub async fn deletion_leaves_nothing(subject: &impl Subject) {
     for expected in 1..600 {
         append(&*store, frame(run, expected, &["x"])).await.unwrap();
     }
-    append(&*store, with_state(frame(run, 600, &["end"]), RunState::Completed)).await.unwrap();
     let id = external("tenant", "ag-ui", "run");
     for run in [run, neighbour] {
         put(&*store, run, &[("key", "x")]).await.unwrap();
         store.put_snapshot(run, SnapshotKind::Outline, Seq(1), "x".into()).await.unwrap();
     }
+    append(&*store, with_state(frame(run, 600, &["end"]), RunState::Completed)).await.unwrap();
     store.bind(id.clone(), run).await.unwrap();
     assert!(store.delete(run).await.unwrap());
     assert!(!store.delete(run).await.unwrap());

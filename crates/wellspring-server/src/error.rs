@@ -139,6 +139,12 @@ impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoRun(run) => Self::no_run(run),
+            StoreError::Finished(_) => Self::new(
+                StatusCode::CONFLICT,
+                "finished",
+                error.to_string(),
+                "start the next run of its thread",
+            ),
             StoreError::Unfinished(_) => Self::new(
                 StatusCode::CONFLICT,
                 "unfinished",

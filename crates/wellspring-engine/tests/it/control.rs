@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use proptest::prelude::*;
 use serde_json::json;
+use tokio::sync::Notify;
 use wellspring_core::{
     AgentNo, Amendment, Answer, Approval, CancelWhen, Command, Content, ContextNote, Event,
     InboxNo, QuestionId, RETURN_RESULT, RunId, RunRequest, Seq, ToolSpec,
@@ -13,7 +14,10 @@ use wellspring_engine::{
     AgentDef, ClientId, Control, ControlError, InThread, Permission, Policy, Principal, RequestKey,
     Rule, Runtime, StartError, StartKey, StartRun, StartedAs,
 };
-use wellspring_log::{INBOX_MAX, MemoryStore, Put, RunFilter, RunState};
+use wellspring_log::{
+    Append, AppendDone, Created, INBOX_MAX, InboxEntry, Log, LogOptions, MemoryStore, NewCommand,
+    NewFrame, NewRun, Put, PutAll, RunFilter, RunState, Store, StoreFuture,
+};
 use wellspring_models::{Gate, Say, Scripted};
 
 use crate::kit::{agent, echo, finished, log, read_until, runtime, with_model};
@@ -256,6 +260,80 @@ async fn a_full_inbox_still_takes_a_cancellation() {
     control.cancel(run, CancelWhen::Now, None).await.unwrap();
     finished(&runtime, run).await;
     assert_eq!(control.info(run).await.unwrap().state, RunState::Cancelled);
+}
+
+/// A store that keeps the last frame of a run back until it is told to go on.
+struct HoldsTheEnd {
+    store: MemoryStore,
+    held: Mutex<Option<(Append, AppendDone)>>,
+    holding: Notify,
+}
+
+impl HoldsTheEnd {
+    fn release(&self) {
+        let (append, done) = self.held.lock().unwrap().take().unwrap();
+        self.store.append(append, done);
+    }
+}
+
+impl Store for HoldsTheEnd {
+    fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
+        self.store.create(new, first)
+    }
+
+    fn append(&self, append: Append, done: AppendDone) {
+        if append.frame.state.is_some_and(RunState::is_final) {
+            *self.held.lock().unwrap() = Some((append, done));
+            self.holding.notify_one();
+        } else {
+            self.store.append(append, done);
+        }
+    }
+
+    fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
+        self.store.put_inbox(run, commands)
+    }
+
+    wellspring_log::forward_store!(store);
+}
+
+/// Input that comes while a run ends is refused, and never accepted and then forgotten. Input
+/// that was taken is found again, also when the run is over.
+#[tokio::test(start_paused = true)]
+async fn input_is_never_lost_to_the_end_of_a_run() {
+    let (store, held) = (MemoryStore::default(), Mutex::default());
+    let store = Arc::new(HoldsTheEnd { store, held, holding: Notify::new() });
+    let log = Log::new(Arc::clone(&store) as Arc<dyn Store>, LogOptions::default());
+    let runtime = Runtime::new(log);
+    let gate = Gate::new();
+    let turns = [Say::new().gate(&gate).text("One."), Say::new().text("Two.")];
+    runtime.register(with_model(Arc::new(Scripted::conversation(turns)), []));
+    let control = runtime.local();
+    let run = control.start(StartRun::text("agent", "go")).await.unwrap().run;
+    let add = |key: &'static str| {
+        let (control, key) = (control.clone(), RequestKey::Named(key.into()));
+        async move { control.add_input(run, key, vec![Content::text("more")]).await }
+    };
+    gate.reached(1).await;
+    let early = add("early").await.unwrap();
+    gate.open();
+    store.holding.notified().await;
+    let late = tokio::spawn(add("late"));
+    while waiting(&store, run).await.is_empty() {
+        tokio::task::yield_now().await;
+    }
+    store.release();
+    assert!(matches!(late.await.unwrap(), Err(ControlError::Finished(_))));
+    assert!(matches!(add("late").await, Err(ControlError::Finished(_))));
+    assert!(matches!(add("later").await, Err(ControlError::Finished(_))));
+    assert_eq!(add("early").await.unwrap(), Put { existed: true, ..early });
+    let records = finished(&runtime, run).await;
+    let taken = records.iter().filter(|it| matches!(it.event, Event::InputApplied { .. }));
+    assert_eq!(taken.count(), 1);
+}
+
+async fn waiting(store: &HoldsTheEnd, run: RunId) -> Vec<InboxEntry> {
+    store.inbox(run, InboxNo(0)).await.unwrap()
 }
 
 /// A thread goes on without the runs that were deleted from it, and remembers the others.

@@ -138,10 +138,10 @@ async fn added_input_is_the_next_prompt_in_the_same_session() {
     let run = runtime.local().start(StartRun::text("agent", "go")).await.unwrap().run;
     insta::assert_snapshot!(render(&finished(&runtime, run).await[1..]), @r#"
     attached to peer
+    input 1 accepted [{"text":"Also this."}]
     part 0 started text
     part 0 delta "First."
     part 0 finished
-    input 1 accepted [{"text":"Also this."}]
     attached to peer
     input 1 applied
     part 1 started text

@@ -189,8 +189,8 @@ pub(super) const TAKEN: &str = "#";
 pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> Outcome<PutAll> {
     let connection = &db.connection;
     let id = run;
-    let run = match read::find_run(connection, run)? {
-        Ok(row) => row.key,
+    let (run, state) = match read::find_run(connection, run)? {
+        Ok(row) => (row.key, row.state),
         Err(error) => return Ok(Err(error)),
     };
     let last = last_number(connection, "inbox")?;
@@ -225,7 +225,7 @@ pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> O
             .query_row(params![run, kinds[0], kinds[1]], |row| row.get(0))?;
         Ok(uint(count) as usize)
     };
-    let (puts, new) = match plan(commands, InboxNo(uint(last)), find, waiting) {
+    let (puts, new) = match plan(id, state, commands, InboxNo(uint(last)), find, waiting) {
         Ok(Plan::Put { puts, new }) => (puts, new),
         Ok(Plan::KeyTaken { index, number }) => return Ok(Ok(PutAll::KeyTaken { index, number })),
         Err(Refused::Store(error)) => return Ok(Err(error)),

@@ -98,14 +98,6 @@ async fn fill(path: &Path) {
             owner.push(ROOT, delta(0, &format!("run {number} says word {word}. ")));
             owner.commit().await.unwrap();
         }
-        match number % 3 {
-            0 => {
-                owner.push(ROOT, part_finished(0));
-                owner.push(ROOT, finished());
-            }
-            1 => owner.push(ROOT, Event::RunPaused { waits: Vec::new() }),
-            _ => {}
-        }
         owner.commit().await.unwrap();
         let command = Command::AddInput { content: vec![Content::text("more")], message: None };
         let act = Act {
@@ -118,6 +110,15 @@ async fn fill(path: &Path) {
         let audit = NewAudit { tenant: "t".into(), key: number.to_string().into(), act };
         let key = "key".into();
         log.send(owner.run(), vec![NewCommand { key, command, audit: Some(audit) }]).await.unwrap();
+        match number % 3 {
+            0 => {
+                owner.push(ROOT, part_finished(0));
+                owner.push(ROOT, finished());
+            }
+            1 => owner.push(ROOT, Event::RunPaused { waits: Vec::new() }),
+            _ => {}
+        }
+        owner.commit().await.unwrap();
         let (document, text) = (format!("token/{number}"), format!("secret {number}"));
         let store = log.store();
         store.put_document(document.into(), Some(text.into()), Expected::Absent).await.unwrap();
