@@ -43,8 +43,9 @@
 //! media of steering input; the calls that return a typed result; after a void, the position of a
 //! call whose preceding text was voided: clients put the call's new message last.
 //!
-//! Joining: in which order the streams of one call's output were interleaved, and where
-//! between the messages an activity or a steering input came.
+//! Joining: in which order the streams of one call's output were interleaved (also of one stream,
+//! if the call showed two terminals at once), and where between the messages an activity or a
+//! steering input came.
 //!
 //! Reading a remote agent: steps and activities other than a plan are kept as they are
 //! ([`Event::Extended`](wellspring_core::Event::Extended)), names of speakers are dropped.

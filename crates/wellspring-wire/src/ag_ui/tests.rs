@@ -11,7 +11,7 @@ use ag_ui::server::EventVerifier;
 use proptest::prelude::*;
 use proptest::sample::Index;
 use serde_json::Value;
-use wellspring_core::{Event, Record, Transcript, VoidReason};
+use wellspring_core::{Event, Outline, PartShape, Record, Transcript, VoidReason};
 use wellspring_testkit::arbitrary::{arb_records, arb_run, arb_small_run};
 use wellspring_testkit::{RUN, THREAD, samples};
 
@@ -133,6 +133,18 @@ fn agrees(records: &[Record]) {
     assert_eq!(again, typed);
 }
 
+/// Whether two parts of one stream of a call are open at once, as when it shows two terminals.
+fn outputs_overlap(run: &[Record]) -> bool {
+    let mut outline = Outline::default();
+    run.iter().any(|record| {
+        outline.apply(record);
+        let shapes: Vec<_> = outline.parts.values().map(|part| part.shape).collect();
+        let is_output = |shape: &&PartShape| matches!(shape, PartShape::Output(..));
+        let outputs = || shapes.iter().filter(is_output);
+        outputs().any(|shape| outputs().filter(|other| *other == shape).count() > 1)
+    })
+}
+
 proptest! {
     #[test]
     fn typed_and_json_agree(run in arb_run(), nonsense in arb_records()) {
@@ -172,6 +184,8 @@ proptest! {
     /// were there from the start.
     #[test]
     fn joining_anywhere_reaches_the_same(run in arb_run(), cut: Index, frame in 1usize..9) {
+        // What joining cannot tell: see `# Lossy`.
+        prop_assume!(!outputs_overlap(&run));
         let cut = 1 + cut.index(run.len());
         let events = joined(&run, cut, frame);
         let rules = Rules::check(&events);
