@@ -11,6 +11,7 @@ use wellspring_log::{Beginning, CreateError, Cursor, RunFilter, RunInfo, RunStat
 use super::key::{RequestKey, StartKey, same_request};
 use super::{Control, ControlError, StartError};
 use crate::agent::{AgentDef, Backend, WhenBusy};
+use crate::calls::result::ResultTool;
 use crate::principal::Permission;
 use crate::run::Announced;
 
@@ -148,6 +149,9 @@ impl Control {
             && let Some(existing) = self.existing(&new).await?
         {
             return Ok(existing);
+        }
+        if let Some(schema) = &new.request.result_schema {
+            ResultTool::new(schema).await.map_err(StartError::ResultSchema)?;
         }
         if self.runtime.is_shutting_down() {
             return Err(StartError::ShuttingDown);
