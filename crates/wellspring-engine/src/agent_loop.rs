@@ -89,7 +89,7 @@ impl AgentWork {
     }
 
     async fn work_with(&self, model: &Arc<dyn wellspring_core::Model>, mut busy: Busy) -> Outcome {
-        let result_tool = match self.result_tool() {
+        let result_tool = match self.result_tool().await {
             Ok(tool) => tool,
             Err(outcome) => return outcome,
         };
@@ -126,10 +126,10 @@ impl AgentWork {
         }
     }
 
-    pub(crate) fn result_tool(&self) -> Result<Option<ResultTool>, Outcome> {
+    pub(crate) async fn result_tool(&self) -> Result<Option<ResultTool>, Outcome> {
         let schema = self.run.started.request.result_schema.as_ref();
         let Some(schema) = schema.filter(|_| self.agent.is_root()) else { return Ok(None) };
-        ResultTool::new(schema).map(Some).map_err(|error| Outcome::Failed {
+        ResultTool::new(schema).await.map(Some).map_err(|error| Outcome::Failed {
             kind: FailureKind::BadRequest,
             message: format!("the schema of the result cannot be used: {error}").into(),
             retryable: false,

@@ -261,7 +261,7 @@ impl AgentWork {
             && self.mode_of(&**tool, &asked.arguments) == ToolMode::Parallel
             && spec.runs_on == RunsOn::Here
             && self.def.policy.decide(spec, &asked.arguments) == Approval::Allow
-            && check_arguments(&**tool, &asked.arguments).is_ok();
+            && check_arguments(&**tool, &asked.arguments).await.is_ok();
         if harmless {
             let ready = ReadyCall {
                 call,
@@ -300,7 +300,7 @@ impl AgentWork {
     ) -> (Verdict, Busy) {
         let arguments = parse_arguments(&open.arguments);
         if let Some(result_tool) = result_tool.filter(|_| &*open.tool.name == RETURN_RESULT) {
-            return (self.take_result(result_tool, arguments), busy);
+            return (self.take_result(result_tool, arguments).await, busy);
         }
         if open.tool.runs_on == RunsOn::Client {
             drop(busy);
@@ -328,7 +328,7 @@ impl AgentWork {
             edited: false,
             caller: None,
         };
-        if let Err(message) = check_arguments(&**tool, &ready.arguments) {
+        if let Err(message) = check_arguments(&**tool, &ready.arguments).await {
             return (error(message), busy);
         }
         if matches!(open.state, CallState::Started(_)) {
@@ -359,7 +359,7 @@ impl AgentWork {
                 let verdict = match answer {
                     Answer::Approve { arguments: None, .. } => Verdict::Run(ready),
                     Answer::Approve { arguments: Some(edited), .. } => {
-                        match check_edited(&self.def, &tool.spec().name, &edited) {
+                        match check_edited(&self.def, &tool.spec().name, &edited).await {
                             Ok(()) => {
                                 ready.arguments = edited;
                                 ready.edited = true;
@@ -430,11 +430,11 @@ impl AgentWork {
         (answer, self.run.activity.busy())
     }
 
-    fn take_result(&self, result_tool: &ResultTool, arguments: Value) -> Verdict {
+    async fn take_result(&self, result_tool: &ResultTool, arguments: Value) -> Verdict {
         if self.run.folded(|transcript| transcript.outline.has_result) {
             return error("there is a result already".into());
         }
-        match result_tool.accept(arguments) {
+        match result_tool.accept(arguments).await {
             Ok(value) => {
                 self.run.push(self.agent, Event::ResultReady { value: Box::new(value) });
                 Verdict::Result(ToolOutcome::Ok, ToolResult::new("the result was taken"))
@@ -566,16 +566,16 @@ fn is_repeatable(tool: &dyn Tool) -> bool {
 
 /// Checks arguments that an approver edited: like the model's own, they have to fit the schema,
 /// and the policy must not deny them. Says why not.
-pub(crate) fn check_edited(def: &AgentDef, tool: &str, edited: &Value) -> Result<(), String> {
+pub(crate) async fn check_edited(def: &AgentDef, tool: &str, edited: &Value) -> Result<(), String> {
     let tool = def.tool(tool).ok_or_else(|| format!("there is no tool {tool:?}"))?;
-    check_arguments(&**tool, edited)?;
+    check_arguments(&**tool, edited).await?;
     match def.policy.decide(tool.spec(), edited) {
         Approval::Allow | Approval::Ask => Ok(()),
         Approval::Deny => Err("the policy denies the edited arguments".into()),
     }
 }
 
-fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), String> {
+async fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), String> {
     let name = &tool.spec().name;
     if let Value::String(text) = arguments {
         let start: String = text.chars().take(PROMPT_ARGUMENTS_MAX).collect();
@@ -585,10 +585,12 @@ fn check_arguments(tool: &dyn Tool, arguments: &Value) -> Result<(), String> {
         let shown: String = arguments.to_string().chars().take(PROMPT_ARGUMENTS_MAX).collect();
         return Err(format!("the arguments of {name} must be a JSON object, but are: {shown}"));
     }
-    let schema = Schema::compile(&tool.spec().parameters)
+    let schema = Schema::compile_async(&tool.spec().parameters)
+        .await
         .map_err(|error| format!("the schema of {name} cannot be used: {error}"))?;
     schema
-        .validate(arguments)
+        .validate_async(arguments)
+        .await
         .map_err(|problems| format!("the arguments do not fit {name}: {}", problems.join("; ")))
 }
 

@@ -419,7 +419,7 @@ impl Control {
                 Command::FinishCall { .. } => {}
             }
             if let Some(run) = &checked
-                && let Some(number) = self.check(def.as_deref(), run, &command)?
+                && let Some(number) = self.check(def.as_deref(), run, &command).await?
             {
                 puts.push((index, Put { number, existed: true }));
                 continue;
@@ -532,7 +532,7 @@ impl Control {
     }
 
     /// Checks a command that answers something. Gives the entry that did the same before.
-    fn check(
+    async fn check(
         &self,
         def: Option<&AgentDef>,
         run: &Transcript,
@@ -556,7 +556,7 @@ impl Control {
                     return Err(ControlError::NotAnApprover);
                 }
                 let bad = |why: String| ControlError::BadAnswer(why.into());
-                answers::check(&open.form, answer).map_err(bad)?;
+                answers::check(&open.form, answer).await.map_err(bad)?;
                 if let Some(def) = def {
                     let by = Some(&*self.who.id);
                     answers::check_editing(def, &run.outline, open, answer, by).map_err(bad)?;
@@ -568,7 +568,7 @@ impl Control {
                     let asking = if open.agent.is_root() { def } else { asking.as_deref() };
                     // The run checks again, by the rules of the process that owns it.
                     if let (Some(call), Some(asking)) = (call, asking) {
-                        check_edited(asking, &call.tool.name, edited).map_err(bad)?;
+                        check_edited(asking, &call.tool.name, edited).await.map_err(bad)?;
                     }
                 }
             }

@@ -223,16 +223,14 @@ impl Run {
             let asker = transcript.agents.get(&open.agent).map(|agent| agent.name.clone());
             let tool = ours.map(|call| (call.tool.name.clone(), call.arguments.clone())).zip(asker);
             let outline = &transcript.outline;
-            let fits = answers::check(&open.form, &answer).and_then(|()| {
-                answers::check_editing(&self.def, outline, open, &answer, by.as_deref())
-            });
-            Some((open.agent, tool, fits))
+            let editing = answers::check_editing(&self.def, outline, open, &answer, by.as_deref());
+            Some((open.agent, tool, open.form.clone(), editing))
         });
-        let Some((agent, tool, fits)) = asked else { return false };
+        let Some((agent, tool, form, editing)) = asked else { return false };
         if self.inbox_state().answers.contains_key(&question) || !self.may_answer(by.as_deref()) {
             return false;
         }
-        if let Err(why) = fits {
+        if let Err(why) = answers::check(&form, &answer).await.and(editing) {
             tracing::warn!(run = %self.id(), %question, why, "ignored an invalid answer");
             return false;
         }

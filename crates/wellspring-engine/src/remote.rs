@@ -35,7 +35,7 @@ impl AgentWork {
     /// prompt in the same session.
     pub(crate) async fn work_remote(&self, remote: &dyn RemoteAgent, busy: Busy) -> Outcome {
         let _busy = busy;
-        let result_tool = match self.result_tool() {
+        let result_tool = match self.result_tool().await {
             Ok(tool) => tool,
             Err(outcome) => return outcome,
         };

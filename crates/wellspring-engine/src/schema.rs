@@ -1,34 +1,74 @@
-//! Compiled JSON schemas, for tool arguments and typed results.
+//! Compiled JSON schemas, for tool arguments, answers and typed results.
+//!
+//! A schema may come from a client, a model or a peer, and so may the value that is held against
+//! it. Both together can ask for more work than a machine can do, and for more stack than a
+//! thread has.
+//!
+//! # What is promised
+//!
+//! 1. What a schema has, and what its references expand to, has a maximum. A larger one is
+//!    refused before it is compiled.
+//! 2. Validating a value takes a bounded number of steps, counted by the value itself.
+//! 3. Work that could take longer than a moment is not done on an async worker, but on a few
+//!    threads with a large stack.
 //!
 //! # What is deliberately absent
 //!
 //! Fetching: a reference to another document does not compile. A schema comes from a tool,
 //! a peer or a request, and none of these may make us open a connection or a file.
 
+mod meter;
+mod size;
+
 use std::fmt;
+use std::sync::Arc;
 
 use jsonschema::error::ValidationErrorKind;
 use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use self::meter::{Budget, Exhausted, Metered, MeteredNode};
+use self::size::Size;
 
 /// Complaints reported about one value: more would not help a model or a person.
 pub const COMPLAINTS_MAX: usize = 16;
 
 /// Backtracking steps of a `pattern` before it counts as no match. Sensible patterns need far
 /// fewer; this bounds malicious ones.
-const PATTERN_BACKTRACK_MAX: usize = 100_000;
+const PATTERN_BACKTRACK_MAX: usize = 10_000;
 
 /// Bytes of a compiled `pattern`, so that a schema from a client cannot exhaust memory.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
-/// Maximum number of values in a schema, nested ones included: more than any published tool has.
-const NODES_MAX: usize = 20_000;
+/// Steps of validating one value: about a second without optimisation. A list of 100,000 records
+/// of ten members takes a tenth of it.
+const STEPS_MAX: u64 = 50_000_000;
 
-/// Patterns in a schema. Each may take a few milliseconds and [`PATTERN_BYTES_MAX`] to compile.
-const PATTERNS_MAX: usize = 64;
+/// Steps to count for a string that patterns may look at: about what
+/// [`PATTERN_BACKTRACK_MAX`] costs.
+const STEPS_PER_PATTERN: u64 = 2_000;
 
-/// Characters of all patterns of a schema together, as they are written.
-const PATTERN_CHARS_MAX: usize = 8 * 1024;
+/// Steps of validating a value where it is needed: less than a millisecond.
+const STEPS_HERE_MAX: u64 = 20_000;
+
+/// Bytes of stack that validating may use where it is needed.
+const STACK_HERE_BYTES: usize = 512 * 1024;
+
+/// How large a schema without patterns may be to be compiled where it is needed.
+const EXPANDED_HERE_MAX: usize = 1_000;
+
+/// Schemas that are worked on at once besides. Others wait: each takes a second at most, and only
+/// requests and runs that were admitted wait.
+const AT_ONCE: usize = 2;
+
+/// Bytes of stack of a thread that works on a schema. Only what is used takes memory.
+const STACK_BYTES: usize = 16 * 1024 * 1024;
+
+/// What is reported if a thread cannot be started.
+const NO_THREAD: &str = "the system has no thread to check it on; try again in a few seconds";
+
+static PLACES: Semaphore = Semaphore::const_new(AT_ONCE);
 
 /// A compiled JSON schema.
 ///
@@ -48,8 +88,10 @@ const PATTERN_CHARS_MAX: usize = 8 * 1024;
 /// );
 /// # Ok::<(), wellspring_engine::schema::SchemaError>(())
 /// ```
+#[derive(Clone)]
 pub struct Schema {
-    validator: Validator,
+    validator: Arc<Validator<Metered>>,
+    size: Size,
 }
 
 /// A JSON value that is not a schema, or that uses something we do not support.
@@ -58,37 +100,59 @@ pub struct Schema {
 pub struct SchemaError {
     what: String,
     #[source]
-    cause: Box<dyn std::error::Error + Send + Sync>,
+    cause: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+impl SchemaError {
+    fn because(what: impl Into<String>) -> Self {
+        Self { what: what.into(), cause: None }
+    }
 }
 
 impl Schema {
-    /// Compiles a schema, in the draft that it names or else in 2020-12.
+    /// Compiles a schema, in the draft that it names or else in 2020-12. A large one takes up to a
+    /// second: in async code use [`compile_async`](Self::compile_async).
     ///
     /// # Errors
     ///
-    /// If it is not a schema, or refers to another document.
-    ///
-    /// Also if it is too large to compile: a schema may come from a client.
+    /// If it is not a schema, refers to another document, or is too large: a schema may come from
+    /// a client.
     pub fn compile(schema: &Value) -> Result<Self, SchemaError> {
-        let size = Size::of(schema);
-        if let Some(what) = size.too_large() {
-            return Err(SchemaError { what: what.clone(), cause: what.into() });
+        Self::compile_sized(schema, Size::of(schema).map_err(SchemaError::because)?)
+    }
+
+    /// Compiles a schema, if it is large on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`compile`](Self::compile), and if the system has no thread for it.
+    pub async fn compile_async(schema: &Value) -> Result<Self, SchemaError> {
+        let size = Size::of(schema).map_err(SchemaError::because)?;
+        if size.patterns == 0 && size.expanded <= EXPANDED_HERE_MAX {
+            return Self::compile_sized(schema, size);
         }
+        let schema = schema.clone();
+        let compiled = on_a_thread(move || Self::compile_sized(&schema, size)).await;
+        compiled.ok_or_else(|| SchemaError::because(NO_THREAD))?
+    }
+
+    fn compile_sized(schema: &Value, size: Size) -> Result<Self, SchemaError> {
         let patterns = PatternOptions::fancy_regex()
             .backtrack_limit(PATTERN_BACKTRACK_MAX)
             .size_limit(PATTERN_BYTES_MAX);
-        jsonschema::options()
+        jsonschema::options_for::<Metered>()
             .offline()
             .with_pattern_options(patterns)
             .build(schema)
-            .map(|validator| Self { validator })
+            .map(|validator| Self { validator: Arc::new(validator), size })
             .map_err(|error| SchemaError {
                 what: complaint(&error),
-                cause: Box::new(error.to_owned()),
+                cause: Some(Box::new(error.to_owned())),
             })
     }
 
-    /// Validates a value against the whole schema.
+    /// Validates a value against the whole schema. A large value takes up to a second: in async
+    /// code use [`validate_async`](Self::validate_async).
     ///
     /// # Errors
     ///
@@ -96,70 +160,75 @@ impl Schema {
     /// [`COMPLAINTS_MAX`], then a note that there are more. The value itself is not repeated:
     /// it may be long, or secret.
     pub fn validate(&self, value: &Value) -> Result<(), Vec<String>> {
-        let mut errors = self.validator.iter_errors(value);
-        let mut complaints: Vec<String> =
-            errors.by_ref().take(COMPLAINTS_MAX).map(|error| complaint(&error)).collect();
-        if errors.next().is_some() {
-            complaints.push(format!("more than {COMPLAINTS_MAX} things are wrong"));
+        self.finish(value, self.budget(STEPS_MAX, STACK_HERE_BYTES))
+    }
+
+    /// Validates a value, if that takes many steps on a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// As [`validate`](Self::validate), and if the system has no thread for it.
+    pub async fn validate_async(&self, value: &Value) -> Result<(), Vec<String>> {
+        let here = self.budget(STEPS_HERE_MAX, STACK_HERE_BYTES);
+        if let Ok(complaints) = self.complaints(value, here) {
+            return or_complaints(complaints);
         }
-        if complaints.is_empty() { Ok(()) } else { Err(complaints) }
+        let (this, value) = (self.clone(), value.clone());
+        let budget = self.budget(STEPS_MAX, STACK_BYTES - STACK_HERE_BYTES * 2);
+        let validated = on_a_thread(move || this.finish(&value, budget)).await;
+        validated.unwrap_or_else(|| Err(vec![NO_THREAD.into()]))
+    }
+
+    fn budget(&self, steps: u64, stack_bytes: usize) -> Budget {
+        let per_string = if self.size.patterns == 0 { 0 } else { STEPS_PER_PATTERN };
+        Budget { steps, stack_bytes, per_recursion: self.size.expanded as u64, per_string }
+    }
+
+    /// Validates within a budget that is the last.
+    fn finish(&self, value: &Value, budget: Budget) -> Result<(), Vec<String>> {
+        if let Ok(complaints) = self.complaints(value, budget) {
+            return or_complaints(complaints);
+        }
+        // Complaints take more steps than to see that there are some.
+        Err(vec![match meter::within(budget, || self.validator.is_valid(MeteredNode(value))) {
+            Ok(true) => return Ok(()),
+            Ok(false) => "the value does not fit, in too many places to name them".into(),
+            Err(Exhausted) => {
+                "checking the value takes too many steps; use a smaller value or a simpler schema"
+                    .into()
+            }
+        }])
+    }
+
+    fn complaints(&self, value: &Value, budget: Budget) -> Result<Vec<String>, Exhausted> {
+        meter::within(budget, || {
+            let mut errors = self.validator.iter_errors(MeteredNode(value));
+            let mut complaints: Vec<String> =
+                errors.by_ref().take(COMPLAINTS_MAX).map(|error| complaint(&error)).collect();
+            if errors.next().is_some() {
+                complaints.push(format!("more than {COMPLAINTS_MAX} things are wrong"));
+            }
+            complaints
+        })
     }
 }
 
-/// How much there is to compile.
-#[derive(Default)]
-struct Size {
-    nodes: usize,
-    patterns: usize,
-    pattern_chars: usize,
+fn or_complaints(complaints: Vec<String>) -> Result<(), Vec<String>> {
+    if complaints.is_empty() { Ok(()) } else { Err(complaints) }
 }
 
-impl Size {
-    fn of(schema: &Value) -> Self {
-        let mut size = Self::default();
-        let mut left = vec![schema];
-        while let Some(value) = left.pop() {
-            size.nodes += 1;
-            // What is left is bounded by the document; there is no need to count all of it.
-            if size.nodes > NODES_MAX {
-                break;
-            }
-            match value {
-                Value::Array(items) => left.extend(items),
-                Value::Object(members) => {
-                    if let Some(Value::String(pattern)) = members.get("pattern") {
-                        size.pattern(pattern);
-                    }
-                    if let Some(Value::Object(patterns)) = members.get("patternProperties") {
-                        patterns.keys().for_each(|pattern| size.pattern(pattern));
-                    }
-                    left.extend(members.values());
-                }
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-            }
-        }
-        size
-    }
-
-    fn pattern(&mut self, pattern: &str) {
-        self.patterns += 1;
-        self.pattern_chars += pattern.len();
-    }
-
-    fn too_large(&self) -> Option<String> {
-        if self.nodes > NODES_MAX {
-            return Some(format!("it has more than {NODES_MAX} values"));
-        }
-        if self.patterns > PATTERNS_MAX {
-            return Some(format!("it has {} patterns, more than {PATTERNS_MAX}", self.patterns));
-        }
-        if self.pattern_chars > PATTERN_CHARS_MAX {
-            let chars = self.pattern_chars;
-            return Some(format!(
-                "its patterns have {chars} characters, more than {PATTERN_CHARS_MAX}"
-            ));
-        }
-        None
+/// Does one of a few things at once, on a thread with a large stack. `None` if there is none.
+async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let place = PLACES.acquire().await.ok()?;
+    let done = tokio::task::spawn_blocking(move || {
+        // Held until it is done, also when nobody waits for it any more.
+        let _place = place;
+        let thread = std::thread::Builder::new().name("schema".into()).stack_size(STACK_BYTES);
+        Some(thread.spawn(work).ok()?.join())
+    });
+    match done.await.ok()?? {
+        Ok(done) => Some(done),
+        Err(panic) => std::panic::resume_unwind(panic),
     }
 }
 

@@ -213,6 +213,7 @@ impl From<StartError> for ApiError {
             StartError::UnknownAgent { .. } => Self::no_agent(message),
             StartError::ModelNotAllowed { .. } => Self::bad("model_not_allowed", message),
             StartError::ReservedTool => Self::bad("reserved_tool", message),
+            StartError::ResultSchema(_) => Self::bad("bad_result_schema", message),
             StartError::ThreadBusy(_) => Self::new(
                 StatusCode::CONFLICT,
                 "thread_busy",

@@ -340,6 +340,69 @@ fn requirements_name_tests_that_exist() {
     assert!(rows > 0 || tracked_files().is_empty(), "the tables of requirements have moved");
 }
 
+/// Every promise in `docs/security.md` names tests, and they exist in the crates that it names.
+#[test]
+fn promises_about_security_name_tests_that_exist() {
+    let files = tracked_files();
+    let Some((_, text)) = files.iter().find(|(file, _)| file.ends_with("docs/security.md")) else {
+        assert!(files.is_empty(), "the promises have moved");
+        return;
+    };
+    let exists = |package: &str, test: &str| {
+        files.iter().any(|(file, source)| {
+            file.starts_with(format!("crates/{package}")) && source.contains(&format!("fn {test}("))
+        })
+    };
+    let (promises, wrong) = check_promises(text, exists);
+    assert_eq!(wrong, [""; 0]);
+    assert!(promises > 10, "only {promises} promises were found");
+}
+
+/// How many promises a text makes, and what is wrong with them. A promise is a paragraph that
+/// begins in bold; its last line is `Tests: `a`, `b` (engine), `c` (cli).`
+fn check_promises(text: &str, exists: impl Fn(&str, &str) -> bool) -> (usize, Vec<String>) {
+    let promised = text.split("\n## ").find(|it| it.starts_with("What is promised"));
+    let paragraphs = promised.unwrap_or_default().split("\n\n").filter(|it| it.starts_with("**"));
+    let (mut promises, mut wrong) = (0, Vec::new());
+    for paragraph in paragraphs {
+        promises += 1;
+        let title = paragraph.trim_start_matches("**").split("**").next().unwrap_or_default();
+        let last = paragraph.trim_end().lines().last().unwrap_or_default();
+        let Some(tests) = last.strip_prefix("Tests: ").or_else(|| last.strip_prefix("Test: "))
+        else {
+            wrong.push(format!("{title:?} names no test"));
+            continue;
+        };
+        // The crate stands after its tests.
+        for group in tests.split_inclusive(')') {
+            let (names, package) = group.split_once('(').unwrap_or((group, ""));
+            let package = match package.trim_end_matches(')') {
+                "wellspring" => "wellspring/".to_owned(),
+                short => format!("wellspring-{short}/"),
+            };
+            for test in names.split('`').skip(1).step_by(2) {
+                if !exists(&package, test) {
+                    wrong.push(format!("{title:?}: there is no {test} in {package}"));
+                }
+            }
+        }
+    }
+    (promises, wrong)
+}
+
+#[test]
+fn promises_are_checked() {
+    let exists = |package: &str, test: &str| (package, test) == ("wellspring-engine/", "a");
+    let text = "# S\n\n## What is promised\n\n**One.** Yes.\nTest: `a` (engine).\n\n\
+                **Two.** No.\nTests: `a` (cli), `b` (engine).\n\n**Three.**\n\n## Other\n\n**Four.**\n";
+    let wrong = [
+        "\"Two.\": there is no a in wellspring-cli/",
+        "\"Two.\": there is no b in wellspring-engine/",
+        "\"Three.\" names no test",
+    ];
+    assert_eq!(check_promises(text, exists), (3, wrong.map(str::to_owned).to_vec()));
+}
+
 /// The cells of a row of a table; `None` for its head and for other lines.
 fn table_row(line: &str) -> Option<Vec<&str>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;

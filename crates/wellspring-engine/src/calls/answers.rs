@@ -6,7 +6,7 @@ use crate::agent::{AgentDef, Editors};
 use crate::schema::Schema;
 
 /// Holds an answer against the form of its question; says what would be one.
-pub(crate) fn check(form: &Form, answer: &Answer) -> Result<(), String> {
+pub(crate) async fn check(form: &Form, answer: &Answer) -> Result<(), String> {
     match (form, answer) {
         (_, Answer::Expired | Answer::Withdrawn) => {
             Err("only the run itself can withdraw a question, or let it expire".into())
@@ -24,8 +24,10 @@ pub(crate) fn check(form: &Form, answer: &Answer) -> Result<(), String> {
                 _ => Err(format!("only one can be chosen of {}", ids())),
             }
         }
-        (Form::Schema(schema), Answer::Value(value)) => match Schema::compile(schema) {
-            Ok(schema) => schema.validate(value).map_err(|complaints| complaints.join("; ")),
+        (Form::Schema(schema), Answer::Value(value)) => match Schema::compile_async(schema).await {
+            Ok(schema) => {
+                schema.validate_async(value).await.map_err(|complaints| complaints.join("; "))
+            }
             // A schema that cannot be checked is left to the code that asked.
             Err(_) => Ok(()),
         },
@@ -86,8 +88,8 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn an_answer_fits_its_question() {
+    #[tokio::test]
+    async fn an_answer_fits_its_question() {
         let choice = |id: &str| Choice { id: id.into(), label: id.into() };
         let choose = |multiple| Form::Choose { choices: vec![choice("a"), choice("b")], multiple };
         let number = Form::Schema(json!({"type": "integer"}));
@@ -101,9 +103,10 @@ mod tests {
             (&number, Answer::Value(json!(3))),
             (&Form::Schema(json!({"type": 7})), Answer::Value(json!("whatever"))),
         ] {
-            assert_eq!(check(form, &answer), Ok(()), "{answer:?}");
+            assert_eq!(check(form, &answer).await, Ok(()), "{answer:?}");
         }
-        let refused: Vec<String> = [
+        let mut refused = Vec::new();
+        for (form, answer) in [
             (&Form::Approve, chosen(&["a"])),
             (&Form::Approve, Answer::Expired),
             (&choose(false), Answer::Withdrawn),
@@ -113,10 +116,9 @@ mod tests {
             (&choose(true), Answer::yes()),
             (&number, Answer::Value(json!("three"))),
             (&number, Answer::yes()),
-        ]
-        .into_iter()
-        .map(|(form, answer)| check(form, &answer).unwrap_err())
-        .collect();
+        ] {
+            refused.push(check(form, &answer).await.unwrap_err());
+        }
         insta::assert_snapshot!(refused.join("\n"), @r#"
         it takes an approval or a denial
         only the run itself can withdraw a question, or let it expire

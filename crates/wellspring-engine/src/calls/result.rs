@@ -18,7 +18,7 @@ impl ResultTool {
     /// # Errors
     ///
     /// If the schema is not a valid JSON schema.
-    pub(crate) fn new(schema: &Value) -> Result<Self, crate::schema::SchemaError> {
+    pub(crate) async fn new(schema: &Value) -> Result<Self, crate::schema::SchemaError> {
         let wrapped = schema.get("type").and_then(Value::as_str) != Some("object");
         let parameters = if wrapped { wrap(schema) } else { schema.clone() };
         let mut spec = ToolSpec::new(
@@ -26,7 +26,7 @@ impl ResultTool {
             "Hand over the final result. Call this once, when the work is done.",
         );
         spec.kind = ToolKind::Other;
-        let compiled = Schema::compile(&parameters)?;
+        let compiled = Schema::compile_async(&parameters).await?;
         spec.parameters = parameters.into();
         Ok(Self { spec, schema: compiled, wrapped })
     }
@@ -36,8 +36,8 @@ impl ResultTool {
     /// # Errors
     ///
     /// What does not match, in words that the agent can act on.
-    pub(crate) fn accept(&self, arguments: Value) -> Result<Value, String> {
-        self.schema.validate(&arguments).map_err(|problems| {
+    pub(crate) async fn accept(&self, arguments: Value) -> Result<Value, String> {
+        self.schema.validate_async(&arguments).await.map_err(|problems| {
             format!(
                 "the result does not fit its schema: {}; call it again, corrected",
                 problems.join("; ")

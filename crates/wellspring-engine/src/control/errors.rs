@@ -4,6 +4,7 @@ use wellspring_core::{InboxNo, PartId, QuestionId, RETURN_RESULT, RunId, ThreadI
 use wellspring_log::{ReadError, RunInfo, StoreError};
 
 use crate::principal::Permission;
+use crate::schema::SchemaError;
 
 /// A run could not be started.
 #[derive(Debug, thiserror::Error)]
@@ -26,6 +27,9 @@ pub enum StartError {
     /// A tool has the name that is reserved for returning results.
     #[error("no tool can be called {RETURN_RESULT}: agents return their results by that name")]
     ReservedTool,
+    /// The schema of the result cannot be used.
+    #[error("the result cannot be typed: {0}")]
+    ResultSchema(#[source] SchemaError),
     /// The thread has an unfinished run.
     #[error("the thread is busy with run {0}; wait for it, cancel it, or add input to it")]
     ThreadBusy(RunId),

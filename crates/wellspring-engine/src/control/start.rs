@@ -8,9 +8,11 @@ use wellspring_core::{
 };
 use wellspring_log::{Beginning, CreateError, Cursor, RunFilter, RunInfo, RunState};
 
+use super::admission::Admitted;
 use super::key::{RequestKey, StartKey, same_request};
 use super::{Control, ControlError, StartError};
 use crate::agent::{AgentDef, Backend, WhenBusy};
+use crate::calls::result::ResultTool;
 use crate::principal::Permission;
 use crate::run::Announced;
 
@@ -149,15 +151,17 @@ impl Control {
         {
             return Ok(existing);
         }
+        if let Some(schema) = &new.request.result_schema {
+            ResultTool::new(schema).await.map_err(StartError::ResultSchema)?;
+        }
         if self.runtime.is_shutting_down() {
             return Err(StartError::ShuttingDown);
         }
         let run = RunId::new(Uuid::now_v7());
-        let _admitted = match self.runtime.admit(&self.who, run) {
-            Ok(admitted) => admitted,
-            Err(full) => return self.existing(&new).await?.ok_or(full),
-        };
-        self.begin(run, new).await
+        match self.runtime.admit(&self.who, run) {
+            Ok(admitted) => self.begin(run, new, admitted).await,
+            Err(full) => self.existing(&new).await?.ok_or(full),
+        }
     }
 
     /// The run that a start led to.
@@ -169,7 +173,12 @@ impl Control {
         self.find(started.run).await
     }
 
-    async fn begin(&self, run: RunId, mut new: New) -> Result<Started, StartError> {
+    async fn begin(
+        &self,
+        run: RunId,
+        mut new: New,
+        mut admitted: Admitted,
+    ) -> Result<Started, StartError> {
         let tenant: Box<str> = (*self.who.tenant).into();
         if let Some(after) = new.after {
             let info = match self.find(after).await {
@@ -221,9 +230,12 @@ impl Control {
                 }
                 Err(CreateError::NotFirst) => return Err(StartError::NotFirst),
                 Err(CreateError::ThreadBusy(busy)) => {
+                    // While it waits for its thread, it takes no place that others could use.
+                    drop(admitted);
                     if let Some(steered) = self.when_busy(busy, &new).await? {
                         return Ok(steered);
                     }
+                    admitted = self.runtime.admit(&self.who, run)?;
                 }
                 Err(error) => return Err(StartError::Log(Box::new(error))),
             }

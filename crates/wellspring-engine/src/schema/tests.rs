@@ -1,6 +1,7 @@
 use schemars::JsonSchema;
 use serde_json::json;
 
+use super::size::{DEPTH_MAX, EXPANDED_MAX, NODES_MAX, PATTERN_CHARS_MAX, PATTERNS_MAX};
 use super::*;
 
 fn complaints(schema: &Value, value: &Value) -> Vec<String> {
@@ -160,4 +161,108 @@ fn a_schema_that_is_too_large_is_refused() {
             "the schema cannot be used: it has more than 20000 values",
         ]
     );
+}
+
+/// A schema whose parts each refer to the next, `width` times, without an end of their own.
+fn chain(depth: usize, width: usize) -> Value {
+    let defs = (0..depth).map(|number| {
+        let next = json!({ "$ref": format!("#/$defs/d{}", number + 1) });
+        (format!("d{number}"), json!({ "allOf": vec![next; width] }))
+    });
+    let mut defs: serde_json::Map<_, _> = defs.collect();
+    defs.insert(format!("d{depth}"), json!({ "type": "integer" }));
+    json!({ "$ref": "#/$defs/d0", "$defs": defs })
+}
+
+/// Before, the first took 2^40 steps to validate a number, and the second overflowed the stack
+/// and so ended the process.
+#[test]
+fn references_that_branch_or_never_end_are_refused() {
+    let said = |schema: &Value| Schema::compile(schema).map(|_| ()).unwrap_err().to_string();
+    let branching = format!("its references expand to more than {EXPANDED_MAX} values");
+    let deep = format!("it is nested deeper than {DEPTH_MAX}, references included");
+    for (schema, want) in [
+        (chain(40, 2), &branching),
+        (chain(4000, 1), &deep),
+        // By an anchor, by an escaped name, and by the name of the whole.
+        (by_anchor(40), &branching),
+        (
+            serde_json::from_str(&chain(40, 2).to_string().replace("/$defs/d", "/%24defs/d"))
+                .unwrap(),
+            &branching,
+        ),
+        (named(chain(40, 2)), &branching),
+    ] {
+        assert_eq!(said(&schema), format!("the schema cannot be used: {want}"));
+    }
+    let inner = json!({ "properties": { "a": { "$id": "b", "type": "integer" } } });
+    assert!(said(&inner).contains("an `$id` of its own"));
+    assert!(said(&json!({ "$ref": "b#/c" })).contains("not to a part of it"));
+    assert_eq!(complaints(&chain(8, 2), &json!(7)), [""; 0]);
+    assert_eq!(complaints(&named(chain(8, 2)), &json!("a")).len(), COMPLAINTS_MAX + 1);
+}
+
+fn by_anchor(depth: usize) -> Value {
+    let defs = (0..depth).map(|number| {
+        let next = json!({ "$ref": format!("#d{}", number + 1) });
+        (format!("{number}"), json!({ "$anchor": format!("d{number}"), "allOf": [next, next] }))
+    });
+    let mut defs: serde_json::Map<_, _> = defs.collect();
+    defs.insert("last".into(), json!({ "$anchor": format!("d{depth}"), "type": "integer" }));
+    json!({ "$ref": "#d0", "$defs": defs })
+}
+
+/// The same schema with a name of its own, by which its parts refer to each other.
+fn named(schema: Value) -> Value {
+    let text = schema.to_string().replace("\"#/", "\"https://example.org/a#/");
+    let mut schema: Value = serde_json::from_str(&text).unwrap();
+    schema["$id"] = json!("https://example.org/a");
+    schema
+}
+
+/// Each member is looked at twice, and each of its members four times: 2^100 steps. It ends, and
+/// the async way leaves the worker to others meanwhile.
+#[tokio::test]
+async fn validating_has_a_maximum_of_steps() {
+    let twice = json!({ "anyOf": [{ "$ref": "#" }, { "$ref": "#" }] });
+    let schema = json!({ "properties": { "a": twice, "b": { "type": "integer" } } });
+    let mut value = json!({ "b": "no" });
+    for _ in 0..100 {
+        value = json!({ "a": value });
+    }
+    let schema = Schema::compile_async(&schema).await.unwrap();
+    let want = Err(vec!["the value does not fit, in too many places to name them".to_owned()]);
+    assert_eq!(schema.validate_async(&value).await, want);
+    assert_eq!(schema.validate(&value), want);
+    value["a"] = json!({ "a": { "b": 7 } });
+    assert_eq!(schema.validate_async(&value).await, Ok(()));
+}
+
+/// Many strings and a pattern that goes back: each match is bounded, and so is their number.
+#[tokio::test]
+async fn matching_has_a_maximum_of_steps() {
+    let item = json!({ "type": "string", "pattern": "^(a|aa)+(?=c)$" });
+    let schema = json!({ "type": "array", "items": item });
+    let schema = Schema::compile_async(&schema).await.unwrap();
+    let many = json!(vec!["b"; 100_000]);
+    assert_eq!(
+        schema.validate_async(&many).await,
+        Err(vec!["the value does not fit, in too many places to name them".to_owned()])
+    );
+}
+
+/// While schemas are compiled, the only worker does other things.
+#[tokio::test]
+async fn large_schemas_are_compiled_beside_the_worker() {
+    let members = (0..PATTERNS_MAX).map(|number| {
+        (format!("p{number}"), json!({ "pattern": format!("(?i:\\w{{60}}){number}") }))
+    });
+    let schema = json!({ "properties": members.collect::<serde_json::Map<_, _>>() });
+    let here = std::thread::current().id();
+    assert_eq!(on_a_thread(move || std::thread::current().id() == here).await, Some(false));
+    let compiling = tokio::spawn(async move { Schema::compile_async(&schema).await.is_ok() });
+    // The first poll of it only hands it over.
+    tokio::task::yield_now().await;
+    assert!(!compiling.is_finished());
+    assert!(compiling.await.unwrap());
 }

@@ -45,7 +45,7 @@ struct Arguments {
 
 async fn ask(arguments: Arguments, context: Context) -> Result<Value, ToolError> {
     let multiple = arguments.multiple;
-    let ask = Ask::new(arguments.question.clone(), arguments.form()?);
+    let ask = Ask::new(arguments.question.clone(), arguments.form().await?);
     match context.ask(ask).await {
         Answer::Choose(chosen) if multiple => Ok(json!(chosen)),
         Answer::Choose(chosen) => Ok(json!(chosen.first())),
@@ -61,13 +61,14 @@ async fn ask(arguments: Arguments, context: Context) -> Result<Value, ToolError>
 }
 
 impl Arguments {
-    fn form(&self) -> Result<Form, ToolError> {
+    async fn form(&self) -> Result<Form, ToolError> {
         match (&self.schema, &*self.choices) {
             (Some(_), [_, ..]) => {
                 Err(ToolError::new("give either choices or a schema for the answer, not both"))
             }
             (Some(schema), []) => {
-                Schema::compile(schema)
+                Schema::compile_async(schema)
+                    .await
                     .map_err(|error| ToolError::because("ask with another schema", error))?;
                 Ok(Form::Schema(schema.clone()))
             }

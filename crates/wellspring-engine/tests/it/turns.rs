@@ -10,8 +10,8 @@ use wellspring_core::{
     ToolOutcome, ToolResult, Usage, render,
 };
 use wellspring_engine::{
-    Limits, RequestKey, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig, TurnEvent, TurnState,
-    WhenBusy, WorkerResult, show,
+    AdmissionLimits, Limits, RequestKey, RuntimeUi, StartRun, Timeouts, Turn, TurnConfig,
+    TurnEvent, TurnState, WhenBusy, WorkerResult, show,
 };
 use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
 
@@ -343,6 +343,42 @@ async fn a_busy_thread_refuses_queues_or_is_steered() {
             }
         }
     }
+}
+
+/// A request that waits for its thread takes no place among the runs: another principal's starts
+/// meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_queued_request_holds_no_place_that_others_need() {
+    let gate = Gate::new();
+    let script = [Say::new().gate(&gate).text("one"), Say::new().text("two")];
+    let runtime = runtime();
+    assert!(runtime.limit_runs(AdmissionLimits { runs: 2, runs_per_principal: 2 }));
+    let model = Arc::new(Scripted::conversation(script));
+    let when_busy = WhenBusy::Queue;
+    runtime.register(wellspring_engine::AgentDef { when_busy, ..with_model(model, []) });
+    let other = agent([Say::new().text("other")], []);
+    runtime.register(wellspring_engine::AgentDef { name: "other".into(), ..other });
+    let first = runtime.local().start(StartRun::text("agent", "a")).await.unwrap().run;
+    gate.reached(1).await;
+    let thread = runtime.local().info(first).await.unwrap().thread;
+    let control = runtime.local();
+    let queued = StartRun { thread: Some(thread), ..StartRun::text("agent", "b") };
+    let mut queued = std::pin::pin!(control.start(queued));
+    // It has a place until it finds that its thread is busy.
+    let mut other = None;
+    for _ in 0..1000 {
+        assert!(futures::poll!(&mut queued).is_pending());
+        other = runtime.local().start(StartRun::text("other", "c")).await.ok();
+        if other.is_some() {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    let other = other.expect("there is a place for it").run;
+    assert_eq!(runtime.local().wait(other).await.unwrap().answer(AgentNo::ROOT), "other");
+    gate.open();
+    let second = queued.await.unwrap().run;
+    assert_eq!(runtime.local().wait(second).await.unwrap().answer(AgentNo::ROOT), "two");
 }
 
 #[tokio::test(start_paused = true)]

@@ -64,6 +64,14 @@ async fn a_key_starts_one_run() {
     }
 }
 
+/// A chain of references for which compiling and validating would need more stack than there is.
+fn endless_schema() -> serde_json::Value {
+    let defs = (0..4000).map(|number| {
+        (format!("d{number}"), json!({ "$ref": format!("#/$defs/d{}", number + 1) }))
+    });
+    json!({ "$ref": "#/$defs/d0", "$defs": defs.collect::<serde_json::Map<_, _>>() })
+}
+
 /// Bodies and queries that make no sense are told why.
 #[tokio::test]
 async fn requests_that_make_no_sense() {
@@ -80,6 +88,11 @@ async fn requests_that_make_no_sense() {
         ("/v1/runs", json!({ "agent": "agent", "input": "x", "more": 1 })),
         ("/v1/runs", json!({ "agent": "agent", "input": "x", "thread": "t" })),
         ("/v1/runs", json!({ "agent": "agent", "input": "x", "model": "m" })),
+        (
+            "/v1/runs",
+            json!({ "agent": "agent", "input": "x", "result_schema": { "type": "objekt" } }),
+        ),
+        ("/v1/runs", json!({ "agent": "agent", "input": "x", "result_schema": endless_schema() })),
         ("/v1/runs?dialect=x", json!({ "agent": "agent", "input": "x" })),
         ("/v1/runs?x=y", json!({ "agent": "agent", "input": "x" })),
         ("{run}/answers", json!({ "question": 0, "answer": "expired" })),
@@ -105,6 +118,8 @@ async fn requests_that_make_no_sense() {
     400 bad_json the body: unknown field `more`, expected one of `agent`, `input`, `thread`, `after`, `model`, `streaming`, `result_schema`, `client_tools`, `context`, `state` at line 1 column 35
     404 no_thread there is no thread t
     400 model_not_allowed the agent agent does not allow a request to choose its model; leave the model out
+    400 bad_result_schema the result cannot be typed: the schema cannot be used: /properties/value/type: value is not valid under any of the schemas listed in the 'anyOf' keyword; closest: /properties/value/type: value is not one of "array", "boolean" or 5 other candidates
+    400 bad_result_schema the result cannot be typed: the schema cannot be used: it is nested deeper than 512, references included
     400 unknown_dialect "x" is not a dialect
     400 bad_query Failed to deserialize query string: x: unknown field `x`, expected `dialect` or `model`
     409 finished run RUN has already finished

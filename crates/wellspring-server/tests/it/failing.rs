@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use futures::{FutureExt as _, StreamExt as _};
 use reqwest::Response;
@@ -10,7 +11,7 @@ use wellspring_core::{Approval, Checker, Event, Record, RunId};
 use wellspring_engine::{Policy, Rule, Runtime};
 use wellspring_log::{
     Append, AppendDone, Created, Log, LogOptions, MemoryStore, NewCommand, NewFrame, NewRun,
-    PutAll, Store, StoreError, StoreFuture,
+    PutAll, SqliteOptions, SqliteStore, Store, StoreError, StoreFuture,
 };
 use wellspring_models::{Gate, Say};
 
@@ -182,4 +183,35 @@ async fn a_request_that_cannot_be_kept_is_told_when_to_come_back() {
     assert!(ask(path, approve).await.contains("202"));
     let transcript = kit.wait(run).await;
     assert_eq!(transcript.answer(wellspring_core::AgentNo::ROOT), "Done.");
+}
+
+/// Another program holds the lock of the store's file: the server is not ready, says so in time,
+/// takes no run, and is ready again once the lock is free. What is there can be read meanwhile.
+#[tokio::test]
+async fn a_server_whose_store_is_locked_is_not_ready() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("runs.db");
+    let store = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+    let log = Log::new(Arc::new(store), LogOptions::default());
+    let def = agent([Say::new().text("one")], []);
+    let kit = Kit::with(config(), Runtime::new(log), def).await;
+    let run = kit.start().await;
+    kit.wait(run).await;
+    let status = async |path: &str| kit.get(path).send().await.unwrap().status().as_u16();
+    assert_eq!(status("/readyz").await, 200);
+    let other = rusqlite::Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let new = json!({ "agent": "agent", "input": "go" });
+    let asked = async || {
+        let (ready, read) = (status("/readyz").await, status(&format!("/v1/runs/{run}")).await);
+        let started = kit.post("/v1/runs", &new).send().await.unwrap().status().as_u16();
+        (ready, read, started)
+    };
+    // Four times as long as the docs promise for each of the two that have to wait.
+    let told = tokio::time::timeout(Duration::from_secs(40), asked()).await;
+    assert_eq!(told.unwrap(), (503, 200, 503));
+    other.execute_batch("ROLLBACK").unwrap();
+    assert_eq!(status("/readyz").await, 200);
+    let another = kit.start().await;
+    kit.wait(another).await;
 }
