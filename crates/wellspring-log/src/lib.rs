@@ -74,6 +74,13 @@ pub use thread::{
 };
 pub use watch::{Watch, Watches};
 
+/// The types that [`forward_store!`] names, for programs that do not depend on the core.
+#[doc(hidden)]
+pub mod forwarded {
+    pub use bytes::Bytes;
+    pub use wellspring_core::{InboxNo, RunId, Seq, ThreadId};
+}
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks, also after a panic of another holder: every critical section here leaves its state

@@ -186,54 +186,54 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// Forwards everything but `append`, `create` and `put_inbox` to another store, the field of this
-/// name.
+/// name: for a store that counts, limits or observes what another one keeps.
 #[macro_export]
 macro_rules! forward_store {
     ($inner:ident) => {
         $crate::forward_store! { $inner;
-            fn read(run: ::wellspring_core::RunId, after: ::wellspring_core::Seq, bytes_max: usize)
+            fn read(run: $crate::forwarded::RunId, after: $crate::forwarded::Seq, bytes_max: usize)
                 -> $crate::Page;
-            fn info(run: ::wellspring_core::RunId) -> Option<$crate::RunInfo>;
+            fn info(run: $crate::forwarded::RunId) -> Option<$crate::RunInfo>;
             fn list(filter: $crate::RunFilter) -> Vec<$crate::RunInfo>;
-            fn inbox(run: ::wellspring_core::RunId, after: ::wellspring_core::InboxNo)
+            fn inbox(run: $crate::forwarded::RunId, after: $crate::forwarded::InboxNo)
                 -> Vec<$crate::InboxEntry>;
             fn history(query: $crate::HistoryQuery) -> Vec<$crate::PastRun>;
             fn beat(node: Box<str>) -> ();
             fn nodes() -> Vec<$crate::NodeBeat>;
-            fn release(run: ::wellspring_core::RunId, node: Box<str>, epoch: u64) -> ();
+            fn release(run: $crate::forwarded::RunId, node: Box<str>, epoch: u64) -> ();
             fn due(query: $crate::DueQuery) -> Vec<$crate::Due>;
             fn threads(filter: $crate::ThreadFilter) -> Vec<$crate::ThreadInfo>;
             fn change_thread(
                 tenant: Box<str>,
-                thread: ::wellspring_core::ThreadId,
+                thread: $crate::forwarded::ThreadId,
                 change: $crate::ThreadChange
             ) -> bool;
             fn put_snapshot(
-                run: ::wellspring_core::RunId,
+                run: $crate::forwarded::RunId,
                 kind: $crate::SnapshotKind,
-                at: ::wellspring_core::Seq,
-                body: ::bytes::Bytes
+                at: $crate::forwarded::Seq,
+                body: $crate::forwarded::Bytes
             ) -> ();
             fn snapshot(
-                run: ::wellspring_core::RunId,
+                run: $crate::forwarded::RunId,
                 kind: $crate::SnapshotKind,
-                at_most: ::wellspring_core::Seq
-            ) -> Option<(::wellspring_core::Seq, ::bytes::Bytes)>;
-            fn bind(external: $crate::ExternalId, run: ::wellspring_core::RunId)
-                -> ::wellspring_core::RunId;
-            fn resolve(external: $crate::ExternalId) -> Option<::wellspring_core::RunId>;
+                at_most: $crate::forwarded::Seq
+            ) -> Option<($crate::forwarded::Seq, $crate::forwarded::Bytes)>;
+            fn bind(external: $crate::ExternalId, run: $crate::forwarded::RunId)
+                -> $crate::forwarded::RunId;
+            fn resolve(external: $crate::ExternalId) -> Option<$crate::forwarded::RunId>;
             fn document(name: Box<str>) -> Option<$crate::Document>;
             fn put_document(name: Box<str>, text: Option<Box<str>>, expected: $crate::Expected)
                 -> $crate::Written;
             fn documents(filter: $crate::DocumentFilter) -> Vec<$crate::Document>;
             fn put_audit(entry: $crate::NewAudit) -> u64;
             fn audit(filter: $crate::AuditFilter) -> Vec<$crate::AuditEntry>;
-            fn delete(run: ::wellspring_core::RunId) -> bool;
+            fn delete(run: $crate::forwarded::RunId) -> bool;
             fn backup(to: ::std::path::PathBuf) -> ();
             fn check() -> Vec<$crate::Finding>;
         }
 
-        fn watch(&self, run: ::wellspring_core::RunId) -> $crate::Watch {
+        fn watch(&self, run: $crate::forwarded::RunId) -> $crate::Watch {
             self.$inner.watch(run)
         }
 

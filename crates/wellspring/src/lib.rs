@@ -84,6 +84,7 @@
 //! - a [`Model`]: [`examples/custom_model.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_model.rs)
 //! - a [`RemoteAgent`]: [`examples/custom_remote_agent.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_remote_agent.rs)
 //! - a dialect: [`examples/custom_dialect.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_dialect.rs)
+//! - a [`Store`](store::Store): [`examples/custom_store.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_store.rs)
 //!
 //! # Features
 //!
@@ -163,6 +164,19 @@ pub mod models {
 pub mod dialect {
     pub use wellspring_wire::{
         Before, Closed, Dialect, DialectName, Encoder, Fold, Framing, Json, Out, WirePosition,
+    };
+}
+
+/// Stores: where the runs of a [`Log`] are kept. [`Store`](store::Store) is the contract;
+/// [`forward_store!`](store::forward_store) wraps a store that exists. The tests that every store
+/// has to pass are in the feature `suite` of `wellspring-log`.
+pub mod store {
+    pub use wellspring_log::{
+        Adopt, Append, AppendDone, AppendError, AuditEntry, AuditFilter, Created, Document,
+        DocumentFilter, Due, DueQuery, Expected, ExternalId, Finding, HistoryQuery, InboxEntry,
+        NewAudit, NewCommand, NewFrame, NewRun, NodeBeat, Page, PastRun, PutAll, RunFilter,
+        RunInfo, RunState, SnapshotKind, Store, StoreError, StoreFuture, StoredFrame, ThreadChange,
+        ThreadFilter, ThreadInfo, Watch, Watches, Written, forward_store,
     };
 }
 

@@ -277,7 +277,9 @@ fn surfaces_act_through_control() {
     ];
     // These open the store, and use it for what is not about runs (tokens, defaults) or about all
     // of them (checks, backups, deleting what is damaged).
-    const OPENERS: [&str; 5] = [
+    const OPENERS: [&str; 6] = [
+        // Re-exports the contract, for programs with a store of their own.
+        "crates/wellspring/src/lib.rs",
         "crates/wellspring-cli/src/doctor.rs",
         "crates/wellspring-cli/src/store.rs",
         "crates/wellspring-cli/src/place.rs",
