@@ -17,7 +17,7 @@ use wellspring_log::Log;
 use wellspring_models::{Gate, Say, Scripted};
 use wellspring_server::{Api, router};
 
-use crate::kit::agent;
+use crate::kit::{agent, has_peer};
 use crate::page::{chromium, has_chromium};
 
 /// How long a browser may take for all of it.
@@ -77,11 +77,7 @@ struct Page {
 impl Page {
     /// Text that grows while it streams, a tool in the page, a stop, and a reload in mid-answer.
     async fn is_used(&self) {
-        if std::env::var_os(self.peer).is_none() {
-            println!("skipped: {} is not set; `cargo xtask test` sets it", self.peer);
-            return;
-        }
-        if !has_chromium() {
+        if !has_peer(self.peer) || !has_chromium() {
             return;
         }
         let (page, script) = self.build().await;
