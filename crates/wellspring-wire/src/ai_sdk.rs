@@ -22,7 +22,7 @@
 //! | tool finished | `tool-output-available`, `tool-output-error` or `tool-output-denied` |
 //! | parts voided | `reset-step`, then what else the step had |
 //! | question to approve a call | `tool-approval-request`, `tool-approval-response` |
-//! | other questions | `data-question` |
+//! | other questions | `data-question` with `prompt` and `form`, later `answer`; answered by `answers` in the body of a request |
 //! | sub-agent | `data-agent`; its words as `data-agent-delta`, transient; its calls like all calls |
 //! | plan, state, patch of the state, result | `data-plan`, `data-state`, `data-state-patch` (transient), `data-result` |
 //! | source, file | `source-url` or `source-document`, `file` |

@@ -147,6 +147,16 @@ pub const PEERS: &[Peer] = &[
         variable: "WELLSPRING_PEER_USE_AI_PAGE",
     },
     Peer {
+        name: "the example of a React page with useChat",
+        source: Source::Npm("examples/ai-sdk-react"),
+        variable: "WELLSPRING_PEER_AI_SDK_PAGE",
+    },
+    Peer {
+        name: "the example of a page with AG-UI's client",
+        source: Source::Npm("examples/ag-ui-client"),
+        variable: "WELLSPRING_PEER_AG_UI_PAGE",
+    },
+    Peer {
         name: "ag-ui-validate",
         source: Source::Python {
             name: "ag-ui-validate",

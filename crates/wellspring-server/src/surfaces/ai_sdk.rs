@@ -189,7 +189,10 @@ impl<'a> Chat<'a> {
         let going_on = recent.first().map(|(info, _)| info);
         let info = going_on.filter(|info| !info.state.is_final()).ok_or_else(nothing)?;
         let waiting = self.control.waiting(info.run).await?;
-        let commands = Asked::answers(request, &waiting.outline);
+        let commands = match Asked::answers(request, &waiting.outline) {
+            Err(InputError::NotOpen { .. }) => return Err(nothing()),
+            commands => commands?,
+        };
         if commands.is_empty() {
             return Err(nothing());
         }

@@ -193,6 +193,16 @@ pub(crate) fn echo() -> FunctionTool {
     })
 }
 
+/// Whether a peer is installed, by the variable that says so.
+#[expect(clippy::print_stdout, reason = "a skipped test must not look like one that passed")]
+pub(crate) fn has_peer(variable: &str) -> bool {
+    let there = std::env::var_os(variable).is_some();
+    if !there {
+        println!("skipped: {variable} is not set; `cargo xtask test` sets it");
+    }
+    there
+}
+
 /// The models of a run's turns.
 pub(crate) fn models(transcript: &wellspring_core::Transcript) -> Vec<String> {
     let items = transcript.agents.values().flat_map(|agent| &agent.items);

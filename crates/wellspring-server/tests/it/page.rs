@@ -19,7 +19,7 @@ use wellspring_engine::tools::{FunctionTool, from_function, update_plan};
 use wellspring_engine::{AgentDef, Policy, Rule};
 use wellspring_models::{Attempts, Failure, Gate, Say, Scripted};
 
-use crate::kit::{Kit, agent, echo};
+use crate::kit::{Kit, agent, echo, has_peer};
 
 /// How long a browser may take for all of it.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -146,7 +146,7 @@ async fn eight_tabs_work_at_once() {
 }
 
 /// A tool that asks five questions and gives back what it was told.
-fn asks() -> FunctionTool {
+pub(crate) fn asks() -> FunctionTool {
     let choice = |id: &str, label: &str| Choice { id: id.into(), label: label.into() };
     let choices = vec![choice("spring", "Spring"), choice("river", "River")];
     let person = json!({
@@ -213,13 +213,8 @@ async fn a_page_of_its_own_reads_agent_events() {
     "#);
 }
 
-#[expect(clippy::print_stdout, reason = "a skipped test must not look like one that passed")]
 pub(crate) fn has_chromium() -> bool {
-    let there = std::env::var_os("WELLSPRING_PEER_CHROMIUM").is_some();
-    if !there {
-        println!("skipped: WELLSPRING_PEER_CHROMIUM is not set; `cargo xtask test` sets it");
-    }
-    there
+    has_peer("WELLSPRING_PEER_CHROMIUM")
 }
 
 /// Runs a script in a browser and gives what it said, and how many streams were cut off. `pass`

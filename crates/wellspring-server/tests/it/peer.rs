@@ -22,14 +22,13 @@ use wellspring_models::{Failure, Say, Scripted};
 use wellspring_server::{ServerConfig, ServerLimits};
 use wellspring_testkit::{SOAK, soak};
 
-use crate::kit::{Kit, agent, config, parts};
+use crate::kit::{Kit, agent, config, has_peer, parts};
 
 /// Requests of all kinds, made from the description alone: nothing fails, and every answer is
 /// one that the description promises.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn schemathesis() {
-    if std::env::var_os("WELLSPRING_PEER_SCHEMATHESIS").is_none() {
-        println!("skipped: WELLSPRING_PEER_SCHEMATHESIS is not set; `cargo xtask test` sets it");
+    if !has_peer("WELLSPRING_PEER_SCHEMATHESIS") {
         return;
     }
     let limits = ServerLimits { requests_per_token: 1_000_000, ..ServerLimits::default() };
@@ -131,8 +130,7 @@ const NOT_ASKED: [&str; 6] = [
 /// re-attach and a cancellation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ag_ui_client() {
-    if std::env::var_os("WELLSPRING_PEER_AG_UI").is_none() {
-        println!("skipped: WELLSPRING_PEER_AG_UI is not set; `cargo xtask test` sets it");
+    if !has_peer("WELLSPRING_PEER_AG_UI") {
         return;
     }
     let kit = Kit::new(agent([], [])).await;
@@ -169,8 +167,7 @@ async fn ag_ui_client() {
 /// The AI SDK's own chat, over both of its transports.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ai_sdk_transports() {
-    if std::env::var_os("WELLSPRING_PEER_AI_SDK").is_none() {
-        println!("skipped: WELLSPRING_PEER_AI_SDK is not set; `cargo xtask test` sets it");
+    if !has_peer("WELLSPRING_PEER_AI_SDK") {
         return;
     }
     let kit = Kit::new(agent([], [])).await;
@@ -231,14 +228,15 @@ fn ai_sdk_agents(kit: &Kit) {
         Say::new().text(format!("{count} message{}", if count == 1 { "" } else { "s" }))
     });
     register("counts", AgentDef::model("counts", Arc::new(counts)));
+    let asks = [Say::new().call("asks", json!({})), Say::new().text("Thank you.")];
+    register("questions", agent(asks, [crate::page::asks()]));
 }
 
 /// A browser's own `EventSource`, through a proxy that cuts it off again and again: it
 /// reconnects with its last id, misses nothing, and stops when told that nothing follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn chromium_event_source() {
-    if std::env::var_os("WELLSPRING_PEER_CHROMIUM").is_none() {
-        println!("skipped: WELLSPRING_PEER_CHROMIUM is not set; `cargo xtask test` sets it");
+    if !has_peer("WELLSPRING_PEER_CHROMIUM") {
         return;
     }
     let words = "These are a few words that come in pieces, each one on its own.";

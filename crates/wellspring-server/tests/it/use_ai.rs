@@ -19,7 +19,7 @@ use wellspring_models::{Failure, Gate, Say, Scripted};
 use wellspring_server::{ServerConfig, UseAiConfig};
 
 use crate::access::two_tenants;
-use crate::kit::{Kit, agent, config, echo};
+use crate::kit::{Kit, agent, config, echo, has_peer};
 use crate::socket::Socket;
 
 /// Bytes of each of the deltas that a client does not read: together far more than the buffers
@@ -73,8 +73,7 @@ async fn stage() -> Kit {
 /// read. At the end the server is drained under it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn socket_io_client() {
-    if std::env::var_os("WELLSPRING_PEER_SOCKET_IO").is_none() {
-        println!("skipped: WELLSPRING_PEER_SOCKET_IO is not set; `cargo xtask test` sets it");
+    if !has_peer("WELLSPRING_PEER_SOCKET_IO") {
         return;
     }
     let kit = stage().await;

@@ -119,6 +119,32 @@ const scenes = {
     assert.deepEqual(said, ['tool-echo output-available "x"', "tool-echo output-denied null"]);
     return "an approval, given and denied";
   },
+  async questions(kind) {
+    const it = chat(kind, "questions");
+    await it.sendMessage({ text: "Ask me" });
+    const person = { name: "Ada", age: 36, colour: "red" };
+    const given = [{ value: person }, { deny: { reason: "no" } }, { choose: ["river"] }, { choose: ["spring", "river"] }, { value: 7 }];
+    const open = () => it.lastMessage.parts.find((part) => part.type === "data-question" && !part.data.answer);
+    for (const [index, answer] of given.entries()) {
+      const { id, data } = open();
+      if (index === 2) {
+        assert.deepEqual(data.form.choose.choices.map(({ id }) => id), ["spring", "river"]);
+        // An answer that does not fit is refused, and the question stays open.
+        await it.sendMessage(undefined, { body: { answers: [{ id, answer: { choose: ["desert"] } }] } });
+        assert.equal(it.status, "error");
+        assert.equal(open().id, id);
+      }
+      await it.sendMessage(undefined, { body: { answers: [{ id, answer }] } });
+      assert.notEqual(it.status, "error", it.errors.join());
+      await it.sendMessage(undefined, { body: { answers: [{ id, answer }] } });
+      assert.equal(it.status, "error", "an answer counts once");
+    }
+    assert.equal(it.messages.length, 2, "the message goes on");
+    const asked = it.lastMessage.parts.filter((part) => part.type === "data-question");
+    assert.deepEqual(asked.map((part) => part.data.answer), given);
+    assert.equal(parts(it).at(-1), "text Thank you.");
+    return "questions of every form, answered and declined";
+  },
   async stop(kind) {
     const it = chat(kind, "stuck");
     const sent = it.sendMessage({ text: "Hang" });

@@ -8,7 +8,9 @@ use wellspring_core::{
     RunRequest, RunsOn, ToolOutcome, ToolResult, ToolSpec, WireNames, WirePartId,
 };
 
-use super::types::{Approval, ChatRequest, Role, ToolAnswer, Trigger, UiMessage, UserPart};
+use super::types::{
+    Approval, ChatRequest, QuestionAnswer, Role, ToolAnswer, Trigger, UiMessage, UserPart,
+};
 
 /// What a client's request asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +49,23 @@ pub enum InputError {
         id: Box<str>,
         /// What is wrong with it.
         problem: String,
+    },
+    /// An answer to a question is invalid.
+    #[error(
+        "the answer to {id:?} is invalid: {problem}; expected \
+         {{\"choose\": [id, …]}}, {{\"value\": …}}, {{\"approve\": {{}}}} or {{\"deny\": {{}}}}"
+    )]
+    Answer {
+        /// The question's id.
+        id: Box<str>,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An answer names a question that is not open.
+    #[error("no question {id:?} is open")]
+    NotOpen {
+        /// The id that it names.
+        id: Box<str>,
     },
     /// A file's data is not base64.
     #[error("message {id:?}: a file's `data:` address is not base64")]
@@ -108,14 +127,24 @@ impl Asked {
     }
 
     /// The answers in a request to what a run waits for, as commands for the run. What it does
-    /// not wait for is history, or forged.
-    #[must_use]
-    pub fn answers(request: &ChatRequest, waiting: &Outline) -> Vec<Command> {
-        let Some(head) = &waiting.run else { return Vec::new() };
+    /// not wait for in the messages is history, or forged.
+    ///
+    /// # Errors
+    ///
+    /// If one of the request's own [`answers`](ChatRequest::answers) is invalid, or its question
+    /// is not open.
+    pub fn answers(request: &ChatRequest, waiting: &Outline) -> Result<Vec<Command>, InputError> {
+        let Some(head) = &waiting.run else { return Ok(Vec::new()) };
         let Some(last) = request.messages.last().filter(|it| it.role == Role::Assistant) else {
-            return Vec::new();
+            return Ok(Vec::new());
         };
         let mut commands: Vec<Command> = Vec::new();
+        for given in &request.answers {
+            let command = answered(waiting, head.run, given)?;
+            if !commands.contains(&command) {
+                commands.push(command);
+            }
+        }
         for part in &last.parts {
             // Whatever is not an answer does not read as one.
             let Ok(answer) = serde_json::from_value(part.clone()) else { continue };
@@ -148,7 +177,7 @@ impl Asked {
                 Command::Resume { amended: Box::new(amended), state: None, wire_run: None };
             commands.insert(0, resume);
         }
-        commands
+        Ok(commands)
     }
 }
 
@@ -160,15 +189,29 @@ fn pending(outline: &Outline, of: RunId, id: &str) -> Option<PartId> {
 }
 
 fn decided(outline: &Outline, of: RunId, approval: &Approval) -> Option<Command> {
-    let (run, question) = approval.id.split_once("-question-")?;
-    let question = QuestionId(question.parse().ok()?);
-    outline.questions.get(&question).filter(|_| run.parse() == Ok(of))?;
+    let question = open_question(outline, of, &approval.id)?;
     let answer = match (approval.approved, &approval.reason) {
         (true, _) => Answer::yes(),
         (false, Some(reason)) => Answer::no(reason.clone()),
         (false, None) => Answer::NO,
     };
     Some(Command::Answer { question, answer, by: None, wire_run: None })
+}
+
+/// A question of this run that is open.
+fn open_question(outline: &Outline, of: RunId, id: &str) -> Option<QuestionId> {
+    let (run, question) = id.split_once("-question-")?;
+    let question = QuestionId(question.parse().ok()?);
+    outline.questions.get(&question).filter(|_| run.parse() == Ok(of))?;
+    Some(question)
+}
+
+fn answered(outline: &Outline, of: RunId, given: &QuestionAnswer) -> Result<Command, InputError> {
+    let not_open = || InputError::NotOpen { id: given.id.clone() };
+    let question = open_question(outline, of, &given.id).ok_or_else(not_open)?;
+    let answer = serde_json::from_value(given.answer.clone())
+        .map_err(|error| InputError::Answer { id: given.id.clone(), problem: error.to_string() })?;
+    Ok(Command::Answer { question, answer, by: None, wire_run: None })
 }
 
 /// After the last answer of ours that the client still has.

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use wellspring_core::{
-    Answer, Command, FileProduced, Form, MediaSource, Outline, PartKind, PlanEntry, PlanStatus,
-    Priority, RunsOn, Source, Stop, ToolCall, ToolOutcome, ToolResult, VoidReason,
+    Answer, Choice, Command, FileProduced, Form, MediaSource, Outline, PartKind, PlanEntry,
+    PlanStatus, Priority, QuestionId, RunsOn, Source, Stop, ToolCall, ToolOutcome, ToolResult,
+    VoidReason,
 };
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
 use wellspring_testkit::{RUN, RunBuilder, samples};
@@ -193,7 +194,7 @@ fn answers_count_for_what_is_waited_for() {
     let answers = |parts: Value| {
         let last = json!({"id": RUN.to_string(), "role": "assistant", "parts": parts});
         let request = request(json!({"id": "c", "messages": [user("1", "go"), last]}));
-        Asked::answers(&request, &outline)
+        Asked::answers(&request, &outline).unwrap()
     };
     let output = |id: &str| json!({"type": "tool-page", "toolCallId": id, "state": "output-available", "input": {}, "output": 7});
     let approval = |id: &str, approved: bool| {
@@ -229,6 +230,44 @@ fn answers_count_for_what_is_waited_for() {
     ] {
         assert_eq!(answers(json!([part])), []);
     }
+}
+
+/// What the protocol has no answers for comes in the body: all of it counts, or none does.
+#[test]
+fn questions_are_answered_in_the_body() {
+    let mut run = RunBuilder::new("demo", "go");
+    run.turn();
+    let choice = |id: &str| Choice { id: id.into(), label: id.to_uppercase().into() };
+    let choose = Form::Choose { choices: vec![choice("a"), choice("b")], multiple: false };
+    let first = run.ask(None, "Which?", choose);
+    let second = run.ask(None, "How many?", Form::Schema(json!({"type": "integer"})));
+    let mut outline = Outline::default();
+    run.records().iter().for_each(|record| outline.apply(record));
+    let id = |question: QuestionId| format!("{RUN}-question-{question}");
+    let answers = |answers: Value| {
+        let last = json!({"id": RUN.to_string(), "role": "assistant", "parts": []});
+        let body = json!({"id": "c", "messages": [user("1", "go"), last], "answers": answers});
+        Asked::answers(&request(body), &outline).map_err(|error| error.to_string())
+    };
+    let command = |question, answer| Command::Answer { question, answer, by: None, wire_run: None };
+    let chosen = json!({"id": id(first), "answer": {"choose": ["b"]}});
+    let value = json!({"id": id(second), "answer": {"value": 7}});
+    assert_eq!(
+        answers(json!([chosen, value, chosen])),
+        Ok(vec![
+            command(first, Answer::Choose(vec!["b".into()])),
+            command(second, Answer::Value(json!(7))),
+        ])
+    );
+    let closed = format!("{RUN}-question-9");
+    let refused =
+        [json!({"id": closed, "answer": {"value": 7}}), json!({"id": id(second), "answer": 7})];
+    let said = refused
+        .map(|wrong| answers(json!([chosen, wrong])).unwrap_err().replace(&RUN.to_string(), "run"));
+    insta::assert_snapshot!(said.join("\n"), @r#"
+    no question "run-question-9" is open
+    the answer to "run-question-1" is invalid: invalid type: integer `7`, expected string or map; expected {"choose": [id, …]}, {"value": …}, {"approve": {}} or {"deny": {}}
+    "#);
 }
 
 /// The rules of the protocol's schema: no `null` where a field is optional, and ids that were

@@ -190,6 +190,18 @@ pub struct ChatRequest {
     /// Another model of the agent's provider, if its application sends one in the `body`.
     #[serde(default)]
     pub model: Option<Box<str>>,
+    /// Answers to `data-question` parts, if its application sends some in the `body`.
+    #[serde(default)]
+    pub answers: Vec<QuestionAnswer>,
+}
+
+/// The answer to a `data-question` part. The protocol has answers to calls and approvals only.
+#[derive(Clone, Debug, Deserialize, PartialEq)]
+pub struct QuestionAnswer {
+    /// The part's id.
+    pub id: Box<str>,
+    /// The answer, in the form that an answered part has in its `data.answer`.
+    pub answer: Value,
 }
 
 /// Why a request is sent.

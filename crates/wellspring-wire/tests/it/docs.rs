@@ -33,14 +33,17 @@ const COLUMNS: [DialectName; 9] = [
 
 #[test]
 fn the_table_is_fresh() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/dialects.md");
-    let table = table();
+    check("dialects.md", &table());
+}
+
+/// Compares a page of `docs/` with what it should be, or writes it.
+pub(crate) fn check(name: &str, page: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, &table).unwrap();
+        std::fs::write(&path, page).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(committed, table, "run with UPDATE_DOCS=1 to write docs/dialects.md again");
+    assert_eq!(committed, page, "run with UPDATE_DOCS=1 to write docs/{name} again");
 }
 
 fn table() -> String {

@@ -8,3 +8,4 @@ mod docs;
 mod life_cycle;
 mod resume;
 mod total;
+mod wires;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 use wellspring_core::RunId;
 use wellspring_engine::Principal;
-use wellspring_wire::ai_sdk::types::{ChatRequest, PageTool, Trigger, UiMessage};
+use wellspring_wire::ai_sdk::types::{ChatRequest, PageTool, QuestionAnswer, Trigger, UiMessage};
 
 use super::{Chat, cancel, check};
 use crate::app::{App, Trace};
@@ -83,6 +83,7 @@ enum Frame {
 struct Body {
     tools: Vec<PageTool>,
     model: Option<Box<str>>,
+    answers: Vec<QuestionAnswer>,
 }
 
 impl SocketProtocol for ChatSocket {
@@ -148,8 +149,9 @@ impl ChatSocket {
         match frame {
             Frame::Send { request_id, id, trigger, message_id, messages, body } => {
                 check(&request_id)?;
-                let Body { tools, model } = body;
-                let request = ChatRequest { id, messages, trigger, message_id, tools, model };
+                let Body { tools, model, answers } = body;
+                let request =
+                    ChatRequest { id, messages, trigger, message_id, tools, model, answers };
                 let asked_at = Instant::now();
                 let chat = Chat::new(&self.app, control, &self.agent, &request.id)?;
                 let wanted = chat.send(&request, self.trace.clone()).await?;
