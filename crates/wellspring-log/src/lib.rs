@@ -27,8 +27,11 @@ mod fold;
 mod frame;
 mod hot;
 mod inbox;
+mod index;
 mod log;
 mod memory;
+#[cfg(feature = "nats")]
+mod nats;
 mod node;
 mod options;
 mod owner;
@@ -56,13 +59,17 @@ pub use inbox::{
 };
 pub use log::{Beginning, DuePage, Log};
 pub use memory::{MEMORY_BYTES_MAX, MemoryStore};
+#[cfg(feature = "nats")]
+pub use nats::{
+    NATS_INDEX_BYTES_MAX, NATS_SETTLE, NatsAuth, NatsOpenError, NatsOptions, NatsStore,
+};
 pub use options::{
-    JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, SETTLE, TAIL_BYTES_MAX,
+    Durability, JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, SETTLE, TAIL_BYTES_MAX,
     TAIL_BYTES_TOTAL_MAX, UNCOMMITTED_BYTES_MAX,
 };
 pub use owner::Owner;
 #[cfg(feature = "sqlite")]
-pub use sqlite::{Durability, OpenError, SqliteOptions, SqliteStore};
+pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use store::{
     Adopt, Append, AppendDone, AppendError, Created, ExternalId, Finding, HistoryQuery, LIST_MAX,
     NewFrame, NewRun, Page, PastRun, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError,

@@ -1,26 +1,26 @@
 //! A store in memory: the library's default, and what tests use.
 
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::ops::Bound;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use futures::FutureExt;
-use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
+use wellspring_core::{InboxNo, RunId, Seq, ThreadId};
 
-use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+use crate::audit::{AuditEntry, AuditFilter, NewAudit};
 use crate::document::{Document, DocumentFilter, Expected, Written, check_document};
 use crate::due::{Due, DueQuery, NodeBeat};
-use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
+use crate::inbox::{InboxEntry, NewCommand, Plan, PutAll};
+use crate::index::{
+    ENTRY_BYTES, FrameChange, Index, Kept, audit_bytes, document_bytes, name_bytes,
+};
 use crate::lock;
 use crate::store::{
-    Append, AppendDone, AppendError, Created, ExternalId, HistoryQuery, LIST_MAX, NewFrame, NewRun,
-    Page, PastRun, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError, StoreFuture,
-    StoredFrame,
+    Append, AppendDone, AppendError, Created, ExternalId, HistoryQuery, NewFrame, NewRun, Page,
+    PastRun, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
 };
-use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
 use crate::watch::{Watch, Watches};
 
 /// The default maximum of a memory store in bytes: a long day of one person's runs, and little
@@ -30,12 +30,6 @@ pub const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// The most bytes of one frame. A larger event carries a file and should name it instead: a
 /// reader has to hold a frame whole.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
-
-/// What an entry takes besides its content: an estimate, so that many small ones count too.
-const ENTRY_BYTES: usize = 64;
-
-/// What a run takes besides its content.
-const RUN_BYTES: usize = 512;
 
 /// A store in memory. At its maximum it forgets finished runs, the oldest first; runs that are
 /// not finished stay, and when they alone fill it, it refuses to grow.
@@ -52,50 +46,19 @@ pub struct MemoryStore {
 
 #[derive(Debug)]
 struct Memory {
-    runs: BTreeMap<RunId, Kept>,
-    busy: HashMap<ThreadId, RunId>,
-    threads: HashMap<ThreadId, Thread>,
-    /// How often each node has beaten.
-    beats: HashMap<Box<str>, u64>,
-    external: BTreeMap<ExternalId, RunId>,
-    documents: BTreeMap<Box<str>, Document>,
+    index: Index<Frames>,
     /// The revision of the last write to any document.
     revision: u64,
-    /// By tenant.
-    audit: BTreeMap<Box<str>, Audit>,
-    bytes: usize,
     bytes_max: usize,
     /// The watches of each handle, woken by what is written through the others.
     handles: Vec<Watches>,
 }
 
-#[derive(Debug)]
-struct Thread {
-    runs: BTreeSet<RunId>,
-    title: Option<Box<str>>,
-    archived: bool,
-}
-
-#[derive(Debug)]
-struct Kept {
-    info: RunInfo,
-    frames: Vec<StoredFrame>,
-    /// Each with whether a frame has taken it.
-    inbox: Vec<(InboxEntry, bool)>,
-    snapshots: BTreeMap<(SnapshotKind, Seq), Bytes>,
-    deadline: Option<Millis>,
-    /// The text by which its thread is found.
-    search: Box<str>,
-    bytes: usize,
-}
-
-/// What a tenant's people did.
+/// What is kept of a run.
 #[derive(Debug, Default)]
-struct Audit {
-    last: u64,
-    numbers: HashMap<Box<str>, u64>,
-    /// Each with its key and what it takes.
-    entries: BTreeMap<u64, (AuditEntry, Box<str>, usize)>,
+struct Frames {
+    frames: Vec<StoredFrame>,
+    snapshots: BTreeMap<(SnapshotKind, Seq), Bytes>,
 }
 
 impl Default for MemoryStore {
@@ -109,19 +72,8 @@ impl MemoryStore {
     #[must_use]
     pub fn with_bytes_max(bytes_max: usize) -> Self {
         let watches = Watches::default();
-        let memory = Memory {
-            runs: BTreeMap::new(),
-            busy: HashMap::new(),
-            threads: HashMap::new(),
-            beats: HashMap::new(),
-            external: BTreeMap::new(),
-            documents: BTreeMap::new(),
-            revision: 0,
-            audit: BTreeMap::new(),
-            bytes: 0,
-            bytes_max,
-            handles: vec![watches.clone()],
-        };
+        let (index, handles) = (Index::default(), vec![watches.clone()]);
+        let memory = Memory { index, revision: 0, bytes_max, handles };
         Self { shared: Arc::new(Mutex::new(memory)), me: 0, watches }
     }
 
@@ -174,39 +126,26 @@ impl Memory {
         }
     }
 
-    fn kept(&self, run: RunId) -> Result<&Kept, StoreError> {
-        self.runs.get(&run).ok_or(StoreError::NoRun(run))
-    }
-
-    fn reserve(&mut self, bytes: usize) -> Result<(), StoreError> {
-        self.reserve_for(None, bytes)
-    }
-
-    /// Reserves for a run, which is not forgotten for it.
-    fn reserve_for(&mut self, run: Option<RunId>, bytes: usize) -> Result<(), StoreError> {
-        if self.bytes + bytes > self.bytes_max {
+    /// Makes sure that so much fits. For a run: it is not forgotten for it.
+    fn reserve(&mut self, run: Option<RunId>, bytes: usize) -> Result<(), StoreError> {
+        if self.index.bytes + bytes > self.bytes_max {
             self.make_room(run, bytes);
         }
-        if self.bytes + bytes > self.bytes_max {
+        if self.index.bytes + bytes > self.bytes_max {
             return Err(StoreError::Full {
                 what: "the store in memory",
                 max: self.bytes_max,
                 remedy: "wait until a run has finished, or keep runs on disk",
             });
         }
-        self.bytes += bytes;
         Ok(())
     }
 
     /// Forgets finished runs, the oldest first, until there is room; none if that does not help.
     fn make_room(&mut self, keep: Option<RunId>, bytes: usize) {
-        let finished = self
-            .runs
-            .values()
-            .filter(|kept| kept.info.state.is_final() && Some(kept.info.run) != keep);
-        // Ids are in order of time.
+        let finished = self.index.finished().filter(|kept| Some(kept.info.run) != keep);
         let finished: Vec<_> = finished.map(|kept| (kept.info.run, kept.bytes)).collect();
-        let wanted = (self.bytes + bytes).saturating_sub(self.bytes_max);
+        let wanted = (self.index.bytes + bytes).saturating_sub(self.bytes_max);
         if finished.iter().map(|(_, bytes)| bytes).sum::<usize>() < wanted {
             return;
         }
@@ -215,83 +154,37 @@ impl Memory {
             if freed >= wanted {
                 return;
             }
-            self.forget(run);
+            self.index.forget(run);
             freed += bytes;
         }
     }
 
-    fn forget(&mut self, run: RunId) {
-        let Some(kept) = self.runs.remove(&run) else { return };
-        self.bytes -= kept.bytes;
-        if let Entry::Occupied(mut thread) = self.threads.entry(kept.info.thread) {
-            thread.get_mut().runs.remove(&run);
-            if thread.get().runs.is_empty() {
-                thread.remove();
-            }
-        }
-        self.external.retain(|_, bound| *bound != run);
-    }
-
     /// Reserves and counts for a run.
-    fn grow(&mut self, run: RunId, bytes: usize) -> Result<&mut Kept, StoreError> {
-        self.kept(run)?;
-        self.reserve_for(Some(run), bytes)?;
-        let kept = self.runs.get_mut(&run).ok_or(StoreError::NoRun(run))?;
-        kept.bytes += bytes;
-        Ok(kept)
+    fn grow(&mut self, run: RunId, bytes: usize) -> Result<&mut Kept<Frames>, StoreError> {
+        self.index.kept(run)?;
+        self.reserve(Some(run), bytes)?;
+        self.index.grow(run, bytes)
     }
 
     fn create(&mut self, new: NewRun, first: NewFrame) -> Result<Created, StoreError> {
         first
             .check_size(FRAME_BYTES_MAX)
             .map_err(|error| StoreError::failed("creating a run", error))?;
-        if let Some(kept) = self.runs.get(&new.run) {
-            return Ok(Created::Exists(Box::new(kept.info.clone())));
+        if let Some(refused) = self.index.refuses(&new) {
+            return Ok(refused);
         }
-        if let Some(run) = new.name.as_ref().and_then(|name| self.external.get(name)) {
-            return Ok(Created::Named(*run));
-        }
-        if new.is_first && self.threads.contains_key(&new.thread) {
-            return Ok(Created::NotFirst);
-        }
-        if let Some(run) = self.busy.get(&new.thread) {
-            return Ok(Created::ThreadBusy(*run));
-        }
-        let named = new.name.as_ref().map_or(0, name_bytes);
-        let bytes = RUN_BYTES + new.title.len() + first.body.len() + ENTRY_BYTES + named;
-        self.reserve(bytes)?;
-        if let Some(name) = new.name {
-            self.external.insert(name, new.run);
-        }
-        self.busy.insert(new.thread, new.run);
-        let new_thread = || Thread { runs: BTreeSet::new(), title: None, archived: false };
-        self.threads.entry(new.thread).or_insert_with(new_thread).runs.insert(new.run);
-        let info = RunInfo {
-            run: new.run,
-            thread: new.thread,
-            agent: new.agent,
-            tenant: new.tenant,
-            after: new.after,
-            title: new.title,
-            state: RunState::Running,
-            head: Seq(0),
-            epoch: 0,
-            owner: Some(new.node),
-            created_at: first.at,
-            updated_at: first.at,
-        };
-        let (frames, inbox, snapshots) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let (deadline, search) = (None, Box::default());
-        let mut kept = Kept { info, frames, inbox, snapshots, deadline, search, bytes };
-        self.put_frame(&mut kept, first);
-        self.runs.insert(new.run, kept);
+        let (run, bytes) = (new.run, first.body.len());
+        self.reserve(None, Index::<Frames>::new_bytes(&new) + bytes)?;
+        self.index.insert(new, first.at, Frames::default());
+        self.index.grow(run, bytes)?;
+        self.put_frame(run, first, None);
         Ok(Created::New)
     }
 
     fn append(&mut self, append: Append) -> Result<(), AppendError> {
         append.frame.check_size(FRAME_BYTES_MAX)?;
         let run = append.run;
-        let info = &self.kept(run)?.info;
+        let info = &self.index.kept(run)?.info;
         if info.state.is_final() {
             return Err(AppendError::Closed(run));
         }
@@ -300,37 +193,20 @@ impl Memory {
         }
         let folded = append.frame.folded.as_ref().map_or(0, |folded| ENTRY_BYTES + folded.len());
         let search = append.frame.search.as_ref().map_or(0, |search| search.len());
-        self.grow(run, append.frame.body.len() + ENTRY_BYTES + folded + search)?;
-        let mut kept = self.runs.remove(&run).ok_or(StoreError::NoRun(run))?;
-        if let Some(adopt) = append.adopt {
-            kept.info.epoch = adopt.epoch;
-            kept.info.owner = Some(adopt.node);
-        }
-        self.put_frame(&mut kept, append.frame);
-        self.runs.insert(run, kept);
+        let bytes = append.frame.body.len() + ENTRY_BYTES + folded;
+        self.reserve(Some(run), bytes + search)?;
+        self.index.grow(run, bytes)?;
+        self.put_frame(run, append.frame, append.adopt);
         Ok(())
     }
 
     fn put_audit(&mut self, new: NewAudit) -> Result<u64, StoreError> {
-        let NewAudit { tenant, key, act } = new;
-        let known = self.audit.get(&tenant).and_then(|audit| audit.numbers.get(&key));
-        if let Some(number) = known {
-            return Ok(*number);
+        if let Some(number) = self.index.audit_number(&new.tenant, &new.key) {
+            return Ok(number);
         }
-        let words = act.by.len() + act.did.len() + act.details.to_string().len();
-        let bytes = ENTRY_BYTES + 2 * key.len() + words;
-        self.reserve(bytes)?;
-        let audit = self.audit.entry(tenant).or_default();
-        audit.last += 1;
-        let number = audit.last;
-        audit.numbers.insert(key.clone(), number);
-        audit.entries.insert(number, (AuditEntry { number, act }, key, bytes));
-        if audit.entries.len() > AUDIT_MAX
-            && let Some((_, (_, key, bytes))) = audit.entries.pop_first()
-        {
-            audit.numbers.remove(&key);
-            self.bytes -= bytes;
-        }
+        self.reserve(None, audit_bytes(&new))?;
+        let number = self.index.next_audit(&new.tenant);
+        self.index.put_audit(new, number);
         Ok(number)
     }
 
@@ -341,151 +217,73 @@ impl Memory {
         expected: Expected,
     ) -> Result<Written, StoreError> {
         check_document(&name, text.as_deref())?;
-        let found = self.documents.get(&name);
+        let found = self.index.documents.get(&name);
         if !expected.matches(found.map(|document| document.revision)) {
             return Ok(Written::Conflict(found.cloned()));
         }
-        let bytes_of = |text: &str| ENTRY_BYTES + name.len() + text.len();
-        let old = found.map_or(0, |document| bytes_of(&document.text));
         if let Some(text) = &text {
-            self.reserve(bytes_of(text))?;
+            self.reserve(None, document_bytes(&name, text))?;
         }
-        self.bytes -= old;
         self.revision += 1;
-        let revision = self.revision;
-        match text {
-            Some(text) => {
-                self.documents.insert(name.clone(), Document { name, revision, text });
-            }
-            None => {
-                self.documents.remove(&name);
-            }
-        }
-        Ok(Written::Done(revision))
+        self.index.put_document(name, text, self.revision);
+        Ok(Written::Done(self.revision))
     }
 
     /// Puts a frame that is allowed and counted.
-    fn put_frame(&mut self, kept: &mut Kept, frame: NewFrame) {
-        let info = &mut kept.info;
-        let stored = StoredFrame { first: info.head.next(), count: frame.count, body: frame.body };
-        info.head = Seq(info.head.0 + u64::from(frame.count));
-        kept.frames.push(stored);
-        for (entry, taken) in &mut kept.inbox {
-            *taken |= frame.taken.contains(&entry.number);
-        }
-        if let Some(folded) = frame.folded {
-            kept.snapshots.insert((SnapshotKind::Transcript, info.head), folded);
-        }
-        if let Some(search) = frame.search {
-            kept.search = search;
-        }
-        if let Some(state) = frame.state {
-            if state != info.state {
-                info.updated_at = frame.at;
-            }
-            info.state = state;
-            kept.deadline = frame.deadline.filter(|_| state == RunState::Paused);
-            if state != RunState::Running {
-                info.owner = None;
-            }
-            if state.is_final() {
-                self.busy.remove(&info.thread);
+    fn put_frame(&mut self, run: RunId, frame: NewFrame, adopt: Option<crate::store::Adopt>) {
+        let NewFrame { count, body, at, state, taken, deadline, folded, search } = frame;
+        if let Some(kept) = self.index.runs.get_mut(&run) {
+            let first = kept.info.head.next();
+            kept.frames.frames.push(StoredFrame { first, count, body });
+            if let Some(folded) = folded {
+                let head = Seq(kept.info.head.0 + u64::from(count));
+                kept.frames.snapshots.insert((SnapshotKind::Transcript, head), folded);
             }
         }
+        self.index.advance(run, FrameChange { count, at, state, taken, deadline, search, adopt });
+    }
+
+    fn put_inbox(&mut self, run: RunId, commands: Vec<NewCommand>) -> Result<PutAll, StoreError> {
+        let (puts, new) = match self.index.plan_inbox(run, commands)? {
+            Plan::KeyTaken { index, number } => return Ok(PutAll::KeyTaken { index, number }),
+            Plan::Put { puts, new } => (puts, new),
+        };
+        let mut bytes = 0;
+        for (_, new) in &new {
+            let json = serde_json::to_string(&new.command)
+                .map_err(|error| StoreError::failed("writing a command", error))?;
+            bytes += ENTRY_BYTES + new.key.len() + json.len();
+        }
+        self.grow(run, bytes)?;
+        for (number, NewCommand { key, command, audit }) in new {
+            if let Some(audit) = audit {
+                self.put_audit(audit)?;
+            }
+            self.index.put_inbox(run, InboxEntry { number, key, command });
+        }
+        Ok(PutAll::Done(puts))
     }
 }
 
-impl Memory {
-    /// Since when a run is due, if it is at some time.
-    fn due_since(kept: &Kept, gone: &[Box<str>]) -> Option<Millis> {
-        match kept.info.state {
-            RunState::Running => {
-                let owner = kept.info.owner.as_ref();
-                owner.is_none_or(|owner| gone.contains(owner)).then_some(Millis(0))
-            }
-            RunState::Paused if kept.inbox.iter().any(|(_, taken)| !taken) => Some(Millis(0)),
-            RunState::Paused => kept.deadline,
-            RunState::Completed | RunState::Cancelled | RunState::Failed => None,
-        }
-    }
-
-    fn history(&self, query: &HistoryQuery) -> Vec<PastRun> {
-        let mut history = Vec::new();
-        let mut next = self.runs.get(&query.run);
-        while let Some(kept) = next.filter(|_| history.len() < query.max.min(LIST_MAX)) {
-            let info = kept.info.clone();
-            next = info.after.and_then(|after| {
-                let older = || {
-                    let runs = &self.threads.get(&info.thread)?.runs;
-                    self.runs.get(runs.range(..after).next_back()?)
-                };
-                self.runs.get(&after).or_else(older)
-            });
-            next = next.filter(|next| next.info.tenant == info.tenant);
-            let places = (SnapshotKind::Transcript, Seq(0))..=(SnapshotKind::Transcript, info.head);
-            let folded = query.folded.then(|| kept.snapshots.range(places).next_back()).flatten();
-            let folded = folded.map(|((_, at), body)| (*at, body.clone()));
-            history.push(PastRun { info, folded });
-        }
-        history
-    }
-
-    fn thread_info(&self, id: ThreadId, thread: &Thread) -> Option<ThreadInfo> {
-        let first = &self.runs.get(thread.runs.first()?)?.info;
-        let latest = &self.runs.get(thread.runs.last()?)?.info;
-        Some(ThreadInfo {
-            thread: id,
-            tenant: latest.tenant.clone(),
-            title: thread.title.as_ref().unwrap_or(&first.title).clone(),
-            archived: thread.archived,
-            runs: thread.runs.len() as u64,
-            latest: latest.run,
-            agent: latest.agent.clone(),
-            state: latest.state,
-            created_at: first.created_at,
-            updated_at: latest.updated_at,
-        })
-    }
-
-    fn threads(&self, filter: &ThreadFilter) -> Vec<ThreadInfo> {
-        let words = filter.words();
-        let mut found = BTreeMap::new();
-        #[expect(clippy::iter_over_hash_type, reason = "what is found is ordered by its key")]
-        for (id, thread) in &self.threads {
-            let Some(info) = self.thread_info(*id, thread) else { continue };
-            let text = |run| self.runs.get(run).is_some_and(|it| has_words(&it.search, &words));
-            if info.tenant == filter.tenant
-                && filter.thread.is_none_or(|wanted| wanted == *id)
-                && filter.archived.is_none_or(|archived| archived == info.archived)
-                && filter.after.is_none_or(|after| info.latest < after)
-                && (has_words(&info.title, &words) || thread.runs.iter().any(text))
-            {
-                found.insert(info.latest, info);
-            }
-        }
-        found.into_values().rev().take(filter.limit_or_max()).collect()
-    }
-}
-
-impl Kept {
+impl Kept<Frames> {
     fn page(&self, after: Seq, bytes_max: usize) -> Page {
-        let from = self
-            .frames
-            .partition_point(|frame| frame.first.0 + u64::from(frame.count) <= after.0 + 1);
+        let frames = &self.frames.frames;
+        let from =
+            frames.partition_point(|frame| frame.first.0 + u64::from(frame.count) <= after.0 + 1);
         let mut bytes = 0;
         let within = |frame: &&StoredFrame| {
             let before = bytes;
             bytes += frame.body.len();
             before == 0 || bytes <= bytes_max
         };
-        let frames = self.frames.iter().skip(from).take_while(within).cloned().collect();
+        let frames = frames.iter().skip(from).take_while(within).cloned().collect();
         Page { frames, head: self.info.head, closed: self.info.state.is_final() }
     }
-}
 
-/// What a surface's own id takes.
-fn name_bytes(name: &ExternalId) -> usize {
-    ENTRY_BYTES + name.tenant.len() + name.surface.len() + name.id.len()
+    fn snapshot(&self, kind: SnapshotKind, at_most: Seq) -> Option<(Seq, Bytes)> {
+        let latest = self.frames.snapshots.range((kind, Seq(0))..=(kind, at_most)).next_back();
+        latest.map(|((_, at), body)| (*at, body.clone()))
+    }
 }
 
 impl Store for MemoryStore {
@@ -506,25 +304,26 @@ impl Store for MemoryStore {
     }
 
     fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page> {
-        self.read_with(|memory| Ok(memory.kept(run)?.page(after, bytes_max)))
+        self.read_with(|memory| Ok(memory.index.kept(run)?.page(after, bytes_max)))
     }
 
     fn info(&self, run: RunId) -> StoreFuture<'_, Option<RunInfo>> {
-        self.read_with(|memory| Ok(memory.runs.get(&run).map(|kept| kept.info.clone())))
+        self.read_with(|memory| Ok(memory.index.runs.get(&run).map(|kept| kept.info.clone())))
     }
 
     fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>> {
-        self.read_with(|memory| {
-            let older = |run: &RunId| filter.after_run.is_none_or(|after| *run < after);
-            let limit = filter.limit_or_max();
-            let infos = memory.runs.iter().rev().filter(|(run, _)| older(run));
-            let infos = infos.map(|(_, kept)| &kept.info).filter(|info| filter.matches(info));
-            Ok(infos.take(limit).cloned().collect())
-        })
+        self.read_with(|memory| Ok(memory.index.list(&filter)))
     }
 
     fn history(&self, query: HistoryQuery) -> StoreFuture<'_, Vec<PastRun>> {
-        self.read_with(|memory| Ok(memory.history(&query)))
+        self.read_with(|memory| {
+            let past = |kept: &Kept<Frames>| {
+                let snapshot = || kept.snapshot(SnapshotKind::Transcript, kept.info.head);
+                let folded = query.folded.then(snapshot).flatten();
+                PastRun { info: kept.info.clone(), folded }
+            };
+            Ok(memory.index.history(&query).into_iter().map(past).collect())
+        })
     }
 
     fn watch(&self, run: RunId) -> Watch {
@@ -536,99 +335,36 @@ impl Store for MemoryStore {
     }
 
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
-        self.write_run(run, |memory| {
-            let kept = memory.kept(run)?;
-            let (inbox, state) = (&kept.inbox, kept.info.state);
-            let find = |key: &str| {
-                let found = inbox.iter().find(|(entry, _)| *entry.key == *key);
-                Ok::<_, StoreError>(found.map(|(entry, _)| (entry.number, entry.command.clone())))
-            };
-            let waiting = |room| {
-                let waiting = inbox
-                    .iter()
-                    .filter(|(entry, taken)| !taken && InboxRoom::of(&entry.command) == room);
-                Ok(waiting.count())
-            };
-            let last = inbox.last().map_or(InboxNo(0), |(entry, _)| entry.number);
-            let (puts, new) = match plan(run, state, commands, last, find, waiting)? {
-                Plan::KeyTaken { index, number } => return Ok(PutAll::KeyTaken { index, number }),
-                Plan::Put { puts, new } => (puts, new),
-            };
-            let mut bytes = 0;
-            for (_, new) in &new {
-                let json = serde_json::to_string(&new.command)
-                    .map_err(|error| StoreError::failed("writing a command", error))?;
-                bytes += ENTRY_BYTES + new.key.len() + json.len();
-            }
-            memory.grow(run, bytes)?;
-            for (number, NewCommand { key, command, audit }) in new {
-                if let Some(audit) = audit {
-                    memory.put_audit(audit)?;
-                }
-                if let Some(kept) = memory.runs.get_mut(&run) {
-                    kept.inbox.push((InboxEntry { number, key, command }, false));
-                }
-            }
-            Ok(PutAll::Done(puts))
-        })
+        self.write_run(run, |memory| memory.put_inbox(run, commands))
     }
 
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {
-        self.read_with(|memory| {
-            let waiting = memory.kept(run)?.inbox.iter().filter(|(_, taken)| !taken);
-            let waiting = waiting.map(|(entry, _)| entry);
-            Ok(waiting.filter(|entry| entry.number > after).cloned().collect())
-        })
+        self.read_with(|memory| memory.index.inbox(run, after))
     }
 
     fn beat(&self, node: Box<str>) -> StoreFuture<'_, ()> {
         self.write(|memory| {
-            *memory.beats.entry(node).or_default() += 1;
+            let number = memory.index.last_beat(&node) + 1;
+            memory.index.beat(node, number);
             Ok(())
         })
     }
 
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeBeat>> {
-        self.read_with(|memory| {
-            let infos = memory.runs.values().map(|kept| &kept.info);
-            let running = infos.filter(|info| info.state == RunState::Running);
-            let owners: BTreeSet<_> = running.filter_map(|info| info.owner.clone()).collect();
-            let beat = |node: Box<str>| {
-                let beat = memory.beats.get(&node).copied().unwrap_or_default();
-                NodeBeat { node, beat }
-            };
-            Ok(owners.into_iter().map(beat).collect())
-        })
+        self.read_with(|memory| Ok(memory.index.nodes()))
     }
 
     fn release(&self, run: RunId, node: Box<str>, epoch: u64) -> StoreFuture<'_, ()> {
         self.write_run(run, |memory| {
-            if let Some(info) = memory.runs.get_mut(&run).map(|kept| &mut kept.info)
-                && info.epoch == epoch
-            {
-                info.owner.take_if(|owner| *owner == node);
+            if memory.index.is_owner(run, &node, epoch) {
+                memory.index.release(run);
             }
             Ok(())
         })
     }
 
     fn due(&self, query: DueQuery) -> StoreFuture<'_, Vec<Due>> {
-        self.read_with(|memory| {
-            let mut due: Vec<_> = memory
-                .runs
-                .values()
-                .filter_map(|kept| {
-                    let since = Memory::due_since(kept, &query.gone)?;
-                    let RunInfo { run, agent, owner, .. } = kept.info.clone();
-                    Some(Due { run, agent, owner, since })
-                })
-                .filter(|due| due.since <= query.now)
-                .filter(|due| query.after.is_none_or(|after| due.place() > after))
-                .collect();
-            due.sort_by_key(Due::place);
-            due.truncate(query.limit_or_max());
-            Ok(due)
-        })
+        self.read_with(|memory| Ok(memory.index.due(&query)))
     }
 
     fn put_snapshot(
@@ -640,10 +376,10 @@ impl Store for MemoryStore {
     ) -> StoreFuture<'_, ()> {
         self.write(|memory| {
             let kept = memory.grow(run, ENTRY_BYTES + body.len())?;
-            if let Some(old) = kept.snapshots.insert((kind, at), body) {
+            if let Some(old) = kept.frames.snapshots.insert((kind, at), body) {
                 let bytes = ENTRY_BYTES + old.len();
                 kept.bytes -= bytes;
-                memory.bytes -= bytes;
+                memory.index.bytes -= bytes;
             }
             Ok(())
         })
@@ -655,30 +391,25 @@ impl Store for MemoryStore {
         kind: SnapshotKind,
         at_most: Seq,
     ) -> StoreFuture<'_, Option<(Seq, Bytes)>> {
-        self.read_with(|memory| {
-            let snapshots = &memory.kept(run)?.snapshots;
-            let latest = snapshots.range((kind, Seq(0))..=(kind, at_most)).next_back();
-            Ok(latest.map(|((_, at), body)| (*at, body.clone())))
-        })
+        self.read_with(|memory| Ok(memory.index.kept(run)?.snapshot(kind, at_most)))
     }
 
     fn bind(&self, external: ExternalId, run: RunId) -> StoreFuture<'_, RunId> {
         self.write(|memory| {
-            if let Some(bound) = memory.external.get(&external) {
-                return Ok(*bound);
+            if memory.index.resolve(&external).is_none() {
+                memory.index.kept(run)?;
+                memory.reserve(Some(run), name_bytes(&external))?;
             }
-            memory.grow(run, name_bytes(&external))?;
-            memory.external.insert(external, run);
-            Ok(run)
+            memory.index.bind(external, run)
         })
     }
 
     fn resolve(&self, external: ExternalId) -> StoreFuture<'_, Option<RunId>> {
-        self.read_with(|memory| Ok(memory.external.get(&external).copied()))
+        self.read_with(|memory| Ok(memory.index.resolve(&external)))
     }
 
     fn document(&self, name: Box<str>) -> StoreFuture<'_, Option<Document>> {
-        self.read_with(|memory| Ok(memory.documents.get(&name).cloned()))
+        self.read_with(|memory| Ok(memory.index.documents.get(&name).cloned()))
     }
 
     fn put_document(
@@ -691,16 +422,7 @@ impl Store for MemoryStore {
     }
 
     fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>> {
-        self.read_with(|memory| {
-            filter.check()?;
-            let from = match filter.after.clone() {
-                Some(after) if after >= filter.prefix => Bound::Excluded(after),
-                Some(_) | None => Bound::Included(filter.prefix.clone()),
-            };
-            let found = memory.documents.range((from, Bound::Unbounded)).map(|(_, it)| it);
-            let below = found.take_while(|document| document.name.starts_with(&*filter.prefix));
-            Ok(below.take(filter.limit_or_max()).cloned().collect())
-        })
+        self.read_with(|memory| memory.index.documents(&filter))
     }
 
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {
@@ -708,15 +430,11 @@ impl Store for MemoryStore {
     }
 
     fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
-        self.read_with(|memory| {
-            let Some(audit) = memory.audit.get(&filter.tenant) else { return Ok(Vec::new()) };
-            let older = audit.entries.range(..filter.before.unwrap_or(u64::MAX)).rev();
-            Ok(older.take(filter.limit).map(|(_, (entry, ..))| entry.clone()).collect())
-        })
+        self.read_with(|memory| Ok(memory.index.audit(&filter)))
     }
 
     fn threads(&self, filter: ThreadFilter) -> StoreFuture<'_, Vec<ThreadInfo>> {
-        self.read_with(|memory| Ok(memory.threads(&filter)))
+        self.read_with(|memory| Ok(memory.index.threads(&filter)))
     }
 
     fn change_thread(
@@ -727,28 +445,20 @@ impl Store for MemoryStore {
     ) -> StoreFuture<'_, bool> {
         self.write(|memory| {
             change.check()?;
-            let found = memory.threads.get(&thread);
-            let info = found.and_then(|found| memory.thread_info(thread, found));
-            if info.is_none_or(|info| info.tenant != tenant) {
-                return Ok(false);
-            }
-            if let Some(thread) = memory.threads.get_mut(&thread) {
-                if let Some(title) = change.title {
-                    thread.title = Some(title).filter(|title| !title.is_empty());
-                }
-                thread.archived = change.archived.unwrap_or(thread.archived);
-            }
+            let changed = memory.index.changed_thread(&tenant, thread, change);
+            let Some((title, archived)) = changed else { return Ok(false) };
+            memory.index.set_thread(thread, title, archived);
             Ok(true)
         })
     }
 
     fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {
         self.write_run(run, |memory| {
-            let Some(kept) = memory.runs.get(&run) else { return Ok(false) };
+            let Some(kept) = memory.index.runs.get(&run) else { return Ok(false) };
             if !kept.info.state.is_final() {
                 return Err(StoreError::Unfinished(run));
             }
-            memory.forget(run);
+            memory.index.forget(run);
             Ok(true)
         })
     }

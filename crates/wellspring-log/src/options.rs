@@ -35,6 +35,16 @@ pub const JOIN_PAST: usize = 64;
 /// An outline is kept every so many bytes, so that a resume folds little.
 pub const OUTLINE_BYTES: usize = 64 * 1024;
 
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Durability {
+    /// The death of the process: it was handed to the operating system.
+    #[default]
+    ProcessCrash,
+    /// The loss of power too: it was synced to the disk.
+    PowerLoss,
+}
+
 /// How a log behaves. The defaults are right for nearly everyone but tests.
 #[derive(Clone)]
 pub struct LogOptions {

@@ -55,6 +55,7 @@ use crate::document::{Document, DocumentFilter, Expected, Written, check_documen
 use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::{InboxEntry, NewCommand, PutAll};
 use crate::lock;
+use crate::options::Durability;
 use crate::store::{
     Append, AppendDone, Created, ExternalId, Finding, HistoryQuery, NewFrame, NewRun, Page,
     PastRun, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture,
@@ -85,16 +86,6 @@ const MIGRATION_POLL: Duration = Duration::from_millis(20);
 
 /// The tables that tell how far a run is that goes on: its last frame may be missing in each.
 const HEADS: [&str; 4] = ["runs", "places", "placed", "batches"];
-
-/// What an acknowledged write survives.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Durability {
-    /// The death of the process: it was handed to the operating system.
-    #[default]
-    ProcessCrash,
-    /// The loss of power too: it was synced to the disk.
-    PowerLoss,
-}
 
 /// How a SQLite store behaves.
 #[derive(Clone, Debug, Default)]

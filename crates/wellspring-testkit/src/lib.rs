@@ -9,6 +9,7 @@
 //! - [`ag_ui_validate`] is what somebody else's validator says of a stream.
 //! - [`mock_model`] is a model behind four providers' protocols, for agents of others.
 //! - [`telegram`] is a strict Telegram, and an oracle for its rates.
+//! - [`NatsServers`] are real NATS servers, alone or as a cluster.
 //! - [`soak`] says how many rounds to play, [`figures`] print what a bench claims.
 //!
 //! # What is deliberately absent
@@ -23,6 +24,7 @@ mod fake_gateway;
 mod fake_provider;
 pub mod figures;
 pub mod mock_model;
+mod nats;
 mod run_builder;
 pub mod samples;
 mod soak;
@@ -31,5 +33,6 @@ pub mod telegram;
 pub use ag_ui_validate::{AG_UI_VALIDATE, ag_ui_validate};
 pub use fake_gateway::{FakeGateway, GatewayOptions};
 pub use fake_provider::{Answer, Asked, FakeProvider};
+pub use nats::{NATS, NatsServers};
 pub use run_builder::{RUN, RunBuilder, THREAD};
 pub use soak::{SOAK, soak};

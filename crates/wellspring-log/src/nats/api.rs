@@ -1,0 +1,431 @@
+//! What the store asks of JetStream, over plain requests.
+//!
+//! An answer that does not come leaves the outcome open, so a publish is repeated under the same
+//! message id for as long as an append may take to settle.
+
+use std::time::Duration;
+
+use async_nats::{Client, HeaderMap, Message, RequestErrorKind, StatusCode};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
+use bytes::Bytes;
+use futures::StreamExt as _;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::wire::{self, Incoming, Outgoing, SUM};
+use crate::store::StoreError;
+
+/// How long one request waits for its answer before it is repeated.
+const ANSWER: Duration = Duration::from_secs(3);
+
+/// The pause before a request is repeated.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Tombstones are kept so long: a node that is cut off for longer has to start again.
+pub(super) const TOMBSTONE_TTL: &str = "168h";
+
+/// The expected last sequence of a subject is not its last sequence.
+const WRONG_LAST_SEQUENCE: u64 = 10071;
+/// There is no such message.
+const NO_MESSAGE: u64 = 10037;
+/// There is no such stream.
+const NO_STREAM: u64 = 10059;
+/// The stream has reached its maximum of bytes or messages.
+const STREAM_FULL: u64 = 10077;
+/// Errors that pass: the leader changes, the last sequence is being decided, the same message is
+/// being stored, too many batches are open.
+const PASSING: [u64; 6] = [10008, 10164, 10158, 10210, 10211, 10176];
+
+/// The most messages that one read of frames asks for.
+pub(super) const READ_MESSAGES: usize = 256;
+
+#[derive(Debug)]
+pub(super) struct Api {
+    pub(super) client: Client,
+    pub(super) stream: Box<str>,
+    /// How long a write may take to settle.
+    pub(super) settle: Duration,
+    /// The stream grows to so many bytes at most.
+    pub(super) bytes_max: Option<u64>,
+}
+
+/// How a message is written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct How {
+    /// The last sequence that its subject must have.
+    pub(super) expected: Option<u64>,
+    /// Whether it replaces all earlier messages of its subject.
+    pub(super) replaces: bool,
+    /// Whether it is forgotten after [`TOMBSTONE_TTL`].
+    pub(super) expires: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum PublishError {
+    /// The subject has another last sequence.
+    Conflict,
+    Store(StoreError),
+}
+
+/// The last message of a subject.
+#[derive(Debug)]
+pub(super) struct Last {
+    pub(super) sequence: u64,
+    pub(super) id: Option<Box<str>>,
+}
+
+/// A message of the stream.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// Below the stream's name.
+    pub(super) subject: String,
+    pub(super) sum: Option<String>,
+    pub(super) payload: Bytes,
+    pub(super) sequence: u64,
+}
+
+impl Kept {
+    pub(super) fn decode(&self) -> Result<Incoming, String> {
+        wire::decode(&self.subject, self.sum.as_deref(), &self.payload)
+    }
+}
+
+#[derive(Debug, Deserialize, thiserror::Error)]
+#[error("{description} (code {err_code})")]
+pub(super) struct ApiError {
+    #[serde(default)]
+    code: u64,
+    #[serde(default)]
+    err_code: u64,
+    #[serde(default)]
+    description: String,
+}
+
+impl ApiError {
+    fn passes(&self) -> bool {
+        self.code == 503 || self.code == 429 || PASSING.contains(&self.err_code)
+    }
+}
+
+/// What went wrong with a request.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskError {
+    #[error("the NATS server refused: {0}")]
+    Refused(ApiError),
+    #[error("the NATS server did not answer in time: {0}; check that it runs and can be reached")]
+    NoAnswer(String),
+    #[error("the NATS server answered something else: {0}")]
+    Garbled(String),
+}
+
+impl AskError {
+    pub(super) fn is_no_stream(&self) -> bool {
+        matches!(self, Self::Refused(error) if error.err_code == NO_STREAM)
+    }
+}
+
+fn failed(while_doing: &'static str) -> impl Fn(AskError) -> StoreError {
+    move |error| StoreError::failed(while_doing, error)
+}
+
+impl Api {
+    /// Asks the JetStream API once.
+    async fn ask_once<T: DeserializeOwned>(
+        &self,
+        subject: String,
+        headers: Option<HeaderMap>,
+        payload: Bytes,
+    ) -> Result<T, AskError> {
+        let mut request = async_nats::Request::new().payload(payload).timeout(Some(ANSWER));
+        if let Some(headers) = headers {
+            request = request.headers(headers);
+        }
+        let answer = match self.client.send_request(subject, request).await {
+            Ok(answer) => answer,
+            Err(error) if error.kind() == RequestErrorKind::MaxPayloadExceeded => {
+                return Err(AskError::Garbled(
+                    "the message is larger than the server takes".into(),
+                ));
+            }
+            Err(error) => return Err(AskError::NoAnswer(error.to_string())),
+        };
+        let mut value: Value = serde_json::from_slice(&answer.payload)
+            .map_err(|error| AskError::Garbled(error.to_string()))?;
+        if let Some(error) = value.get_mut("error").map(Value::take) {
+            let error = serde_json::from_value(error)
+                .map_err(|error| AskError::Garbled(error.to_string()))?;
+            return Err(AskError::Refused(error));
+        }
+        serde_json::from_value(value).map_err(|error| AskError::Garbled(error.to_string()))
+    }
+
+    /// Asks until there is an answer, or the time is over.
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        subject: &str,
+        headers: Option<&HeaderMap>,
+        payload: &Bytes,
+    ) -> Result<T, AskError> {
+        let until = Instant::now() + self.settle;
+        loop {
+            let asked = self.ask_once(subject.to_owned(), headers.cloned(), payload.clone()).await;
+            let passes = match &asked {
+                Ok(_) | Err(AskError::Garbled(_)) => false,
+                Err(AskError::Refused(error)) => error.passes(),
+                Err(AskError::NoAnswer(_)) => true,
+            };
+            if !passes || Instant::now() >= until {
+                return asked;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    async fn api<T: DeserializeOwned>(&self, what: &str, body: Value) -> Result<T, AskError> {
+        let subject = format!("$JS.API.{what}.{}", self.stream);
+        self.ask(&subject, None, &body.to_string().into()).await
+    }
+
+    pub(super) async fn stream_info(&self) -> Result<Value, AskError> {
+        self.api("STREAM.INFO", json!({})).await
+    }
+
+    pub(super) async fn create_stream(&self, config: Value) -> Result<Value, AskError> {
+        self.api("STREAM.CREATE", config).await
+    }
+
+    /// The last sequence that the stream has given.
+    pub(super) async fn last_sequence(&self) -> Result<u64, StoreError> {
+        let info = self.stream_info().await.map_err(failed("asking for the stream's state"))?;
+        info.pointer("/state/last_seq").and_then(Value::as_u64).ok_or_else(|| {
+            StoreError::failed("asking for the stream's state", "there is no last sequence")
+        })
+    }
+
+    /// Creates a consumer that pushes everything from a sequence on.
+    pub(super) async fn push_from(
+        &self,
+        sequence: u64,
+        to: &str,
+        heartbeat: Duration,
+    ) -> Result<(), AskError> {
+        let body = json!({
+            "stream_name": self.stream,
+            "config": {
+                "deliver_subject": to,
+                "ack_policy": "none",
+                "max_deliver": 1,
+                "deliver_policy": "by_start_sequence",
+                "opt_start_seq": sequence,
+                "replay_policy": "instant",
+                "flow_control": true,
+                "idle_heartbeat": u64::try_from(heartbeat.as_nanos()).unwrap_or(u64::MAX),
+                "inactive_threshold": 30_000_000_000_u64,
+                "mem_storage": true,
+                "num_replicas": 1,
+            },
+        });
+        let subject = format!("$JS.API.CONSUMER.CREATE.{}", self.stream);
+        self.ask_once::<Value>(subject, None, body.to_string().into()).await.map(drop)
+    }
+
+    fn subject(&self, below: &str) -> String {
+        format!("{}.{below}", self.stream)
+    }
+
+    /// Writes a message; gives its sequence.
+    pub(super) async fn publish(&self, out: &Outgoing, how: How) -> Result<u64, PublishError> {
+        let mut headers = headers(out, how.expected);
+        headers.insert("Nats-Msg-Id", &*out.id);
+        if how.replaces {
+            headers.insert("Nats-Rollup", "sub");
+        }
+        if how.expires {
+            headers.insert("Nats-TTL", TOMBSTONE_TTL);
+        }
+        let subject = self.subject(&out.subject);
+        self.acknowledged(self.ask(&subject, Some(&headers), &out.payload).await)
+    }
+
+    /// Writes messages in one step, each with the last sequence that its subject must have; gives
+    /// the sequence of the last.
+    pub(super) async fn publish_batch(
+        &self,
+        batch: &[(Outgoing, Option<u64>)],
+    ) -> Result<u64, PublishError> {
+        let id = uuid::Uuid::now_v7().simple().to_string();
+        let store = |error: &dyn std::fmt::Display| {
+            PublishError::Store(StoreError::failed("writing a batch", error.to_string()))
+        };
+        let [begin @ .., (last, expected)] = batch else { return Err(store(&"it is empty")) };
+        let with_place = |out: &Outgoing, expected: Option<u64>, place: usize| {
+            let mut headers = headers(out, expected);
+            headers.insert("Nats-Batch-Id", &*id);
+            headers.insert("Nats-Batch-Sequence", place.to_string().as_str());
+            headers
+        };
+        for (place, (out, expected)) in begin.iter().enumerate() {
+            let headers = with_place(out, *expected, place + 1);
+            let published = self.client.publish_with_headers(
+                self.subject(&out.subject),
+                headers,
+                out.payload.clone(),
+            );
+            published.await.map_err(|error| store(&error))?;
+        }
+        let mut headers = with_place(last, *expected, batch.len());
+        headers.insert("Nats-Batch-Commit", "1");
+        let subject = self.subject(&last.subject);
+        // Once only: a batch whose end is repeated is another batch.
+        self.acknowledged(self.ask_once(subject, Some(headers), last.payload.clone()).await)
+    }
+
+    /// The last message of a subject, by the leader.
+    pub(super) async fn last_of(&self, below: &str) -> Result<Option<Last>, StoreError> {
+        let found = self.get(json!({ "last_by_subj": self.subject(below) })).await?;
+        Ok(found.map(|found| Last {
+            sequence: found.sequence,
+            id: found.decode().ok().map(|incoming| incoming.line.id),
+        }))
+    }
+
+    /// The first message from a sequence on that is still there.
+    pub(super) async fn next_after(&self, sequence: u64) -> Result<Option<u64>, StoreError> {
+        let wanted = json!({ "seq": sequence + 1, "next_by_subj": self.subject(">") });
+        Ok(self.get(wanted).await?.map(|found| found.sequence))
+    }
+
+    /// A message, by the leader.
+    pub(super) async fn at(&self, sequence: u64) -> Result<Option<Kept>, StoreError> {
+        self.get(json!({ "seq": sequence })).await
+    }
+
+    async fn get(&self, wanted: Value) -> Result<Option<Kept>, StoreError> {
+        #[derive(Deserialize)]
+        struct Got {
+            message: GotMessage,
+        }
+        #[derive(Deserialize)]
+        struct GotMessage {
+            subject: String,
+            seq: u64,
+            #[serde(default)]
+            data: String,
+            #[serde(default)]
+            hdrs: String,
+        }
+        let message = match self.api::<Got>("STREAM.MSG.GET", wanted).await {
+            Ok(got) => got.message,
+            Err(AskError::Refused(error)) if error.err_code == NO_MESSAGE => return Ok(None),
+            Err(error) => return Err(failed("reading a message")(error)),
+        };
+        let garbled = |what: &str| StoreError::failed("reading a message", what.to_owned());
+        let payload = BASE64.decode(&message.data).map_err(|_| garbled("it is not base64"))?;
+        let headers = BASE64.decode(&message.hdrs).map_err(|_| garbled("it is not base64"))?;
+        let headers = String::from_utf8_lossy(&headers);
+        let sum = headers.lines().filter_map(|line| line.split_once(':'));
+        let mut sum =
+            sum.filter(|(name, _)| *name == SUM).map(|(_, value)| value.trim().to_owned());
+        Ok(Some(Kept {
+            subject: self.below(&message.subject).to_owned(),
+            sum: sum.next_back(),
+            payload: payload.into(),
+            sequence: message.seq,
+        }))
+    }
+
+    /// Messages of a subject from a sequence on, until so many bytes are passed. Any replica
+    /// answers, which may not have the newest yet.
+    pub(super) async fn read_from(
+        &self,
+        below: &str,
+        sequence: u64,
+        bytes_max: usize,
+    ) -> Result<Vec<Kept>, StoreError> {
+        let broken = |error: String| StoreError::failed("reading frames", error);
+        let inbox = self.client.new_inbox();
+        let mut answers =
+            self.client.subscribe(inbox.clone()).await.map_err(|it| broken(it.to_string()))?;
+        let wanted = json!({
+            "seq": sequence,
+            "next_by_subj": self.subject(below),
+            "batch": READ_MESSAGES,
+            "max_bytes": bytes_max.clamp(1, 8 * 1024 * 1024),
+        });
+        let subject = format!("$JS.API.DIRECT.GET.{}", self.stream);
+        let until = Instant::now() + ANSWER;
+        self.client
+            .publish_with_reply(subject, inbox, wanted.to_string().into())
+            .await
+            .map_err(|error| broken(error.to_string()))?;
+        let mut found = Vec::new();
+        loop {
+            match timeout_at(until, answers.next()).await {
+                Ok(Some(answer)) => match answer.status {
+                    None | Some(StatusCode::OK) => match self.direct(answer) {
+                        Some(kept) => found.push(kept),
+                        None => return Err(broken("an answer without a sequence".into())),
+                    },
+                    // The end, or nothing there.
+                    Some(status) if matches!(status.as_u16(), 204 | 404) => return Ok(found),
+                    Some(status) => return Err(broken(format!("status {status}"))),
+                },
+                Ok(None) => return Err(broken("the connection ended".into())),
+                Err(_) => return Err(broken("the NATS server did not answer in time".into())),
+            }
+        }
+    }
+
+    fn direct(&self, answer: Message) -> Option<Kept> {
+        let headers = answer.headers.as_ref()?;
+        let sequence = headers.get("Nats-Sequence")?.as_str().parse().ok()?;
+        let subject = self.below(headers.get("Nats-Subject")?.as_str()).to_owned();
+        let sum = headers.get(SUM).map(|value| value.as_str().to_owned());
+        Some(Kept { subject, sum, payload: answer.payload, sequence })
+    }
+
+    /// Removes the messages of a subject before a sequence.
+    pub(super) async fn purge(&self, below: &str, before: u64) -> Result<(), StoreError> {
+        let body = json!({ "filter": self.subject(below), "seq": before });
+        let purged = self.api::<Value>("STREAM.PURGE", body).await;
+        purged.map(drop).map_err(failed("deleting messages"))
+    }
+
+    /// A subject without the stream's name.
+    pub(super) fn below<'a>(&self, subject: &'a str) -> &'a str {
+        let rest = subject.strip_prefix(&*self.stream);
+        rest.and_then(|rest| rest.strip_prefix('.')).unwrap_or(subject)
+    }
+
+    fn acknowledged(&self, answer: Result<Value, AskError>) -> Result<u64, PublishError> {
+        let store = |error| PublishError::Store(StoreError::failed("writing to the stream", error));
+        match answer {
+            Ok(value) => value.get("seq").and_then(Value::as_u64).ok_or_else(|| {
+                store(AskError::Garbled("an acknowledgement without a sequence".into()))
+            }),
+            Err(AskError::Refused(error)) if error.err_code == WRONG_LAST_SEQUENCE => {
+                Err(PublishError::Conflict)
+            }
+            Err(AskError::Refused(error)) if error.err_code == STREAM_FULL => {
+                Err(PublishError::Store(StoreError::Full {
+                    what: "the stream",
+                    max: self.bytes_max.and_then(|it| it.try_into().ok()).unwrap_or(usize::MAX),
+                    remedy: "delete old runs, or raise `max_bytes` of the stream",
+                }))
+            }
+            Err(error) => Err(store(error)),
+        }
+    }
+}
+
+fn headers(out: &Outgoing, expected: Option<u64>) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    headers.insert(SUM, format!("{:08x}", out.sum).as_str());
+    if let Some(expected) = expected {
+        headers.insert("Nats-Expected-Last-Subject-Sequence", expected.to_string().as_str());
+    }
+    headers
+}
