@@ -13,7 +13,6 @@
 
 pub(crate) mod agent;
 pub(crate) mod channel;
-mod front_matter;
 pub(crate) mod keys;
 mod mcp;
 mod node;
@@ -31,6 +30,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use wellspring::front_matter::FrontMatter;
 use wellspring_mcp::McpConfig;
 use wellspring_server::ServerConfig;
 
@@ -211,14 +211,14 @@ impl Config {
                 return source.complain(None, what, "repair or remove it");
             }
         };
-        let parts = match front_matter::split(&text) {
+        let parts = match FrontMatter::split(&text) {
             Ok(parts) => parts,
             Err(error) => {
                 let remedy = "begin it with a line of ---, what the agent is, and another ---";
-                return source.complain(error.line, error.what, remedy);
+                return source.complain(1, error.to_string(), remedy);
             }
         };
-        let node = match yaml::parse(parts.head, parts.lines_before) {
+        let node = match yaml::parse(parts.head, FrontMatter::LINES_BEFORE) {
             Ok(node) => node,
             Err(error) => {
                 return source.complain(error.line, error.what, "correct the YAML syntax");

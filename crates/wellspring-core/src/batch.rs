@@ -1,14 +1,42 @@
 //! A batch: the events that one read of a source produced.
 
 use crate::buffer::EventBuffer;
-use crate::event::{Annotation, Event, Extended, PartKind, Stop, Usage};
+use crate::event::{
+    Annotation, Event, Extended, OutputStream, PartKind, Stop, ToolMode, ToolOutcome, ToolResult,
+    ToolUpdate, Usage, VoidReason,
+};
 use crate::id::{AgentNo, PartId};
 use crate::outline::Outline;
 
-/// A part as its source numbers it: from 0, within one attempt or one remote run. The
-/// engine maps it to a [`PartId`] of the run.
+/// A part as its source numbers it: from 0, within one attempt or one remote run, with the
+/// source's number of the agent that it belongs to. The engine maps it to a [`PartId`] of the
+/// run.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct LocalPart(pub u32);
+pub struct LocalPart {
+    number: u32,
+    agent: AgentNo,
+}
+
+impl LocalPart {
+    /// The part of the root agent that is opened with this number.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self { number, agent: AgentNo::ROOT }
+    }
+
+    /// A part of [`RemoteRequest::so_far`](crate::RemoteRequest::so_far), for a remote agent that
+    /// continues it.
+    #[must_use]
+    pub const fn resumed(agent: AgentNo, part: PartId) -> Self {
+        Self { number: part.0, agent }
+    }
+
+    /// The part as the events of its source name it.
+    #[must_use]
+    pub const fn id(self) -> PartId {
+        PartId(self.number)
+    }
+}
 
 /// The events of one read of a source, with their text in one buffer.
 ///
@@ -37,32 +65,68 @@ impl Batch {
 
     /// Opens a part of a sub-agent; `agent` is the source's own number.
     pub fn start_of(&mut self, agent: AgentNo, kind: PartKind) -> LocalPart {
-        let part = self.next_part;
+        let part = LocalPart { number: self.next_part, agent };
         self.next_part += 1;
-        self.event_of(agent, Event::PartStarted { part: PartId(part), kind });
-        LocalPart(part)
+        self.event_of(agent, Event::PartStarted { part: part.id(), kind });
+        part
+    }
+
+    /// Opens the output of a call.
+    pub fn start_output(&mut self, call: LocalPart, stream: OutputStream) -> LocalPart {
+        self.start_of(call.agent, PartKind::Output { call: call.id(), stream })
     }
 
     /// Extends a part. Empty text is ignored: the grammar has no empty deltas.
     pub fn delta(&mut self, part: LocalPart, text: &str) {
-        self.delta_of(AgentNo::ROOT, part, text);
-    }
-
-    /// Extends a part of a sub-agent.
-    pub fn delta_of(&mut self, agent: AgentNo, part: LocalPart, text: &str) {
         if !text.is_empty() {
-            self.events.delta(agent, PartId(part.0), text);
+            self.events.delta(part.agent, part.id(), text);
         }
     }
 
     /// Annotates a part.
     pub fn annotate(&mut self, part: LocalPart, annotation: Annotation) {
-        self.event(Event::PartAnnotated { part: PartId(part.0), annotation: Box::new(annotation) });
+        let annotation = Box::new(annotation);
+        self.event_of(part.agent, Event::PartAnnotated { part: part.id(), annotation });
     }
 
     /// Closes a part.
     pub fn finish(&mut self, part: LocalPart) {
-        self.event(Event::PartFinished { part: PartId(part.0) });
+        self.event_of(part.agent, Event::PartFinished { part: part.id() });
+    }
+
+    /// Takes back what a part said.
+    pub fn void(&mut self, part: LocalPart, why: VoidReason) {
+        self.event_of(part.agent, Event::PartsVoided { parts: vec![part.id()], why });
+    }
+
+    /// A call that runs at the source has started.
+    pub fn tool_started(&mut self, call: LocalPart) {
+        let (mode, arguments) = (ToolMode::Parallel, None);
+        self.event_of(call.agent, Event::ToolStarted { call: call.id(), mode, arguments });
+    }
+
+    /// A call that runs at the source reports progress.
+    pub fn tool_updated(&mut self, call: LocalPart, update: ToolUpdate) {
+        let update = Box::new(update);
+        self.event_of(call.agent, Event::ToolUpdated { call: call.id(), update });
+    }
+
+    /// A call that runs at the source has ended.
+    pub fn tool_finished(&mut self, call: LocalPart, outcome: ToolOutcome, result: ToolResult) {
+        let result = Box::new(result);
+        self.event_of(call.agent, Event::ToolFinished { call: call.id(), outcome, result });
+    }
+
+    /// A sub-agent has started, within `call` if it has one. Both agents are the source's numbers.
+    pub fn agent_started(
+        &mut self,
+        agent: AgentNo,
+        parent: AgentNo,
+        call: Option<LocalPart>,
+        name: &str,
+    ) {
+        let (call, name) = (call.map(LocalPart::id), name.into());
+        self.event_of(agent, Event::AgentStarted { parent, call, name, input: Vec::new() });
     }
 
     /// Keeps something that has no event of its own.
@@ -74,7 +138,7 @@ impl Batch {
         })));
     }
 
-    /// Any other event; the part ids in it are the source's own.
+    /// Any other event of the root agent.
     pub fn event(&mut self, event: Event) {
         self.event_of(AgentNo::ROOT, event);
     }

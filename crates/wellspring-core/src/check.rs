@@ -1,8 +1,10 @@
 //! The grammar as code: every test and every reader of foreign logs runs it.
 
+use uuid::Uuid;
+
 use crate::event::{Event, PartKind, Record};
-use crate::id::{PartId, Seq};
-use crate::outline::{CallState, Outline, PartShape};
+use crate::id::{AgentNo, Millis, PartId, RunId, Seq, ThreadId};
+use crate::outline::{AgentOutline, CallState, Outline, PartShape, RunHead};
 use crate::transcript::Transcript;
 
 /// A record that the grammar forbids.
@@ -83,6 +85,38 @@ impl Checker {
     #[must_use]
     pub fn resume(outline: Outline) -> Self {
         Self { outline }
+    }
+
+    /// A checker for the events of one turn of a model, whose parts count from 0.
+    #[must_use]
+    pub fn in_turn() -> Self {
+        let run = RunHead {
+            run: RunId::new(Uuid::nil()),
+            thread: ThreadId::new(Uuid::nil()),
+            agent: Box::default(),
+            wire_thread: None,
+            wire_run: None,
+            wire_parent: None,
+        };
+        let root = AgentOutline { turn: 1, attempt: 1, in_turn: true, ..AgentOutline::default() };
+        Self::resume(Outline {
+            run: Some(run),
+            agents: [(AgentNo::ROOT, root)].into(),
+            next_agent: AgentNo::ROOT.next(),
+            ..Outline::default()
+        })
+    }
+
+    /// Checks the next event of a source, and returns it.
+    ///
+    /// # Errors
+    ///
+    /// As [`push`](Self::push).
+    pub fn admit(&mut self, agent: AgentNo, event: Event) -> Result<Event, Violation> {
+        let seq = self.outline.head.next();
+        let record = Record { seq, agent, at: Millis::default(), event };
+        self.push(&record)?;
+        Ok(record.event)
     }
 
     /// The outline after the records so far.
@@ -282,7 +316,7 @@ impl Checker {
     }
 
     /// Whether everything (of one sub-agent, or of the run) is closed.
-    fn all_closed(&self, agent: Option<crate::id::AgentNo>) -> Result<(), (Invariant, String)> {
+    fn all_closed(&self, agent: Option<AgentNo>) -> Result<(), (Invariant, String)> {
         let ours = |whose| agent.is_none_or(|agent| agent == whose);
         let outline = &self.outline;
         let open_part = outline.parts.iter().find(|(_, part)| part.open && ours(part.agent));

@@ -393,7 +393,7 @@ impl AgentWork {
             }
             self.run.push_all(self.agent, events);
             for (at, call) in turn.tool_calls().iter().enumerate().skip(calls_seen) {
-                let Some(part) = parts.get(call.part.0 as usize) else { continue };
+                let Some(part) = parts.get(call.part.id().0 as usize) else { continue };
                 let earlier = &turn.tool_calls()[..at];
                 self.start_early(*part, call, earlier, result_tool, running).await;
             }

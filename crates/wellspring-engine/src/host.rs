@@ -242,7 +242,7 @@ impl RunHost {
     }
 
     async fn permit_now(&self, call: LocalPart, ask: Ask) -> Answer {
-        let call = self.placed.get(PartId(call.0));
+        let call = self.placed.get(call.id());
         self.run().commit().await;
         let open = self.run().folded(|transcript| transcript.outline.call(call?).cloned());
         if let Some(open) = &open {

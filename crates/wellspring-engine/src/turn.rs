@@ -15,9 +15,10 @@ use serde_json::{Map, Value};
 use tokio::time::{Instant, Sleep, sleep_until};
 use uuid::Uuid;
 use wellspring_core::{
-    Annotation, AttemptStream, CallResult, CancellationToken, Cancelled, Event, FailureKind,
-    LocalPart, Message, MessagePart, Model, ModelError, ModelSettings, PartId, PartKind, Role,
-    RunId, Stop, ToolError, ToolOutcome, ToolResult, ToolSpec, TurnRequest, Usage, WirePartId,
+    AgentNo, Annotation, AttemptStream, CallResult, CancellationToken, Cancelled, Checker, Event,
+    FailureKind, LocalPart, Message, MessagePart, Model, ModelError, ModelSettings, Outline,
+    PartId, PartShape, Role, RunId, Stop, ToolError, ToolOutcome, ToolResult, ToolSpec,
+    TurnRequest, Usage, WirePartId,
 };
 
 use crate::limits::{ARGUMENT_BYTES_MAX, PARTS_PER_TURN_MAX, Timeouts};
@@ -169,7 +170,8 @@ pub struct Turn {
     state: TurnState,
     text: String,
     calls: Vec<TurnCall>,
-    parts: Vec<TurnPart>,
+    /// Holds the model to the grammar, and has the parts and calls so far.
+    checker: Checker,
     attempt: Attempt,
     stop: Option<(Stop, Option<Usage>)>,
     response_id: Option<Box<str>>,
@@ -204,25 +206,6 @@ impl std::fmt::Debug for Attempt {
     }
 }
 
-/// What a turn tracks of one part.
-#[derive(Debug)]
-struct TurnPart {
-    open: bool,
-    what: What,
-}
-
-#[derive(Debug)]
-enum What {
-    Answer,
-    Call {
-        name: Box<str>,
-        arguments: String,
-    },
-    /// A call that runs at the provider, which reports on it.
-    ProviderCall,
-    Other,
-}
-
 impl Turn {
     /// A turn that has not started.
     #[must_use]
@@ -232,7 +215,7 @@ impl Turn {
             state: TurnState::Pending,
             text: String::new(),
             calls: Vec::new(),
-            parts: Vec::new(),
+            checker: Checker::in_turn(),
             attempt: Attempt::Unasked,
             stop: None,
             response_id: None,
@@ -315,7 +298,8 @@ impl Turn {
                 Some(Err(error)) => (ToolOutcome::Error, ToolResult::new(error.to_string())),
                 None => (ToolOutcome::Interrupted, ToolResult::new("the call was not executed")),
             };
-            let part = self.said.as_ref().and_then(|said| said.parts.get(call.part.0 as usize));
+            let part =
+                self.said.as_ref().and_then(|said| said.parts.get(call.part.id().0 as usize));
             CallResult {
                 call: self.wire_id(call.part),
                 provider_id: part.and_then(MessagePart::provider_id).map(Into::into),
@@ -329,7 +313,7 @@ impl Turn {
 
     fn wire_id(&self, part: LocalPart) -> WirePartId {
         let run = self.said.as_ref().map_or(RunId::new(Uuid::nil()), |said| said.id);
-        WirePartId { run, part: PartId(part.0) }
+        WirePartId { run, part: part.id() }
     }
 
     /// The next piece of the model's output, as events whose parts count from 0 within this
@@ -365,7 +349,7 @@ impl Turn {
         let content_at = *self.content_at.get_or_insert_with(Instant::now);
         let silence = if !self.config.streaming {
             timeouts.whole_answer
-        } else if self.parts.is_empty() {
+        } else if self.outline().next_part == PartId(0) {
             timeouts.first_content
         } else {
             timeouts.between_chunks
@@ -387,11 +371,8 @@ impl Turn {
                 self.stop = Some(stop);
             }
             self.response_id = batch.take_response_id().or(self.response_id.take());
-            let events: Vec<Event> = batch.into_events().map(|(_, event)| event).collect();
-            for event in &events {
-                self.accept(event)?;
-            }
-            return Ok(Some(events));
+            let events = batch.into_events().map(|(_, event)| self.accept(event));
+            return events.collect::<Result<_, _>>().map(Some);
         }
     }
 
@@ -411,7 +392,7 @@ impl Turn {
         if self.stop.is_none() {
             return Err(self.broken("the stream ended before the model had stopped"));
         }
-        if let Some(open) = self.parts.iter().position(|part| part.open) {
+        if let Some((open, _)) = self.outline().open_parts(AgentNo::ROOT).next() {
             return Err(self.broken(&format!("the model stopped while part {open} was open")));
         }
         self.attempt = Attempt::Over;
@@ -422,17 +403,24 @@ impl Turn {
     }
 
     /// Checks the model's contract, and collects text and calls.
-    fn accept(&mut self, event: &Event) -> Result<(), ModelError> {
-        self.check(event)?;
-        self.keep(event);
-        Ok(())
+    fn accept(&mut self, event: Event) -> Result<Event, ModelError> {
+        self.check(&event)?;
+        let admitted = self.checker.admit(AgentNo::ROOT, event);
+        let event = admitted.map_err(|violation| self.broken(&violation.what))?;
+        self.collect(&event);
+        self.keep(&event);
+        Ok(event)
+    }
+
+    fn outline(&self) -> &Outline {
+        self.checker.outline()
     }
 
     /// Keeps what goes back to the model.
     fn keep(&mut self, event: &Event) {
         if let Event::PartAnnotated { part, annotation } = event
             && let Annotation::ProviderId(id) = &**annotation
-            && let Some(call) = self.calls.iter_mut().find(|call| call.part.0 == part.0)
+            && let Some(call) = self.calls.iter_mut().find(|call| call.part.id() == *part)
         {
             call.tool_call_id.clone_from(id);
         }
@@ -452,42 +440,35 @@ impl Turn {
         }
     }
 
-    fn check(&mut self, event: &Event) -> Result<(), ModelError> {
+    /// Checks what the grammar leaves to the source: what a model may say, and how much of it.
+    fn check(&self, event: &Event) -> Result<(), ModelError> {
         match event {
-            Event::PartDelta { part, chunk } => {
-                let Some(known) = self.parts.get_mut(part.0 as usize).filter(|part| part.open)
-                else {
-                    return Err(self.broken(&format!("it extended part {part}, which is not open")));
-                };
-                match &mut known.what {
-                    What::Answer => self.text.push_str(chunk),
-                    What::Call { arguments, .. } => {
-                        if arguments.len() + chunk.len() > ARGUMENT_BYTES_MAX {
-                            let what = format!(
-                                "a call has more than {ARGUMENT_BYTES_MAX} bytes of arguments"
-                            );
-                            return Err(self.broken(&what));
-                        }
-                        arguments.push_str(chunk);
-                    }
-                    What::ProviderCall | What::Other => {}
+            Event::PartStarted { part, .. } => {
+                let opened = self.outline().next_part;
+                if *part != opened || opened.0 as usize >= PARTS_PER_TURN_MAX {
+                    let what = format!("it opened part {part} after {opened} parts");
+                    return Err(self.broken(&what));
                 }
                 Ok(())
             }
-            Event::PartStarted { part, kind } => self.open(*part, kind),
-            Event::PartFinished { part } => self.close(*part),
-            Event::PartAnnotated { part, .. } if (part.0 as usize) < self.parts.len() => Ok(()),
-            Event::PartAnnotated { part, .. } => {
-                Err(self.broken(&format!("it annotated part {part}, which it never opened")))
-            }
-            Event::SourceCited(_)
+            Event::PartDelta { part, chunk } => match self.outline().call(*part) {
+                Some(call) if call.arguments.len() + chunk.len() > ARGUMENT_BYTES_MAX => {
+                    let what =
+                        format!("a call has more than {ARGUMENT_BYTES_MAX} bytes of arguments");
+                    Err(self.broken(&what))
+                }
+                Some(_) | None => Ok(()),
+            },
+            Event::PartFinished { .. }
+            | Event::PartAnnotated { .. }
+            | Event::SourceCited(_)
             | Event::FileProduced(_)
             | Event::UsageReported(_)
             | Event::Extended(_) => Ok(()),
             Event::ToolStarted { call, .. }
             | Event::ToolUpdated { call, .. }
             | Event::ToolFinished { call, .. }
-                if self.is_provider_call(*call) =>
+                if !self.outline().call(*call).is_some_and(|call| call.tool.runs_on.is_ours()) =>
             {
                 Ok(())
             }
@@ -519,55 +500,35 @@ impl Turn {
         }
     }
 
-    fn open(&mut self, part: PartId, kind: &PartKind) -> Result<(), ModelError> {
-        if part.0 as usize != self.parts.len() || self.parts.len() >= PARTS_PER_TURN_MAX {
-            let what = format!("it opened part {part} after {} parts", self.parts.len());
-            return Err(self.broken(&what));
-        }
-        let what = match kind {
-            PartKind::Text { role: Role::Assistant } => What::Answer,
-            PartKind::ToolCall(call) if !call.runs_on.is_ours() => What::ProviderCall,
-            PartKind::ToolCall(call) => {
-                What::Call { name: call.name.clone(), arguments: String::new() }
-            }
-            PartKind::Text { role: Role::User }
-            | PartKind::Thought
-            | PartKind::Output { .. }
-            | PartKind::Opaque(_) => What::Other,
-        };
-        self.parts.push(TurnPart { open: true, what });
-        Ok(())
-    }
-
-    fn close(&mut self, part: PartId) -> Result<(), ModelError> {
-        match self.parts.get_mut(part.0 as usize).filter(|part| part.open) {
-            Some(known) => {
-                known.open = false;
-                if let What::Call { name, arguments } = &mut known.what {
-                    let arguments = parse_arguments(&std::mem::take(arguments));
-                    let (name, part) = (name.clone(), LocalPart(part.0));
-                    let said = self.said.as_ref().and_then(|said| said.parts.get(part.0 as usize));
-                    let tool_call_id = match said.and_then(MessagePart::provider_id) {
-                        Some(id) => id.into(),
-                        None => self.wire_id(part).to_string().into(),
-                    };
-                    self.calls.push(TurnCall { tool_call_id, part, name, arguments });
-                }
-                Ok(())
-            }
-            None => Err(self.broken(&format!("it closed part {part}, which is not open"))),
+    /// Collects the answer's text, and the calls that are complete.
+    fn collect(&mut self, event: &Event) {
+        if let Event::PartDelta { part, chunk } = event
+            && self.is_answer(*part)
+        {
+            self.text.push_str(chunk);
+        } else if let Event::PartFinished { part } = event
+            && let Some(call) = self.outline().call(*part)
+            && call.tool.runs_on.is_ours()
+        {
+            let (name, arguments) = (call.tool.name.clone(), parse_arguments(&call.arguments));
+            let said = self.said.as_ref().and_then(|said| said.parts.get(part.0 as usize));
+            let part = LocalPart::new(part.0);
+            let tool_call_id = match said.and_then(MessagePart::provider_id) {
+                Some(id) => id.into(),
+                None => self.wire_id(part).to_string().into(),
+            };
+            self.calls.push(TurnCall { tool_call_id, part, name, arguments });
         }
     }
 
-    fn is_provider_call(&self, call: PartId) -> bool {
-        let part = self.parts.get(call.0 as usize);
-        part.is_some_and(|part| matches!(part.what, What::ProviderCall))
+    fn is_answer(&self, part: PartId) -> bool {
+        let shape = self.outline().part(part).map(|part| part.shape);
+        shape == Some(PartShape::Text(Role::Assistant))
     }
 
     fn answer_delta(&self, event: &Event) -> Option<String> {
         let Event::PartDelta { part, chunk } = event else { return None };
-        let known = self.parts.get(part.0 as usize)?;
-        matches!(known.what, What::Answer).then(|| chunk.to_string())
+        self.is_answer(*part).then(|| chunk.to_string())
     }
 
     fn closing_events(&mut self) -> Vec<TurnEvent> {

@@ -106,6 +106,8 @@ pub mod demo;
 mod error;
 mod events;
 mod follow;
+#[cfg(feature = "skills")]
+pub mod front_matter;
 mod prompt;
 mod question;
 #[cfg(feature = "skills")]

@@ -10,7 +10,7 @@
 //! YAML: of the front matter the two texts are read, plain, quoted or as a block; whatever
 //! else it says is left to others.
 
-mod front_matter;
+mod texts;
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -25,7 +25,7 @@ use wellspring_core::{Tool, ToolError, ToolKind, ToolResult, ToolSpec};
 use wellspring_engine::AgentDef;
 use wellspring_engine::tools::from_function;
 
-use front_matter::{FrontMatter, front_matter};
+use crate::front_matter::FrontMatter;
 
 /// The tool by which an agent reads a skill.
 pub const READ_SKILL: &str = "read_skill";
@@ -125,10 +125,11 @@ impl Skill {
         let text =
             read_file(&dir, Path::new(SKILL_FILE)).map_err(|cause| unreadable(&file, cause))?;
         let missing = |missing| SkillError::Incomplete { path: file.clone(), missing };
-        let FrontMatter { name, description, body } = front_matter(&text);
+        let FrontMatter { head, body } = FrontMatter::split(&text).map_err(|_| missing("name"))?;
+        let said = |key| texts::text(head, key).ok_or_else(|| missing(key));
         Ok(Self {
-            name: name.ok_or_else(|| missing("name"))?.into(),
-            description: description.ok_or_else(|| missing("description"))?.into(),
+            name: said("name")?.into(),
+            description: said("description")?.into(),
             body: body.into(),
             files: Some(Arc::new(dir)),
         })

@@ -264,6 +264,31 @@ fn streams_name_no_protocol() {
     assert!(looked_at >= 3 || tracked_files().is_empty(), "the stream's files have moved");
 }
 
+/// A source numbers its own parts, as `LocalPart`s; only the engine knows a run's `PartId`s.
+#[test]
+fn sources_number_their_own_parts() {
+    let mut wrong = Vec::new();
+    let mut looked_at = 0;
+    for (file, text) in tracked_files() {
+        let path = file.to_string_lossy();
+        let is_reader = path.starts_with("crates/wellspring-wire/src/") && path.contains("/read");
+        let is_source = is_reader
+            || path.starts_with("crates/wellspring-models/src/")
+            || path.starts_with("crates/wellspring-remote/src/");
+        if !is_source || path.contains("test") {
+            continue;
+        }
+        looked_at += 1;
+        for (index, line) in text.lines().enumerate() {
+            if line.contains("PartId(") {
+                wrong.push(format!("{path}:{}: {}", index + 1, line.trim()));
+            }
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+    assert!(looked_at >= 20 || tracked_files().is_empty(), "the sources' files have moved");
+}
+
 /// A surface acts on runs through `Control`, which decides who may do what. It never names the
 /// store, an inbox or the audit log.
 #[test]

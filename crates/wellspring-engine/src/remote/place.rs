@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wellspring_core::{AgentNo, Checker, Event, Millis, PartId, Record, Transcript};
+use wellspring_core::{AgentNo, Checker, Event, PartId, Transcript};
 
 use crate::agent_loop::AgentWork;
 
@@ -63,10 +63,8 @@ impl<'a> Placing<'a> {
         }
         let agent = *self.agents.get(&agent).ok_or("it spoke for an agent that has not started")?;
         let event = self.place_event(event)?;
-        let seq = self.checker.outline().head.next();
-        let record = Record { seq, agent, at: Millis::default(), event };
-        self.checker.push(&record).map_err(|violation| violation.to_string())?;
-        Ok((agent, record.event))
+        let event = self.checker.admit(agent, event).map_err(|violation| violation.to_string())?;
+        Ok((agent, event))
     }
 
     fn place_event(&mut self, mut event: Event) -> Result<Event, String> {

@@ -215,7 +215,7 @@ fn asking() -> AgentDef {
             let batch = Arc::clone(&second);
             async move {
                 let ask = Ask::new("Allow ls?", Form::Approve);
-                let answer = context.permit(LocalPart(0), ask).await;
+                let answer = context.permit(LocalPart::new(0), ask).await;
                 let outcome = match answer {
                     Answer::Approve { .. } => ToolOutcome::Ok,
                     _ => ToolOutcome::Denied,

@@ -7,9 +7,9 @@ use futures::future::{BoxFuture, FutureExt as _};
 use futures::stream::{self, BoxStream, StreamExt as _};
 use serde_json::{Value, json};
 use wellspring_core::{
-    Answer, Ask, Batch, Content, Context, Event, Form, LocalPart, ModelError, PartId, PartKind,
-    QuestionId, Record, RemoteAgent, RemoteCapabilities, RemoteInputs, RemoteRequest, RemoteResume,
-    RunRequest, Stop, ToolOutcome, ToolResult, ToolSpec, render,
+    AgentNo, Answer, Ask, Batch, Content, Context, Event, Form, LocalPart, ModelError, PartId,
+    PartKind, QuestionId, Record, RemoteAgent, RemoteCapabilities, RemoteInputs, RemoteRequest,
+    RemoteResume, RunRequest, Stop, ToolOutcome, ToolResult, ToolSpec, render,
 };
 use wellspring_engine::{
     AgentDef, ControlError, RequestKey, Runtime, StartError, StartRun, WhenBusy,
@@ -185,7 +185,7 @@ fn asks_in_mid_sentence() -> AgentDef {
         let open = request.so_far.as_deref().map(|so_far| {
             let (part, _) = so_far.outline.open_parts(context.facts().agent).next().unwrap();
             assert_eq!(so_far.parts[&part].text, "You said ");
-            (LocalPart(part.0), Batch::after(&so_far.outline))
+            (LocalPart::resumed(AgentNo::ROOT, part), Batch::after(&so_far.outline))
         });
         match (step, open) {
             (0, None) => {

@@ -148,7 +148,7 @@ impl Voice {
 
 /// A batch counts parts as a script does: from 0, in the order of their start.
 fn local(part: usize) -> LocalPart {
-    LocalPart(u32::try_from(part).unwrap_or(u32::MAX))
+    LocalPart::new(u32::try_from(part).unwrap_or(u32::MAX))
 }
 
 fn whole_batch(parts: &mut [WholePart], order: Vec<Said>) -> Batch {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use wellspring_core::{
     Annotation, Batch, ContextWindow, Cost, Event, Extended, FileProduced, LocalPart, MediaSource,
-    PartId, PartKind, PlanEntry, PlanStatus, Priority, Role, Stop, Usage, UsageScope,
+    PartKind, PlanEntry, PlanStatus, Priority, Role, Stop, Usage, UsageScope,
 };
 
 pub use call::ARGUMENTS_BYTES_MAX;
@@ -346,8 +346,7 @@ impl Terminal {
             return;
         }
         let part = *self.output.get_or_insert_with(|| {
-            let stream = wellspring_core::OutputStream::Terminal;
-            batch.start(PartKind::Output { call: PartId(call.0), stream })
+            batch.start_output(call, wellspring_core::OutputStream::Terminal)
         });
         batch.delta(part, text);
     }

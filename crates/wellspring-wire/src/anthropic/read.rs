@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 use wellspring_core::{
-    Annotation, Batch, Event, FileProduced, LocalPart, MediaSource, Opaque, PartId, PartKind,
-    RunsOn, Source, Stop, ToolCall, ToolKind, ToolMode, ToolOutcome, ToolResult, TurnRequest,
+    Annotation, Batch, Event, FileProduced, LocalPart, MediaSource, Opaque, PartKind, RunsOn,
+    Source, Stop, ToolCall, ToolKind, ToolOutcome, ToolResult, TurnRequest,
 };
 
 use super::types::{BlockInput, Message, StreamEvent, Usage};
@@ -164,7 +164,7 @@ impl Reader {
         let kind = raw.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut block = Block {
             index,
-            part: LocalPart(0),
+            part: LocalPart::new(0),
             kind: BlockKind::Opaque,
             id: None,
             input: None,
@@ -253,8 +253,7 @@ impl Reader {
             BlockKind::Call if !block.grown => self.held = Some(block.part),
             BlockKind::ProviderCall => {
                 batch.finish(block.part);
-                let call = PartId(block.part.0);
-                batch.event(Event::ToolStarted { call, mode: ToolMode::Parallel, arguments: None });
+                batch.tool_started(block.part);
             }
             BlockKind::Text | BlockKind::Thought | BlockKind::Call | BlockKind::Opaque => {
                 batch.finish(block.part);
@@ -414,11 +413,7 @@ impl Reader {
         if told.id.is_some()
             && let Some(call) = self.blocks.iter().rev().find(asked)
         {
-            batch.event(Event::ToolFinished {
-                call: PartId(call.part.0),
-                outcome: told.outcome,
-                result: Box::new(ToolResult::new(told.output)),
-            });
+            batch.tool_finished(call.part, told.outcome, ToolResult::new(told.output));
         }
         for file in told.files {
             batch.event(Event::FileProduced(Box::new(file)));

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use wellspring_core::{
     Annotation, Batch, Cost, Event as Fact, FailureKind, FileProduced, LocalPart, MediaSource,
-    PartId, PartKind, RunsOn, Source, ToolCall, ToolKind, ToolMode, ToolOutcome, ToolResult, Usage,
-    UsageScope, VoidReason,
+    PartKind, RunsOn, Source, ToolCall, ToolKind, ToolOutcome, ToolResult, Usage, UsageScope,
+    VoidReason,
 };
 
 use super::write::App;
@@ -151,8 +151,7 @@ impl Reader {
 
     fn replace(&mut self, words: &Value, batch: &mut Batch) {
         if let Some(part) = self.text.take() {
-            let (parts, why) = (vec![PartId(part.0)], VoidReason::Replaced);
-            batch.event(Fact::PartsVoided { parts, why });
+            batch.void(part, VoidReason::Replaced);
         }
         self.said.clear();
         self.say(words, batch);
@@ -237,16 +236,14 @@ impl Reader {
         batch.annotate(part, Annotation::ProviderId(id.into()));
         batch.delta(part, arguments);
         batch.finish(part);
-        let (call, mode) = (PartId(part.0), ToolMode::Parallel);
-        batch.event(Fact::ToolStarted { call, mode, arguments: None });
+        batch.tool_started(part);
         self.steps.insert(id.into(), Step { part, done: false });
     }
 
     fn finish(&mut self, id: &str, outcome: ToolOutcome, result: ToolResult, batch: &mut Batch) {
         if let Some(step) = self.steps.get_mut(id).filter(|step| !step.done) {
             step.done = true;
-            let (call, result) = (PartId(step.part.0), Box::new(result));
-            batch.event(Fact::ToolFinished { call, outcome, result });
+            batch.tool_finished(step.part, outcome, result);
         }
     }
 
@@ -296,9 +293,8 @@ impl Reader {
         }
         for step in self.steps.values_mut().filter(|step| !step.done) {
             step.done = true;
-            let result = Box::new(ToolResult::new("the run ended before the step had a result"));
-            let (call, outcome) = (PartId(step.part.0), ToolOutcome::Interrupted);
-            batch.event(Fact::ToolFinished { call, outcome, result });
+            let result = ToolResult::new("the run ended before the step had a result");
+            batch.tool_finished(step.part, ToolOutcome::Interrupted, result);
         }
     }
 }

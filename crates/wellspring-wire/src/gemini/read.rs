@@ -6,9 +6,8 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 use wellspring_core::{
-    Annotation, Batch, Event, FailureKind, FileProduced, LocalPart, MediaSource, Opaque, PartId,
-    PartKind, RunsOn, Source, Stop, ToolCall, ToolKind, ToolMode, ToolOutcome, ToolResult,
-    TurnRequest, Usage,
+    Annotation, Batch, Event, FailureKind, FileProduced, LocalPart, MediaSource, Opaque, PartKind,
+    RunsOn, Source, Stop, ToolCall, ToolKind, ToolOutcome, ToolResult, TurnRequest, Usage,
 };
 
 use super::arguments::{Arguments, Piece};
@@ -148,12 +147,7 @@ impl Reader {
             batch.delta(call, code.get());
             batch.annotate(call, mark(ORIGIN, PART, json_of(raw)));
             batch.finish(call);
-            let start = Event::ToolStarted {
-                call: PartId(call.0),
-                mode: ToolMode::Parallel,
-                arguments: None,
-            };
-            batch.event(start);
+            batch.tool_started(call);
             self.program = Some(call);
         } else if let Some(result) = part.code_execution_result {
             self.keep(raw, batch);
@@ -163,8 +157,7 @@ impl Reader {
                     "OUTCOME_DEADLINE_EXCEEDED" => ToolOutcome::TimedOut,
                     _ => ToolOutcome::Error,
                 };
-                let result = Box::new(ToolResult::new(&*result.output));
-                batch.event(Event::ToolFinished { call: PartId(call.0), outcome, result });
+                batch.tool_finished(call, outcome, ToolResult::new(&*result.output));
             }
         } else {
             // A draft of a picture is a thought; only the last one is a file.
@@ -355,9 +348,7 @@ impl Reader {
 
     fn end_program(&mut self, batch: &mut Batch) {
         if let Some(call) = self.program.take() {
-            let outcome = ToolOutcome::Interrupted;
-            let result = Box::new(ToolResult::default());
-            batch.event(Event::ToolFinished { call: PartId(call.0), outcome, result });
+            batch.tool_finished(call, ToolOutcome::Interrupted, ToolResult::default());
         }
     }
 

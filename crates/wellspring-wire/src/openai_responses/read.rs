@@ -6,7 +6,7 @@ mod whole;
 
 use serde_json::Value;
 use wellspring_core::{
-    Batch, Content, ContentChange, Event, MediaSource, PartId, ToolContent, ToolUpdate, TurnRequest,
+    Batch, Content, ContentChange, MediaSource, ToolContent, ToolUpdate, TurnRequest,
 };
 
 use super::ORIGIN;
@@ -293,8 +293,7 @@ impl Reader {
             && !piece.open
             && !self.items[at].done
         {
-            let call = PartId(piece.part.0);
-            batch.event(Event::ToolUpdated { call, update: Box::new(update) });
+            batch.tool_updated(piece.part, update);
         }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 use wellspring_core::{
-    Annotation, Batch, Event as Fact, FileProduced, LocalPart, MediaSource, PartId, PartKind,
+    AgentNo, Annotation, Batch, Event as Fact, FileProduced, LocalPart, MediaSource, PartKind,
     Transcript, Usage, UsageScope, VoidReason,
 };
 
@@ -83,10 +83,15 @@ struct Said {
 impl Said {
     /// Makes the text what a snapshot says. What is new is a delta; if something is taken back,
     /// the open part is voided and a new one has the text.
-    fn becomes(&mut self, snapshot: &str, kind: impl Fn() -> PartKind, batch: &mut Batch) {
+    fn becomes(
+        &mut self,
+        snapshot: &str,
+        start: impl FnOnce(&mut Batch) -> LocalPart,
+        batch: &mut Batch,
+    ) {
         if let Some(rest) = snapshot.strip_prefix(self.text.as_str()) {
             if !rest.is_empty() {
-                let part = self.open(&kind, batch);
+                let part = self.open(start, batch);
                 batch.delta(part, rest);
                 self.text.push_str(rest);
             }
@@ -94,21 +99,24 @@ impl Said {
         }
         // A part that is closed cannot be taken back: a new one says the text as it is now.
         if let Some(part) = self.part.take() {
-            let (parts, why) = (vec![PartId(part.0)], VoidReason::Replaced);
-            batch.event(Fact::PartsVoided { parts, why });
+            batch.void(part, VoidReason::Replaced);
         }
         snapshot.clone_into(&mut self.text);
         if !snapshot.is_empty() {
-            let part = self.open(&kind, batch);
+            let part = self.open(start, batch);
             batch.delta(part, snapshot);
         }
     }
 
-    fn open(&mut self, kind: &impl Fn() -> PartKind, batch: &mut Batch) -> LocalPart {
+    fn open(
+        &mut self,
+        start: impl FnOnce(&mut Batch) -> LocalPart,
+        batch: &mut Batch,
+    ) -> LocalPart {
         if let Some(part) = self.part {
             return part;
         }
-        let part = batch.start(kind());
+        let part = start(batch);
         if let Some(id) = &self.id {
             batch.annotate(part, Annotation::ProviderId(id.clone()));
         }
@@ -130,7 +138,7 @@ impl Reader {
     pub fn resume(so_far: &Transcript) -> Self {
         let mut reader = Self::default();
         for (id, said) in so_far.parts.iter().filter(|(_, part)| part.agent.is_root()) {
-            let part = LocalPart(id.0);
+            let part = LocalPart::resumed(AgentNo::ROOT, *id);
             let name = said.annotations.iter().find_map(provider_id);
             let open = (!said.finished).then_some(part);
             match &said.kind {
@@ -157,7 +165,7 @@ impl Reader {
                 }
                 PartKind::Output { call, .. } => {
                     let mut calls = reader.calls.values_mut();
-                    if let Some(call) = calls.find(|known| known.part.0 == call.0) {
+                    if let Some(call) = calls.find(|known| known.part.id() == *call) {
                         call.output = Said { id: None, text: said.text.clone(), part: open };
                     }
                 }
@@ -229,7 +237,7 @@ impl Reader {
                 format!("{}{delta}", self.words.text)
             }
         };
-        self.words.becomes(&snapshot, || PartKind::TEXT, batch);
+        self.words.becomes(&snapshot, |batch| batch.start(PartKind::TEXT), batch);
     }
 
     /// Counts the last message as an earlier one.
@@ -244,14 +252,14 @@ impl Reader {
         let Some(snapshot) = data_text(data, "text") else {
             let delta = data_text(data, "delta").unwrap_or_default();
             let all = format!("{}{delta}", self.thought.text);
-            return self.thought.becomes(&all, || PartKind::Thought, batch);
+            return self.thought.becomes(&all, |batch| batch.start(PartKind::Thought), batch);
         };
         // It has no id: text that does not continue is another thought.
         if !snapshot.starts_with(self.thought.text.as_str()) {
             self.thought.close(batch);
             self.thought.text.clear();
         }
-        self.thought.becomes(snapshot, || PartKind::Thought, batch);
+        self.thought.becomes(snapshot, |batch| batch.start(PartKind::Thought), batch);
     }
 
     /// What was said before a call is commentary, and not part of the answer.
@@ -267,7 +275,7 @@ impl Reader {
         if is_words {
             if is_end {
                 if snapshot.len() > said.len() {
-                    self.words.becomes(snapshot, || PartKind::TEXT, batch);
+                    self.words.becomes(snapshot, |batch| batch.start(PartKind::TEXT), batch);
                 }
                 if let Some(part) = self.words.part {
                     batch.annotate(part, Annotation::Preamble);
@@ -427,7 +435,7 @@ impl Reader {
             self.next_message();
         }
         self.thought.close(batch);
-        self.words.becomes(all, || PartKind::TEXT, batch);
+        self.words.becomes(all, |batch| batch.start(PartKind::TEXT), batch);
     }
 
     /// Says what is missing, given the whole text of the run. If it is not what was said, the
@@ -442,9 +450,9 @@ impl Reader {
         match rest.strip_prefix(BETWEEN_MESSAGES).filter(|_| self.words.part.is_none()) {
             Some(next) if !self.words.text.is_empty() => {
                 self.next_message();
-                self.words.becomes(next, || PartKind::TEXT, batch);
+                self.words.becomes(next, |batch| batch.start(PartKind::TEXT), batch);
             }
-            Some(_) | None => self.words.becomes(last, || PartKind::TEXT, batch),
+            Some(_) | None => self.words.becomes(last, |batch| batch.start(PartKind::TEXT), batch),
         }
     }
 

@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    Annotation, Batch, ContentChange, Event, LocalPart, PartId, PartKind, RunsOn, ToolCall,
-    ToolContent, ToolKind, ToolMode, ToolOutcome, ToolResult, ToolUpdate,
+    Annotation, Batch, ContentChange, LocalPart, PartKind, RunsOn, ToolCall, ToolContent, ToolKind,
+    ToolOutcome, ToolResult, ToolUpdate,
 };
 
 use super::content;
@@ -184,8 +184,7 @@ impl Call {
         let is_repeated = update["sessionUpdate"] == "tool_call_update"
             && matches!(status, Some(Status::InProgress));
         if is_repeated && self.state == State::Running && progress == ToolUpdate::default() {
-            let call = PartId(self.part.0);
-            batch.event(Event::ToolUpdated { call, update: Box::new(progress) });
+            batch.tool_updated(self.part, progress);
         } else {
             self.report(progress, batch);
         }
@@ -234,8 +233,7 @@ impl Call {
         self.complete(batch);
         if self.state == State::Complete {
             self.state = State::Running;
-            let (call, mode) = (PartId(self.part.0), ToolMode::Parallel);
-            batch.event(Event::ToolStarted { call, mode, arguments: None });
+            batch.tool_started(self.part);
             let held = std::mem::take(&mut self.held);
             self.report(held, batch);
         }
@@ -261,8 +259,7 @@ impl Call {
             }
             return;
         }
-        let call = PartId(self.part.0);
-        batch.event(Event::ToolUpdated { call, update: Box::new(update) });
+        batch.tool_updated(self.part, update);
     }
 
     fn finish(
@@ -276,8 +273,7 @@ impl Call {
         self.input = Value::Null;
         let output = output.or_else(|| content::words(&content).map(Value::String));
         let result = ToolResult { output: output.unwrap_or_default(), content, inbox: None };
-        let call = PartId(self.part.0);
-        batch.event(Event::ToolFinished { call, outcome, result: Box::new(result) });
+        batch.tool_finished(self.part, outcome, result);
     }
 }
 

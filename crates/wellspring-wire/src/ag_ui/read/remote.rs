@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use wellspring_core::{
-    AgentNo, Annotation, Batch, Event as Fact, Extended, FailureKind, LocalPart, Outcome, PartId,
-    PartKind, RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, Transcript,
+    AgentNo, Annotation, Batch, Event as Fact, Extended, FailureKind, LocalPart, Outcome, PartKind,
+    RunsOn, Stop, ToolCall, ToolOutcome, ToolResult, Transcript,
 };
 
 pub use self::end::{End, PendingCall, ReadError};
@@ -79,7 +79,6 @@ pub struct Reader {
 /// A message that was said, wholly or in part, before the connection was lost.
 #[derive(Clone, Copy, Debug)]
 struct Before {
-    agent: AgentNo,
     /// The part, if it is still open.
     part: Option<LocalPart>,
     /// Bytes that were said.
@@ -135,7 +134,7 @@ impl Reader {
     #[must_use]
     pub fn resume(mut self, so_far: &Transcript, batch: &mut Batch) -> Self {
         for (id, said) in &so_far.parts {
-            let part = LocalPart(id.0);
+            let part = LocalPart::resumed(said.agent, *id);
             let name = said.annotations.iter().find_map(provider_id);
             let Some(name) = name.filter(|_| said.agent.is_root()) else { continue };
             let kind = match &said.kind {
@@ -160,7 +159,7 @@ impl Reader {
                 PartKind::Output { .. } | PartKind::Opaque(_) => continue,
             };
             let part = (!said.finished).then_some(part);
-            let before = Before { agent: said.agent, part, bytes: said.text.len() };
+            let before = Before { part, bytes: said.text.len() };
             self.said.insert(name.into());
             self.before.insert((kind, name.into()), before);
         }
@@ -182,11 +181,11 @@ impl Reader {
     pub fn reconnect(&mut self, batch: &mut Batch) {
         self.end_chunk(batch);
         for ((kind, id), open) in std::mem::take(&mut self.open) {
-            let Open { agent, part, bytes, .. } = open;
-            self.before.insert((kind, id), Before { agent, part, bytes });
+            let Open { part, bytes, .. } = open;
+            self.before.insert((kind, id), Before { part, bytes });
         }
         for (name, bytes) in std::mem::take(&mut self.complete) {
-            self.before.insert(name, Before { agent: AgentNo::ROOT, part: None, bytes });
+            self.before.insert(name, Before { part: None, bytes });
         }
         for call in self.calls.values_mut().filter(|call| call.open) {
             (call.again, call.restarts) = (call.arguments.len(), true);
@@ -284,14 +283,10 @@ impl Reader {
                 let message = [Kind::Text, Kind::Reasoning]
                     .into_iter()
                     .find_map(|kind| self.open.get(&(kind, e.entity_id.clone())));
-                let message = message.and_then(|open| Some((open.agent, open.part?)));
                 let call = self.calls.get(&e.entity_id).filter(|call| call.open);
-                match message.or(call.and_then(|call| Some((call.agent, call.part?)))) {
-                    Some((agent, part)) => {
-                        let annotation = Box::new(Annotation::Encrypted(e.encrypted_value));
-                        let part = PartId(part.0);
-                        batch.event_of(agent, Fact::PartAnnotated { part, annotation });
-                    }
+                let part = message.and_then(|open| open.part);
+                match part.or(call.and_then(|call| call.part)) {
+                    Some(part) => batch.annotate(part, Annotation::Encrypted(e.encrypted_value)),
                     None => keep(batch, AgentNo::ROOT, &Event::ReasoningEncryptedValue(e)),
                 }
             }
@@ -367,8 +362,8 @@ impl Reader {
             Event::SubagentStarted(e) => {
                 let parent = self.agent(e.parent_subagent_run_id, batch);
                 let call = e.parent_tool_call_id.and_then(|call| self.calls.get(&call));
-                let call = call.and_then(|call| call.part).map(|part| PartId(part.0));
-                self.start_agent(e.subagent_run_id, parent, call, e.name, batch);
+                let call = call.and_then(|call| call.part);
+                self.start_agent(e.subagent_run_id, parent, call, &e.name, batch);
             }
             Event::SubagentFinished(e) => {
                 // A suspended sub-agent continues with the next run.
@@ -414,13 +409,11 @@ impl Reader {
         call.arguments = String::new();
         // The engine has the calls of our own tools.
         let Some(part) = call.part else { return true };
-        let call_id = PartId(part.0);
         // A part has to be closed for good before the run can end.
         if was_open {
-            batch.event_of(call.agent, Fact::PartFinished { part: call_id });
+            batch.finish(part);
         }
-        let result = Box::new(result);
-        batch.event_of(call.agent, Fact::ToolFinished { call: call_id, outcome, result });
+        batch.tool_finished(part, outcome, result);
         true
     }
 
@@ -485,19 +478,19 @@ impl Reader {
     fn close_messages(&mut self, batch: &mut Batch) {
         for (_, open) in std::mem::take(&mut self.open) {
             if let Some(part) = open.part {
-                batch.event_of(open.agent, Fact::PartFinished { part: PartId(part.0) });
+                batch.finish(part);
             }
         }
         for call in self.calls.values_mut().filter(|call| call.open) {
             call.open = false;
             if let Some(part) = call.part {
-                batch.event_of(call.agent, Fact::PartFinished { part: PartId(part.0) });
+                batch.finish(part);
             }
         }
         // What was open when the connection was lost, and was not told again.
         for before in std::mem::take(&mut self.before).into_values() {
             if let Some(part) = before.part {
-                batch.event_of(before.agent, Fact::PartFinished { part: PartId(part.0) });
+                batch.finish(part);
             }
         }
         self.chunk = None;
@@ -510,7 +503,7 @@ impl Reader {
             // Events after a sub-agent's end belong to its caller.
             Some(agent) if !self.active.contains(agent) => AgentNo::ROOT,
             Some(agent) => *agent,
-            None => self.start_agent(tag.clone(), AgentNo::ROOT, None, tag, batch),
+            None => self.start_agent(tag.clone(), AgentNo::ROOT, None, &tag, batch),
         }
     }
 
@@ -518,8 +511,8 @@ impl Reader {
         &mut self,
         tag: Box<str>,
         parent: AgentNo,
-        call: Option<PartId>,
-        name: Box<str>,
+        call: Option<LocalPart>,
+        name: &str,
         batch: &mut Batch,
     ) -> AgentNo {
         if let Some(agent) = self.agents.get(&tag) {
@@ -529,7 +522,7 @@ impl Reader {
         let agent = AgentNo(count.saturating_add(self.agents_before)).next();
         self.agents.insert(tag, agent);
         self.active.insert(agent);
-        batch.event_of(agent, Fact::AgentStarted { parent, call, name, input: Vec::new() });
+        batch.agent_started(agent, parent, call, name);
         agent
     }
 
@@ -541,7 +534,7 @@ impl Reader {
         let theirs: Vec<_> = theirs.map(|(name, _)| name.clone()).collect();
         for name in theirs {
             if let Some(part) = self.open.remove(&name).and_then(|open| open.part) {
-                batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+                batch.finish(part);
             }
         }
         let calls = self.calls.iter().filter(|(_, call)| call.agent == agent && !call.answered);
@@ -566,10 +559,10 @@ impl Reader {
             return Err(ReadError::StillOpen { event, id });
         }
         let open = match self.before.remove(&(kind, id.clone())) {
-            Some(Before { agent, part, bytes }) => Open { agent, part, bytes, again: bytes },
+            Some(Before { part, bytes }) => Open { agent, part, bytes, again: bytes },
             None => {
                 let part = part.map(|part| batch.start_of(agent, part));
-                self.annotate(agent, part, &id, batch);
+                self.annotate(part, &id, batch);
                 Open { agent, part, bytes: 0, again: 0 }
             }
         };
@@ -592,7 +585,7 @@ impl Reader {
             .ok_or_else(|| ReadError::Diverged { event, id: id.into() })?;
         open.bytes += text.len();
         if let Some(part) = open.part {
-            batch.delta_of(open.agent, part, text);
+            batch.delta(part, text);
         }
         Ok(())
     }
@@ -610,7 +603,7 @@ impl Reader {
             self.complete.insert((kind, id), open.bytes);
         }
         if let Some(part) = open.part {
-            batch.event_of(open.agent, Fact::PartFinished { part: PartId(part.0) });
+            batch.finish(part);
         }
         Ok(())
     }
@@ -637,7 +630,7 @@ impl Reader {
         let name = tool.name.clone();
         let part = (!self.tools.contains(&name))
             .then(|| batch.start_of(agent, PartKind::ToolCall(Box::new(tool))));
-        self.annotate(agent, part, &id, batch);
+        self.annotate(part, &id, batch);
         let (arguments, open, answered) = (String::new(), true, false);
         let (again, restarts) = (0, false);
         let call = Call { agent, part, name, arguments, open, answered, again, restarts };
@@ -663,7 +656,7 @@ impl Reader {
                 .ok_or_else(|| ReadError::Diverged { event, id: id.into() })?;
             call.arguments.push_str(text);
             if let Some(part) = call.part {
-                batch.delta_of(call.agent, part, text);
+                batch.delta(part, text);
             }
         }
         Ok(())
@@ -678,7 +671,7 @@ impl Reader {
         let call = self.calls.get_mut(id);
         let call = call.ok_or_else(|| ReadError::NotOpen { event, id: id.into() })?;
         if let (true, Some(part)) = (std::mem::take(&mut call.open), call.part) {
-            batch.event_of(call.agent, Fact::PartFinished { part: PartId(part.0) });
+            batch.finish(part);
         }
         Ok(())
     }
@@ -736,9 +729,9 @@ impl Reader {
                             let part = (!self.tools.contains(&name)).then(|| {
                                 let kind = PartKind::ToolCall(Box::new(tool));
                                 let part = batch.start_of(agent, kind);
-                                self.annotate(agent, Some(part), &call.id, batch);
-                                batch.delta_of(agent, part, &arguments);
-                                batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+                                self.annotate(Some(part), &call.id, batch);
+                                batch.delta(part, &arguments);
+                                batch.finish(part);
                                 part
                             });
                             let (open, answered, again, restarts) = (false, false, 0, false);
@@ -787,27 +780,24 @@ impl Reader {
         text: &str,
         batch: &mut Batch,
     ) {
-        if let Some(Before { agent, part: Some(part), bytes }) =
-            self.before.remove(&(kind, id.into()))
-        {
-            batch.delta_of(agent, part, text.get(bytes..).unwrap_or_default());
-            batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+        if let Some(Before { part: Some(part), bytes }) = self.before.remove(&(kind, id.into())) {
+            batch.delta(part, text.get(bytes..).unwrap_or_default());
+            batch.finish(part);
         } else if self.said.insert(id.into()) && !text.is_empty() {
             let part = match kind {
                 Kind::Reasoning => PartKind::Thought,
                 Kind::Text | Kind::Call => PartKind::TEXT,
             };
             let part = batch.start_of(agent, part);
-            self.annotate(agent, Some(part), id, batch);
-            batch.delta_of(agent, part, text);
-            batch.event_of(agent, Fact::PartFinished { part: PartId(part.0) });
+            self.annotate(Some(part), id, batch);
+            batch.delta(part, text);
+            batch.finish(part);
         }
     }
 
-    fn annotate(&self, agent: AgentNo, part: Option<LocalPart>, id: &str, batch: &mut Batch) {
+    fn annotate(&self, part: Option<LocalPart>, id: &str, batch: &mut Batch) {
         if let Some(part) = part.filter(|_| self.annotates) {
-            let annotation = Box::new(Annotation::ProviderId(id.into()));
-            batch.event_of(agent, Fact::PartAnnotated { part: PartId(part.0), annotation });
+            batch.annotate(part, Annotation::ProviderId(id.into()));
         }
     }
 }
@@ -834,13 +824,13 @@ fn provider_id(annotation: &Annotation) -> Option<&str> {
 /// Closes what a sub-agent left open.
 fn close_agent_events(so_far: &Transcript, agent: AgentNo, batch: &mut Batch) {
     for (part, _) in so_far.outline.open_parts(agent) {
-        batch.event_of(agent, Fact::PartFinished { part });
+        batch.finish(LocalPart::resumed(agent, part));
     }
     for (call, open) in &so_far.outline.calls {
         if open.agent == agent {
-            let result = Box::new(ToolResult::new("the connection to the agent was lost"));
-            let outcome = ToolOutcome::Interrupted;
-            batch.event_of(agent, Fact::ToolFinished { call: *call, outcome, result });
+            let result = ToolResult::new("the connection to the agent was lost");
+            let call = LocalPart::resumed(agent, *call);
+            batch.tool_finished(call, ToolOutcome::Interrupted, result);
         }
     }
 }

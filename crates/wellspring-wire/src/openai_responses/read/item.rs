@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 use wellspring_core::{
-    Annotation, Batch, Event, FileProduced, LocalPart, MediaSource, Opaque, PartId, PartKind,
-    Source, ToolMode, ToolOutcome, ToolResult, ToolUpdate,
+    Annotation, Batch, Event, FileProduced, LocalPart, MediaSource, Opaque, PartKind, Source,
+    ToolOutcome, ToolResult, ToolUpdate,
 };
 
 use super::super::items::Hosted;
@@ -281,8 +281,7 @@ impl Item {
     pub(super) fn start_at_provider(&mut self, piece: usize, batch: &mut Batch) {
         if self.pieces[piece].open {
             self.close(piece, batch);
-            let call = PartId(self.pieces[piece].part.0);
-            batch.event(Event::ToolStarted { call, mode: ToolMode::Parallel, arguments: None });
+            batch.tool_started(self.pieces[piece].part);
         }
     }
 
@@ -304,8 +303,7 @@ impl Item {
             && let Some(data) = hosted.arguments(&item)
         {
             let update = ToolUpdate { data: Some(data), ..ToolUpdate::default() };
-            let call = PartId(self.pieces[0].part.0);
-            batch.event(Event::ToolUpdated { call, update: Box::new(update) });
+            batch.tool_updated(self.pieces[0].part, update);
         }
         if let Some((media_type, data)) = hosted.picture(&item) {
             batch.event(Event::FileProduced(Box::new(FileProduced {
@@ -319,9 +317,8 @@ impl Item {
             (_, Some(error)) if !error.is_null() => ToolOutcome::Error,
             _ => ToolOutcome::Ok,
         };
-        let result = Box::new(ToolResult::new(hosted.output(&item)));
-        let call = PartId(self.pieces[0].part.0);
-        batch.event(Event::ToolFinished { call, outcome, result });
+        let result = ToolResult::new(hosted.output(&item));
+        batch.tool_finished(self.pieces[0].part, outcome, result);
         self.keep(item, batch);
         Ok(())
     }
@@ -348,10 +345,8 @@ impl Item {
             What::Message | What::Reasoning => self.close_all(batch),
             What::Hosted | What::Call(_) if self.at_provider => {
                 self.start_at_provider(0, batch);
-                let result = Box::new(ToolResult::default());
-                let call = PartId(self.pieces[0].part.0);
-                let outcome = ToolOutcome::Interrupted;
-                batch.event(Event::ToolFinished { call, outcome, result });
+                let result = ToolResult::default();
+                batch.tool_finished(self.pieces[0].part, ToolOutcome::Interrupted, result);
             }
             What::Hosted | What::Call(_) if self.whole && completed => self.close_all(batch),
             What::Hosted | What::Call(_) if !completed => self.cut(batch),

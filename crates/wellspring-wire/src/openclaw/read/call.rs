@@ -2,9 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
-    Annotation, Batch, Content, ContentChange, Event as Fact, LocalPart, OutputStream, Part,
-    PartId, PartKind, RunsOn, ToolCall, ToolContent, ToolKind, ToolMode, ToolOutcome, ToolResult,
-    ToolUpdate,
+    Annotation, Batch, Content, ContentChange, LocalPart, OutputStream, Part, PartKind, RunsOn,
+    ToolCall, ToolContent, ToolKind, ToolOutcome, ToolResult, ToolUpdate,
 };
 
 use super::super::ORIGIN;
@@ -44,18 +43,13 @@ impl Call {
         Self { part, stage, output: Said::default(), is_command: false, title }
     }
 
-    fn id(&self) -> PartId {
-        PartId(self.part.0)
-    }
-
     fn start(&mut self, arguments: Option<&Value>, batch: &mut Batch) {
         if self.stage == Stage::Asked {
             if let Some(arguments) = arguments {
                 batch.delta(self.part, &arguments.to_string());
             }
             batch.finish(self.part);
-            let (call, mode) = (self.id(), ToolMode::Parallel);
-            batch.event(Fact::ToolStarted { call, mode, arguments: None });
+            batch.tool_started(self.part);
             self.stage = Stage::Started;
         }
     }
@@ -63,7 +57,7 @@ impl Call {
     fn update(&mut self, update: ToolUpdate, batch: &mut Batch) {
         self.start(None, batch);
         if self.stage == Stage::Started && update != ToolUpdate::default() {
-            batch.event(Fact::ToolUpdated { call: self.id(), update: Box::new(update) });
+            batch.tool_updated(self.part, update);
         }
     }
 
@@ -71,8 +65,7 @@ impl Call {
         self.start(None, batch);
         if self.stage == Stage::Started {
             self.output.close(batch);
-            let result = Box::new(result);
-            batch.event(Fact::ToolFinished { call: self.id(), outcome, result });
+            batch.tool_finished(self.part, outcome, result);
             self.stage = Stage::Finished;
         }
     }
@@ -189,8 +182,9 @@ impl Reader {
         call.start(None, batch);
         let output = data_text(&data, "output").unwrap_or_default();
         if call.stage == Stage::Started && !output.is_empty() {
-            let (id, stream) = (call.id(), OutputStream::Terminal);
-            call.output.becomes(output, || PartKind::Output { call: id, stream }, batch);
+            let part = call.part;
+            let start = |batch: &mut Batch| batch.start_output(part, OutputStream::Terminal);
+            call.output.becomes(output, start, batch);
         }
         if call.stage == Stage::Finished && data.contains_key("exitCode") {
             let kept = json!({

@@ -1,27 +1,11 @@
-//! Front matter: what stands between two lines of dashes at the start of a file.
-
-/// What a file says of itself, and the rest of it.
-#[derive(Debug, Default, Eq, PartialEq)]
-pub(super) struct FrontMatter {
-    pub(super) name: Option<String>,
-    pub(super) description: Option<String>,
-    pub(super) body: String,
-}
-
-/// Reads a file's front matter; without any, all of it is the body.
-pub(super) fn front_matter(text: &str) -> FrontMatter {
-    let text = text.trim_start_matches('\u{feff}');
-    let mut lines = text.lines();
-    if lines.next().map(str::trim_end) != Some("---") {
-        return FrontMatter { body: text.trim().into(), ..FrontMatter::default() };
-    }
-    let head: Vec<&str> = lines.by_ref().take_while(|line| line.trim_end() != "---").collect();
-    let body = lines.collect::<Vec<_>>().join("\n").trim().to_owned();
-    FrontMatter { name: value(&head, "name"), description: value(&head, "description"), body }
-}
+//! The texts that a skill's front matter gives by name.
+//!
+//! Not a YAML parser: people write skills that are not quite YAML (`description: Use it: often`),
+//! and agents elsewhere read them.
 
 /// The text of a key at the outermost level; `None` if it is missing or empty.
-fn value(head: &[&str], key: &str) -> Option<String> {
+pub(super) fn text(head: &str, key: &str) -> Option<String> {
+    let head: Vec<&str> = head.lines().collect();
     let (at, first) = head.iter().enumerate().find_map(|(at, line)| {
         let value = line.strip_prefix(key)?.trim_start().strip_prefix(':')?;
         (value.is_empty() || value.starts_with([' ', '\t'])).then(|| (at, value.trim()))
@@ -81,9 +65,7 @@ mod tests {
     use super::*;
 
     fn said(head: &str) -> (Option<String>, Option<String>) {
-        let read = front_matter(&format!("---\n{head}\n---\nbody\n"));
-        assert_eq!(read.body, "body");
-        (read.name, read.description)
+        (text(head, "name"), text(head, "description"))
     }
 
     #[test]
@@ -105,13 +87,5 @@ mod tests {
         for head in ["", "name:\ndescription: \"\"", "names: x", "  name: x"] {
             assert_eq!(said(head), (None, None), "{head}");
         }
-    }
-
-    #[test]
-    fn without_front_matter_all_is_body() {
-        let read = front_matter("# Title\n---\nname: x\n---\n");
-        let want =
-            FrontMatter { body: "# Title\n---\nname: x\n---".into(), ..FrontMatter::default() };
-        assert_eq!(read, want);
     }
 }
