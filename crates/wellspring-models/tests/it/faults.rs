@@ -124,7 +124,7 @@ async fn outcomes() {
     an error body with success: asked 2, touched 0, said "Done", completed end_turn
         Unavailable: provider: Broken
     a page of HTML with success: asked 2, touched 0, said "Done", completed end_turn
-        Protocol: provider: sent something else than an answer (text/html): "<html>Sign in</html>"
+        Protocol: provider: sent a response that is not an answer (text/html): "<html>Sign in</html>"
     429, seconds: asked 2, touched 0, said "Done", completed end_turn
         Unavailable: provider: status 429: Broken (wait 0ns)
     429, milliseconds: asked 2, touched 0, said "Done", completed end_turn
