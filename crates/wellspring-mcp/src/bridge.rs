@@ -1,4 +1,4 @@
-//! Between an agent that only takes MCP servers over stdio and one that is reached over HTTP.
+//! A bridge for agents that support MCP servers over stdio only, to a server over HTTP.
 
 use std::collections::HashSet;
 use std::io;
@@ -94,7 +94,7 @@ pub async fn bridge(
             },
         }
     }
-    // One that was never told anything waits for its first message, also to be closed.
+    // A connection that was never used would wait for its first message before it closes.
     if used {
         let _ = server.close().await;
     }

@@ -8,7 +8,7 @@ use crate::calls::cut;
 /// Maximum bytes of a question's text: one paragraph, since people read it in a chat.
 pub const QUESTION_BYTES_MAX: usize = 4 * 1024;
 
-/// Choices that are offered as such; a longer list is a form like any other.
+/// Maximum number of values that become a choice; a longer list is a form.
 pub const CHOICES_MAX: usize = 32;
 
 /// What became of a question: the protocol's answers.

@@ -75,7 +75,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// When there is no such command, or it may not be run.
+    /// If there is no such command, or it may not be run.
     pub fn spawn(mut command: Command) -> io::Result<(Self, Pipes)> {
         let mut child = command
             .stdin(Stdio::piped())
@@ -118,7 +118,7 @@ impl Process {
         self.child.wait().await.ok()
     }
 
-    /// Makes an end of one that broke off: says how it ended, if it did so by itself.
+    /// Kills a process whose connection broke. Returns how it ended, if it ended by itself.
     pub async fn end(&mut self) -> Option<ExitStatus> {
         let ended = tokio::time::timeout(EXIT_TIME, self.child.wait()).await;
         self.kill();
