@@ -1,6 +1,6 @@
-//! Front matter: the lines between two lines of dashes at the head of a Markdown file.
+//! Front matter: the lines between two lines of dashes at the start of a Markdown file.
 
-/// A file in two parts: what its front matter says, and the text below it.
+/// A file in two parts: its front matter, and the text below it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrontMatter<'a> {
     /// The lines between the dashes.
@@ -9,7 +9,7 @@ pub struct FrontMatter<'a> {
     pub body: &'a str,
 }
 
-/// A file has no front matter.
+/// A file without valid front matter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrontMatterError {
@@ -37,7 +37,7 @@ impl<'a> FrontMatter<'a> {
     ///
     /// # Errors
     ///
-    /// When the file does not begin with front matter.
+    /// If the file does not start with front matter.
     pub fn split(text: &'a str) -> Result<Self, FrontMatterError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text.split_inclusive('\n');
