@@ -14,7 +14,8 @@
 //! 1. A socket passes what every request does: host, origin, token, limits; and so does each of
 //!    its messages. It is counted as a connection and as a stream.
 //! 2. What a subscription does not take holds up no other.
-//! 3. A closed socket changes no run. A server that closes says so, on every subscription and
+//! 3. What has arrived of a message counts as a request's body does.
+//! 4. A closed socket changes no run. A server that closes says so, on every subscription and
 //!    for the socket.
 
 mod subscriptions;
@@ -34,6 +35,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use wellspring_engine::{Permission, Principal};
 
 use crate::app::{App, allow};
+use crate::connection::Inflow;
 use crate::error::ApiError;
 use crate::limits::{BytesPass, StreamPass};
 use crate::stream::EventStream;
@@ -59,6 +61,10 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// The subprotocol that we speak where a client names some. Browsers fail a connection whose
 /// server takes none of those that were offered.
 const SUBPROTOCOL: &str = "wellspring";
+
+/// Bytes of a control frame besides what it carries (RFC 6455 section 5.2): a client's always has
+/// a mask.
+const CONTROL_FRAME_BYTES: usize = 6;
 
 /// What a token is offered with as a subprotocol: a browser's `WebSocket` cannot send headers.
 const TOKEN_SUBPROTOCOL: &str = "bearer.";
@@ -139,6 +145,7 @@ pub(crate) struct SocketRequest {
     /// To be asked again with every message: a token may be revoked.
     parts: Parts,
     pass: StreamPass,
+    inflow: Inflow,
 }
 
 impl FromRequestParts<App> for SocketRequest {
@@ -148,28 +155,48 @@ impl FromRequestParts<App> for SocketRequest {
         take_token(parts);
         let who = app.authenticate(parts).await?;
         allow(&who, Permission::Read)?;
-        let upgrade = WebSocketUpgrade::from_request_parts(parts, app).await.map_err(|error| {
-            let remedy = "open it with a WebSocket client, over HTTP/1.1";
-            let status = StatusCode::UPGRADE_REQUIRED;
-            ApiError::new(status, "no_websocket", error.body_text(), remedy)
-        })?;
+        let upgrade = upgrade(parts, app).await?;
         let pass = app.gates.stream(&who)?;
         // What is kept for as long as the socket is open: who it is, and nothing of the request.
         let mut kept = parts.clone();
         kept.extensions.remove::<hyper::upgrade::OnUpgrade>();
-        Ok(Self { upgrade, parts: kept, pass })
+        let inflow = counting(parts, app.gates.bytes(&who.id));
+        Ok(Self { upgrade, parts: kept, pass, inflow })
     }
 }
 
+async fn upgrade(request: &mut Parts, app: &App) -> Result<WebSocketUpgrade, ApiError> {
+    WebSocketUpgrade::from_request_parts(request, app).await.map_err(|error| {
+        let remedy = "open it with a WebSocket client, over HTTP/1.1";
+        ApiError::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error.body_text(), remedy)
+    })
+}
+
+/// Counts what arrives of messages on a request's connection. A listener that is not ours does
+/// not count it.
+fn counting(request: &mut Parts, held: BytesPass) -> Inflow {
+    let inflow = request.extensions.remove::<Inflow>().unwrap_or_default();
+    inflow.count(held);
+    inflow
+}
+
 impl SocketRequest {
-    /// A request of somebody whose first request was let in already.
-    pub(crate) fn of(upgrade: WebSocketUpgrade, parts: Parts, pass: StreamPass) -> Self {
-        Self { upgrade, parts, pass }
+    /// A request that goes on with what an earlier one of `who` began, `first`.
+    pub(crate) async fn following(
+        mut request: Parts,
+        first: Parts,
+        who: &Principal,
+        app: &App,
+    ) -> Result<Self, ApiError> {
+        let pass = app.gates.stream(who)?;
+        let upgrade = upgrade(&mut request, app).await?;
+        let inflow = counting(&mut request, app.gates.bytes(&who.id));
+        Ok(Self { upgrade, parts: first, pass, inflow })
     }
 
     /// Accepts the socket and serves it.
     pub(crate) fn accept<P: SocketProtocol>(self, app: App, protocol: P) -> Response {
-        let Self { upgrade, parts, pass } = self;
+        let Self { upgrade, parts, pass, inflow } = self;
         let max = app.config.limits.body_bytes;
         upgrade
             .protocols([SUBPROTOCOL])
@@ -186,6 +213,7 @@ impl SocketRequest {
                     messages: protocol.hello(),
                     protocol: Arc::new(protocol),
                     socket,
+                    inflow,
                     subscriptions: Subscriptions::default(),
                 };
                 // Boxed: it is large, and is moved a few times on its way to its task.
@@ -215,6 +243,7 @@ struct Session<P: SocketProtocol> {
     parts: Parts,
     protocol: Arc<P>,
     socket: WebSocket,
+    inflow: Inflow,
     subscriptions: Subscriptions<P::Key>,
     /// What is to be sent next.
     messages: Vec<String>,
@@ -326,13 +355,18 @@ impl<P: SocketProtocol> Session<P> {
     ) -> ControlFlow<Ends, Option<Handling<P::Key>>> {
         match message {
             None | Some(Ok(Message::Close(_))) => Break(Ends::Closed),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Continue(None),
+            Some(Ok(Message::Ping(data) | Message::Pong(data))) => {
+                // It may come in the middle of a message, which goes on.
+                self.inflow.taken(data.len() + CONTROL_FRAME_BYTES);
+                Continue(None)
+            }
             Some(Ok(Message::Binary(_))) => {
                 let message = "this socket takes text messages, and this one is binary";
                 let error = ApiError::bad("binary_message", message);
                 Break(Ends::Refused(close_code::UNSUPPORTED, error))
             }
             Some(Ok(Message::Text(text))) => {
+                self.inflow.complete();
                 self.app.metrics.request();
                 Continue(Some(self.handle(text)))
             }
@@ -353,6 +387,9 @@ impl<P: SocketProtocol> Session<P> {
 
     /// What a message that cannot be read means.
     fn broken(&self, error: &axum::Error) -> Ends {
+        if let Some(refused) = self.inflow.refused() {
+            return Ends::Refused(close_code::AGAIN, refused);
+        }
         // The errors of the crate that reads messages are known by what they say; the tests hold
         // them to it. Whatever else happens on the connection means that the client is gone.
         let text = error.to_string();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::ws::{Utf8Bytes, WebSocketUpgrade};
+use axum::extract::ws::Utf8Bytes;
 use axum::extract::{FromRequestParts as _, OriginalUri, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -63,21 +63,14 @@ pub(super) async fn open(
         }
         (Some("websocket"), Some(session)) => {
             let polled = app.polled.find(session)?;
-            let pass = app.gates.stream(&app.authenticate(&polled.parts).await?)?;
-            let upgrade = upgrade(&app, &mut parts).await?;
-            let request = SocketRequest::of(upgrade, polled.parts.clone(), pass);
+            let who = app.authenticate(&polled.parts).await?;
+            let first = polled.parts.clone();
+            let request = SocketRequest::following(parts, first, &who, &app).await?;
             let client = Arc::clone(&polled.client);
             Ok(request.accept(app, SocketIo::new(client, session.into(), Transport::After(polled))))
         }
         _ => Err(ApiError::bad("bad_transport", "`transport` is `polling` or `websocket`")),
     }
-}
-
-async fn upgrade(app: &App, parts: &mut Parts) -> Result<WebSocketUpgrade, ApiError> {
-    WebSocketUpgrade::from_request_parts(parts, app).await.map_err(|error| {
-        let remedy = "open it with a WebSocket client, over HTTP/1.1";
-        ApiError::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error.body_text(), remedy)
-    })
 }
 
 /// What a client asks for that made this request.
@@ -170,7 +163,10 @@ impl SocketProtocol for SocketIo {
         deliver(&self.client, delivery, messages);
     }
 
-    fn failed(&self, _: Option<&RunId>, error: &ApiError) -> String {
+    fn failed(&self, key: Option<&RunId>, error: &ApiError) -> String {
+        if let Some(run) = key {
+            self.client.ended(*run);
+        }
         event(&error_event(None, error))
     }
 }
