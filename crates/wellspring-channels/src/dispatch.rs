@@ -16,18 +16,22 @@ use wellspring_engine::{
     ClientId, ControlError, InThread, RequestKey, StartError, StartKey, StartRun,
 };
 use wellspring_log::document::segment;
-use wellspring_log::{Expected, RunState};
+use wellspring_log::{AppendError, Expected, RunState, StoreError};
 use wellspring_wire::stream_delta::StreamDelta;
 
 use crate::channel::{Body, ChatKind, File, StreamSender};
 use crate::incoming::{Incoming, IncomingFile, What};
 use crate::instance::{Entry, Instance, Live, WhenBusy};
 use crate::schedule::PostState;
-use crate::state::{AnswerState, ChatState, Message, answer_key};
+use crate::state::{AnswerState, ChatState, Message, NOTES_MAX, answer_key};
 use crate::view::{Reader, ThinkingMode, note};
 
 /// Maximum size of a file in a message: it is stored in the run's first record.
 pub const INCOMING_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Maximum total size of the files of one request. A request is one record of its run: encoded,
+/// the files are a third larger, and stores accept 16 MiB.
+const REQUEST_FILES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Maximum number of files per message. Networks allow about ten.
 const FILES_MAX: usize = 10;
@@ -156,16 +160,33 @@ impl Instance {
 
     /// Sends a message of our own.
     pub(crate) fn say(&self, incoming: &Incoming, reply_to: &str, text: &str, entry: &mut Entry) {
+        self.say_in(&incoming.chat, incoming.topic.as_deref(), reply_to, text, entry);
+    }
+
+    /// Says something of our own in a chat. Someone who asks faster than the network lets us speak
+    /// is left without an answer.
+    fn say_in(
+        &self,
+        chat: &str,
+        topic: Option<&str>,
+        reply_to: &str,
+        text: &str,
+        entry: &mut Entry,
+    ) {
+        if entry.state.notes.len() >= NOTES_MAX {
+            tracing::debug!(chat, "too much is still to be said in a chat");
+            return;
+        }
         let key: Box<str> = format!("note:{}", Uuid::now_v7()).into();
         entry.state.notes.insert(key.clone(), text.into());
         let state = PostState {
             key: key.clone(),
             reply_to: Some(reply_to.into()),
-            topic: incoming.topic.clone(),
+            topic: topic.map(Into::into),
             ..PostState::default()
         };
-        self.open(&incoming.chat, state);
-        self.want(&incoming.chat, &key, note(text, self.capabilities()), true);
+        self.open(chat, state);
+        self.want(chat, &key, note(text, self.capabilities()), true);
     }
 
     async fn settings(&self, user: &str) -> Result<UserSettings, ControlError> {
@@ -318,19 +339,14 @@ impl Instance {
                 self.inner.tasks.spawn(self.clone().follow_boxed(chat.into(), answer));
             }
             // The store failed: the network delivers the message again.
-            Err(error @ StartError::Log(_)) => {
+            Err(error @ StartError::Log(_)) if !is_too_large(&error) => {
                 self.pause_typing(chat);
                 return Err(IncomingError::Start(error));
             }
             Err(error) => {
                 self.pause_typing(chat);
                 let text = format!("{} {error}", last.reader.language.not_started());
-                let key: Box<str> = format!("note:{}", Uuid::now_v7()).into();
-                entry.state.notes.insert(key.clone(), text.as_str().into());
-                let (reply_to, topic) = (Some(last.message), last.topic);
-                let state = PostState { key: key.clone(), reply_to, topic, ..PostState::default() };
-                self.open(chat, state);
-                self.want(chat, &key, note(&text, self.capabilities()), true);
+                self.say_in(chat, last.topic.as_deref(), &last.message, &text, entry);
             }
         }
         Ok(())
@@ -339,12 +355,13 @@ impl Instance {
     /// The content of messages, with their files.
     async fn content(&self, messages: &[Message]) -> Vec<Content> {
         let mut content = Vec::new();
+        let mut room = REQUEST_FILES_BYTES_MAX;
         for message in messages {
             if !message.text.trim().is_empty() {
                 content.push(Content::Text(message.text.clone()));
             }
             for file in &message.files {
-                content.push(self.file(file).await);
+                content.push(self.file(file, &mut room).await);
             }
         }
         if content.is_empty() {
@@ -353,9 +370,12 @@ impl Instance {
         content
     }
 
-    async fn file(&self, file: &IncomingFile) -> Content {
-        match self.inner.channel.download(&file.id, INCOMING_FILE_BYTES_MAX).await {
+    /// Fetches a file, if there is room for it.
+    async fn file(&self, file: &IncomingFile, room: &mut usize) -> Content {
+        let bytes_max = INCOMING_FILE_BYTES_MAX.min(*room);
+        match self.inner.channel.download(&file.id, bytes_max).await {
             Ok(bytes) => {
+                *room -= bytes.len().min(*room);
                 let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
                 Content::Media {
                     media_type: file.media_type.clone(),
@@ -561,6 +581,15 @@ impl Instance {
     pub async fn active_run(&self, chat: &str) -> Result<Option<RunId>, ControlError> {
         Ok(self.entry(chat).await?.state.active().map(|active| active.run))
     }
+}
+
+/// Whether it is the request's size that keeps it out of the store: then it never gets in, and
+/// must not be delivered again for ever, in front of everyone else's messages.
+fn is_too_large(error: &StartError) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |it| it.source());
+    let store = causes.find_map(|cause| cause.downcast_ref());
+    let Some(StoreError::Failed { cause, .. }) = store else { return false };
+    matches!(cause.downcast_ref(), Some(AppendError::TooLarge { .. }))
 }
 
 /// The end of an answer.

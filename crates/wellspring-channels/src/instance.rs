@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wellspring_core::Millis;
 use wellspring_engine::{Control, ControlError, Documents, Permission, Principal, Runtime};
-use wellspring_log::document::segment;
+use wellspring_log::document::{DOCUMENT_BYTES_MAX, segment};
 use wellspring_log::{Expected, Written};
 
 use crate::channel::{Body, Call, CallError, Capabilities, Channel, ChatKind};
@@ -360,6 +360,12 @@ impl Instance {
         // Plain data always serialises.
         let text = serde_json::to_string(&entry.state).unwrap_or_default();
         if entry.kept.as_ref().is_some_and(|(_, kept)| *kept == text) {
+            return true;
+        }
+        if text.len() > DOCUMENT_BYTES_MAX {
+            // Everything in it has a maximum. To try again would never help, and would hold up
+            // every other chat.
+            tracing::error!(chat, bytes = text.len(), "the state of a chat is too large to keep");
             return true;
         }
         loop {

@@ -10,6 +10,7 @@
 //! The server and the configuration: the command `wellspring` connects them.
 
 mod access;
+mod answer;
 mod channel;
 mod dispatch;
 mod incoming;

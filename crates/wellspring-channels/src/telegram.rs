@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::StatusCode;
 use axum::routing::post;
 use base64::Engine as _;
 use futures::future::BoxFuture;
@@ -28,6 +28,7 @@ use subtle::ConstantTimeEq as _;
 use wellspring_core::MediaSource;
 use wellspring_log::Expected;
 
+use crate::answer::bytes_of;
 use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
 use crate::instance::Instance;
 
@@ -87,10 +88,8 @@ impl Telegram {
     async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Value, CallError> {
         let response = request.send().await.map_err(|error| self.lost(error))?;
         let status = response.status().as_u16();
-        if response.content_length().is_some_and(|it| it > ANSWER_BYTES_MAX as u64) {
-            return Err(CallError::AnswerLost("the answer is too large".into()));
-        }
-        let body = response.bytes().await.map_err(|error| self.lost(error))?;
+        let too_large = || CallError::AnswerLost("the answer is too large".into());
+        let body = bytes_of(response, ANSWER_BYTES_MAX, too_large, |it| self.lost(it)).await?;
         // A proxy may return something else.
         Ok(serde_json::from_slice(&body).unwrap_or_else(|_| {
             json!({"ok": false, "error_code": status, "description": "not an answer of the Bot API"})
@@ -246,16 +245,17 @@ struct Webhook {
     secret: Arc<str>,
 }
 
-async fn take_update(
-    State(webhook): State<Webhook>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> StatusCode {
-    let shown = headers.get("x-telegram-bot-api-secret-token").map(|it| it.as_bytes());
-    let shown = shown.unwrap_or_default();
+async fn take_update(State(webhook): State<Webhook>, request: Request) -> StatusCode {
+    // Checked before anything is read: everyone can send a request here.
+    let shown = request.headers().get("x-telegram-bot-api-secret-token");
+    let shown = shown.map(|it| it.as_bytes()).unwrap_or_default();
     if webhook.secret.is_empty() || !bool::from(shown.ct_eq(webhook.secret.as_bytes())) {
         return StatusCode::UNAUTHORIZED;
     }
+    let body = match Bytes::from_request(request, &()).await {
+        Ok(body) => body,
+        Err(error) => return error.status(),
+    };
     let Ok(update) = serde_json::from_slice::<Value>(&body) else {
         return StatusCode::BAD_REQUEST;
     };
@@ -301,18 +301,11 @@ impl Channel for Telegram {
             }
             let path = found["file_path"].as_str().unwrap_or_default();
             let url = format!("{}/file/bot{}/{path}", self.base, self.token);
-            let mut response = self.http.get(url).send().await.map_err(|error| self.lost(error))?;
+            let response = self.http.get(url).send().await.map_err(|error| self.lost(error))?;
             if !response.status().is_success() {
                 return Err(CallError::Unavailable(response.status().to_string().into()));
             }
-            let mut bytes = Vec::new();
-            while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error))? {
-                if bytes.len() + chunk.len() > bytes_max {
-                    return Err(too_large());
-                }
-                bytes.extend_from_slice(&chunk);
-            }
-            Ok(bytes.into())
+            Ok(bytes_of(response, bytes_max, too_large, |it| self.lost(it)).await?.into())
         })
     }
 

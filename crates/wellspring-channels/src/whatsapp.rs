@@ -30,6 +30,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 use wellspring_core::MediaSource;
 
+use crate::answer::bytes_of;
 use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
 use crate::instance::Instance;
 
@@ -41,6 +42,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
 
 /// Maximum size of a notification: Meta's have at most 3 MB.
 const NOTIFICATION_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Bytes of an answer: an id, or an address.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The credentials of a WhatsApp app.
 #[derive(Clone)]
@@ -98,7 +102,8 @@ impl WhatsApp {
         let request = request.bearer_auth(&*self.secrets.token);
         let response = request.send().await.map_err(lost)?;
         let status = response.status();
-        let body = response.bytes().await.map_err(lost)?;
+        let too_large = || CallError::AnswerLost("the answer is too large".into());
+        let body = bytes_of(response, ANSWER_BYTES_MAX, too_large, lost).await?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         if status.is_success() { Ok(answer) } else { Err(wire::error(status.as_u16(), &answer)) }
     }
@@ -187,18 +192,11 @@ impl Channel for WhatsApp {
             }
             let url = found["url"].as_str().unwrap_or_default();
             let request = self.http.get(url).bearer_auth(&*self.secrets.token);
-            let mut response = request.send().await.map_err(lost)?;
+            let response = request.send().await.map_err(lost)?;
             if !response.status().is_success() {
                 return Err(CallError::Unavailable(response.status().to_string().into()));
             }
-            let mut bytes = Vec::new();
-            while let Some(chunk) = response.chunk().await.map_err(lost)? {
-                if bytes.len() + chunk.len() > bytes_max {
-                    return Err(too_large());
-                }
-                bytes.extend_from_slice(&chunk);
-            }
-            Ok(bytes.into())
+            Ok(bytes_of(response, bytes_max, too_large, lost).await?.into())
         })
     }
 

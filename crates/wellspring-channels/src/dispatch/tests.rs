@@ -60,9 +60,18 @@ impl Channel for Net {
         })
     }
 
-    fn download(&self, file: &str, _: usize) -> BoxFuture<'_, Result<bytes::Bytes, CallError>> {
-        let bytes = format!("bytes of {file}");
-        Box::pin(async move { Ok(bytes.into()) })
+    fn download(
+        &self,
+        file: &str,
+        bytes_max: usize,
+    ) -> BoxFuture<'_, Result<bytes::Bytes, CallError>> {
+        let bytes = match file {
+            "large" => vec![0; 3 * 1024 * 1024],
+            _ => format!("bytes of {file}").into_bytes(),
+        };
+        let too_large = CallError::Refused("too large".into());
+        let fits = bytes.len() <= bytes_max;
+        Box::pin(async move { if fits { Ok(bytes.into()) } else { Err(too_large) } })
     }
 
     fn acknowledge(&self, _: &str, text: &str) -> BoxFuture<'_, Result<(), CallError>> {
@@ -430,6 +439,69 @@ async fn strangers_are_paired() {
     bot.settle().await;
     assert_eq!(bot.texts()[1], "Welcome.");
     assert!(people.forbid("7").await.unwrap());
+}
+
+/// Someone who writes faster than the network lets the bot answer gets a few answers, and holds up
+/// nobody: neither a stranger nor someone who may use the bot.
+#[tokio::test(start_paused = true)]
+async fn a_flood_holds_up_nobody() {
+    let mut bot = Bot::new(agent([Say::new().text("Welcome.")]), |config| {
+        config.access = Access { users: vec!["1".into()], ..Access::default() };
+    })
+    .await;
+    let flood = async {
+        for _ in 0..1000 {
+            bot.write("Hello?").await;
+            bot.write_as("1", "/help").await;
+        }
+        bot.write_as("1", "Hello?").await;
+        bot.settle().await;
+    };
+    tokio::time::timeout(Duration::from_secs(60), flood).await.unwrap();
+    let texts = bot.texts();
+    // Some were said, and time for more, meanwhile.
+    assert!((NOTES_MAX + 1..100).contains(&texts.len()), "{texts:?}");
+    assert!(texts.iter().any(|text| text == "Welcome."), "{texts:?}");
+}
+
+/// Files that together are too large for one request are named in it instead.
+#[tokio::test(start_paused = true)]
+async fn many_large_files_are_one_request() {
+    let gate = Gate::new();
+    let say = Say::new().text("Wait.").gate(&gate);
+    let mut bot = Bot::new(agent([say, Say::new().text("Thanks.")]), |_| {}).await;
+    bot.write("Hi").await;
+    gate.reached(1).await;
+    for number in 0..5 {
+        let sent = IncomingFile { id: "large".into(), media_type: "image/jpeg".into(), name: None };
+        let message = format!("{}", 200 + number).into();
+        bot.give("7", What::Message { message, text: "".into(), files: vec![sent] }).await;
+    }
+    gate.open();
+    bot.settle().await;
+    let runs = bot.runtime.local().list(wellspring_log::RunFilter::default()).await.unwrap();
+    let mut inputs = Vec::new();
+    for info in runs {
+        let run = bot.runtime.local().transcript(info.run).await.unwrap();
+        let input = run.started.unwrap().request.input.clone();
+        let media = input.iter().filter(|it| matches!(it, Content::Media { .. })).count();
+        inputs.push((media, input.len()));
+    }
+    inputs.sort_unstable();
+    assert_eq!(inputs, [(0, 1), (2, 5)]);
+}
+
+/// A request that no store can keep is refused: it does not come again for ever, in front of what
+/// others write.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_never_fits_is_refused() {
+    let mut bot = Bot::new(agent([Say::new().text("Welcome.")]), |_| {}).await;
+    bot.write(&"x".repeat(17 * 1024 * 1024)).await;
+    bot.write("Hello?").await;
+    bot.settle().await;
+    let texts = bot.texts();
+    assert!(texts[0].contains("Não foi possível iniciar"), "{texts:?}");
+    assert_eq!(texts[1..], ["Welcome."]);
 }
 
 /// Commands: thoughts can be switched off, a new conversation begins, an agent is chosen.

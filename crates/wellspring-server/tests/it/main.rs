@@ -7,6 +7,7 @@ mod ag_ui_at_work;
 mod ag_ui_shared;
 mod ai_sdk;
 mod api;
+mod attacks;
 mod audit;
 mod connections;
 mod control;
