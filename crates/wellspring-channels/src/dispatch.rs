@@ -90,7 +90,8 @@ impl Instance {
                 }
             }
             What::Message { message, text, files } => {
-                let command = text.strip_prefix('/').map(|it| it.split_whitespace());
+                let mark = self.capabilities().command;
+                let command = text.strip_prefix(mark).map(|it| it.split_whitespace());
                 if let Some(mut words) = command
                     && files.is_empty()
                 {
@@ -168,6 +169,11 @@ impl Instance {
         self.want(&incoming.chat, &key, note(text, self.capabilities()), true);
     }
 
+    /// A text that names commands, as they are written in this network.
+    fn with_mark(&self, text: &str) -> String {
+        text.replace(" /", &format!(" {}", self.capabilities().command))
+    }
+
     async fn settings(&self, user: &str) -> Result<UserSettings, ControlError> {
         let document = self.inner.documents.get(&format!("user/{}", segment(user))).await?;
         let read = document.and_then(|document| serde_json::from_str(&document.text).ok());
@@ -185,7 +191,7 @@ impl Instance {
     ) -> Result<Option<String>, ControlError> {
         let language = reader.language;
         Ok(Some(match name {
-            "start" | "help" => language.help().to_owned(),
+            "start" | "help" => self.with_mark(language.help()),
             "stop" => match entry.state.active().map(|active| active.run) {
                 Some(run) => {
                     entry.state.form = None;
@@ -229,7 +235,7 @@ impl Instance {
                     self.inner.documents.put(&name, Some(&text), Expected::Anything).await?;
                     format!("{} {}.", language.thinking_now(), argument.unwrap_or_default())
                 }
-                None => language.thinking_usage().to_owned(),
+                None => self.with_mark(language.thinking_usage()),
             },
             _ => return Ok(None),
         }))

@@ -105,6 +105,8 @@ impl Answer {
 /// A request as it came.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
+    /// Its method.
+    pub method: String,
     /// What it asked for.
     pub path: String,
     /// Its headers, names in lower case.
@@ -286,7 +288,9 @@ async fn read_request(client: &mut BufReader<TcpStream>) -> io::Result<Asked> {
     let mut asked = Asked::default();
     let mut line = String::new();
     client.read_line(&mut line).await?;
-    asked.path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut words = line.split(' ').map(ToOwned::to_owned);
+    asked.method = words.next().unwrap_or_default();
+    asked.path = words.next().unwrap_or_default();
     loop {
         line.clear();
         client.read_line(&mut line).await?;

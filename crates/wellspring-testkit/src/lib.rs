@@ -5,10 +5,11 @@
 //! - [`arbitrary`] has random ones: legal runs, and nonsense.
 //! - [`acp_agent`] is an agent that speaks ACP and follows a script.
 //! - [`FakeProvider`] is a server that answers as a test says, and fails in every way.
+//! - [`FakeSocket`] is a WebSocket server that hands its connections to a test.
 //! - [`FakeGateway`] is an OpenClaw gateway that plays scripts and checks its clients.
 //! - [`ag_ui_validate`] is what somebody else's validator says of a stream.
 //! - [`mock_model`] is a model behind four providers' protocols, for agents of others.
-//! - [`telegram`] is a strict Telegram, and an oracle for its rates.
+//! - [`telegram`], [`slack`] and [`discord`] are strict chat networks, and oracles for their rates.
 //! - [`NatsServers`] are real NATS servers, alone or as a cluster.
 //! - [`soak`] says how many rounds to play, [`figures`] print what a bench claims.
 //!
@@ -20,19 +21,23 @@
 pub mod acp_agent;
 mod ag_ui_validate;
 pub mod arbitrary;
+pub mod discord;
 mod fake_gateway;
 mod fake_provider;
+mod fake_socket;
 pub mod figures;
 pub mod mock_model;
 mod nats;
 mod run_builder;
 pub mod samples;
+pub mod slack;
 mod soak;
 pub mod telegram;
 
 pub use ag_ui_validate::{AG_UI_VALIDATE, ag_ui_validate};
 pub use fake_gateway::{FakeGateway, GatewayOptions};
 pub use fake_provider::{Answer, Asked, FakeProvider};
+pub use fake_socket::{FakeConnection, FakeSocket};
 pub use nats::{NATS, NatsServers};
 pub use run_builder::{RUN, RunBuilder, THREAD};
 pub use soak::{SOAK, soak};
