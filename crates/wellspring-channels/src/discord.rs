@@ -15,6 +15,9 @@ pub(crate) mod wire;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use tests::introductions;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

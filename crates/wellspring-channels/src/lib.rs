@@ -18,6 +18,8 @@ mod incoming;
 mod instance;
 mod markup;
 mod metrics;
+#[cfg(test)]
+mod published;
 mod questions;
 mod schedule;
 mod sender;

@@ -128,6 +128,18 @@ fn an_empty_bucket_is_waited_for() {
     assert_eq!(wire::result(204, headers, &Value::Null, &Value::Null).unwrap().wait, None);
 }
 
+/// What is said to the gateway.
+pub(crate) fn introductions() -> Vec<Value> {
+    let resumed = Session { id: Some("s1".into()), seq: 3, ..Session::default() };
+    let new = Session::default();
+    vec![
+        new.introduction("secret"),
+        resumed.introduction("secret"),
+        Session::beat(0),
+        Session::beat(3),
+    ]
+}
+
 /// What the end of a connection means.
 #[test]
 fn close_codes() {
