@@ -94,7 +94,8 @@ impl Instance {
                 }
             }
             What::Message { message, text, files } => {
-                let command = text.strip_prefix('/').map(|it| it.split_whitespace());
+                let mark = self.capabilities().command;
+                let command = text.strip_prefix(mark).map(|it| it.split_whitespace());
                 if let Some(mut words) = command
                     && files.is_empty()
                 {
@@ -189,6 +190,11 @@ impl Instance {
         self.want(chat, &key, note(text, self.capabilities()), true);
     }
 
+    /// A text that names commands, as they are written in this network.
+    fn with_mark(&self, text: &str) -> String {
+        text.replace(" /", &format!(" {}", self.capabilities().command))
+    }
+
     async fn settings(&self, user: &str) -> Result<UserSettings, ControlError> {
         let document = self.inner.documents.get(&format!("user/{}", segment(user))).await?;
         let read = document.and_then(|document| serde_json::from_str(&document.text).ok());
@@ -206,7 +212,7 @@ impl Instance {
     ) -> Result<Option<String>, ControlError> {
         let language = reader.language;
         Ok(Some(match name {
-            "start" | "help" => language.help().to_owned(),
+            "start" | "help" => self.with_mark(language.help()),
             "stop" => match entry.state.active().map(|active| active.run) {
                 Some(run) => {
                     entry.state.form = None;
@@ -250,7 +256,7 @@ impl Instance {
                     self.inner.documents.put(&name, Some(&text), Expected::Anything).await?;
                     format!("{} {}.", language.thinking_now(), argument.unwrap_or_default())
                 }
-                None => language.thinking_usage().to_owned(),
+                None => self.with_mark(language.thinking_usage()),
             },
             _ => return Ok(None),
         }))

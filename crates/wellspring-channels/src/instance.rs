@@ -224,9 +224,8 @@ impl Instance {
 
     pub(crate) fn preview(&self, chat: &str, _reply_to: &str) -> Preview {
         let live = self.live(chat);
-        let can = self.capabilities();
-        let drafts = self.inner.config.drafts && can.can_draft && live.kind == ChatKind::Direct;
-        sender::preview(live.streams && can.can_stream_response, drafts)
+        let drafts = self.inner.config.drafts && live.kind == ChatKind::Direct;
+        sender::preview(live.streams, drafts, self.capabilities())
     }
 
     pub(crate) fn open(&self, chat: &str, state: PostState) {

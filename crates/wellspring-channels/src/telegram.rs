@@ -20,9 +20,8 @@ use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
 use axum::http::StatusCode;
 use axum::routing::post;
-use base64::Engine as _;
 use futures::future::BoxFuture;
-use reqwest::multipart::{Form, Part};
+use reqwest::multipart::Form;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 use wellspring_core::MediaSource;
@@ -30,6 +29,7 @@ use wellspring_log::Expected;
 
 use crate::answer::bytes_of;
 use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
+use crate::http;
 use crate::instance::Instance;
 
 /// The public Bot API.
@@ -41,14 +41,8 @@ const POLL_SECONDS: u64 = 25;
 /// The pause before the next request for updates if there were none.
 const POLL_AGAIN: Duration = Duration::from_secs(1);
 
-/// Time limit of a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
-
 /// Maximum size of an update: Telegram's have a few kilobytes.
 const UPDATE_BYTES_MAX: usize = 1024 * 1024;
-
-/// Maximum size of a response: a hundred updates.
-const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A Telegram bot.
 #[derive(Clone)]
@@ -71,8 +65,7 @@ impl Telegram {
     ///
     /// If TLS is not available.
     pub fn new(token: &str, base: Option<&str>) -> Result<Self, CallError> {
-        let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
-        let http = http.map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let http = http::client()?;
         let base = base.unwrap_or(TELEGRAM_API).trim_end_matches('/').into();
         Ok(Self { http, base, token: token.into() })
     }
@@ -86,21 +79,13 @@ impl Telegram {
     }
 
     async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Value, CallError> {
-        let response = request.send().await.map_err(|error| self.lost(error))?;
+        let response = request.send().await.map_err(http::lost)?;
         let status = response.status().as_u16();
-        let too_large = || CallError::AnswerLost("the answer is too large".into());
-        let body = bytes_of(response, ANSWER_BYTES_MAX, too_large, |it| self.lost(it)).await?;
+        let body = http::answer(response).await?;
         // A proxy may return something else.
         Ok(serde_json::from_slice(&body).unwrap_or_else(|_| {
             json!({"ok": false, "error_code": status, "description": "not an answer of the Bot API"})
         }))
-    }
-
-    /// Maps a connection error. The error's own text contains the token in its URL.
-    fn lost(&self, error: reqwest::Error) -> CallError {
-        let unsent = error.is_connect() || error.is_builder();
-        let what: Box<str> = error.without_url().to_string().into();
-        if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
     }
 
     /// Makes a request and returns its result.
@@ -122,12 +107,7 @@ impl Telegram {
                 self.request(method, &params.into()).await?
             }
             MediaSource::Data(data) => {
-                let bytes = base64::engine::general_purpose::STANDARD.decode(&**data);
-                let bytes = bytes.map_err(|error| CallError::Refused(error.to_string().into()))?;
-                let part = Part::bytes(bytes).file_name(file.name.to_string());
-                let part = part
-                    .mime_str(&file.media_type)
-                    .map_err(|error| CallError::Refused(error.to_string().into()))?;
+                let part = http::part(file, data)?;
                 let mut form = Form::new().text("chat_id", call.chat.to_string()).part(field, part);
                 if let Some(topic) = &call.topic {
                     form = form.text("message_thread_id", topic.to_string());
@@ -260,13 +240,7 @@ async fn take_update(State(webhook): State<Webhook>, request: Request) -> Status
         return StatusCode::BAD_REQUEST;
     };
     let Some(incoming) = update::read(&update) else { return StatusCode::OK };
-    match webhook.instance.incoming(incoming).await {
-        Ok(()) => StatusCode::OK,
-        Err(error) => {
-            tracing::error!(%error, "an update could not be kept; it will come again");
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-    }
+    http::take(&webhook.instance, incoming).await
 }
 
 impl Channel for Telegram {
@@ -294,18 +268,12 @@ impl Channel for Telegram {
         let params = json!({ "file_id": file });
         Box::pin(async move {
             let found = self.result("getFile", &params).await?;
-            let too_large =
-                || CallError::Refused(format!("it has more than {bytes_max} bytes").into());
             if found["file_size"].as_u64().is_some_and(|size| size > bytes_max as u64) {
-                return Err(too_large());
+                return Err(http::too_large(bytes_max));
             }
             let path = found["file_path"].as_str().unwrap_or_default();
             let url = format!("{}/file/bot{}/{path}", self.base, self.token);
-            let response = self.http.get(url).send().await.map_err(|error| self.lost(error))?;
-            if !response.status().is_success() {
-                return Err(CallError::Unavailable(response.status().to_string().into()));
-            }
-            Ok(bytes_of(response, bytes_max, too_large, |it| self.lost(it)).await?.into())
+            http::download(self.http.get(url), bytes_max).await
         })
     }
 
@@ -317,7 +285,21 @@ impl Channel for Telegram {
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {
         Box::pin(async move {
             let me = self.result("getMe", &json!({})).await?;
-            Ok(format!("@{}", me["username"].as_str().unwrap_or("unknown")))
+            // Servers of others may not have this method.
+            let webhook = self.result("getWebhookInfo", &json!({})).await.unwrap_or_default();
+            let failing = webhook["last_error_message"].as_str();
+            if let (Some(url), Some(error)) = (webhook["url"].as_str(), failing)
+                && !url.is_empty()
+            {
+                let what = format!("updates cannot be delivered to {url}: {error}");
+                return Err(CallError::Refused(what.chars().take(300).collect()));
+            }
+            let name = me["username"].as_str().unwrap_or("unknown");
+            let groups = match me["can_read_all_group_messages"].as_bool() {
+                Some(false) => ", which sees only commands and replies in groups",
+                Some(true) | None => "",
+            };
+            Ok(format!("@{name}{groups}"))
         })
     }
 }

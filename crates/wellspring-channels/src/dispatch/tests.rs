@@ -49,7 +49,7 @@ impl Channel for Net {
                 && let Some(file) = &body.file
             {
                 self.told.lock().unwrap().push(format!("file {}", file.name));
-                return Ok(Some("900".into()));
+                return Ok(crate::Done::new(Some("900".into())));
             }
             let (method, params) = wire::request(&call);
             match self.telegram.lock().unwrap().call(at, method, &params) {
