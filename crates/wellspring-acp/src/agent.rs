@@ -111,7 +111,7 @@ pub struct AcpSurface {
     agent: Box<str>,
 }
 
-/// There is no such agent.
+/// The runtime has no agent of this name.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("there is no agent {name:?}; there are: {known}")]
 pub struct UnknownAgent {

@@ -207,7 +207,7 @@ impl Instance {
     }
 
     pub(crate) fn now(&self) -> Millis {
-        self.inner.runtime.log().clock().now()
+        self.inner.runtime.now()
     }
 
     pub(crate) fn set_live(&self, chat: &str, live: Live) {

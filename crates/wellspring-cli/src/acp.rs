@@ -5,11 +5,11 @@ use wellspring_acp::agent::AcpSurface;
 
 use crate::Exit;
 use crate::args::AcpArgs;
-use crate::interrupt::Interrupts;
 use crate::place::Place;
+use crate::signals::Interrupts;
 
-/// Serves the editor at the other end of standard input and output until it is gone. Nothing
-/// else may write to standard output meanwhile.
+/// Serves the editor on standard input and output until it disconnects. Nothing else may write to
+/// standard output meanwhile.
 pub(crate) async fn acp(place: &Place, args: &AcpArgs) -> Result<Exit> {
     let mut interrupts = Interrupts::new()?;
     let agent = place.agents_and(args.agent.as_deref()).await?;

@@ -94,11 +94,11 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Check what is kept, and delete what is damaged.
+    /// Check the store for damage, and delete damaged runs.
     #[command(subcommand, name = "store")]
     StoreUpkeep(StoreCommand),
-    /// Copy all runs to a new file, while they go on. If something is damaged, it says so and
-    /// fails; everything else is in the copy.
+    /// Copy all runs to a new file, also while runs are active. Damage is copied as it is and
+    /// reported, and the exit status is then 1.
     Backup {
         /// File to create.
         file: PathBuf,
@@ -207,13 +207,13 @@ pub(crate) enum ApprovalsCommand {
 /// What to do with the store.
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Look for damage in everything that is kept. It fails when there is some.
+    /// Check everything in the store. The exit status is 1 if anything is damaged.
     Check {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Delete a run of any tenant that is over, or damaged.
+    /// Delete a finished or damaged run of any tenant.
     Delete {
         /// The run's id.
         run: uuid::Uuid,
@@ -222,7 +222,7 @@ pub(crate) enum StoreCommand {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ChannelsCommand {
-    /// List the bots, the people who may use each, and those who wait.
+    /// List the bots, who may use each, and who waits to be allowed.
     List,
     /// Let the person with this code use a bot.
     Pair {
@@ -237,7 +237,7 @@ pub(crate) enum ChannelsCommand {
         channel: String,
         /// The network's id of the person or of the chat.
         id: String,
-        /// Take it back.
+        /// Withdraw the permission instead.
         #[arg(long)]
         revoke: bool,
     },

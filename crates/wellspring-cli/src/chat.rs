@@ -8,10 +8,10 @@ use wellspring_core::{Content, ThreadId};
 
 use crate::args::ChatArgs;
 use crate::follow::{Followed, answers, follow};
-use crate::interrupt::Interrupts;
 use crate::lines::Lines;
 use crate::place::Place;
 use crate::run::{HINT, start};
+use crate::signals::Interrupts;
 use crate::text::{clean_line, width};
 use crate::view::{View, is_rich, size};
 use crate::{Exit, find};

@@ -1,5 +1,4 @@
-//! The configuration: `wellspring.toml`, `agents/*.md`, and what the environment says where
-//! there is neither.
+//! The configuration: `wellspring.toml` and `agents/*.md`, or else the environment.
 //!
 //! A file is parsed into a tree of values that know their line numbers ([`node`]), from TOML or
 //! YAML. Each [`section`] of it is read key by key, and every key is declared in [`keys`]. So every
@@ -42,13 +41,13 @@ use provider::{BUILT_IN, ProviderConfig};
 use section::{Environment, Section, Source, read_file};
 use settings::{StoreConfig, TelemetryConfig};
 
-/// What the file is called.
+/// The name of the configuration file.
 pub(crate) const FILE: &str = "wellspring.toml";
 
-/// Bytes of a file that is read: instructions are long, but not that long.
+/// Maximum bytes of a file: more than instructions need.
 pub(crate) const FILE_BYTES_MAX: u64 = 1024 * 1024;
 
-/// Agents that a folder may have: a folder with more is not one of agents.
+/// Maximum number of files in the agents directory: with more, it is probably the wrong directory.
 pub(crate) const AGENT_FILES_MAX: usize = 1000;
 
 /// Everything that is configured.
@@ -74,7 +73,7 @@ pub(crate) enum DemoConfig {
     /// Not set: it exists, with a shell, while only the user of this machine can reach it.
     #[default]
     Unset,
-    /// It is never there.
+    /// It does not exist.
     Off,
     /// It exists for everyone, with a shell only while no other machine can reach it.
     On,
@@ -83,7 +82,7 @@ pub(crate) enum DemoConfig {
 }
 
 impl Config {
-    /// What holds where there is no file.
+    /// The defaults, without a configuration file.
     pub(crate) fn without_file() -> Self {
         let usual = BUILT_IN.map(|(name, kind)| (name.into(), ProviderConfig::usual(name, kind)));
         Self {
@@ -300,7 +299,7 @@ fn demo(section: &Section<'_>) -> DemoConfig {
     }
 }
 
-/// The file that is used when none is named: here, or else the user's own.
+/// The default file: in the current directory, or else in the user's configuration directory.
 fn find() -> Option<PathBuf> {
     let own = directories::ProjectDirs::from("", "", "wellspring");
     let own = own.map(|project| project.config_dir().join(FILE));

@@ -22,7 +22,7 @@ use crate::config::DemoConfig;
 use crate::launch::launcher;
 use crate::tools::unusable;
 
-/// Sets the demonstration's pace: people like to read along, tests do not.
+/// The variable that sets the demo's pace, for tests.
 const PACE_VARIABLE: &str = "WELLSPRING_DEMO_PACE_MS";
 
 /// Who can reach the agents of this process.
@@ -34,7 +34,7 @@ pub(crate) enum Reach<'a> {
     Server(&'a ServerConfig),
 }
 
-/// Makes the agent, if it is to be there.
+/// Makes the agent, if it should exist.
 pub(crate) async fn demo(
     config: DemoConfig,
     reach: Reach<'_>,

@@ -77,7 +77,7 @@ fn check(
     Check { what: what.into(), state, says: says.into(), remedy: Some(remedy.into()) }
 }
 
-/// Looks at everything. It fails when something is bad.
+/// Runs all checks. Exits with 1 if one fails.
 pub(crate) async fn doctor(args: &PlaceArgs, json: bool) -> Result<Exit> {
     let mut checks = Vec::new();
     match Config::load(args.config.as_deref()) {
@@ -231,7 +231,7 @@ async fn providers_and_agents(config: &Config) -> Vec<Check> {
     checks
 }
 
-/// Whether an agent on another machine lets us in.
+/// Checks that an agent on another machine accepts our credentials.
 async fn remote_check(agent: &AgentConfig) -> Option<Check> {
     let what = format!("agent {}", agent.name);
     let (says, remedy) = match &agent.backend {
@@ -358,7 +358,7 @@ async fn telemetry(config: TelemetryConfig) -> Option<Check> {
     }
 }
 
-/// Whether each chat network takes our credentials.
+/// Checks that each chat network accepts our credentials.
 async fn channels(config: &Config) -> Vec<Check> {
     let checking = config.channels.values().map(|channel| async move {
         let what = format!("channel {}", channel.bot.name);

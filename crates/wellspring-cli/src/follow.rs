@@ -1,4 +1,4 @@
-//! Follows a run to its end: shows it, asks what it asks, and stops it when told.
+//! Follows a run to its end: shows it, asks its questions, and stops it at an interrupt.
 
 use std::collections::VecDeque;
 use std::io::{IsTerminal as _, Write as _};
@@ -15,13 +15,13 @@ use wellspring_core::{
 };
 use wellspring_engine::{Control, ControlError};
 
-use crate::interrupt::Interrupts;
 use crate::lines::Lines;
 use crate::prompt::{Pressed, Prompt};
+use crate::signals::Interrupts;
 use crate::text::clean_line;
 use crate::view::View;
 
-/// Between two pictures: smooth to the eye, and nothing to a processor.
+/// Interval of repaints: smooth to the eye, and cheap.
 const PICTURE: Duration = Duration::from_millis(40);
 
 /// The hint that is shown after the run was cancelled.
@@ -32,9 +32,9 @@ const STOPPING: &str = "stopping; press Ctrl-C again to exit now";
 pub(crate) enum Answers {
     /// The person at the terminal.
     Ask,
-    /// Everything may run.
+    /// Approve everything.
     Yes,
-    /// Nothing may.
+    /// Deny everything.
     No,
     /// No user can be asked, and no option says what to answer.
     Nobody,
@@ -222,10 +222,8 @@ impl Follower<'_> {
     async fn stop(&mut self, why: &str) -> Result<()> {
         self.stopping = true;
         self.asked.clear();
-        match self.control.cancel(self.run, CancelWhen::Now, Some(why)).await {
-            Ok(_) | Err(ControlError::Finished(_)) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+        self.control.stop(self.run, CancelWhen::Now, Some(why)).await?;
+        Ok(())
     }
 
     /// Cancels the run once its output is closed, which is what closing a pipe means.
@@ -239,8 +237,8 @@ impl Follower<'_> {
         Ok(())
     }
 
-    /// Keys are ours only while there is a question; a reader of lines stays, because
-    /// nothing ends it but a line, and that line must not be lost.
+    /// Reads keys only while there is a question. A line reader is kept, because only a line ends
+    /// its read, and that line must not be lost.
     fn keyboard(&self, keyboard: Option<Keyboard>) -> Result<Option<Keyboard>> {
         let Some(prompt) = self.asked.front() else {
             return Ok(keyboard.filter(|keyboard| matches!(keyboard, Keyboard::Lines { .. })));
@@ -311,7 +309,7 @@ fn ask_line(prompt: &Prompt) -> Result<()> {
     Ok(stderr.flush()?)
 }
 
-/// What was typed meant nothing: a line has to be asked for again.
+/// The input was invalid: ask for a line again.
 fn reprompt(keyboard: &mut Option<Keyboard>) {
     if let Some(Keyboard::Lines { asked, .. }) = keyboard {
         *asked = None;
@@ -330,7 +328,7 @@ async fn next_typed(keyboard: &mut Option<Keyboard>) -> Option<Input> {
     }
 }
 
-/// Raw mode, left again however this ends.
+/// Raw mode; left on drop.
 struct RawMode;
 
 impl RawMode {

@@ -23,14 +23,14 @@ const PROVIDER: &str = "@provider@";
 /// Where the template names the agent that is asked by default.
 const DEFAULT: &str = "@default@";
 
-/// Writes the files, or none if one exists. An agent without a key could not be served, so
-/// without one the built-in demo is the default.
+/// Writes the files, or none if one exists. Without a provider key the built-in demo is the default
+/// agent, because an agent without a key could not run.
 pub(crate) fn init(args: &InitArgs) -> Result<Exit> {
     let provider = provider();
     let default = if provider.is_some() { "assistant" } else { wellspring::demo::NAME };
     let mut config = TEMPLATE.replace(DEFAULT, default);
     if provider.is_none() {
-        // By default the demo is gone once there is a token.
+        // By default the demo no longer exists once there is a token.
         config = config.replace("#demo = true", "demo = true");
     }
     let mut files = vec![(args.directory.join(FILE), config)];

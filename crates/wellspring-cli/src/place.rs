@@ -1,5 +1,5 @@
-//! What all commands begin with: the configuration, a runtime over the runs that are kept,
-//! and the agents that a command needs.
+//! The start of every command: the configuration, a runtime over the stored runs, and the agents that
+//! the command needs.
 //!
 //! Several commands can use one data directory. The store knows which processes are alive, so the
 //! runs of a killed process are detected immediately.
@@ -22,8 +22,8 @@ use crate::config::settings::{StoreConfig, StoreKind};
 use crate::demo::{Reach, demo};
 use crate::telemetry;
 
-/// How long runs may continue after the client is gone. Editors kill a process after about two
-/// seconds.
+/// How long runs may continue after the client has disconnected. Editors kill a process after about
+/// two seconds.
 const SETTLE_TIME: Duration = Duration::from_secs(1);
 
 /// A runtime over the runs of a place.
@@ -31,24 +31,24 @@ const SETTLE_TIME: Duration = Duration::from_secs(1);
 pub(crate) struct Place {
     pub(crate) config: Config,
     pub(crate) runtime: Runtime,
-    /// What a server counts; it times the store too.
+    /// The metrics, which also time the store.
     pub(crate) metrics: Metrics,
-    /// Who the person at the terminal is.
+    /// The principal of the user at the terminal.
     who: Principal,
 }
 
-/// What to do where no run was ever kept, or where all that was kept is gone.
+/// What to do if there is no store.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Missing {
-    /// Begin to keep runs there.
+    /// Create it.
     Make,
-    /// Say so, and go on as if there were no runs: a look makes no store.
+    /// Report it, and continue as if there were no runs: reading creates no store.
     AsEmpty,
     /// Fail.
     Refuse,
 }
 
-/// How a run stands, as people see it.
+/// The state of a run, for users.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Standing {
     /// A process works on it.
@@ -180,7 +180,7 @@ impl Place {
     }
 
     pub(crate) fn now(&self) -> Millis {
-        self.log().clock().now()
+        self.runtime.now()
     }
 
     pub(crate) fn standing(&self, info: &RunInfo) -> Standing {

@@ -1,4 +1,4 @@
-//! A provider that can be asked: the client behind its configuration.
+//! The client of a configured provider.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub(crate) enum Client {
     Ollama(Ollama),
 }
 
-/// Does the same to whichever client it is.
+/// Applies an expression to any kind of client.
 macro_rules! each {
     ($client:expr, $it:ident => $done:expr) => {
         match $client {
@@ -34,7 +34,7 @@ macro_rules! each {
     };
 }
 
-/// The same, and a client again.
+/// The same for an expression that returns a client.
 macro_rules! change {
     ($client:expr, $it:ident => $done:expr) => {
         match $client {
@@ -104,8 +104,7 @@ impl Model for Client {
     }
 }
 
-/// Where a provider is, and what lets us in; from its usual variables where the configuration
-/// says neither.
+/// A provider's URL and key: from the configuration, or else from the provider's usual variables.
 fn hosted<P: Protocol>(config: &ProviderConfig) -> Result<Hosted<P>, SetupError> {
     let key = match &config.key {
         KeySource::Usual => return Hosted::from_env(),

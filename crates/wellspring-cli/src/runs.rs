@@ -14,11 +14,11 @@ use wellspring_log::{RunFilter, RunInfo, RunState};
 
 use crate::args::{Runs, Speed, StateArg};
 use crate::follow::{Answers, Followed, follow};
-use crate::interrupt::Interrupts;
 use crate::lines::Lines;
 use crate::place::{Place, Standing};
 use crate::run::present;
 use crate::screen::{Screen, Shows, ago, short_id};
+use crate::signals::Interrupts;
 use crate::text::{Line, Style, clean_line, span};
 use crate::view::{Ink, View, is_rich, print_lines, print_screen, size};
 use crate::{Exit, Usage, find};

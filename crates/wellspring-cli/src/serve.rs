@@ -4,13 +4,13 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use anyhow::Result;
-use wellspring_engine::LOCAL;
+use wellspring_engine::Principal;
 use wellspring_server::{ServeError, Server, ServerConfig, Tokens};
 
 use crate::args::{ApprovalsCommand, ServeArgs, TokenCommand};
 use crate::channels::Channels;
-use crate::interrupt::Interrupts;
 use crate::place::Place;
+use crate::signals::Interrupts;
 use crate::{Exit, Usage};
 
 /// Where to listen, where neither a flag nor the configuration says it first.
@@ -122,9 +122,10 @@ pub(crate) async fn token(place: &Place, command: TokenCommand) -> Result<Exit> 
 /// Lists and revokes standing approvals.
 pub(crate) async fn approvals(place: &Place, command: ApprovalsCommand) -> Result<Exit> {
     let mut out = std::io::stdout();
+    let of = |tenant: String| place.runtime.control(Principal::local().in_tenant(tenant));
     match command {
         ApprovalsCommand::List { tenant } => {
-            for approval in place.runtime.approvals(&tenant).await? {
+            for approval in of(tenant).approvals().await? {
                 let by = approval.by.as_deref().unwrap_or("-");
                 let scope = if approval.thread.is_some() { "thread" } else { "always" };
                 let (id, agent, tool) = (approval.id(), &approval.agent, &approval.tool);
@@ -133,7 +134,7 @@ pub(crate) async fn approvals(place: &Place, command: ApprovalsCommand) -> Resul
             }
         }
         ApprovalsCommand::Revoke { id, tenant } => {
-            if !place.runtime.revoke_approval(&tenant, &id, LOCAL).await? {
+            if !of(tenant).revoke_approval(&id).await? {
                 anyhow::bail!(Usage(format!(
                     "there is no standing approval {id:?}; `wellspring approvals list` shows them"
                 )));

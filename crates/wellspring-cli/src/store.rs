@@ -1,4 +1,4 @@
-//! `wellspring store`: what is kept, as a whole: checked and copied.
+//! `wellspring store` and `wellspring backup`: checks, repairs and copies the whole store.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ pub(crate) async fn store(place: &Place, command: StoreCommand) -> Result<Exit> 
     }
 }
 
-/// Reports all damage. It fails when there is some.
+/// Reports all damage. Exits with 1 if there is any.
 async fn check(place: &Place, as_json: bool) -> Result<Exit> {
     let found = place.log().store().check().await?;
     let mut out = std::io::stdout().lock();
@@ -39,7 +39,7 @@ async fn check(place: &Place, as_json: bool) -> Result<Exit> {
     Ok(if found.is_empty() { Exit::Completed } else { Exit::Failed })
 }
 
-/// Deletes a run of any tenant, also one of which nothing can be read.
+/// Deletes a run of any tenant, also if none of it can be read.
 async fn delete(place: &Place, run: RunId) -> Result<Exit> {
     if place.log().store().delete(run).await? {
         return Ok(Exit::Completed);
@@ -62,7 +62,7 @@ pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
     store.backup(file.clone()).await.with_context(|| {
         format!("failed to write {}; check that its directory exists and has room", file.display())
     })?;
-    // What is damaged was copied as it is: a backup from before the damage is worth more.
+    // Damage was copied as it is, so an older backup may be better.
     let found = store.check().await?;
     if found.is_empty() {
         return Ok(Exit::Completed);
@@ -70,8 +70,7 @@ pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
     let mut err = std::io::stderr().lock();
     writeln!(
         err,
-        "wellspring: {} has everything that is whole, but the store is damaged; keep older \
-         backups:",
+        "wellspring: {} has all undamaged runs, but the store is damaged; keep older backups:",
         file.display()
     )?;
     for finding in &found {
@@ -80,7 +79,7 @@ pub(crate) async fn backup(place: &Place, file: PathBuf) -> Result<Exit> {
     Ok(Exit::Failed)
 }
 
-/// What is damaged, on a line.
+/// A finding as one line.
 pub(crate) fn line(finding: &Finding) -> String {
     match finding.run {
         Some(run) => format!("run {run}: {}", finding.what),

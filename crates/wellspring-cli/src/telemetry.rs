@@ -32,7 +32,7 @@ use crate::config::settings::TelemetryConfig;
 mod json;
 mod lines;
 
-/// Says what is logged to standard error, as in `info` or `wellspring::access=info`.
+/// The variable with the log filter for standard error, such as `info` or `wellspring::access=info`.
 const LOG_VARIABLE: &str = "WELLSPRING_LOG";
 
 /// Default log level of the MCP SDK: more detailed levels log every message.
@@ -74,9 +74,9 @@ pub(crate) struct Telemetry {
 /// What a command logs where [`LOG_VARIABLE`] says nothing.
 #[derive(Clone, Copy)]
 pub(crate) enum LogUnlessAsked {
-    /// Nothing: a terminal is for the run.
+    /// Nothing: the terminal shows the run.
     Nothing,
-    /// Who asked for what, who decided what, and what went wrong.
+    /// Requests, decisions and errors.
     Requests,
 }
 
@@ -90,8 +90,8 @@ pub(crate) fn init(config: &TelemetryConfig, unless_asked: LogUnlessAsked) -> Re
     let logs = if for_people { logs.boxed() } else { logs.event_format(JsonLines).boxed() };
     let filter = log_filter(unless_asked);
     if !is_wanted(config) {
-        // A filter for all, not one of a layer: with those, what is asked about on a thread and
-        // not said after all can cost that thread's next line.
+        // One filter for all layers. With a filter per layer, an event that is enabled but never
+        // emitted can disable the next event of its thread.
         tracing_subscriber::registry().with(logs).with(filter).init();
         return Ok(Telemetry { spans: None, lines });
     }
@@ -176,7 +176,7 @@ pub(crate) fn probe(config: &TelemetryConfig) -> Option<Result<String>> {
     Some(probed.map(|()| endpoint))
 }
 
-/// Where spans go, for people: an address may hold a key after its question mark.
+/// The collector's URL for messages, without the query, which may hold a key.
 fn endpoint(config: &TelemetryConfig) -> String {
     let set = ENDPOINTS.iter().find_map(|name| set(name));
     let endpoint = set.or_else(|| config.endpoint.as_deref().map(str::to_owned));

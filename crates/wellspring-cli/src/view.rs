@@ -15,7 +15,7 @@ use crate::text::Line;
 /// Columns of a line where there is no terminal: longer ones do not break.
 const UNLIMITED: usize = usize::MAX / 4;
 
-/// The widest that words are set: longer lines are hard to read.
+/// Maximum columns of text: longer lines are hard to read.
 const COLUMNS_MAX: usize = 100;
 
 /// The size if the terminal does not report one.
@@ -131,7 +131,7 @@ impl View {
         }
     }
 
-    /// What a person can do from now on.
+    /// Sets the hint of what the user can do.
     pub(crate) fn set_hint(&mut self, hint: &'static str) {
         if let Self::Live(live) = self {
             live.screen.set_hint(hint);
@@ -170,7 +170,7 @@ impl View {
         live.painter.paint(printed, region, columns, cursor)
     }
 
-    /// Leaves the terminal in order.
+    /// Restores the terminal.
     pub(crate) fn leave(&mut self) -> io::Result<()> {
         match self {
             Self::Live(live) => live.painter.leave(),
@@ -212,7 +212,7 @@ pub(crate) enum Ink {
     Coloured,
 }
 
-/// Prints lines for good.
+/// Prints lines permanently.
 pub(crate) fn print_lines(out: &mut impl io::Write, lines: &[Line], ink: Ink) -> io::Result<()> {
     for line in lines {
         match ink {
@@ -224,7 +224,7 @@ pub(crate) fn print_lines(out: &mut impl io::Write, lines: &[Line], ink: Ink) ->
     out.flush()
 }
 
-/// Shows a run as it stands, once.
+/// Shows the current state of a run, once.
 pub(crate) fn print_screen(mut screen: Screen, records: &[Record], now: Millis) -> io::Result<()> {
     for record in records {
         screen.apply(record);

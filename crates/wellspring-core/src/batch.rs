@@ -8,7 +8,7 @@ use crate::event::{
 use crate::id::{AgentNo, PartId};
 use crate::outline::Outline;
 
-/// A part as its source numbers it: from 0, within one attempt or one remote run, with the
+/// A part, as its source numbers it: from 0, within one attempt or one remote run, with the
 /// source's number of the agent that it belongs to. The engine maps it to a [`PartId`] of the
 /// run.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -31,7 +31,7 @@ impl LocalPart {
         Self { number: part.0, agent }
     }
 
-    /// The part as the events of its source name it.
+    /// The part's id in the events of its source.
     #[must_use]
     pub const fn id(self) -> PartId {
         PartId(self.number)
@@ -51,8 +51,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// A batch whose parts count on from where a run is: for a remote agent that goes on with
-    /// the parts of [`RemoteRequest::so_far`](crate::RemoteRequest::so_far).
+    /// A batch that continues a run's part numbers, for a remote agent that extends the parts
+    /// of [`RemoteRequest::so_far`](crate::RemoteRequest::so_far).
     #[must_use]
     pub fn after(outline: &Outline) -> Self {
         Self { next_part: outline.next_part.0, ..Self::default() }
@@ -94,7 +94,7 @@ impl Batch {
         self.event_of(part.agent, Event::PartFinished { part: part.id() });
     }
 
-    /// Takes back what a part said.
+    /// Voids a part.
     pub fn void(&mut self, part: LocalPart, why: VoidReason) {
         self.event_of(part.agent, Event::PartsVoided { parts: vec![part.id()], why });
     }
@@ -129,7 +129,7 @@ impl Batch {
         self.event_of(agent, Event::AgentStarted { parent, call, name, input: Vec::new() });
     }
 
-    /// Keeps something that has no event of its own.
+    /// Adds a message of a protocol that has no event of its own.
     pub fn extended(&mut self, origin: &str, name: &str, value: serde_json::Value) {
         self.event(Event::Extended(Box::new(Extended {
             origin: origin.into(),
@@ -138,17 +138,17 @@ impl Batch {
         })));
     }
 
-    /// Any other event of the root agent.
+    /// Adds any other event of the root agent.
     pub fn event(&mut self, event: Event) {
         self.event_of(AgentNo::ROOT, event);
     }
 
-    /// An event of a sub-agent; `agent` is the source's own number.
+    /// Adds an event of a sub-agent; `agent` is the source's own number.
     pub fn event_of(&mut self, agent: AgentNo, event: Event) {
         self.events.event(agent, event);
     }
 
-    /// The source stopped properly. Without this an end is a truncation.
+    /// Sets the source's stop. A stream that ends without one was truncated.
     pub fn stop(&mut self, stop: Stop, usage: Option<Usage>) {
         self.stop = Some((stop, usage));
     }
@@ -174,8 +174,8 @@ impl Batch {
     /// Takes the events so far. This batch continues empty, and part numbers continue.
     #[must_use]
     pub fn take(&mut self) -> Self {
-        // A source that sent this much at once will probably do so again: reserving the same capacity
-        // is cheaper than growing to it. After a stop nothing follows.
+        // A source that sent this many events at once will probably do so again, and reserving
+        // the same capacity is cheaper than growing to it. Nothing follows a stop.
         let room = if self.is_stopped() { 0 } else { self.events.len() };
         let next = Self {
             events: EventBuffer::with_capacity(if room > 1 { self.text_bytes() } else { 0 }, room),
@@ -186,7 +186,7 @@ impl Batch {
         std::mem::replace(self, next)
     }
 
-    /// Takes how the source stopped, if it has.
+    /// Takes the source's stop, if there is one.
     pub fn take_stop(&mut self) -> Option<(Stop, Option<Usage>)> {
         self.stop.take()
     }

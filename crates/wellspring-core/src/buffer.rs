@@ -6,9 +6,9 @@ use crate::chunk::Chunk;
 use crate::event::Event;
 use crate::id::PartId;
 
-/// Collects events, each with a tag, and puts the text of all deltas into one allocation: what
-/// a source yields, what a frame joins, and what a stored frame is read into. It is bounded by
-/// the one who fills it.
+/// Collects events, each with a tag, and stores the text of all deltas in one allocation. Used
+/// for a source's batches, for joining the deltas of a frame, and for decoding stored frames.
+/// The caller must limit its size.
 #[derive(Debug)]
 pub struct EventBuffer<T> {
     text: String,
@@ -28,7 +28,7 @@ impl<T> Default for EventBuffer<T> {
 }
 
 impl<T> EventBuffer<T> {
-    /// A buffer with room for that many bytes of text and that many events.
+    /// A buffer with capacity for this much text and this many events.
     #[must_use]
     pub fn with_capacity(text_bytes: usize, events: usize) -> Self {
         Self { text: String::with_capacity(text_bytes), items: Vec::with_capacity(events) }
@@ -41,8 +41,8 @@ impl<T> EventBuffer<T> {
         self.items.push((tag, Item::Delta { part, start, end: self.text.len() }));
     }
 
-    /// Adds a delta to the one right before it, if that is of the same part and `merge` agrees,
-    /// which may change the tag of the one before; otherwise as a delta of its own.
+    /// Appends to the previous delta if it belongs to the same part and `merge` returns `true`;
+    /// `merge` may change the tag of the previous delta. Otherwise adds a delta.
     pub fn join(
         &mut self,
         tag: T,
@@ -66,7 +66,7 @@ impl<T> EventBuffer<T> {
         self.items.push((tag, Item::Event(event)));
     }
 
-    /// How many events there are.
+    /// The number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.items.len()

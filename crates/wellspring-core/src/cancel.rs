@@ -1,8 +1,7 @@
 //! A cancellation token that needs no runtime.
 //!
-//! Tools, models and remote agents watch one to learn that their work should end. It behaves
-//! like the token of `tokio-util`, so that this crate and `wellspring-wire` compile without
-//! Tokio.
+//! Tools, models and remote agents watch one to learn that they should stop. It behaves like
+//! the token of `tokio-util`, but lets this crate and `wellspring-wire` compile without Tokio.
 
 use std::fmt;
 use std::future::Future;
@@ -13,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures::future::{Either, select};
 
-/// Tells any number of tasks that their work should end. Clones share one state; a
+/// Tells any number of tasks that they should stop. Clones share one state; a
 /// [child](CancellationToken::child_token) is cancelled with its parent, but not the reverse.
 ///
 /// ```
@@ -35,8 +34,8 @@ struct Node {
     watchers: Mutex<Watchers>,
 }
 
-/// Who must be told when a token is cancelled. Empty once it is. It holds one waker for each
-/// future that waits, and one entry for each child that is still used.
+/// The wakers and children of a token. Empty once it is cancelled. It holds one waker per
+/// waiting future, and one entry per child that is still used.
 #[derive(Default)]
 struct Watchers {
     next: u64,
@@ -59,7 +58,7 @@ impl CancellationToken {
         if self.is_cancelled() {
             child.node.cancelled.store(true, Ordering::Release);
         } else {
-            // Children that were dropped leave with the next that comes.
+            // Remove children that were dropped.
             watchers.children.retain(|child| child.strong_count() > 0);
             watchers.children.push(Arc::downgrade(&child.node));
         }
@@ -92,7 +91,7 @@ impl CancellationToken {
     ///
     /// # Cancel safety
     ///
-    /// The future can be dropped and made again at any time.
+    /// The future can be dropped and created again at any time.
     pub fn cancelled(&self) -> Cancelled {
         Cancelled { node: Arc::clone(&self.node), id: None }
     }
@@ -119,7 +118,7 @@ impl fmt::Debug for CancellationToken {
 
 impl Node {
     fn lock(&self) -> MutexGuard<'_, Watchers> {
-        // Nothing panics while it holds the lock, and a list of wakers is never half changed.
+        // No code panics while it holds the lock, so the lists are always consistent.
         self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -128,7 +127,7 @@ impl Node {
 #[must_use = "futures do nothing unless polled"]
 pub struct Cancelled {
     node: Arc<Node>,
-    /// Where this future's waker is kept, once it was polled.
+    /// The id of this future's waker; `None` before it was polled.
     id: Option<u64>,
 }
 
@@ -141,7 +140,7 @@ impl Future for Cancelled {
             return Poll::Ready(());
         }
         let mut watchers = this.node.lock();
-        // It may have been cancelled just before the lock.
+        // The token may have been cancelled just before the lock.
         if this.node.cancelled.load(Ordering::Acquire) {
             return Poll::Ready(());
         }
@@ -179,7 +178,7 @@ pub struct DropGuard {
 }
 
 impl DropGuard {
-    /// Gives the token back without cancelling it.
+    /// Returns the token without cancelling it.
     #[must_use]
     pub fn disarm(mut self) -> CancellationToken {
         self.token.take().unwrap_or_default()
@@ -244,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// In any tree, exactly what is below a cancelled token is cancelled.
+        /// In any tree, exactly the descendants of a cancelled token are cancelled.
         #[test]
         fn a_cancel_reaches_all_below(
             parents in prop::collection::vec(any::<prop::sample::Index>(), 1..12),

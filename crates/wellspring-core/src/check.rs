@@ -1,4 +1,4 @@
-//! The grammar as code: every test and every reader of foreign logs runs it.
+//! The grammar as code: run by every test, and by readers of external logs.
 
 use uuid::Uuid;
 
@@ -7,7 +7,7 @@ use crate::id::{AgentNo, Millis, PartId, RunId, Seq, ThreadId};
 use crate::outline::{AgentOutline, CallState, Outline, PartShape, RunHead};
 use crate::transcript::Transcript;
 
-/// A record that the grammar forbids.
+/// A record that violates the grammar.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("record {seq} breaks invariant {invariant}: {what}")]
 pub struct Violation {
@@ -15,7 +15,7 @@ pub struct Violation {
     pub seq: Seq,
     /// The invariant it breaks.
     pub invariant: Invariant,
-    /// What was found.
+    /// A description of the violation.
     pub what: String,
 }
 
@@ -28,11 +28,11 @@ pub enum Invariant {
     OneTerminal,
     /// 3: everything that was opened is closed before the end.
     Closed,
-    /// 4: no delta is empty, none names a closed part; ids are fresh.
+    /// 4: no delta is empty or names a closed part; ids are new.
     Parts,
-    /// 5: folding a prefix, then the rest, gives what folding all gives.
+    /// 5: folding a prefix and then the rest gives the same as folding everything.
     Fold,
-    /// 6: what is announced comes before what it announces.
+    /// 6: an announcement comes before the work that it announces.
     Announced,
 }
 
@@ -81,7 +81,7 @@ impl Checker {
         Ok(checker.outline)
     }
 
-    /// A checker that continues from a known point of a run.
+    /// A checker that continues from an outline.
     #[must_use]
     pub fn resume(outline: Outline) -> Self {
         Self { outline }
@@ -184,8 +184,8 @@ impl Checker {
             Event::PartAnnotated { part, .. } if before.part(*part).is_none() => {
                 Err((Invariant::Parts, format!("part {part} can no longer be annotated")))
             }
-            // A call may be voided at any point: only a tool that is idempotent starts before
-            // its turn has ended, so nothing that matters is lost with it.
+            // A call may be voided at any point: only idempotent tools start before their turn
+            // has ended, so no effect is lost.
             Event::PartsVoided { parts, .. } => {
                 match parts.iter().find(|part| before.part(**part).is_none()) {
                     Some(part) => {
@@ -195,7 +195,7 @@ impl Checker {
                 }
             }
             Event::ToolQueued { call, .. } => {
-                // A call may hear of its place again while it waits.
+                // A waiting call may be queued again, at another place.
                 let waits = |state| matches!(state, CallState::Complete | CallState::Queued);
                 self.call_in(*call, waits, "queued")
             }
@@ -336,7 +336,7 @@ impl Checker {
     }
 }
 
-/// Whether an event is about the run itself, and not about one of its agents.
+/// Whether an event belongs to the run itself rather than to one of its agents.
 fn is_of_the_run(event: &Event) -> bool {
     matches!(
         event,
@@ -348,7 +348,7 @@ fn is_of_the_run(event: &Event) -> bool {
     )
 }
 
-/// Whether an event begins something that only a run with an owner can do.
+/// Whether an event starts work, which needs an owner.
 fn is_work(event: &Event) -> bool {
     matches!(
         event,
@@ -366,7 +366,8 @@ fn is_output(shape: PartShape) -> bool {
     matches!(shape, PartShape::Output(..))
 }
 
-/// Invariant 5: a transcript stored in mid-run and folded on is the transcript of the whole.
+/// Invariant 5: storing a transcript in the middle of a run and folding on gives the transcript
+/// of the whole run.
 fn check_folds(records: &[Record]) -> Result<(), Violation> {
     let whole = Transcript::fold(records);
     let middle = records.len() / 2;

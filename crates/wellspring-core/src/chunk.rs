@@ -19,8 +19,8 @@ pub struct Chunk {
 impl Chunk {
     /// The piece of `buffer` between two byte offsets.
     ///
-    /// Offsets that do not lie on character boundaries, or beyond the buffer, give an
-    /// empty chunk rather than a panic.
+    /// Offsets that do not lie on character boundaries, or are beyond the buffer, give an empty
+    /// chunk.
     #[must_use]
     pub fn slice(buffer: &Arc<str>, start: usize, end: usize) -> Self {
         match (buffer.get(start..end), u32::try_from(start), u32::try_from(end)) {

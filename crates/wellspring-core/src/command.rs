@@ -1,5 +1,5 @@
-//! Commands to a run. Only a run's owner appends to its log; everyone else puts a
-//! command into its inbox.
+//! Commands to a run. Only a run's owner appends to its log; all other clients put commands
+//! into its inbox.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::event::{Answer, ToolOutcome, ToolResult};
 use crate::id::{PartId, QuestionId};
 use crate::request::Amendment;
 
-/// Something that a client asks of a run.
+/// A request to a run.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
@@ -50,12 +50,12 @@ pub enum Command {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         wire_run: Option<Box<str>>,
     },
-    /// Change the request of a run that has started. In one step with answers, it comes before
-    /// them, so that the turn they lead to has the changes.
+    /// Change the request of a run that has started. If it is sent together with answers, it is
+    /// applied before them, so that the next turn has the changes.
     Resume {
         /// What changed in the request.
         amended: Box<Amendment>,
-        /// The state shared with the screen, as the client has it now.
+        /// The current state of the client that is shared with the agent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         state: Option<Box<Value>>,
         /// The run id that the client's own protocol uses from now on, if it changes.

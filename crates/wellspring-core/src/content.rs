@@ -1,4 +1,4 @@
-//! Content blocks: what users say, tools show and agents hand over.
+//! Content blocks of user input, tool output and agents' messages.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum Content {
     /// Plain text.
     Text(Box<str>),
-    /// An image, a sound or a document.
+    /// An image, an audio clip or a document.
     Media {
         /// The media type.
         media_type: Box<str>,
@@ -18,7 +18,7 @@ pub enum Content {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<Box<str>>,
     },
-    /// A link to something that can be fetched.
+    /// A link to a resource.
     Link {
         /// The URI.
         uri: Box<str>,
@@ -58,7 +58,7 @@ impl Content {
     }
 }
 
-/// Where the bytes of a medium are.
+/// Where the bytes of a media block are.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MediaSource {

@@ -1,4 +1,5 @@
-//! The context of running code: what a tool or a remote agent knows of its run, and how it reports back.
+//! The context of a running tool or remote agent: facts about its run, and ways to report to
+//! it.
 
 use std::fmt;
 use std::path::Path;
@@ -16,7 +17,7 @@ use crate::id::{AgentNo, PartId, QuestionId, RunId, ThreadId};
 use crate::message::{Message, WirePartId};
 use crate::tool::ToolError;
 
-/// What a tool or a remote agent knows of its run. Cheap to clone.
+/// What a tool or a remote agent knows about its run. Cheap to clone.
 #[derive(Clone)]
 pub struct Context {
     facts: Arc<ContextFacts>,
@@ -42,31 +43,31 @@ pub struct ContextFacts {
     pub cwd: Option<Box<str>>,
     /// Cancelled when the work should end.
     pub signal: CancellationToken,
-    /// When the work will be cut off.
+    /// When the work will be aborted.
     pub deadline: Option<Instant>,
-    /// The key under which a remote agent makes a call that it can make again: see
-    /// [`Context::resumable`].
+    /// The key of a tool call that a remote agent can repeat: see [`Context::resumable`].
     pub resume_key: Option<Box<str>>,
 }
 
-/// Receives what a [`Context`] reports. The engine implements it.
+/// Receives the reports of a [`Context`]. The engine implements it.
 pub trait Host: Send + Sync {
     /// Reports progress of the call. Resolves when there is room for more.
     fn update(&self, update: ToolUpdate) -> BoxFuture<'_, ()>;
 
-    /// States a fact besides the call: a plan, state, a source, a file. Other events are refused.
+    /// Emits an event that does not belong to the call: a plan, state, a source, a file. Other
+    /// events are rejected.
     fn emit(&self, event: Event) -> BoxFuture<'_, Result<(), ToolError>>;
 
     /// Asks a person.
     fn ask(&self, ask: Ask) -> BoxFuture<'_, Answer>;
 
-    /// Asks whether a call that a remote agent makes itself may go on. The policy may answer
-    /// without asking a person.
+    /// Asks whether a remote agent may make a call of its own. The policy may answer without
+    /// asking a person.
     fn permit(&self, _call: LocalPart, ask: Ask) -> BoxFuture<'_, Answer> {
         self.ask(ask)
     }
 
-    /// Runs another agent; resolves with its whole text.
+    /// Runs another agent. Resolves with its whole text.
     fn call_agent(
         &self,
         agent: Box<str>,
@@ -74,7 +75,7 @@ pub trait Host: Send + Sync {
     ) -> BoxFuture<'_, Result<String, ToolError>>;
 }
 
-/// A question on its way to a person.
+/// A question to a person.
 #[derive(Clone, Debug)]
 pub struct Ask {
     /// The text that a person reads.
@@ -85,8 +86,8 @@ pub struct Ask {
     pub expires_in: Option<Duration>,
     /// Cancelled when the asker no longer needs the answer.
     pub withdrawn: CancellationToken,
-    /// Set to the question's id once it has been asked, so that the asker can look up who
-    /// answered it.
+    /// Set to the question's id once it has been asked, so that the asker can look up the
+    /// answer's author.
     pub asked_as: Arc<OnceLock<QuestionId>>,
     /// The asker's own name for the question: see [`Ask::resumable`].
     pub resume_key: Option<Box<str>>,
@@ -102,7 +103,7 @@ impl Ask {
         Self { prompt: prompt.into(), form, expires_in, withdrawn, asked_as, resume_key }
     }
 
-    /// Lets a remote agent's run pause while the question is open. When the run goes on, the
+    /// Lets a remote agent's run pause while the question is open. When the run continues, the
     /// agent asks again under the same key and gets the answer. Keys are unique within a run.
     #[must_use]
     pub fn resumable(mut self, key: impl Into<Box<str>>) -> Self {
@@ -145,9 +146,9 @@ impl Context {
         Self::new(facts, Arc::new(Nowhere))
     }
 
-    /// The context for a tool call that a remote agent can make again: the run may pause until
-    /// the call has its result, and a second call under the same key gets that result. Keys are
-    /// unique within a run; the peer's own id of the call is one.
+    /// The context for a tool call that a remote agent can repeat: the run may pause until the
+    /// call has its result, and a second call under the same key gets that result. Keys are
+    /// unique within a run, for example the peer's own id of the call.
     #[must_use]
     pub fn resumable(&self, key: impl Into<Box<str>>) -> Self {
         let facts = ContextFacts { resume_key: Some(key.into()), ..(*self.facts).clone() };
@@ -166,7 +167,7 @@ impl Context {
         &self.facts.signal
     }
 
-    /// The call's id on wires, when a tool runs.
+    /// The call's id on wires; `None` unless a tool is running.
     #[must_use]
     pub fn call_id(&self) -> Option<WirePartId> {
         self.facts.call.map(|part| WirePartId { run: self.facts.run, part })
@@ -184,7 +185,7 @@ impl Context {
         self.facts.cwd.as_deref().map(Path::new)
     }
 
-    /// When the work will be cut off, if there is a deadline.
+    /// When the work will be aborted, if there is a deadline.
     #[must_use]
     pub fn deadline(&self) -> Option<Instant> {
         self.facts.deadline
@@ -196,7 +197,7 @@ impl Context {
         &self.facts
     }
 
-    /// Reports progress in the tool's own shape.
+    /// Reports progress as arbitrary JSON.
     pub async fn progress(&self, data: impl Into<Value>) {
         self.update(ToolUpdate { data: Some(data.into()), ..ToolUpdate::default() }).await;
     }
@@ -206,17 +207,17 @@ impl Context {
         self.host.update(update).await;
     }
 
-    /// Shows a plan. It replaces the one before.
+    /// Shows a plan, which replaces the previous one.
     pub async fn plan(&self, entries: Vec<PlanEntry>) {
         // A plan is always accepted, so there is no error to return.
         let _ = self.host.emit(Event::PlanUpdated { entries }).await;
     }
 
-    /// States a fact besides the call.
+    /// Emits an event that does not belong to the call.
     ///
     /// # Errors
     ///
-    /// If tools may not state the fact: only plan, state, source, file and extension events are
+    /// If tools may not emit the event: only plan, state, source, file and extension events are
     /// accepted.
     pub async fn emit(&self, event: Event) -> Result<(), ToolError> {
         self.host.emit(event).await
@@ -227,9 +228,9 @@ impl Context {
         self.host.ask(ask).await
     }
 
-    /// Asks whether a call that a remote agent makes itself may go on: the agent's policy
-    /// decides, or else a person. The call is named by the remote agent's own part number, and
-    /// must have been yielded before.
+    /// Asks whether a remote agent may make a call of its own: the agent's policy decides, or
+    /// otherwise a person. The call is named by the remote agent's own part number, and must
+    /// have been yielded before.
     ///
     /// If several kinds of yes and no must be told apart, the form lists them; the policy still
     /// answers with a plain [`Answer::Approve`] or [`Answer::Deny`].

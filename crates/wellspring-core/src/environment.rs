@@ -1,9 +1,9 @@
-//! What child processes see of our environment.
+//! The environment of child processes.
 
-/// The variables of ours that every child process gets, if they are set: commands of the shell
-/// tool, MCP servers, ACP agents and their terminals. They are enough to find programs, files
-/// and certificates and to speak the user's language. None of them holds a credential; whoever
-/// starts a process passes those that it needs by name.
+/// The environment variables that every child process inherits, if they are set: commands of
+/// the shell tool, MCP servers, ACP agents and their terminals. They are enough to find
+/// programs, files and certificates, and for the user's language. None of them holds a
+/// credential; pass those explicitly when you start a process.
 pub const CHILD_ENVIRONMENT: [&str; 18] = [
     "HOME",
     "LANG",

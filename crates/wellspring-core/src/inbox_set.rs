@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::id::InboxNo;
 
-/// A set of inbox numbers, kept as ranges. A run takes nearly all of its entries, so there are
-/// about as many ranges as entries that had no effect, and an inbox limits those.
+/// A set of inbox numbers, stored as ranges. A run takes nearly all of its entries, so there
+/// are about as many ranges as entries without effect, whose number the inbox limits.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(from = "Vec<Stored>", into = "Vec<Stored>")]
 pub struct InboxSet {
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// The set holds what a set of numbers would, in as few ranges as possible.
+        /// The set behaves like a set of numbers, with as few ranges as possible.
         #[test]
         fn it_is_a_set(numbers in prop::collection::vec(prop_oneof![0..20_u64, Just(u64::MAX)], 0..40)) {
             let mut set = InboxSet::default();

@@ -1,8 +1,8 @@
-//! The heart of Wellspring: the event, the record, the grammar of a run, and the traits
-//! that models, tools and remote agents implement.
+//! The core of Wellspring: the event, the record, the grammar of a run, and the traits that
+//! models, tools and remote agents implement.
 //!
-//! A run is an append-only log of typed [`Record`]s. [`Checker`] says which sequences are
-//! runs; [`Outline`] and [`Transcript`] are its two folds, the small one and the whole one.
+//! A run is an append-only log of typed [`Record`]s. [`Checker`] decides which sequences are
+//! valid; [`Outline`] (what is open) and [`Transcript`] (everything) are its two folds.
 //!
 //! # What is deliberately absent
 //!

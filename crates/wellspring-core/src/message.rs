@@ -9,12 +9,12 @@ use crate::id::{ParseIdError, PartId, RunId};
 /// One entry of a conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Message {
-    /// What a user said.
+    /// User input.
     User {
         /// The content blocks.
         content: Vec<Content>,
     },
-    /// What a model said in one turn.
+    /// A model's output in one turn.
     Assistant {
         /// The model's name; only the same provider understands its signatures.
         model: Box<str>,
@@ -39,7 +39,7 @@ impl Message {
 /// A part of a turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessagePart {
-    /// Its id; a call's result names the same.
+    /// Its id, which the call's result names too.
     pub id: WirePartId,
     /// Text, thought, call or opaque.
     pub kind: PartKind,
@@ -79,7 +79,7 @@ pub struct CallResult {
     pub result: ToolResult,
 }
 
-/// A part's name outside its run: on wires, and in conversations over several runs.
+/// A part's id outside its run: on wires, and in conversations over several runs.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct WirePartId {
     /// The run.

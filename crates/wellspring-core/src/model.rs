@@ -1,4 +1,4 @@
-//! Models: what yields one attempt at a turn.
+//! Models: each yields one attempt at a turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::event::FailureKind;
 use crate::message::Message;
 use crate::tool::ToolSpec;
 
-/// Something that can attempt one turn.
+/// A model that can attempt one turn.
 ///
 /// # Contract
 ///
@@ -38,14 +38,14 @@ pub trait Model: Send + Sync {
         None
     }
 
-    /// The model to ask when this one fails, at whatever point. The engine then voids what this
-    /// one said, and the log names the other one.
+    /// The model to ask if this one fails, at any point. The engine then voids this one's
+    /// output, and the log names the other one.
     fn fallback(&self) -> Option<Arc<dyn Model>> {
         None
     }
 
-    /// Called when the engine gave up an attempt because nothing came within a time limit. The
-    /// stream cannot tell: it is dropped.
+    /// Called when the engine gives up an attempt because nothing arrived within a time limit.
+    /// The stream itself does not learn that, because it is dropped.
     fn timed_out(&self, error: &ModelError) {
         let _ = error;
     }
@@ -177,8 +177,8 @@ impl ModelError {
         }
     }
 
-    /// Replaces secrets in the message. The cause is left as it is: whoever adds one sees to it
-    /// that it has no secrets.
+    /// Redacts secrets in the message. The cause is not changed: whoever adds one must remove
+    /// its secrets.
     #[must_use]
     pub fn redacted<'s>(mut self, secrets: impl IntoIterator<Item = &'s str>) -> Self {
         for secret in secrets {
@@ -196,20 +196,20 @@ impl ModelError {
         self
     }
 
-    /// Adds when to try again.
+    /// Sets when to retry.
     #[must_use]
     pub fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
     }
 
-    /// What a caller can do. Branch on this, never on the message.
+    /// What the caller can do. Branch on this, never on the message.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         self.kind
     }
 
-    /// When the provider asks to be tried again.
+    /// The provider's retry delay.
     #[must_use]
     pub fn wait(&self) -> Option<Duration> {
         self.retry_after

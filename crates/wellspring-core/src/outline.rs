@@ -1,7 +1,7 @@
 //! The text-free fold: what is open at a point of a run.
 //!
-//! A dialect sees a record and the outline *before* it, and keeps no other state. That is
-//! what lets any reader resume anywhere: load the nearest outline, fold on silently, go on.
+//! A dialect gets a record and the outline *before* it, and keeps no other state. So any reader
+//! can resume anywhere: load the nearest outline, fold the following records, continue.
 //!
 //! # What is deliberately absent
 //!
@@ -24,9 +24,9 @@ use crate::inbox_set::InboxSet;
 pub struct Outline {
     /// The last record folded; zero before the first.
     pub head: Seq,
-    /// Which run this is, once it has started.
+    /// The run's ids, once it has started.
     pub run: Option<RunHead>,
-    /// How often the run has changed owners.
+    /// The number of times that the run has changed owners.
     pub epoch: u64,
     /// What the run waits for; `None` unless it is paused.
     pub paused: Option<Vec<Wait>>,
@@ -36,13 +36,13 @@ pub struct Outline {
     pub finished: bool,
     /// The agents that have not finished.
     pub agents: BTreeMap<AgentNo, AgentOutline>,
-    /// The parts that are open, and the closed ones of turns that are still going on.
+    /// The parts that are open, and the closed parts of unfinished turns.
     pub parts: BTreeMap<PartId, PartOutline>,
     /// The calls without a result.
     pub calls: BTreeMap<PartId, CallOutline>,
     /// The questions without an answer.
     pub questions: BTreeMap<QuestionId, QuestionOutline>,
-    /// The inbox entries that have had their effect.
+    /// The inbox entries that have taken effect.
     pub taken: InboxSet,
     /// Input that was accepted and waits for the end of the turn.
     pub inputs: BTreeSet<InboxNo>,
@@ -87,7 +87,7 @@ pub struct AgentOutline {
     pub turn: u32,
     /// The latest attempt at that turn.
     pub attempt: u32,
-    /// Whether that turn is still going on.
+    /// Whether that turn has not ended.
     pub in_turn: bool,
     /// Whether that turn streams.
     pub streaming: bool,
@@ -146,7 +146,7 @@ pub struct CallOutline {
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallState {
-    /// Its arguments are still coming.
+    /// Its arguments are still arriving.
     Asked,
     /// Its arguments are complete.
     Complete,
@@ -176,16 +176,16 @@ pub struct QuestionOutline {
 }
 
 impl Outline {
-    /// The questions that the run does not pause for.
+    /// The questions that do not pause the run.
     #[must_use]
     pub fn blocking_questions(&self) -> Vec<Wait> {
         let asked = self.questions.iter().filter(|(_, question)| question.blocking);
         asked.map(|(question, _)| Wait::Question(*question)).collect()
     }
 
-    /// Whether an approval may bring other arguments for the call: only while a call that this
-    /// process runs has not started. A remote agent cannot be given other arguments than its
-    /// own, and a tool that asks in mid-call has its arguments already.
+    /// Whether an approval may include edited arguments: only while a call that this process
+    /// runs has not started. A remote agent cannot be given other arguments than its own, and a
+    /// tool that asks while it runs already has its arguments.
     #[must_use]
     pub fn takes_edited_arguments(&self, question: &QuestionOutline) -> bool {
         let call = question.call.and_then(|call| self.call(call));
@@ -195,8 +195,8 @@ impl Outline {
             })
     }
 
-    /// Applies one record. Total: an illegal record changes nothing but the head;
-    /// [`Checker`](crate::Checker) reports it.
+    /// Applies one record. An invalid record only changes the head; [`Checker`](crate::Checker)
+    /// reports it.
     pub fn apply(&mut self, record: &Record) {
         self.head = record.seq;
         match &record.event {
@@ -383,7 +383,7 @@ impl Outline {
     fn close(&mut self, part: PartId) {
         let Some(outline) = self.parts.get_mut(&part) else { return };
         outline.open = false;
-        // Outside of turns nothing can be annotated or voided later, so the part is dropped.
+        // Outside a turn, parts cannot be annotated or voided later, so the part is dropped.
         if !self.agents.get(&outline.agent).is_some_and(|agent| agent.in_turn) {
             self.parts.remove(&part);
         }

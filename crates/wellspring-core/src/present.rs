@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Deserializer};
 
-/// Reads a present field as `Some`, even if it is `null`. By default serde reads `null` as an
-/// absent field, so that a typed result of `null` would be lost on its way through a store.
+/// Reads a present field as `Some`, even if it is `null`. By default serde treats `null` as an
+/// absent field, which would lose a typed result of `null` in the store.
 ///
 /// Do not use it for requests: clients send `null` for an absent field.
 pub(crate) fn present<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>

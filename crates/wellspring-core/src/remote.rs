@@ -1,4 +1,4 @@
-//! Remote agents, which yield a whole run.
+//! Remote agents: each yields a whole run.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -38,12 +38,12 @@ pub trait RemoteAgent: Any + Send + Sync {
     /// Its name in the log.
     fn name(&self) -> &str;
 
-    /// What it can do. The default can take no further input and goes on in new parts.
+    /// Its capabilities. By default it accepts no further input and continues in new parts.
     fn capabilities(&self) -> RemoteCapabilities {
         RemoteCapabilities::default()
     }
 
-    /// Starts one run, or finds it again.
+    /// Starts a run, or continues one.
     fn run(
         &self,
         request: RemoteRequest,
@@ -51,12 +51,12 @@ pub trait RemoteAgent: Any + Send + Sync {
     ) -> BoxFuture<'_, Result<BoxStream<'static, Result<Batch, ModelError>>, ModelError>>;
 }
 
-/// What a remote agent can do.
+/// The capabilities of a remote agent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct RemoteCapabilities {
     /// What happens to input that is added while its run is going on.
     pub inputs: RemoteInputs,
-    /// How it goes on with a run that it finds again.
+    /// How it continues a run after a pause or a crash.
     pub resume: RemoteResume,
 }
 
@@ -66,12 +66,12 @@ pub enum RemoteInputs {
     /// It is refused.
     #[default]
     Refused,
-    /// When the agent has stopped, it is asked again in the same session: the run goes on with
-    /// the added input as its prompt.
+    /// After the agent has stopped, it gets the added input as another prompt in the same
+    /// session, within the same run.
     FollowUp,
 }
 
-/// How a remote agent goes on with a run that it finds again after a pause or a crash.
+/// How a remote agent continues a run after a pause or a crash.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum RemoteResume {
     /// In new parts. The engine closes the parts and calls that were open.
@@ -89,21 +89,21 @@ pub struct RemoteRequest {
     pub run: RunId,
     /// Our thread; a remote session belongs to one.
     pub thread: ThreadId,
-    /// What was asked.
+    /// The run's request.
     pub request: RunRequest,
     /// The agent's instructions.
     pub instructions: Arc<str>,
     /// The conversation before this run.
     pub history: Arc<[Message]>,
     /// Our tools and the client's, for agents that can call back, and
-    /// [`RETURN_RESULT`](crate::RETURN_RESULT) where a typed result is wanted. To call one is to make a call of the run: it is
-    /// announced, asked about where the policy says so, run, and recorded, whatever the remote
-    /// agent says of it. It must not be yielded as well.
+    /// [`RETURN_RESULT`](crate::RETURN_RESULT) if a typed result is requested. Calling one of
+    /// them makes a call of the run: the engine announces it, applies the policy, runs it and
+    /// records it. The remote agent must not also yield events for it.
     pub tools: Vec<Arc<dyn Tool>>,
-    /// The handle of this run, if it was started before and must be found again.
+    /// The handle of this run; `None` unless it was started before.
     pub attached: Option<Value>,
-    /// The run up to here, if it was started before: what the agent has said and done already.
-    /// The stream may name the parts and agents in it by their numbers there.
+    /// The run so far; `None` unless it was started before. The stream may refer to its parts
+    /// and agents by their numbers there.
     pub so_far: Option<Arc<Transcript>>,
     /// The handle of the thread's earlier run, or of this run's earlier prompt, to continue its
     /// session.

@@ -1,10 +1,10 @@
-//! Records as lines a person can read: for snapshots, `runs show` and failures.
+//! Records as readable lines, for snapshots, `runs show` and failure messages.
 
 use std::fmt::{self, Write as _};
 
 use crate::event::{Event, Outcome, PartKind, Record, RunsOn};
 
-/// One line per record, without times, so that a snapshot depends on nothing else.
+/// One line per record, without times, so that snapshots are stable.
 #[must_use]
 pub fn render<'a>(records: impl IntoIterator<Item = &'a Record>) -> String {
     let mut out = String::new();
@@ -148,7 +148,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// A value as its compact JSON; a bare string without its quotes.
+/// A value as compact JSON; a string without its quotes.
 struct Json<'a, T>(&'a T);
 
 impl<T: serde::Serialize> fmt::Display for Json<'_, T> {

@@ -1,5 +1,5 @@
-//! The request of a run. It is part of the log, so that any node that adopts the run
-//! knows the conditions under which it began.
+//! The request of a run. It is stored in the log, so that any node that adopts the run knows
+//! it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,31 +7,31 @@ use serde_json::Value;
 use crate::content::Content;
 use crate::tool::ToolSpec;
 
-/// What was asked, and under which conditions.
+/// A run's request: the input and its options.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct RunRequest {
     /// The user's input.
     #[serde(default)]
     pub input: Vec<Content>,
-    /// Who asked. The same person may answer the run's questions.
+    /// The principal that started the run, who may also answer its questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Box<str>>,
     /// Another model of the agent's provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<Box<str>>,
-    /// Whether the model streams; the agent's own setting when absent.
+    /// Whether the model streams; `None` for the agent's own setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streaming: Option<bool>,
-    /// The JSON schema of the typed result, when one is wanted.
+    /// The JSON schema of the typed result; `None` without a typed result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result_schema: Option<Value>,
     /// Tools that run in the client.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub client_tools: Vec<ToolSpec>,
-    /// Facts from the client besides the input.
+    /// Facts from the client in addition to the input.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextNote>,
-    /// The state shared with the screen, as it is at the start.
+    /// The initial state that is shared between the client and the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
     /// The working directory: remote agents work in it, and file tools resolve paths
@@ -50,17 +50,17 @@ pub struct RunRequest {
     pub wire: Option<Box<WireNames>>,
 }
 
-/// The client's own ids of the thread, the run and the input, if its protocol has ids of its
-/// own. Everything that is sent back to the client uses them.
+/// The client's own ids of the thread, the run and the input, if its protocol has any.
+/// Everything that is sent back to the client uses them.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct WireNames {
     /// The thread.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thread: Option<Box<str>>,
-    /// The run, until it is resumed under another id.
+    /// The run. A resume may change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<Box<str>>,
-    /// The message that is the input.
+    /// The message that holds the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Box<str>>,
     /// The run that this one continues.
@@ -68,14 +68,14 @@ pub struct WireNames {
     pub parent: Option<Box<str>>,
 }
 
-/// Changes to a request that a client makes after the run has started. Absent fields stay as
-/// they were.
+/// Changes that a client makes to a request after the run has started. Fields that are `None`
+/// do not change.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Amendment {
-    /// The tools that run in the client now.
+    /// The tools that run in the client from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_tools: Option<Vec<ToolSpec>>,
-    /// The facts from the client now.
+    /// The facts from the client from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<ContextNote>>,
     /// The client's own id of the run that this one continues.

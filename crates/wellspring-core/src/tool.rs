@@ -1,4 +1,4 @@
-//! Tools: what an agent can do besides talking.
+//! Tools: the actions of an agent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use serde_json::Value;
 use crate::context::Context;
 use crate::event::{RunsOn, ToolKind, ToolMode, ToolResult};
 
-/// The name of the tool by which an agent returns its typed result. Surfaces do not show it:
-/// the result is an event of its own.
+/// The name of the tool by which an agent returns its typed result. Surfaces do not show its
+/// calls, because the result is an event of its own.
 pub const RETURN_RESULT: &str = "return_result";
 
-/// Something an agent can do.
+/// A tool that agents can call.
 ///
 /// # Contract
 ///
@@ -26,22 +26,21 @@ pub const RETURN_RESULT: &str = "return_result";
 /// 4. Say in [`ToolSpec::idempotent`] whether running twice with the same arguments is the
 ///    same as running once; after a crash only such a call is run again.
 pub trait Tool: Send + Sync {
-    /// What the model and the engine need to know.
+    /// The tool's description for the model and the engine.
     fn spec(&self) -> &ToolSpec;
 
-    /// Together with other calls, or alone. A tool may look at the arguments to let a call run
-    /// alone.
+    /// Whether a call may run concurrently with others. A tool may decide by the arguments.
     fn mode(&self, _arguments: &Value) -> ToolMode {
         self.spec().mode
     }
 
-    /// Among waiting sequential calls, the highest goes first. A tool may look at the
-    /// arguments to let one call overtake others.
+    /// The priority among waiting sequential calls; the highest runs first. A tool may decide
+    /// by the arguments.
     fn priority(&self, _arguments: &Value) -> i32 {
         self.spec().priority
     }
 
-    /// Runs one call. The arguments fit the spec's schema.
+    /// Runs one call. The arguments match the spec's schema.
     fn call(
         &self,
         arguments: Value,
@@ -49,10 +48,10 @@ pub trait Tool: Send + Sync {
     ) -> BoxFuture<'_, Result<ToolResult, ToolError>>;
 }
 
-/// What the model and the engine need to know about a tool.
+/// The description of a tool for the model and the engine.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ToolSpec {
-    /// The name by which the model calls it.
+    /// The name that the model calls.
     pub name: Box<str>,
     /// What it does, for the model to read.
     #[serde(default)]
@@ -69,16 +68,16 @@ pub struct ToolSpec {
     /// Where it runs.
     #[serde(default)]
     pub runs_on: RunsOn,
-    /// Together with other calls, or alone.
+    /// Whether calls may run concurrently.
     #[serde(default)]
     pub mode: ToolMode,
-    /// Among waiting sequential calls, the highest goes first.
+    /// The priority among waiting sequential calls; the highest runs first.
     #[serde(default)]
     pub priority: i32,
-    /// Whether running twice is the same as running once.
+    /// Whether running it twice with the same arguments has the same effect as running it once.
     #[serde(default)]
     pub idempotent: bool,
-    /// Whether it may run without asking; `None` to decide by its kind.
+    /// Whether it may run without approval; `None` to decide by its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<Approval>,
     /// Its time limits.
@@ -98,8 +97,8 @@ impl ToolSpec {
         }
     }
 
-    /// The tool's own setting, or else the default of its kind: tools that can change things
-    /// ask first.
+    /// The tool's own setting, or the default for its kind: tools that can change things ask
+    /// first.
     #[must_use]
     pub fn approval(&self) -> Approval {
         self.approval.unwrap_or(match self.kind {
@@ -126,10 +125,10 @@ pub enum Approval {
     Deny,
 }
 
-/// Time limits of a call; the engine's own where absent.
+/// Time limits of a call; `None` for the engine's own.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct ToolTimeouts {
-    /// Without any progress.
+    /// Without progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Duration>,
     /// In total.
@@ -139,8 +138,8 @@ pub struct ToolTimeouts {
 
 /// A tool failed. The message is for the model and for people.
 ///
-/// Any error becomes one by `?`; its message then has the messages of its sources, too. For that
-/// it is not a [`std::error::Error`] itself.
+/// `?` converts any error to this type; the message then includes those of its sources. For
+/// that reason it does not implement [`std::error::Error`] itself.
 #[derive(Debug)]
 pub struct ToolError {
     message: Box<str>,
@@ -165,7 +164,7 @@ impl<E: std::error::Error + Send + Sync + 'static> From<E> for ToolError {
     }
 }
 
-/// So that `?` makes a program's own error of it.
+/// So that `?` converts it to a program's own boxed error.
 impl From<ToolError> for Box<dyn std::error::Error + Send + Sync> {
     fn from(error: ToolError) -> Self {
         Box::new(Failed(error))
@@ -178,7 +177,7 @@ impl From<ToolError> for Box<dyn std::error::Error> {
     }
 }
 
-/// A tool's error outside of tools.
+/// A tool's error as a [`std::error::Error`].
 #[derive(Debug)]
 struct Failed(ToolError);
 
@@ -191,7 +190,8 @@ impl fmt::Display for Failed {
 impl std::error::Error for Failed {}
 
 impl ToolError {
-    /// An error that says what went wrong and, if the model can do something about it, what.
+    /// An error with a message for the model: what failed and, if possible, how to correct the
+    /// call.
     #[must_use]
     pub fn new(message: impl Into<Box<str>>) -> Self {
         Self { message: message.into(), cause: None }
@@ -203,7 +203,7 @@ impl ToolError {
         self.cause.as_deref()
     }
 
-    /// Wraps an error of something that the tool used. The message names both.
+    /// Wraps an error of a resource that the tool used. The message includes both.
     #[must_use]
     pub fn because(
         message: impl fmt::Display,

@@ -3,36 +3,31 @@
 //! The next step is always read from the fold of the log, never from other state. So a run that
 //! starts, one that resumes after a pause and one that was adopted after a crash run the same code.
 
+mod attempt;
+mod retry;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use tokio::time::Instant;
 use tracing::Span;
 use wellspring_core::{
-    AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis,
-    ModelError, Outcome, Outline, PartId, PartKind, QuestionId, RETURN_RESULT, RunId, RunsOn, Stop,
-    ToolCall, ToolOutcome, ToolSpec, Transcript, TurnItem, TurnStarted, VoidReason,
+    AgentNo, Answer, Budget, Command, Content, Event, FailureKind, Item, Message, Millis, Model,
+    Outcome, PartKind, QuestionId, RETURN_RESULT, Stop, ToolCall, ToolOutcome, ToolSpec,
+    Transcript, TurnItem,
 };
-
 use wellspring_log::NewCommand;
+
+pub(crate) use self::retry::failed;
 
 use crate::agent::{AgentDef, Backend};
 use crate::calls::Running;
-use crate::calls::result::ResultTool;
+use crate::calls::typed_result::ResultTool;
 use crate::control::key::Key;
-use crate::hooks::TurnReport;
 use crate::limits::REPETITIONS_MAX;
 use crate::run::Run;
 use crate::run::activity::Busy;
 use crate::telemetry;
-use crate::turn::{Turn, TurnConfig};
-
-/// The longest wait between two attempts when the provider does not say.
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
-
-/// The longest wait that a provider may ask for before the run rather fails.
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(5 * 60);
+use crate::turn::TurnConfig;
 
 /// One agent within a run.
 #[derive(Clone)]
@@ -74,8 +69,7 @@ impl AgentWork {
         Self { run, agent, def, depth, began: Instant::now(), span }
     }
 
-    /// Works until the agent is done, and says how that went. What is still open then is
-    /// for the caller to close.
+    /// Works until the agent is done, and returns its outcome. The caller closes what is still open.
     pub(crate) async fn work(&self) -> Outcome {
         let busy = self.run.activity.busy();
         let outcome = match &self.def.backend {
@@ -88,7 +82,7 @@ impl AgentWork {
         outcome
     }
 
-    async fn work_with(&self, model: &Arc<dyn wellspring_core::Model>, mut busy: Busy) -> Outcome {
+    async fn work_with(&self, model: &Arc<dyn Model>, mut busy: Busy) -> Outcome {
         let result_tool = match self.result_tool().await {
             Ok(tool) => tool,
             Err(outcome) => return outcome,
@@ -102,8 +96,8 @@ impl AgentWork {
             }
             match self.run.folded(|transcript| self.next(transcript, result_tool.as_ref())) {
                 Next::Calls => {
-                    // Boxed, as all that a run seldom does: most of its life it waits for a
-                    // model, and what it holds meanwhile is what a waiting run costs.
+                    // Rare work is boxed: most of the time a run waits for a model, and the size of
+                    // its future is then the cost of the run.
                     busy = Box::pin(self.execute(result_tool.as_ref(), busy, running)).await;
                     running = Running::default();
                     continue;
@@ -177,7 +171,7 @@ impl AgentWork {
         Next::End(Outcome::Completed { stop })
     }
 
-    /// What ends the run at a turn's edge although there is more to do.
+    /// The outcome if a limit ends the run between two turns.
     fn edge(&self) -> Option<Outcome> {
         if let Some(outcome) = self.run.cancelled_at_edge() {
             return Some(outcome);
@@ -226,8 +220,8 @@ impl AgentWork {
         }
     }
 
-    /// Asks for the typed result that the agent forgot. The request goes through the inbox like
-    /// every other command, so that it survives a crash.
+    /// Reminds the agent of its typed result. The reminder goes through the inbox, so that it
+    /// survives a crash.
     async fn remind(&self, turn: u32) {
         let command = Command::AddInput { content: reminder(), message: None };
         let key = Key::Reminder { turn }.encode();
@@ -243,246 +237,7 @@ impl AgentWork {
         self.run.take_inbox().await;
     }
 
-    /// One turn, with as many attempts as it takes. Gives back the calls that run already.
-    async fn turn(
-        &self,
-        first: &Arc<dyn wellspring_core::Model>,
-        result_tool: Option<&ResultTool>,
-    ) -> Result<Running<'_>, Outcome> {
-        let (turn_no, mut attempt) = self.run.folded(|transcript| {
-            let at = transcript.outline.agents.get(&self.agent);
-            at.map_or(
-                (1, 1),
-                |at| if at.in_turn { (at.turn, at.attempt + 1) } else { (at.turn + 1, 1) },
-            )
-        });
-        let mut announced = self.agent.is_root() && self.run.take_announced_turn();
-        if announced {
-            attempt -= 1;
-        } else if attempt > 1 {
-            self.void_attempt();
-        }
-        let mut model = Arc::clone(first);
-        let mut config = self.turn_config(&model, result_tool);
-        let mut span = telemetry::chat(&self.span, &self.run, &*model, &config);
-        // Attempts that were made because another model had failed. Limits count only the other
-        // attempts.
-        let mut fallbacks = 0;
-        loop {
-            if !std::mem::take(&mut announced) {
-                self.run.push(
-                    self.agent,
-                    Event::TurnStarted(Box::new(TurnStarted {
-                        turn: turn_no,
-                        attempt,
-                        model: config.model_name.clone().unwrap_or_else(|| model.name().into()),
-                        streaming: config.streaming,
-                    })),
-                );
-                self.run.commit().await;
-            }
-            let mut turn = Turn::new(config);
-            let mut running = Running::default();
-            let error = match self.attempt(&mut turn, &mut running, result_tool, &span).await {
-                Ok(last) => {
-                    telemetry::chat_ended(&span, &turn, attempt);
-                    return match self.finish_turn(last, &turn, turn_no, attempt, result_tool) {
-                        Some(end) => {
-                            self.run.commit().await;
-                            Err(end)
-                        }
-                        None => Ok(running),
-                    };
-                }
-                Err(error) => error,
-            };
-            // Closes the connection, and ends the idempotent tools that had started early.
-            drop((turn, running));
-            if let Some(outcome) = self.run.cancelled() {
-                return Err(outcome);
-            }
-            if let Some(next) = model.fallback() {
-                telemetry::chat_failed(&span, &error, attempt);
-                let (run, next_name) = (self.run.id(), next.name());
-                tracing::warn!(%run, turn = turn_no, attempt, %error, next_name, "asking the fallback model");
-                self.run.commit().await;
-                self.void_attempt();
-                model = next;
-                fallbacks += 1;
-                attempt += 1;
-                self.run.fallbacks.fetch_add(1, Ordering::Relaxed);
-                config = self.turn_config(&model, result_tool);
-                // The request named a model of the first one's provider.
-                config.model_name = None;
-                span = telemetry::chat(&self.span, &self.run, &*model, &config);
-                continue;
-            }
-            let tries = attempt.saturating_sub(fallbacks);
-            let wait = error.wait().unwrap_or_else(|| backoff(self.run.id(), tries));
-            if !error.is_retryable() || tries >= self.def.limits.attempts || wait > RETRY_AFTER_MAX
-            {
-                telemetry::chat_failed(&span, &error, attempt);
-                return Err(failed(&error));
-            }
-            let fallen_back = self.run.fallbacks.load(Ordering::Relaxed);
-            let retries = self.run.folded(retries).saturating_sub(fallen_back);
-            if retries >= self.def.limits.retries {
-                telemetry::chat_failed(&span, &error, attempt);
-                return Err(spent(failed(&error), retries));
-            }
-            tracing::warn!(run = %self.run.id(), turn = turn_no, attempt, %error, "the turn is tried again");
-            self.run.commit().await;
-            self.void_attempt();
-            self.run.commit().await;
-            tokio::select! {
-                () = tokio::time::sleep(wait) => {}
-                () = self.run.signal.cancelled() => {}
-            }
-            if let Some(outcome) = self.run.cancelled() {
-                return Err(outcome);
-            }
-            attempt += 1;
-            if fallbacks > 0 {
-                telemetry::chat_failed(&span, &error, attempt - 1);
-                model = Arc::clone(first);
-                config = self.turn_config(&model, result_tool);
-                span = telemetry::chat(&self.span, &self.run, &*model, &config);
-            } else {
-                config = self.turn_config(&model, result_tool);
-            }
-        }
-    }
-
-    /// Plays one attempt into the log, and starts idempotent tools as soon as they can. What
-    /// the model said last is given back, to be appended together with the turn's end.
-    async fn attempt<'a>(
-        &'a self,
-        turn: &mut Turn,
-        running: &mut Running<'a>,
-        result_tool: Option<&ResultTool>,
-        span: &Span,
-    ) -> Result<Vec<Event>, ModelError> {
-        let mut parts: Vec<PartId> = Vec::new();
-        let mut calls_seen = 0;
-        let mut asked_at = Some(Instant::now());
-        let mut last = Vec::new();
-        loop {
-            let next = tokio::select! {
-                biased;
-                next = turn.next() => next,
-                Some(_) = running.next(), if !running.is_empty() => continue,
-            };
-            let Some(mut events) = next.transpose()? else { return Ok(last) };
-            if let Some(asked_at) = asked_at.take() {
-                let time = asked_at.elapsed().as_secs_f64();
-                span.record("gen_ai.response.time_to_first_chunk", time);
-            }
-            for event in &mut events {
-                self.place(event, &mut parts);
-                if let Event::PartDelta { .. } = event {
-                    for hooks in self.run.runtime.hooks(&self.def) {
-                        hooks.on_chunk(self.run.id(), event);
-                    }
-                }
-            }
-            // A model that has stopped ends immediately, and none of its output starts a tool
-            // before the turn has ended.
-            if turn.stop().is_some() {
-                last.append(&mut events);
-                continue;
-            }
-            self.run.push_all(self.agent, events);
-            for (at, call) in turn.tool_calls().iter().enumerate().skip(calls_seen) {
-                let Some(part) = parts.get(call.part.id().0 as usize) else { continue };
-                let earlier = &turn.tool_calls()[..at];
-                self.start_early(*part, call, earlier, result_tool, running).await;
-            }
-            calls_seen = turn.tool_calls().len();
-            self.run.room().await;
-        }
-    }
-
-    /// Gives a model's event its place in the run: parts get their ids, calls what is known
-    /// of their tools.
-    fn place(&self, event: &mut Event, parts: &mut Vec<PartId>) {
-        if let Event::PartStarted { part, kind } = event {
-            *part = self.run.mint_part();
-            parts.push(*part);
-            self.describe(kind);
-            return;
-        }
-        event.rename_parts(|part| parts.get(part.0 as usize).copied().unwrap_or(part));
-    }
-
-    pub(crate) fn describe(&self, kind: &mut PartKind) {
-        let PartKind::ToolCall(call) = kind else { return };
-        let spec = self.def.tool(&call.name).map(|tool| tool.spec());
-        let amended = self.run.amended();
-        let client = amended.request.client_tools.iter().find(|tool| tool.name == call.name);
-        if let Some(spec) = spec.or(client).filter(|_| call.runs_on == RunsOn::Here) {
-            let ToolCall { title, kind, runs_on, .. } = &mut **call;
-            title.get_or_insert_with(|| spec.title.clone().unwrap_or_else(|| spec.name.clone()));
-            *kind = spec.kind;
-            *runs_on = if client.is_some() { RunsOn::Client } else { RunsOn::Here };
-        }
-    }
-
-    /// Appends the end of a turn; and, when nothing can be left to do after it, the end of the
-    /// run in the same frame. That is how most runs end, and it saves them a commit.
-    fn finish_turn(
-        &self,
-        mut last: Vec<Event>,
-        turn: &Turn,
-        number: u32,
-        attempts: u32,
-        result_tool: Option<&ResultTool>,
-    ) -> Option<Outcome> {
-        let (stop, usage) = turn.outcome();
-        let calls = turn.tool_calls().len();
-        for hooks in self.run.runtime.hooks(&self.def) {
-            let (stop, usage) = (stop.clone(), usage.clone());
-            let report = TurnReport { turn: number, attempts, stop, usage, calls };
-            hooks.on_turn(self.run.id(), &report);
-        }
-        let may_be_last = self.agent.is_root()
-            && calls == 0
-            && result_tool.is_none()
-            && stop != Stop::Paused
-            && self.run.cancelled().is_none()
-            && !self.run.has_news();
-        let outcome = Outcome::Completed { stop: stop.clone() };
-        last.push(Event::TurnFinished { stop, usage: usage.map(Box::new) });
-        let mut is_last = false;
-        self.run.owner.push_with(|transcript, mut waiting| {
-            is_last = may_be_last
-                && nothing_is_open(&transcript.outline)
-                && !last_turn(transcript, self.agent)
-                    .is_some_and(|turn| has_calls(transcript, turn))
-                && Iterator::all(&mut waiting, only_speaks)
-                && last.iter().all(only_speaks);
-            if is_last {
-                last.push(Event::RunFinished { outcome: Box::new(outcome.clone()) });
-            }
-            last.into_iter().map(|event| (self.agent, event)).collect()
-        });
-        is_last.then_some(outcome)
-    }
-
-    fn void_attempt(&self) {
-        let parts: Vec<PartId> = self.run.folded(|transcript| {
-            let mine = transcript.outline.parts.iter().filter(|(_, part)| part.agent == self.agent);
-            mine.map(|(part, _)| *part).collect()
-        });
-        if !parts.is_empty() {
-            self.run.push(self.agent, Event::PartsVoided { parts, why: VoidReason::Restarted });
-        }
-    }
-
-    fn turn_config(
-        &self,
-        model: &Arc<dyn wellspring_core::Model>,
-        result_tool: Option<&ResultTool>,
-    ) -> TurnConfig {
+    fn turn_config(&self, model: &Arc<dyn Model>, result_tool: Option<&ResultTool>) -> TurnConfig {
         let amended = self.run.amended();
         let request = &amended.request;
         let mut tools: Vec<ToolSpec> =
@@ -555,43 +310,6 @@ impl AgentWork {
     }
 }
 
-/// Retries back off exponentially from 0.5 s, with up to 25 % jitter. The jitter comes from the
-/// run's id, so that runs that failed together do not retry together, and a run is still
-/// reproducible.
-fn backoff(run: RunId, attempt: u32) -> Duration {
-    let base = Duration::from_millis(500 << attempt.saturating_sub(1).min(8)).min(BACKOFF_MAX);
-    // A prime, so that no attempt has less of it than another.
-    let jitter = run.uuid().as_u128().wrapping_mul(u128::from(attempt) + 1) % 101;
-    base.mul_f64(1.0 - f64::from(u8::try_from(jitter).unwrap_or(0)) / 404.0)
-}
-
-pub(crate) fn failed(error: &ModelError) -> Outcome {
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(inner) = cause {
-        message.push_str(&format!(": {inner}"));
-        cause = inner.source();
-    }
-    Outcome::Failed { kind: error.kind(), message: message.into(), retryable: error.is_retryable() }
-}
-
-/// Attempts so far beyond the first ones, over all turns and agents.
-fn retries(transcript: &Transcript) -> u32 {
-    let turns = transcript.agents.keys().flat_map(|agent| turns(transcript, *agent));
-    turns.map(|turn| turn.attempt.saturating_sub(1)).fold(0, u32::saturating_add)
-}
-
-/// The same, because trying again has its limit.
-fn spent(outcome: Outcome, retries: u32) -> Outcome {
-    match outcome {
-        Outcome::Failed { kind, message, retryable } => {
-            let message = format!("{message}; the run has tried again {retries} times, its limit");
-            Outcome::Failed { kind, message: message.into(), retryable }
-        }
-        other @ (Outcome::Completed { .. } | Outcome::Cancelled { .. }) => other,
-    }
-}
-
 fn turns(transcript: &Transcript, agent: AgentNo) -> impl Iterator<Item = &TurnItem> {
     let items = transcript.agents.get(&agent).map_or(&[][..], |agent| &agent.items);
     items.iter().rev().filter_map(|item| match item {
@@ -618,31 +336,6 @@ fn calls<'a>(
         let PartKind::ToolCall(call) = &part.kind else { return None };
         call.runs_on.is_ours().then_some((&**call, part))
     })
-}
-
-/// Whether only the root agent's model has anything left to do.
-fn nothing_is_open(outline: &Outline) -> bool {
-    outline.calls.is_empty()
-        && outline.questions.is_empty()
-        && outline.inputs.is_empty()
-        && outline.agents.len() == 1
-}
-
-/// Whether an event is model output that requires no action. An event that is not listed only costs
-/// the run a commit.
-fn only_speaks(event: &Event) -> bool {
-    if let Event::PartStarted { kind, .. } = event {
-        return !matches!(kind, PartKind::ToolCall(_));
-    }
-    matches!(
-        event,
-        Event::PartDelta { .. }
-            | Event::PartAnnotated { .. }
-            | Event::PartFinished { .. }
-            | Event::SourceCited(_)
-            | Event::UsageReported(_)
-            | Event::TurnFinished { .. }
-    )
 }
 
 fn has_calls(transcript: &Transcript, turn: &TurnItem) -> bool {
@@ -673,24 +366,4 @@ fn repeats_itself(transcript: &Transcript, agent: AgentNo) -> bool {
     let Some(last) = said.next().filter(|calls| !calls.is_empty()) else { return false };
     let same = said.take(REPETITIONS_MAX - 1).filter(|earlier| *earlier == last).count();
     same == REPETITIONS_MAX - 1
-}
-
-#[cfg(test)]
-mod tests {
-    use uuid::Uuid;
-
-    use super::*;
-
-    #[test]
-    fn waits_double_to_a_maximum_and_differ_from_run_to_run() {
-        let wanted = [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000];
-        for (attempt, most) in (1..).zip(wanted.map(Duration::from_millis)) {
-            let waits: std::collections::BTreeSet<Duration> =
-                (0..200).map(|run| backoff(RunId::new(Uuid::from_u128(run)), attempt)).collect();
-            assert!(waits.iter().all(|wait| *wait <= most && *wait > most.mul_f64(0.75)));
-            assert!(waits.len() > 90, "{attempt}: {waits:?}");
-        }
-        let run = RunId::new(Uuid::from_u128(1));
-        assert!(backoff(run, u32::MAX) <= BACKOFF_MAX);
-    }
 }

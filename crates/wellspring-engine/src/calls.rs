@@ -4,7 +4,7 @@ pub(crate) mod answers;
 pub(crate) mod approvals;
 pub(crate) mod policy;
 pub(crate) mod queue;
-pub(crate) mod result;
+pub(crate) mod typed_result;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
@@ -23,7 +23,7 @@ use wellspring_core::{
 use crate::agent::AgentDef;
 use crate::agent_loop::AgentWork;
 use crate::calls::queue::{Queue, ToolOrder};
-use crate::calls::result::ResultTool;
+use crate::calls::typed_result::ResultTool;
 use crate::host::RunHost;
 use crate::limits::TOOL_BYTES_MAX;
 use crate::run::activity::Busy;
@@ -44,7 +44,7 @@ const PLACES_TOLD_AGAIN: usize = 16;
 #[derive(Default)]
 pub(crate) struct Running<'a> {
     futures: FuturesUnordered<BoxFuture<'a, Busy>>,
-    /// Every call that was ever put in, also when it has ended.
+    /// Every call that was ever added, also if it has ended.
     calls: BTreeSet<PartId>,
 }
 
@@ -72,16 +72,16 @@ pub(crate) struct ReadyCall {
     /// An approver changed the arguments.
     edited: bool,
     mode: ToolMode,
-    /// The remote agent that made the call hears of it too, and may take it back.
+    /// The context of the remote agent that made the call: it gets progress, and can cancel.
     caller: Option<Context>,
 }
 
-/// Which calls are told their place in the queue.
+/// Which calls get a record of their place in the queue.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Tell {
-    /// Those that have just been queued.
+    /// Newly queued calls.
     New,
-    /// Also those whose place has changed.
+    /// Also calls whose place has changed.
     Changed,
 }
 
@@ -95,16 +95,16 @@ pub(crate) enum Verdict {
 }
 
 impl ReadyCall {
-    /// Has the remote agent that made the call hear of it.
+    /// Reports the call's progress to the remote agent that made it.
     pub(crate) fn heard_by(self, caller: Context) -> Self {
         Self { caller: Some(caller), ..self }
     }
 }
 
 impl AgentWork {
-    /// Sees to every call without a result: asks where it must, runs what it may, waits for
-    /// the client where it runs there. Returns when all have their results, or as soon as
-    /// what runs has ended after a cancellation.
+    /// Brings every call without a result to its end: asks for approval, runs our tools, and waits
+    /// for the client's. Returns when all calls have results, or, after a cancellation, when the
+    /// running tools have ended.
     pub(crate) async fn execute<'a>(
         &'a self,
         result_tool: Option<&'a ResultTool>,
@@ -138,8 +138,8 @@ impl AgentWork {
             })
             .collect();
         loop {
-            // All that is decided by now is queued before anything starts, or a call would
-            // overtake another of higher priority.
+            // All calls that are decided by now are queued before anything starts. Otherwise a call
+            // could overtake another of higher priority.
             let mut decided: Vec<_> =
                 std::iter::from_fn(|| gates.next().now_or_never().flatten()).collect();
             decided.sort_by_key(|(call, ..)| *call);
@@ -159,7 +159,7 @@ impl AgentWork {
             if gates.is_empty() && running.is_empty() {
                 return held.unwrap_or_else(|| self.run.activity.busy());
             }
-            // From here on only what runs, and what decides, keeps the run busy.
+            // From here on only running tools and open decisions keep the run busy.
             drop(held.take());
             tokio::select! {
                 Some((call, verdict, busy)) = gates.next(), if !gates.is_empty() => {
@@ -188,7 +188,7 @@ impl AgentWork {
         }
     }
 
-    /// Tells waiting calls their places.
+    /// Records the places of waiting calls.
     fn tell_places(
         &self,
         queue: &Queue<ReadyCall>,
@@ -233,8 +233,8 @@ impl AgentWork {
         })
     }
 
-    /// Starts a call before its turn has ended, where that can do no harm: the tool is
-    /// idempotent and may run without asking.
+    /// Starts a call before its turn has ended, if that is safe: the tool is idempotent and may run
+    /// without approval.
     pub(crate) async fn start_early<'a>(
         &'a self,
         call: PartId,
@@ -332,7 +332,7 @@ impl AgentWork {
             return (error(message), busy);
         }
         if matches!(open.state, CallState::Started(_)) {
-            // Its process died. What was allowed once is allowed still.
+            // Its process died. The call was allowed before, so it need not be approved again.
             let verdict = if is_repeatable(&**tool) {
                 Verdict::Run(ready)
             } else {

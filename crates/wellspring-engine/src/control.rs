@@ -43,13 +43,14 @@ pub use self::feedback::{FEEDBACK_BYTES_MAX, Feedback};
 use self::key::{Answered, Key};
 pub use self::key::{ClientId, RequestKey, StartKey};
 pub use self::start::{AgentRef, InThread, StartRun, Started, StartedAs};
+pub use self::threads::RecentRuns;
 use crate::agent::AgentDef;
 use crate::calls::answers::{self, may_answer};
 use crate::calls::check_edited;
 use crate::principal::{Permission, Principal};
 use crate::runtime::Runtime;
 
-/// What a principal may do with the runs of a [`Runtime`]. Cheap to clone.
+/// Acts on the runs of a [`Runtime`] for a principal. Cheap to clone.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -78,13 +79,13 @@ pub struct Control {
 }
 
 impl Runtime {
-    /// What a principal may do with the runs.
+    /// Acts on the runs for a principal.
     #[must_use]
     pub fn control(&self, who: Principal) -> Control {
         Control { runtime: self.clone(), who }
     }
 
-    /// What the user of this machine may do with the runs: [`control`](Self::control) of
+    /// Acts on the runs for the user of this machine: [`control`](Self::control) of
     /// [`Principal::local`].
     #[must_use]
     pub fn local(&self) -> Control {
@@ -93,19 +94,19 @@ impl Runtime {
 }
 
 impl Control {
-    /// Who acts.
+    /// The principal that acts.
     #[must_use]
     pub fn principal(&self) -> &Principal {
         &self.who
     }
 
-    /// The runtime that it acts on.
+    /// The runtime.
     #[must_use]
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// A run as lists show it. Requires [`Permission::Read`].
+    /// A run's summary, as in lists. Requires [`Permission::Read`].
     ///
     /// # Errors
     ///
@@ -141,22 +142,12 @@ impl Control {
         Ok(self.log().transcript(run).await?)
     }
 
-    /// The run up to and including a record. Requires what [`attach`](Self::attach) does.
+    /// What is open in a run after a record. Requires what [`attach`](Self::attach) does.
     ///
     /// # Errors
     ///
     /// If there is no such run or record, the principal may not read it, or the log cannot be
     /// read.
-    pub async fn transcript_at(&self, run: RunId, seq: Seq) -> Result<Transcript, ControlError> {
-        self.attach(run, seq).await?;
-        Ok(self.log().transcript_before(run, seq).await?)
-    }
-
-    /// What is open in a run after a record. Requires what [`attach`](Self::attach) does.
-    ///
-    /// # Errors
-    ///
-    /// As [`transcript_at`](Self::transcript_at).
     pub async fn outline_at(&self, run: RunId, seq: Seq) -> Result<Outline, ControlError> {
         self.attach(run, seq).await?;
         Ok(self.log().outline_before(run, seq).await?)
@@ -209,29 +200,6 @@ impl Control {
             }
         }
         Ok(self.log().cursor(run, after).await?)
-    }
-
-    /// A thread's latest runs, newest first, and what each was asked: what a surface reads a
-    /// client's next request against. Requires [`Permission::Run`]; do not show it to a caller
-    /// that may not read.
-    ///
-    /// # Errors
-    ///
-    /// If the principal may not start runs, or the log cannot be read.
-    pub async fn recent(
-        &self,
-        thread: ThreadId,
-        max: usize,
-    ) -> Result<Vec<(RunInfo, Option<Arc<RunStarted>>)>, ControlError> {
-        self.permit(Permission::Run)?;
-        let (tenant, thread) = (Some((*self.who.tenant).into()), Some(thread));
-        let filter = RunFilter { tenant, thread, limit: max, ..RunFilter::default() };
-        let mut recent = Vec::new();
-        for info in self.log().store().list(filter).await? {
-            let started = self.request(info.run).await?;
-            recent.push((info, started));
-        }
-        Ok(recent)
     }
 
     /// A run as it stands, for a surface to read a client's answers against. Requires
@@ -295,6 +263,25 @@ impl Control {
             // Only the reason can differ, and the run stops all the same.
             Err(ControlError::KeyReused { number }) => Ok(Put { number, existed: true }),
             sent => sent,
+        }
+    }
+
+    /// Stops a run like [`cancel`](Self::cancel); a run that has finished is not an error. Returns
+    /// whether the run was still active.
+    ///
+    /// # Errors
+    ///
+    /// If there is no such run, the principal may not stop it, or the store fails.
+    pub async fn stop(
+        &self,
+        run: RunId,
+        when: CancelWhen,
+        why: Option<&str>,
+    ) -> Result<bool, ControlError> {
+        match self.cancel(run, when, why).await {
+            Ok(_) => Ok(true),
+            Err(ControlError::Finished(_)) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
@@ -485,7 +472,7 @@ impl Control {
         Ok(puts.into_iter().map(|(_, put)| put).collect())
     }
 
-    /// Lets a client's id mean a run, unless it means one already. Gives the run that it means.
+    /// Makes a client's id mean a run, unless it means one already. Returns the run that it means.
     /// Requires [`Permission::Run`].
     ///
     /// # Errors
@@ -531,7 +518,7 @@ impl Control {
         puts.into_iter().next().ok_or(ControlError::NoRun(run))
     }
 
-    /// Checks a command that answers something. Gives the entry that did the same before.
+    /// Checks a command that answers something. Returns the entry that did the same before.
     async fn check(
         &self,
         def: Option<&AgentDef>,
@@ -591,7 +578,7 @@ impl Control {
         Ok(None)
     }
 
-    /// What a run was asked.
+    /// The first record of a run, with its request.
     async fn request(&self, run: RunId) -> Result<Option<Arc<RunStarted>>, ControlError> {
         let mut cursor = self.log().cursor(run, Seq(0)).await?;
         let frames = cursor.next().await?.unwrap_or_default();
@@ -645,7 +632,7 @@ impl Control {
         }
     }
 
-    /// The error that a run is over.
+    /// The error for a finished run.
     async fn finished(&self, run: RunId) -> ControlError {
         match self.find(run).await {
             Ok(info) => ControlError::Finished(Box::new(info)),
@@ -653,7 +640,7 @@ impl Control {
         }
     }
 
-    fn permit(&self, permission: Permission) -> Result<(), ControlError> {
+    pub(crate) fn permit(&self, permission: Permission) -> Result<(), ControlError> {
         if self.who.may(permission) { Ok(()) } else { Err(ControlError::NotPermitted(permission)) }
     }
 

@@ -29,8 +29,8 @@ pub(crate) struct InboxState {
 }
 
 impl Run {
-    /// Goes on from a pause, with the first changes that a client made to the request. Later
-    /// ones are taken like any other entry.
+    /// Resumes a paused run, with the first amendment that a client sent. Later amendments are taken
+    /// like any other entry.
     pub(crate) async fn resume(&self, entries: &[InboxEntry]) {
         let changes = entries.iter().find_map(|entry| match &entry.command {
             Command::Resume { amended, state, .. } => Some((entry.number, amended, state)),
@@ -91,12 +91,12 @@ impl Run {
         self.state_until(|state| state.results.contains(&call).then_some(())).await;
     }
 
-    /// Takes no result for a call that runs in the client any more; `false` if it has one.
+    /// Refuses later results for a call that runs in the client; `false` if it has one already.
     pub(crate) fn close_client_call(&self, call: PartId) -> bool {
         self.inbox_state().results.insert(call)
     }
 
-    /// Answers a question on the engine's own account, unless it has an answer.
+    /// Answers a question on behalf of the engine, unless it has an answer.
     pub(crate) fn answer_myself(&self, agent: AgentNo, question: QuestionId, answer: Answer) {
         let mut state = self.inbox_state();
         if let Entry::Vacant(open) = state.answers.entry(question) {
@@ -113,8 +113,8 @@ impl Run {
         self.inbox_state().handled.last().copied().unwrap_or_default()
     }
 
-    /// Takes what came in before now. At a turn's edge nothing that was accepted before may
-    /// be overlooked, however busy the run is.
+    /// Takes all entries that have arrived. At the end of a turn, entries that were accepted before
+    /// must not be missed, however busy the run is.
     pub(crate) async fn look_into_inbox(&self) {
         if self.has_news() {
             self.take_inbox().await;
@@ -134,7 +134,7 @@ impl Run {
             Ok(entries) => entries,
             Err(error) => {
                 // The entries are durable; the next change, or a take-over, reads them again.
-                tracing::warn!(run = %self.id(), %error, "the inbox could not be read");
+                tracing::warn!(run = %self.id(), %error, "failed to read the inbox");
                 return None;
             }
         };
@@ -256,7 +256,7 @@ impl Run {
         true
     }
 
-    /// An answer counts from the person who asked, or from a named approver.
+    /// Whether an answer counts: from the principal that started the run, or a named approver.
     pub(crate) fn may_answer(&self, by: Option<&str>) -> bool {
         may_answer(&self.def, self.started.request.by.as_deref(), by)
     }

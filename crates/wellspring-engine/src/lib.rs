@@ -40,8 +40,8 @@ pub use calls::policy::{Policy, Rule, RuleError};
 pub use calls::queue::{QueuedToolCall, ToolOrder, ToolQueue};
 pub use control::{
     AdmissionLimits, AgentRef, ClientId, Control, ControlError, Documents, FEEDBACK_BYTES_MAX,
-    Feedback, InThread, RequestKey, SURFACE_DOCUMENTS_MAX, StartError, StartKey, StartRun, Started,
-    StartedAs,
+    Feedback, InThread, RecentRuns, RequestKey, SURFACE_DOCUMENTS_MAX, StartError, StartKey,
+    StartRun, Started, StartedAs,
 };
 pub use hooks::{Hooks, TurnReport};
 pub use limits::{

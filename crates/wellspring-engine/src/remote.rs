@@ -1,4 +1,4 @@
-//! Remote agents: one that runs its own loop, whose events are placed into our log.
+//! Remote agents: they run their own loop, and their events are placed in our log.
 
 pub(crate) mod place;
 pub(crate) mod tools;
@@ -13,7 +13,7 @@ use wellspring_core::{
 };
 
 use crate::agent_loop::{AgentWork, failed};
-use crate::calls::result::ResultTool;
+use crate::calls::typed_result::ResultTool;
 use crate::host::RunHost;
 use crate::remote::place::{Placed, Placing};
 use crate::remote::tools::{RemoteToolCalls, remote_tools};

@@ -1,4 +1,4 @@
-//! One run in the hands of its owner: what all the code that works on it shares.
+//! A run that this process owns: the state that all code working on it shares.
 
 pub(crate) mod activity;
 
@@ -19,6 +19,7 @@ use crate::agent::AgentDef;
 use crate::inbox::InboxState;
 use crate::run::activity::Activity;
 use crate::runtime::Runtime;
+use crate::runtime::history::Past;
 
 /// One run, owned by this process.
 pub(crate) struct Run {
@@ -47,19 +48,7 @@ pub(crate) struct Run {
     pub(crate) inbox_state_changed: Notify,
 }
 
-/// What a [`Run`] is made of.
-pub(crate) struct NewRunParts {
-    pub(crate) runtime: Runtime,
-    pub(crate) owner: Owner,
-    pub(crate) tenant: Box<str>,
-    pub(crate) def: Arc<AgentDef>,
-    pub(crate) started: Arc<RunStarted>,
-    pub(crate) history: Arc<[Message]>,
-    pub(crate) sessions: BTreeMap<Box<str>, serde_json::Value>,
-    pub(crate) announced: Announced,
-}
-
-/// What the log says already of what is to come.
+/// What was announced in the log together with the start of the run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Announced {
     Nothing,
@@ -68,9 +57,15 @@ pub(crate) enum Announced {
 }
 
 impl Run {
-    pub(crate) fn new(parts: NewRunParts) -> Self {
-        let NewRunParts { runtime, owner, tenant, def, started, history, sessions, announced } =
-            parts;
+    pub(crate) fn new(
+        runtime: Runtime,
+        owner: Owner,
+        tenant: Box<str>,
+        def: Arc<AgentDef>,
+        started: Arc<RunStarted>,
+        past: Past,
+        announced: Announced,
+    ) -> Self {
         let trace_id = started
             .request
             .trace_id
@@ -88,8 +83,8 @@ impl Run {
             def,
             started,
             trace_id,
-            history,
-            sessions,
+            history: past.messages.into(),
+            sessions: past.sessions,
             signal: CancellationToken::new(),
             activity: Activity::default(),
             owned_since: Instant::now(),
@@ -120,7 +115,7 @@ impl Run {
     }
 
     pub(crate) fn now(&self) -> Millis {
-        self.owner_clock()
+        self.runtime.now()
     }
 
     /// Waits until a time; `None` waits for ever.
@@ -134,11 +129,7 @@ impl Run {
         }
     }
 
-    fn owner_clock(&self) -> Millis {
-        self.runtime.log().clock().now()
-    }
-
-    /// Whether the turn that the log has open was announced and has not begun: once.
+    /// Whether the first turn was announced with the run and has not begun. `true` at most once.
     pub(crate) fn take_announced_turn(&self) -> bool {
         self.announced_turn.swap(false, Ordering::Relaxed)
     }

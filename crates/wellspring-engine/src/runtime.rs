@@ -1,4 +1,4 @@
-//! The front door: start, attach, cancel, answer.
+//! The runtime: agents, hooks, limits, and the runs that it works on.
 
 pub(crate) mod close;
 pub(crate) mod drive;
@@ -54,7 +54,7 @@ struct Inner {
     span_parents: SpanParents,
     run_time_max: OnceLock<Duration>,
     admission: Admission,
-    /// A deadline is the next one now.
+    /// Notified when an earlier deadline becomes the next one.
     next_alarm: Notify,
 }
 
@@ -88,9 +88,9 @@ struct State {
     /// may not be registered by name.
     runs: BTreeMap<RunId, Working>,
     /// When runs without an owner were first seen whose agents are not known here.
-    strangers: BTreeMap<RunId, Instant>,
+    orphans: BTreeMap<RunId, Instant>,
     /// The last of them that was looked into.
-    last_stranger: Option<RunId>,
+    last_orphan: Option<RunId>,
     /// The deadlines of paused runs.
     alarms: BTreeSet<(Millis, RunId)>,
     waits_for_alarms: bool,
@@ -134,6 +134,12 @@ impl Runtime {
     #[must_use]
     pub fn log(&self) -> &Log {
         &self.inner.log
+    }
+
+    /// The time of the log's clock.
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        self.log().clock().now()
     }
 
     /// Sets hooks for the runs of all agents, for example for metrics. The agents' own hooks are
@@ -180,7 +186,7 @@ impl Runtime {
         self.state().runs.values().filter(|working| working.live).count()
     }
 
-    /// Whoever is told of what happens to a run of this agent.
+    /// The hooks of a run of this agent: the agent's own and the runtime's.
     pub(crate) fn hooks<'a>(&'a self, def: &'a AgentDef) -> impl Iterator<Item = &'a dyn Hooks> {
         def.hooks.as_deref().into_iter().chain(self.inner.observer.0.get().map(AsRef::as_ref))
     }

@@ -1,4 +1,4 @@
-//! Appending, reading, and how long a record takes from its push to a reader.
+//! Measures appending, reading, and the latency from a push to a reader.
 //!
 //! `cargo bench -p wellspring-log --bench log`
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run should say so loudly")]
@@ -35,7 +35,7 @@ fn main() {
     figure("read/records one by one", records_one_by_one(samples), "ns/record", None);
 }
 
-/// One figure per store, each beside the one in memory.
+/// One figure per store, each relative to the memory store.
 fn compare(what: &str, unit: &str, measure: impl Fn(Kind) -> f64) {
     let baseline = format!("{what}/memory");
     for kind in KINDS {
@@ -88,7 +88,7 @@ impl Setup {
             Kind::SqlitePowerLoss => sqlite(Durability::PowerLoss),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        // Frames stay as they are pushed, so that frames of 100 are frames of 100.
+        // Frames are not joined, so that frames of 100 deltas stay frames of 100 deltas.
         let options = LogOptions { join_past: usize::MAX, ..LogOptions::default() };
         Self { runtime, log: Log::new(store, options), _directory: directory }
     }
@@ -117,7 +117,7 @@ fn deltas(count: usize) -> impl Iterator<Item = (AgentNo, Event)> {
     std::iter::repeat_with(move || (AgentNo::ROOT, delta())).take(count)
 }
 
-/// Every run has one frame in flight at a time; runs commit together where the store can.
+/// Every run has one frame in flight; the store may commit several runs together.
 fn append(kind: Kind, runs: usize, deltas_per_frame: usize, samples: usize) -> f64 {
     let setup = Setup::new(kind);
     let owners = setup.owners(runs);
@@ -134,7 +134,7 @@ fn append(kind: Kind, runs: usize, deltas_per_frame: usize, samples: usize) -> f
     })
 }
 
-/// A cursor over a whole run that nobody has in memory.
+/// A cursor over a whole run that is not in memory.
 fn read(kind: Kind, frames: usize, deltas_per_frame: usize, samples: usize) -> f64 {
     let setup = Setup::new(kind);
     let run = setup.runtime.block_on(async {
@@ -158,7 +158,7 @@ fn read(kind: Kind, frames: usize, deltas_per_frame: usize, samples: usize) -> f
     })
 }
 
-/// From the push of one delta until a waiting reader has it.
+/// The time from the push of a delta until a waiting reader receives it.
 fn push_to_reader(kind: Kind, samples: usize) -> f64 {
     let setup = Setup::new(kind);
     let owner = setup.owners(1).remove(0);

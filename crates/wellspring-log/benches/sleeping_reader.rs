@@ -1,4 +1,4 @@
-//! What a reader costs that sleeps while a million deltas are appended to SQLite.
+//! The cost of a reader that sleeps while a million deltas are appended to SQLite.
 //!
 //! `cargo bench -p wellspring-log --features sqlite --bench sleeping_reader`
 
@@ -13,15 +13,15 @@ use wellspring_core::{
 use wellspring_log::{Log, LogOptions, Owner, SqliteOptions, SqliteStore, TAIL_BYTES_MAX};
 use wellspring_testkit::figures::{Scale, figure};
 
-/// How many deltas a source hands over at once.
+/// Deltas per batch of the source.
 const BATCH: usize = 50;
 
-/// What the whole process may take, however many deltas wait for the reader: the tail
-/// (a quarter MiB) and what is not committed yet (a MiB), the store's caches, and the text itself, which
-/// is folded for the owner and read back at the end.
+/// Maximum memory of the whole process, however many deltas wait for the reader: the tail (a
+/// quarter MiB), uncommitted events (1 MiB), the store's caches, and the text itself, which is
+/// folded for the owner and read back at the end.
 const MEMORY_MIB_MAX: f64 = 128.0;
 
-/// Pairs of measurements; the median of their ratios is what counts.
+/// Pairs of measurements; the figure is the median of their ratios.
 const PAIRS: usize = 9;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -33,7 +33,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut costs = Vec::new();
     for pair in 0..PAIRS {
         let (alone, watched);
-        // Whoever comes second finds a larger file; so they take turns.
+        // The second of a pair works on a larger file, so the order alternates.
         if pair % 2 == 0 {
             alone = append(&log, deltas, Reader::None).await?;
             watched = append(&log, deltas, Reader::Sleeping).await?;
@@ -48,7 +48,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let peak = peak_memory()?;
     figure("sleeping reader/peak memory of the process", peak, "MiB", None);
     figure("sleeping reader/most that it may take", MEMORY_MIB_MAX, "MiB", None);
-    assert!(peak <= MEMORY_MIB_MAX, "{peak} MiB are more than a sleeping reader may cost");
+    assert!(peak <= MEMORY_MIB_MAX, "peak memory is {peak} MiB, more than the maximum");
     Ok(())
 }
 
@@ -57,9 +57,9 @@ enum Reader {
     Sleeping,
 }
 
-/// Appends a run and says what that cost: processor time, because that is what a reader
-/// takes from the agent, and a busy machine does not change it. The reader wakes when it is over and has to
-/// get all of it.
+/// Appends a run and returns the processor time: that is what a reader takes from the agent,
+/// and other load on the machine does not change it. The reader wakes at the end and must
+/// receive everything.
 async fn append(log: &Log, deltas: usize, reader: Reader) -> Result<Duration, Box<dyn Error>> {
     let owner = create(log).await?;
     let run = owner.run();
@@ -76,7 +76,7 @@ async fn append(log: &Log, deltas: usize, reader: Reader) -> Result<Duration, Bo
             (AgentNo::ROOT, Event::PartDelta { part: PartId(0), chunk })
         }));
         tail = tail.max(log.tail_bytes());
-        // A source gives way between two reads.
+        // A source yields between two reads.
         tokio::task::yield_now().await;
     }
     let outcome = Box::new(Outcome::Completed { stop: Stop::EndTurn });
@@ -114,11 +114,11 @@ async fn create(log: &Log) -> Result<Owner, Box<dyn Error>> {
     Ok(owner)
 }
 
-/// What all threads have used. Linux only.
+/// Processor time of all threads. Linux only.
 fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     let mut total = Duration::ZERO;
     for thread in std::fs::read_dir("/proc/self/task")? {
-        // A thread may end while it is looked at.
+        // A thread may end while its file is read.
         let Ok(stat) = std::fs::read_to_string(thread?.path().join("schedstat")) else { continue };
         let nanos = stat.split_whitespace().next().ok_or("no processor time")?.parse()?;
         total += Duration::from_nanos(nanos);
@@ -126,7 +126,7 @@ fn cpu_time() -> Result<Duration, Box<dyn Error>> {
     Ok(total)
 }
 
-/// The most that the process ever held. Linux only.
+/// Peak memory of the process. Linux only.
 fn peak_memory() -> Result<f64, Box<dyn Error>> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"));

@@ -1,54 +1,54 @@
-//! Who decided what: kept beside the runs, and untouched when they are deleted.
+//! The audit log: who decided what. It is separate from the runs and survives their deletion.
 
 use serde_json::Value;
 use wellspring_core::{Millis, RunId};
 
-/// The most entries kept per tenant; the oldest go first. Years of people's decisions, and
-/// little enough that nobody has to sweep them.
+/// Maximum number of entries per tenant; beyond it, the oldest are dropped. Enough for years of
+/// decisions by people, and small enough to need no cleanup.
 pub const AUDIT_MAX: usize = 10_000;
 
-/// Something that somebody did.
+/// An action to audit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Act {
-    /// When.
+    /// When it was done.
     pub at: Millis,
-    /// Who.
+    /// The id of the principal.
     pub by: Box<str>,
-    /// To which run.
+    /// The run that it concerns.
     pub run: RunId,
-    /// What: `approve`, `cancel`, `delete`.
+    /// The kind of action: `approve`, `cancel`, `delete`.
     pub did: Box<str>,
-    /// What else a reader has to know, as the run may be gone by then.
+    /// Further details, because the run may be deleted by the time they are read.
     pub details: Value,
 }
 
-/// An act on its way into a store.
+/// An entry to be written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewAudit {
-    /// Whose run it was done to.
+    /// The tenant of the run.
     pub tenant: Box<str>,
-    /// What makes it one act, however often it is told.
+    /// The idempotency key: an entry with a known key is not written again.
     pub key: Box<str>,
-    /// What was done.
+    /// The action.
     pub act: Act,
 }
 
-/// An act that was kept.
+/// A stored entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditEntry {
-    /// Its place among its tenant's, from 1.
+    /// Its number within the tenant, from 1. Increasing, not necessarily dense.
     pub number: u64,
-    /// What was done.
+    /// The action.
     pub act: Act,
 }
 
-/// Which entries to read, newest first.
+/// Selects entries, newest first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AuditFilter {
-    /// Whose.
+    /// The tenant.
     pub tenant: Box<str>,
-    /// Older than this one: where the page before ended.
+    /// Only entries before this number: the last one of the previous page.
     pub before: Option<u64>,
-    /// At most so many.
+    /// Maximum number of entries.
     pub limit: usize,
 }

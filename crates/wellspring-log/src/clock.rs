@@ -1,4 +1,4 @@
-//! Where times come from.
+//! Sources of time.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant as StdInstant, SystemTime, UNIX_EPOCH};
@@ -7,15 +7,15 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use wellspring_core::Millis;
 
-/// When this process first asked for a monotonic time.
+/// When this process first read a monotonic time.
 static FIRST: LazyLock<StdInstant> = LazyLock::new(StdInstant::now);
 
-/// Says what time it is.
+/// A source of time.
 pub trait Clock: Send + Sync {
-    /// The time of day. It may step, in either direction.
+    /// The wall-clock time. It may step in either direction.
     fn now(&self) -> Millis;
 
-    /// The time since some fixed moment. It never steps.
+    /// The time since a fixed moment. It never steps.
     fn monotonic(&self) -> Duration {
         FIRST.elapsed()
     }
@@ -37,13 +37,13 @@ impl Clock for SystemClock {
 pub struct TokioClock {
     start: Instant,
     start_at: Millis,
-    /// Frames are also cut on the store's threads, which know no runtime; without this they
-    /// would see the time that goes on while the test's is paused.
+    /// The runtime to read the time from. Frames are also cut on the store's threads, which
+    /// have no runtime of their own and would not see the test's paused time.
     runtime: Option<Handle>,
 }
 
 impl TokioClock {
-    /// A clock that shows `at` now. Call it inside the runtime whose time it should follow.
+    /// A clock that shows `at` now. Call it inside the runtime whose time it follows.
     #[must_use]
     pub fn starting_at(at: Millis) -> Self {
         Self { start: Instant::now(), start_at: at, runtime: Handle::try_current().ok() }

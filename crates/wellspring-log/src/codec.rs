@@ -7,8 +7,8 @@
 //!   tag 0, anything else:  length: varint, the event as externally tagged JSON
 //! ```
 //!
-//! Sequence numbers are not in it: a frame is stored with its place. Deltas are written by
-//! hand because nearly everything is a delta. The format is for ever: a new one gets a new
+//! Sequence numbers are not included: a frame is stored with its position. Deltas are encoded
+//! by hand because most records are deltas. The format is permanent: a new one gets a new
 //! [`VERSION`], and this one stays readable.
 
 use std::io;
@@ -20,27 +20,27 @@ use wellspring_core::{AgentNo, Event, EventBuffer, Millis, PartId, Record, Seq};
 /// The version that [`encode`] writes.
 pub const VERSION: u8 = 1;
 
-/// How deep an event may nest: four times what any JSON reader accepts from a wire, and
-/// little enough to read back on any thread's stack.
+/// Maximum nesting of an event: four times what JSON readers accept from a wire, and small
+/// enough for any thread's stack.
 pub const DEPTH_MAX: usize = 512;
 
 const TAG_EVENT: u8 = 0;
 const TAG_DELTA: u8 = 1;
 const CRC_BYTES: usize = 4;
 
-/// An event that has no stored form.
+/// An event that cannot be stored.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncodeError {
     /// It nests deeper than [`DEPTH_MAX`].
     #[error("record {0} nests deeper than {DEPTH_MAX} levels")]
     TooDeep(Seq),
-    /// It is no JSON.
+    /// It cannot be serialised as JSON.
     #[error("record {seq} cannot be written as JSON: {what}")]
     NotJson {
-        /// Which record.
+        /// The record.
         seq: Seq,
-        /// What is wrong with it.
+        /// The serialiser's message.
         what: String,
     },
 }
@@ -49,30 +49,30 @@ pub enum EncodeError {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// They end too early.
+    /// The bytes end too early.
     #[error("the frame is cut short")]
     Truncated,
-    /// A newer program wrote them.
+    /// A newer program wrote the frame.
     #[error("the frame has format {0}; this program reads up to {VERSION}")]
     Version(u8),
-    /// They are not what was written.
-    #[error("the frame's checksum does not fit")]
+    /// The bytes were changed.
+    #[error("the frame's checksum does not match")]
     Checksum,
-    /// The checksum fits, and yet they make no sense.
+    /// The checksum matches, but the content is invalid.
     #[error("the frame is malformed at byte {at}: {what}")]
     Malformed {
-        /// Where.
+        /// The offset.
         at: usize,
-        /// What was found.
+        /// What was found there.
         what: String,
     },
 }
 
-/// Writes records, whose places are dense, into the stored form.
+/// Encodes records with consecutive numbers.
 ///
 /// # Errors
 ///
-/// When an event has no stored form; no event that came from JSON does that.
+/// If an event cannot be stored. Events that were parsed from JSON can.
 pub fn encode(records: &[Record]) -> Result<Vec<u8>, EncodeError> {
     let mut out = Vec::with_capacity(16 + records.len() * 24);
     out.push(VERSION);
@@ -109,11 +109,11 @@ pub fn encode(records: &[Record]) -> Result<Vec<u8>, EncodeError> {
     Ok(out)
 }
 
-/// Reads the stored form. The text of all deltas lies in one buffer.
+/// Decodes a frame. The text of all deltas is in one buffer.
 ///
 /// # Errors
 ///
-/// For anything that [`encode`], of this or an earlier version, did not write.
+/// If the bytes were not written by [`encode`] of this version or an earlier one.
 pub fn decode(first: Seq, body: &[u8]) -> Result<Vec<Record>, DecodeError> {
     let version = *body.first().ok_or(DecodeError::Truncated)?;
     if version != VERSION {
@@ -125,7 +125,8 @@ pub fn decode(first: Seq, body: &[u8]) -> Result<Vec<Record>, DecodeError> {
     }
     let mut input = Input { bytes: content, at: 1 };
     let mut at = input.varint()?;
-    // Nothing is reserved by a number that was read: what is kept is at most what came in.
+    // No capacity is reserved from lengths in the input, so memory is bounded by the input's
+    // size.
     let mut events = EventBuffer::default();
     while input.at < content.len() {
         let tag = input.byte()?;
@@ -154,14 +155,14 @@ pub fn decode(first: Seq, body: &[u8]) -> Result<Vec<Record>, DecodeError> {
     Ok(records.collect())
 }
 
-/// Whether some bytes end with their own checksum, as all that [`encode`] wrote do.
+/// Whether the bytes end with their own checksum, as everything that [`encode`] wrote does.
 #[cfg(feature = "sqlite")]
 pub(crate) fn is_whole(body: &[u8]) -> bool {
     body.split_last_chunk::<CRC_BYTES>()
         .is_some_and(|(content, crc)| crc32fast::hash(content).to_le_bytes() == *crc)
 }
 
-/// How many bytes an event will take, nearly.
+/// The approximate encoded size of an event, in bytes.
 #[must_use]
 pub fn weight(event: &Event) -> usize {
     /// Tag, agent, time, part and length.
@@ -170,7 +171,7 @@ pub fn weight(event: &Event) -> usize {
         return RECORD_BYTES + chunk.len();
     }
     let mut counted = Counted(0);
-    // What cannot be written is refused when the frame is encoded.
+    // An event that cannot be serialised is rejected when the frame is encoded.
     let _ = serde_json::to_writer(&mut counted, event);
     RECORD_BYTES + counted.0
 }
@@ -178,14 +179,14 @@ pub fn weight(event: &Event) -> usize {
 /// Writes a value that [`from_json`] reads back.
 pub(crate) fn to_json(value: &impl Serialize) -> Result<Vec<u8>, String> {
     let json = serde_json::to_vec(value).map_err(|error| error.to_string())?;
-    if depth(&json) > DEPTH_MAX { Err("it nests too deep".into()) } else { Ok(json) }
+    if depth(&json) > DEPTH_MAX { Err("it is nested too deeply".into()) } else { Ok(json) }
 }
 
-/// Reads JSON of ours. The usual limit of 128 levels is too low for it: a value that came
-/// from a wire with 127 of them lies some levels deeper inside an event.
+/// Parses our own JSON. serde's limit of 128 levels is too low: a value that arrived with 127
+/// levels is a few levels deeper inside an event.
 pub(crate) fn from_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
     if depth(json) > DEPTH_MAX {
-        return Err("it nests too deep".into());
+        return Err("it is nested too deeply".into());
     }
     let mut reader = serde_json::Deserializer::from_slice(json);
     reader.disable_recursion_limit();
@@ -227,7 +228,7 @@ impl<'a> Input<'a> {
         u32::try_from(value).map_err(|_| self.malformed("an id is too large"))
     }
 
-    /// A length and as many bytes.
+    /// A length, followed by as many bytes.
     fn block(&mut self) -> Result<&'a [u8], DecodeError> {
         let length = usize::try_from(self.varint()?).map_err(|_| DecodeError::Truncated)?;
         let end = self.at.checked_add(length).ok_or(DecodeError::Truncated)?;
@@ -257,7 +258,7 @@ fn unzigzag(value: u64) -> i64 {
     (value >> 1).cast_signed() ^ -((value & 1).cast_signed())
 }
 
-/// The deepest nesting of some JSON, without reading it.
+/// The maximum nesting of a JSON text, found without parsing it.
 fn depth(json: &[u8]) -> usize {
     let (mut deepest, mut now) = (0usize, 0usize);
     let mut bytes = json.iter();

@@ -1,4 +1,4 @@
-//! Reading a run, from anywhere, at any pace.
+//! Reads a run from any position, at any pace.
 
 use std::fmt;
 use std::ops::ControlFlow::{self, Break, Continue};
@@ -16,8 +16,8 @@ use crate::watch::Watch;
 
 /// Reads the records of a run after a position.
 ///
-/// It gives every committed record once, in order, however it is read: at once, slowly, or broken
-/// off and resumed in another process after the last position.
+/// It returns every committed record once and in order, whether it is read at once, slowly, or
+/// resumed in another process after the last position.
 ///
 /// ```
 /// # use futures::TryStreamExt;
@@ -57,7 +57,7 @@ impl Cursor {
         Self { hot, reader, position: after, failures_seen, foreign }
     }
 
-    /// The last record that it gave.
+    /// The last record that was returned.
     #[must_use]
     pub fn position(&self) -> Seq {
         self.position
@@ -69,24 +69,25 @@ impl Cursor {
         self.hot.run
     }
 
-    /// Waits for something new and gives all of it at once, or a page of it when the reader is
-    /// far behind. `None` after the run's last record.
+    /// Waits for new records and returns all of them, or one page if the reader is far behind.
+    /// `None` after the run's last record.
     ///
     /// # Errors
     ///
-    /// When the store fails or the run was deleted. The position stays: calling again tries
-    /// again.
+    /// If the store fails or the run was deleted. The position is kept, so calling again
+    /// retries.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future loses nothing.
+    /// Dropping the future loses no records.
     pub async fn next(&mut self) -> Result<Option<Vec<FrameSlice>>, ReadError> {
         loop {
-            // Mostly something is there, and nothing has to be waited for.
+            // Usually there are new frames, and no waiting is needed.
             if let Break(taken) = self.take() {
                 return taken;
             }
-            // Both are armed before one looks again, so no change slips through between.
+            // Both waits are registered before the state is checked again, so that no change is
+            // missed.
             let hot = Arc::clone(&self.hot);
             let changed = hot.changed.notified();
             tokio::pin!(changed);
@@ -117,7 +118,7 @@ impl Cursor {
             }
             if !may_be_elsewhere {
                 let (run, at) = (hot.run, self.position.next());
-                let what = "it was committed and is not there".into();
+                let what = "the record was committed but is missing".into();
                 return Err(StoreError::Damaged { run, at, what }.into());
             }
             tokio::select! {
@@ -127,7 +128,7 @@ impl Cursor {
         }
     }
 
-    /// Takes what this process has for the reader.
+    /// Takes the frames that this process has in memory.
     fn take(&mut self) -> ControlFlow<Result<Option<Vec<FrameSlice>>, ReadError>, Absent> {
         match self.hot.next(self.reader, self.position, self.failures_seen) {
             Next::Frames(frames) => {
@@ -143,7 +144,7 @@ impl Cursor {
         }
     }
 
-    /// The records one by one, until the run's last or the first error.
+    /// A stream of single records, until the run's last one or the first error.
     pub fn into_records(self) -> impl Stream<Item = Result<Record, ReadError>> + Send {
         let start = (Some(self), Vec::<FrameSlice>::new().into_iter(), 0usize, None::<FrameSlice>);
         stream::unfold(start, |(mut cursor, mut slices, mut index, mut slice)| async move {

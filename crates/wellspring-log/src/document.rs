@@ -6,15 +6,15 @@
 
 use crate::store::{Store, StoreError};
 
-/// The most bytes of a document's text. A document is read and replaced as a whole; what is
-/// larger belongs into a run or a file.
+/// Maximum size of a document's text. A document is read and replaced as a whole; larger data
+/// belongs in a run or a file.
 pub const DOCUMENT_BYTES_MAX: usize = 64 * 1024;
 
-/// The most bytes of a document's name: a few ids and names of people in a row.
+/// Maximum size of a document's name: several ids and user names in a row.
 pub const DOCUMENT_NAME_BYTES_MAX: usize = 512;
 
-/// The most documents that one listing returns: 64 MiB if every one is as large as possible,
-/// and usually less than one.
+/// Maximum number of documents per listing: 64 MiB if every document has the maximum size, and
+/// usually less than 1 MiB.
 pub const DOCUMENTS_PAGE_MAX: usize = 1000;
 
 /// A small named value.
@@ -22,26 +22,26 @@ pub const DOCUMENTS_PAGE_MAX: usize = 1000;
 pub struct Document {
     /// Segments separated by `/`. See [`segment`] for segments that contain any text.
     pub name: Box<str>,
-    /// Changes with every write and grows; a revision is never used twice for one name, not
-    /// even after the document was deleted and created again.
+    /// Increases with every write. A name never gets the same revision twice, not even if the
+    /// document was deleted and created again.
     pub revision: u64,
     /// The value, usually JSON.
     pub text: Box<str>,
 }
 
-/// What a write to a document expects to find.
+/// The precondition of a write to a document.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Expected {
-    /// Anything: the last write wins.
+    /// None: the last write wins.
     Anything,
-    /// No document of this name.
+    /// The document does not exist.
     Absent,
-    /// The document at this revision.
+    /// The document has this revision.
     Revision(u64),
 }
 
 impl Expected {
-    /// Whether a document at `found`, or no document, is what was expected.
+    /// Whether a document with revision `found`, or no document, meets the precondition.
     #[must_use]
     pub fn matches(self, found: Option<u64>) -> bool {
         match self {
@@ -55,32 +55,31 @@ impl Expected {
 /// The result of a write to a document.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Written {
-    /// The document has this revision now. After a deletion this is the revision that the
-    /// deletion had.
+    /// The document's new revision. For a deletion, the revision of the deletion itself.
     Done(u64),
-    /// Something else was found, and nothing changed.
+    /// The precondition failed, and nothing changed. Holds the current document.
     Conflict(Option<Document>),
 }
 
-/// Which documents to list, ordered by name (byte by byte).
+/// Selects documents, ordered by name (byte by byte).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct DocumentFilter {
-    /// Whole segments: empty for all documents, or a text that ends with `/`.
+    /// A prefix of whole segments: empty for all documents, or a text that ends with `/`.
     pub prefix: Box<str>,
-    /// Only names after this one: the last name of the page before.
+    /// Only names after this one: the last name of the previous page.
     pub after: Option<Box<str>>,
-    /// The most documents to return; [`DOCUMENTS_PAGE_MAX`] if it is zero or larger than that.
+    /// Maximum number of documents; [`DOCUMENTS_PAGE_MAX`] if zero or larger.
     pub limit: usize,
 }
 
 impl DocumentFilter {
-    /// All documents below a prefix, the first page.
+    /// The first page of all documents below a prefix.
     #[must_use]
     pub fn below(prefix: impl Into<Box<str>>) -> Self {
         Self { prefix: prefix.into(), after: None, limit: 0 }
     }
 
-    /// The most documents that a store returns for this filter.
+    /// The effective maximum for this filter.
     #[must_use]
     pub fn limit_or_max(&self) -> usize {
         if self.limit == 0 { DOCUMENTS_PAGE_MAX } else { self.limit.min(DOCUMENTS_PAGE_MAX) }
@@ -106,7 +105,7 @@ impl DocumentFilter {
 ///
 /// # Errors
 ///
-/// When the store fails, or there are more than `max`.
+/// If the store fails, or if there are more than `max` documents.
 pub async fn all_documents(
     store: &dyn Store,
     prefix: &str,
@@ -132,8 +131,8 @@ pub async fn all_documents(
     }
 }
 
-/// A segment of a document's name that stands for any text. `/`, `%` and characters that are
-/// not printable ASCII are percent-encoded, so that different texts give different segments.
+/// Encodes any text as one segment of a document's name. `/`, `%` and characters that are not
+/// printable ASCII are percent-encoded, so that different texts give different segments.
 #[must_use]
 pub fn segment(text: &str) -> String {
     let mut segment = String::with_capacity(text.len());
@@ -144,7 +143,7 @@ pub fn segment(text: &str) -> String {
             segment.push_str(&format!("%{byte:02X}"));
         }
     }
-    // An empty segment is not allowed; `%` alone never comes from a text.
+    // An empty segment is not allowed; a lone `%` never results from another text.
     if segment.is_empty() { "%".into() } else { segment }
 }
 
@@ -152,8 +151,8 @@ pub fn segment(text: &str) -> String {
 ///
 /// # Errors
 ///
-/// [`StoreError::BadDocument`] for a name that is not allowed, [`StoreError::Full`] for a text
-/// or a name that is too long.
+/// [`StoreError::BadDocument`] for an invalid name, [`StoreError::Full`] for a text or a name
+/// that is too long.
 pub fn check_document(name: &str, text: Option<&str>) -> Result<(), StoreError> {
     check_name(name)?;
     if text.is_some_and(|text| text.len() > DOCUMENT_BYTES_MAX) {

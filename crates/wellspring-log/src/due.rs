@@ -1,12 +1,12 @@
-//! Which runs need someone to look at them, and which nodes are alive.
+//! Runs that are due, and heartbeats of nodes.
 
 use wellspring_core::{Millis, RunId};
 
-/// The most runs that [`Store::due`](crate::Store::due) gives at once; the next page continues
-/// after the last of them.
+/// Maximum number of runs per call of [`Store::due`](crate::Store::due); the next page
+/// continues after the last of them.
 pub const DUE_PAGE_MAX: usize = 1000;
 
-/// Asks for a page of the runs that are due.
+/// Selects a page of the runs that are due.
 ///
 /// A run is due
 ///
@@ -17,18 +17,18 @@ pub const DUE_PAGE_MAX: usize = 1000;
 /// Finished runs and running runs of other owners are never due.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DueQuery {
-    /// Runs whose time is at or before this.
+    /// The current time. Deadlines at or before it have passed.
     pub now: Millis,
-    /// Nodes that the caller knows to be gone.
+    /// Nodes that the caller considers gone.
     pub gone: Vec<Box<str>>,
-    /// Where the page before ended; its last entry is not given again.
+    /// Only runs after this place: the last one of the previous page.
     pub after: Option<DuePlace>,
-    /// At most so many; [`DUE_PAGE_MAX`] if zero or more than that.
+    /// Maximum number of runs; [`DUE_PAGE_MAX`] if zero or larger.
     pub limit: usize,
 }
 
 impl DueQuery {
-    /// The most runs in this page.
+    /// The effective maximum of this page.
     #[must_use]
     pub fn limit_or_max(&self) -> usize {
         if self.limit == 0 { DUE_PAGE_MAX } else { self.limit.min(DUE_PAGE_MAX) }
@@ -42,34 +42,34 @@ pub struct Due {
     pub run: RunId,
     /// Its agent's name.
     pub agent: Box<str>,
-    /// Its owner, if that is one of the nodes that are gone.
+    /// Its owner; set if that is one of the nodes that are gone.
     pub owner: Option<Box<str>>,
-    /// Since when it is due; zero if at once.
+    /// The time since when it is due; zero if it was due at once.
     pub since: Millis,
 }
 
 impl Due {
-    /// Its place in the order of all that are due.
+    /// Its place in the order of due runs.
     #[must_use]
     pub fn place(&self) -> DuePlace {
         DuePlace { since: self.since, run: self.run }
     }
 }
 
-/// A place in the order of the runs that are due: by time, then by run.
+/// A place in the order of due runs: by time, then by run.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct DuePlace {
-    /// Since when.
+    /// The time since when the run is due.
     pub since: Millis,
-    /// Which run.
+    /// The run.
     pub run: RunId,
 }
 
-/// The last sign of life of a node.
+/// The last heartbeat of a node.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct NodeBeat {
     /// The node.
     pub node: Box<str>,
-    /// A number that is different after each beat; zero if the store has none of it.
+    /// A number that changes with each heartbeat; zero if the store has none.
     pub beat: u64,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong with a run, by operation.
+//! Errors of operations on runs.
 
 use wellspring_core::{RunId, Seq};
 
@@ -8,16 +8,16 @@ use crate::store::{RunInfo, StoreError};
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CreateError {
-    /// Its id is taken.
+    /// Its id is used already.
     #[error("run {} exists already", .0.run)]
     Exists(Box<RunInfo>),
-    /// Its name means another run already.
-    #[error("the name means run {0} already")]
+    /// Its name belongs to another run.
+    #[error("the name already belongs to run {0}")]
     Named(RunId),
     /// Its thread has an unfinished run.
     #[error("the thread is busy with run {0}")]
     ThreadBusy(RunId),
-    /// Its thread has runs, and it was to be the first.
+    /// Its thread has runs, but it was to be the first.
     #[error("the thread has runs already")]
     NotFirst,
     /// The store failed.
@@ -32,10 +32,10 @@ pub enum AdoptError {
     /// There is no such run.
     #[error("there is no run {0}")]
     NoRun(RunId),
-    /// There is nothing left to do.
+    /// The run is finished.
     #[error("run {} is finished", .0.run)]
     Finished(Box<RunInfo>),
-    /// This process owns it, or another node that is believed to be alive does.
+    /// This process owns it, or another node that counts as alive does.
     #[error("run {run} has an owner")]
     Owned {
         /// Which run.
@@ -43,7 +43,7 @@ pub enum AdoptError {
         /// The other node; absent if the owner is in this process.
         owner: Option<Box<str>>,
     },
-    /// The head moved every time: somebody appends, so somebody owns it.
+    /// The head moved at every attempt, so another process is appending.
     #[error("run {run} moved on while it was being adopted, now to record {head}")]
     Contended {
         /// Which run.
@@ -56,28 +56,29 @@ pub enum AdoptError {
     Store(#[from] StoreError),
 }
 
-/// A run could not be read, or not further.
+/// A run could not be read, or not any further.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// There is no such run, or no longer.
+    /// The run does not exist, or was deleted.
     #[error("there is no run {0}")]
     NoRun(RunId),
-    /// The position asked for is not there yet.
+    /// The requested position does not exist yet.
     #[error("run {run} has no record {after} yet: its head is {head}")]
     Future {
         /// Which run.
         run: RunId,
-        /// What was asked for.
+        /// The requested position.
         after: Seq,
-        /// How far the run is.
+        /// The run's last record.
         head: Seq,
     },
     /// The store failed.
     #[error("could not read the run")]
     Store(#[source] StoreError),
-    /// The store failed the run's owner in this process; nothing more will come from it.
-    #[error("the run lost its owner here")]
+    /// The store failed for the run's owner in this process, so nothing more will be appended
+    /// here.
+    #[error("the run lost its owner in this process")]
     OwnerLost(#[source] StoreError),
 }
 

@@ -1,4 +1,4 @@
-//! Folding a stored run: from the nearest snapshot, then record by record.
+//! Folds a stored run: from the latest snapshot, then record by record.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -10,13 +10,13 @@ use crate::error::ReadError;
 use crate::frame::Frame;
 use crate::store::{Page, SnapshotKind, Store, StoreError, StoredFrame};
 
-/// Changes whenever a fold does: a snapshot of another version is as good as none.
+/// Changes whenever a fold changes. Snapshots of other versions are ignored.
 const SNAPSHOT_VERSION: u8 = 2;
 
-/// What stands before a snapshot: its version and its checksum.
+/// The bytes before a snapshot: its version and its checksum.
 const SNAPSHOT_HEAD_BYTES: usize = 1 + 4;
 
-/// Something that records fold into.
+/// A fold of records.
 pub(crate) trait Fold: Default + DeserializeOwned + Serialize {
     const KIND: SnapshotKind;
     fn head(&self) -> Seq;
@@ -86,14 +86,14 @@ pub(crate) async fn fold<F: Fold>(
     Ok(folded)
 }
 
-/// Decodes what a store gave for a read after a record, and checks that all of it is there.
+/// Decodes a page that was read after a record, and checks that no record is missing.
 pub(crate) fn read_page(run: RunId, after: Seq, page: &Page) -> Result<Vec<Frame>, StoreError> {
     let mut next = after.next();
     let mut frames = Vec::with_capacity(page.frames.len());
     for stored in &page.frames {
         let follows = if frames.is_empty() { stored.first <= next } else { stored.first == next };
         if !follows || stored.last() < next {
-            let what = format!("record {} is there instead", stored.first);
+            let what = format!("found record {} instead", stored.first);
             return Err(StoreError::Damaged { run, at: next, what });
         }
         let frame = read_frame(run, stored)?;
@@ -101,13 +101,13 @@ pub(crate) fn read_page(run: RunId, after: Seq, page: &Page) -> Result<Vec<Frame
         frames.push(frame);
     }
     if frames.is_empty() && after < page.head {
-        let what = "it was committed and is not there".into();
+        let what = "the record was committed but is missing".into();
         return Err(StoreError::Damaged { run, at: next, what });
     }
     Ok(frames)
 }
 
-/// Checks that a run that is kept as finished ends with its end, and no other does.
+/// Checks that a run ends with `run finished` if, and only if, it is stored as finished.
 pub(crate) fn check_end(
     run: RunId,
     at: Seq,
@@ -116,13 +116,13 @@ pub(crate) fn check_end(
 ) -> Result<(), StoreError> {
     let what = match (closed, finished) {
         (true, true) | (false, false) => return Ok(()),
-        (true, false) => "it is kept as finished, and has no end".into(),
-        (false, true) => "it is kept as unfinished, and has an end".into(),
+        (true, false) => "it is stored as finished, but has no end".into(),
+        (false, true) => "it is stored as unfinished, but has an end".into(),
     };
     Err(StoreError::Damaged { run, at, what })
 }
 
-/// Decodes a frame and checks that it is what the store says it is.
+/// Decodes a frame and checks it against what the store says about it.
 fn read_frame(run: RunId, stored: &StoredFrame) -> Result<Frame, StoreError> {
     let damaged = |what| StoreError::Damaged { run, at: stored.first, what };
     let records =
@@ -133,8 +133,8 @@ fn read_frame(run: RunId, stored: &StoredFrame) -> Result<Frame, StoreError> {
     Ok(Frame::new(stored.first, records))
 }
 
-/// A snapshot's stored form, or `None` if it has none: its version, a checksum of where it
-/// belongs and of what follows, and the fold.
+/// The stored form of a snapshot: its version, a checksum of its position and its content, and
+/// the fold. `None` if it cannot be serialised.
 pub(crate) fn write_snapshot<F: Serialize>(
     run: RunId,
     kind: SnapshotKind,
@@ -149,7 +149,8 @@ pub(crate) fn write_snapshot<F: Serialize>(
     Some(body)
 }
 
-/// A snapshot that does not pass its checksum is as good as none: more is folded then.
+/// Reads a snapshot; `None` if its checksum does not match. It is then ignored, and more
+/// records are folded.
 pub(crate) fn read_snapshot<F: Fold>(run: RunId, at: Seq, body: &Bytes) -> Option<F> {
     let (version, rest) = body.split_first()?;
     let (sum, json) = rest.split_first_chunk()?;
@@ -159,10 +160,10 @@ pub(crate) fn read_snapshot<F: Fold>(run: RunId, at: Seq, body: &Bytes) -> Optio
     (folded.head() == at).then_some(folded)
 }
 
-/// Whether a snapshot is one of another version, which is not used, or as it was written.
+/// Whether a snapshot is intact, or has another version and is therefore not used.
 #[cfg(feature = "sqlite")]
 pub(crate) fn is_whole_snapshot(run: RunId, kind: SnapshotKind, at: Seq, body: &[u8]) -> bool {
-    /// The versions before checksums.
+    /// The last version without checksums.
     const WITHOUT: u8 = 1;
     let Some((version, rest)) = body.split_first() else { return false };
     let Some((sum, json)) = rest.split_first_chunk() else { return false };

@@ -1,4 +1,4 @@
-//! The records of one append, as readers get them.
+//! The records of one append, as readers receive them.
 
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
@@ -6,17 +6,16 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use wellspring_core::{Record, Seq};
 
-/// How many dialects may keep their encoding with a frame: as many as there are on earth
-/// that anyone speaks at once, and a few more.
+/// Maximum number of cached encodings per frame: enough for all dialects.
 pub const ENCODED_SLOTS: usize = 16;
 
 /// The records of one append. Immutable, shared by all readers.
 #[derive(Debug)]
 pub struct Frame {
-    /// Its first record.
+    /// The number of its first record.
     pub first: Seq,
     records: Vec<Record>,
-    /// Most frames are read in one dialect or none.
+    /// The first cached encoding; most frames have at most one.
     encoded: OnceLock<(usize, Bytes)>,
     encoded_otherwise: OnceLock<Box<[OnceLock<Bytes>; ENCODED_SLOTS]>>,
 }
@@ -32,19 +31,19 @@ impl Frame {
         &self.records
     }
 
-    /// Its last record.
+    /// The number of its last record.
     #[must_use]
     pub fn last(&self) -> Seq {
         Seq((self.first.0 + self.records.len() as u64).saturating_sub(1))
     }
 
-    /// What a dialect makes of the whole frame, made once however many read it. A slot
-    /// beyond [`ENCODED_SLOTS`] works too but keeps nothing.
+    /// The frame's encoding in the given slot, made once for all readers. A slot at or beyond
+    /// [`ENCODED_SLOTS`] works too, but is not cached.
     pub fn encoded(&self, slot: usize, make: impl FnOnce() -> Bytes) -> Bytes {
         if slot >= ENCODED_SLOTS {
             return make();
         }
-        // At most one of the two places below makes it.
+        // Called in at most one of the two branches below.
         let mut make = Some(make);
         let mut made = || make.take().map(|make| make()).unwrap_or_default();
         let (first, bytes) = self.encoded.get_or_init(|| (slot, made()));
@@ -57,7 +56,7 @@ impl Frame {
         }
     }
 
-    /// What a dialect has made of it already, if anyone has asked.
+    /// The cached encoding in a slot, if there is one.
     #[must_use]
     pub fn encoded_already(&self, slot: usize) -> Option<Bytes> {
         match self.encoded.get() {
@@ -67,7 +66,8 @@ impl Frame {
     }
 }
 
-/// What a reader has not seen yet of a frame: all of it, or what follows where it resumed.
+/// The unread part of a frame: all of it, or the records after the position where a reader
+/// resumed.
 #[derive(Clone, Debug)]
 pub struct FrameSlice {
     frame: Arc<Frame>,
@@ -75,7 +75,7 @@ pub struct FrameSlice {
 }
 
 impl FrameSlice {
-    /// What follows `after` in a frame, if anything.
+    /// The records after `after` in a frame, if there are any.
     pub(crate) fn after(frame: Arc<Frame>, after: Seq) -> Option<Self> {
         let skip = usize::try_from((after.0 + 1).saturating_sub(frame.first.0)).ok()?;
         (skip < frame.records.len()).then_some(Self { frame, skip })
@@ -87,19 +87,19 @@ impl FrameSlice {
         &self.frame
     }
 
-    /// How many records of the frame the reader has had before; zero nearly always.
+    /// The number of records that the reader already has; usually zero.
     #[must_use]
     pub fn skip(&self) -> usize {
         self.skip
     }
 
-    /// The records not yet seen; at least one.
+    /// The unread records; at least one.
     #[must_use]
     pub fn records(&self) -> &[Record] {
         self.frame.records.get(self.skip..).unwrap_or_default()
     }
 
-    /// The last of them.
+    /// The number of the last record.
     #[must_use]
     pub fn last(&self) -> Seq {
         self.frame.last()

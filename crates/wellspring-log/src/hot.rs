@@ -1,11 +1,11 @@
-//! The state of a run that this process writes or reads: its head, the positions of its readers,
-//! and its tail, the frames that a reader has not passed yet.
+//! The in-memory state of a run that this process writes or reads: its head, the positions of
+//! its readers, and its tail (the frames that not all readers have passed).
 //!
 //! # Promised
 //!
-//! The tail is a contiguous end of the run's committed frames. A frame is in the tail only while
-//! an attached reader has not passed it, and never beyond the two maxima: readers that are
-//! farther behind read from the store.
+//! The tail is a contiguous end of the run's committed frames. A frame stays in the tail only
+//! while an attached reader has not passed it, and never beyond the two limits: readers that
+//! are farther behind read from the store.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -27,12 +27,12 @@ pub(crate) struct Shared {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) options: LogOptions,
     pub(crate) nodes: Nodes,
-    /// The runs that this process writes or reads. Do not upgrade an entry inside the lock:
-    /// dropping the last reference of a run takes the same lock.
+    /// The runs that this process writes or reads. Do not upgrade an entry while holding the
+    /// lock: dropping the last reference to a run takes the same lock.
     runs: Mutex<BTreeMap<RunId, Weak<Hot>>>,
     /// Bytes in all tails.
     tail_bytes: AtomicUsize,
-    /// Counts the frames that entered a tail, to know which are the oldest.
+    /// Numbers the frames that entered a tail, to find the oldest.
     stamps: AtomicU64,
 }
 
@@ -48,16 +48,17 @@ impl Shared {
         }
     }
 
-    /// The run, if this process writes or reads it.
+    /// The state of a run, if this process writes or reads it.
     pub(crate) fn find(&self, run: RunId) -> Option<Arc<Hot>> {
         let found = lock(&self.runs).get(&run).cloned();
         found.and_then(|hot| hot.upgrade())
     }
 
-    /// The run, which is known from now on.
+    /// The state of a run, created if necessary.
     pub(crate) fn hot(self: &Arc<Self>, run: RunId) -> Arc<Hot> {
         let mut runs = lock(&self.runs);
-        // The only upgrade inside the lock: what it gives is returned, never dropped here.
+        // The only upgrade while holding the lock: the result is returned, and never dropped
+        // here.
         if let Some(hot) = runs.get(&run).and_then(Weak::upgrade) {
             return hot;
         }
@@ -74,7 +75,7 @@ impl Shared {
         hot
     }
 
-    /// How many runs are known here.
+    /// The number of runs with a state in this process.
     pub(crate) fn hot_runs(&self) -> usize {
         lock(&self.runs).len()
     }
@@ -83,15 +84,15 @@ impl Shared {
         self.tail_bytes.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes that come into a tail, if there is room.
+    /// Reserves bytes for a tail. Returns `false` if the limit would be exceeded.
     fn reserve(&self, bytes: usize) -> bool {
         let max = self.options.tail_bytes_total_max;
         let more = |total: usize| total.checked_add(bytes).filter(|sum| *sum <= max);
         self.tail_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// Lets the oldest frames of all tails go until an eighth of the maximum is free, so that
-    /// this walk over all runs is rare.
+    /// Drops the oldest frames of all tails until an eighth of the limit is free, so that this
+    /// walk over all runs is rare.
     fn shed(&self) {
         let max = self.options.tail_bytes_total_max;
         let weak: Vec<_> = lock(&self.runs).values().cloned().collect();
@@ -113,28 +114,28 @@ impl Shared {
     }
 }
 
-/// One run that someone here writes or reads.
+/// The state of one run that this process writes or reads.
 pub(crate) struct Hot {
     pub(crate) run: RunId,
     pub(crate) shared: Arc<Shared>,
     state: Mutex<HotState>,
     /// Wakes readers: a frame was committed, or the owner came or went.
     pub(crate) changed: Notify,
-    /// Counts what was put into the inbox from here.
+    /// Counts the commands that this process put into the inbox.
     pub(crate) inbox: AtomicU64,
     pub(crate) inbox_changed: Notify,
-    /// Wakes for what other processes do to the run. Readers and owners clone it.
+    /// Wakes up when another process changes the run. Readers and owners clone it.
     pub(crate) watch: Watch,
 }
 
 #[derive(Default)]
 struct HotState {
-    /// The last record that was committed here.
+    /// The last record that this process committed.
     head: Seq,
     closed: bool,
-    /// Someone here is, or is about to become, the owner.
+    /// This process has an owner, or is about to have one.
     claimed: bool,
-    /// The owner is here, so `head` is the head.
+    /// This process has the owner, so `head` is the run's head.
     owned: bool,
     /// How often the store failed an owner here, and how the last time.
     failures: u64,
@@ -149,8 +150,8 @@ struct Kept {
     frame: Arc<Frame>,
     bytes: usize,
     stamp: u64,
-    /// How many readers have not passed it. It never grows towards the end of the tail, so
-    /// the frames that nobody waits for are at the front.
+    /// The number of readers that have not passed it. It never increases towards the end of the
+    /// tail, so frames that no reader needs are at the front.
     waiting: usize,
 }
 
@@ -158,21 +159,21 @@ struct Kept {
 pub(crate) enum Next {
     /// Take these.
     Frames(Vec<FrameSlice>),
-    /// Nothing more will come.
+    /// The run has ended.
     End,
-    /// The store failed the owner here.
+    /// The store failed for the owner in this process.
     Failed(StoreError),
-    /// Nothing can be taken.
+    /// There are no frames in memory for this reader.
     Absent(Absent),
 }
 
-/// Why a reader is given nothing.
+/// Why there are no frames for a reader.
 pub(crate) enum Absent {
-    /// Wait for the owner here.
+    /// Wait for the owner in this process.
     Yet,
-    /// Read from the store; there is something.
+    /// Read from the store, which has more records.
     FromTail,
-    /// Ask the store; if it has nothing either, wait for others too.
+    /// Ask the store. If it has no more records either, also wait for other processes.
     Here,
 }
 
@@ -194,7 +195,7 @@ impl HotState {
         }
     }
 
-    /// The kept frames that end after a record.
+    /// The frames of the tail that end after a record.
     fn kept_after(&mut self, after: Seq) -> impl DoubleEndedIterator<Item = &mut Kept> {
         let from = self.tail.partition_point(|kept| kept.frame.last() <= after);
         self.tail.range_mut(from..)
@@ -202,12 +203,12 @@ impl HotState {
 }
 
 impl Hot {
-    /// Claims the right to become the owner here. `false` if someone else has it.
+    /// Claims the right to become the owner in this process. `false` if it is taken.
     pub(crate) fn claim(&self) -> bool {
         !std::mem::replace(&mut lock(&self.state).claimed, true)
     }
 
-    /// Gives the claim up, with or without having been the owner.
+    /// Releases the claim, whether or not it led to ownership.
     pub(crate) fn disown(&self, failure: Option<StoreError>) {
         let mut state = lock(&self.state);
         state.claimed = false;
@@ -220,7 +221,7 @@ impl Hot {
         self.changed.notify_waiters();
     }
 
-    /// The claimant is the owner now, and this is its first frame.
+    /// The claimant is now the owner, and this is its first frame.
     pub(crate) fn own(&self, frame: &Arc<Frame>, bytes: usize) {
         let mut state = lock(&self.state);
         state.owned = true;
@@ -233,22 +234,22 @@ impl Hot {
         lock(&self.state).owned
     }
 
-    /// The head, where the owner is here.
+    /// The head, if this process has the owner.
     pub(crate) fn owned_head(&self) -> Option<Seq> {
         let state = lock(&self.state);
         state.owned.then_some(state.head)
     }
 
-    /// Shows a committed frame to all readers and wakes them once.
+    /// Makes a committed frame visible to all readers and wakes them once.
     pub(crate) fn publish(&self, frame: &Arc<Frame>, bytes: usize, closes: Closes) {
         let total = &self.shared.tail_bytes;
         let mut state = lock(&self.state);
         if frame.first <= state.head {
-            // A straggler of an owner that was dropped, found again after it was succeeded.
+            // A late frame of an owner that was dropped and has a successor.
             return;
         }
         if frame.first != state.head.next() {
-            // Others have appended in between; what is kept would leave a gap.
+            // Other processes have appended in between, so the tail would have a gap.
             while !state.tail.is_empty() {
                 state.evict(total);
             }
@@ -258,7 +259,7 @@ impl Hot {
         let waiting = state.readers.values().filter(|position| **position < frame.last()).count();
         let mut full = false;
         if waiting > 0 {
-            // Room is made before the frame comes in: the maxima hold at every moment.
+            // Space is freed before the frame is added, so that the limits always hold.
             let max = self.shared.options.tail_bytes_max;
             while !state.tail.is_empty() && state.tail_bytes + bytes > max {
                 state.evict(total);
@@ -269,7 +270,7 @@ impl Hot {
                 state.tail.push_back(Kept { frame: Arc::clone(frame), bytes, stamp, waiting });
                 state.tail_bytes += bytes;
             } else {
-                // The tail ends with the head or is empty.
+                // The tail must end with the head, or be empty.
                 while !state.tail.is_empty() {
                     state.evict(total);
                 }
@@ -282,7 +283,7 @@ impl Hot {
         }
     }
 
-    /// Adds a reader that has seen everything up to a record.
+    /// Attaches a reader that has read everything up to a record. Returns its id.
     pub(crate) fn attach(&self, after: Seq) -> u64 {
         let mut state = lock(&self.state);
         let reader = state.next_reader;
@@ -300,12 +301,12 @@ impl Hot {
         }
     }
 
-    /// How many times the store has failed an owner here.
+    /// How many times the store has failed for an owner in this process.
     pub(crate) fn failures(&self) -> u64 {
         lock(&self.state).failures
     }
 
-    /// What a reader at a position does next. Frames it is given count as passed.
+    /// What a reader at a position does next. Frames that are returned count as passed.
     pub(crate) fn next(&self, reader: u64, position: Seq, failures_seen: u64) -> Next {
         let mut state = lock(&self.state);
         if position < state.head {
@@ -333,7 +334,7 @@ impl Hot {
         Next::Absent(if state.owned { Absent::Yet } else { Absent::Here })
     }
 
-    /// A reader has read from the store up to a record.
+    /// Records that a reader has read from the store up to a record.
     pub(crate) fn advance(&self, reader: u64, from: Seq, to: Seq) {
         self.pass(&mut lock(&self.state), reader, from, to);
     }
@@ -347,14 +348,14 @@ impl Hot {
         state.evict_passed(&self.shared.tail_bytes);
     }
 
-    /// Says that something may be new in the inbox.
+    /// Notifies the owner that the inbox may have new entries.
     pub(crate) fn wake_inbox(&self) {
         self.inbox.fetch_add(1, Ordering::Release);
         self.inbox_changed.notify_waiters();
     }
 }
 
-/// Whether a frame is the run's last.
+/// Whether a frame is the run's last one.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Closes {
     Yes,
@@ -368,7 +369,7 @@ impl Drop for Hot {
             state.evict(&self.shared.tail_bytes);
         }
         let mut runs = lock(&self.shared.runs);
-        // Someone may have come back in between; then the entry is theirs.
+        // The run may have been opened again in between; then the entry is not ours.
         if runs.get(&self.run).is_some_and(|hot| hot.strong_count() == 0) {
             runs.remove(&self.run);
         }

@@ -1,4 +1,4 @@
-//! A run's inbox: what it takes, and how much of it.
+//! A run's inbox: its commands and its limits.
 
 use std::collections::BTreeMap;
 
@@ -7,51 +7,51 @@ use wellspring_core::{Command, Event, InboxNo, RunId};
 use crate::audit::NewAudit;
 use crate::store::{RunState, StoreError};
 
-/// The most inputs and amendments that wait in a run's inbox: far more than people send, and
-/// few enough to read at once at a take-over.
+/// Maximum number of inputs and amendments that wait in a run's inbox: far more than people
+/// send, and few enough to read at once when a run is adopted.
 pub const INBOX_MAX: usize = 4096;
 
-/// The most answers and results of client calls that wait in a run's inbox. They have room of
-/// their own, so that waiting inputs never keep an answer out.
+/// Maximum number of answers and client results that wait in a run's inbox. They have a limit
+/// of their own, so that waiting inputs never block an answer.
 pub const INBOX_ANSWERS_MAX: usize = 1024;
 
-/// The most cancellations that wait in a run's inbox. They have room of their own, so that
-/// nothing else ever keeps a cancellation out.
+/// Maximum number of cancellations that wait in a run's inbox. They have a limit of their own,
+/// so that other commands never block a cancellation.
 pub const INBOX_CANCELS_MAX: usize = 1024;
 
-/// A command on its way into an inbox.
+/// A command to put into an inbox.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewCommand {
-    /// What makes it unique in its inbox.
+    /// The idempotency key, unique within the inbox.
     pub key: Box<str>,
     /// The command.
     pub command: Command,
-    /// The audit entry about it, kept in the same step if the command is new. A store that
-    /// cannot do both in one step keeps the entry first.
+    /// The audit entry about it, written in the same step if the command is new. A store that
+    /// cannot do both in one step writes the audit entry first.
     pub audit: Option<NewAudit>,
 }
 
-/// A command that is durable and whose effect is not in the log yet.
+/// A durable command whose effect is not in the log yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InboxEntry {
-    /// Its place.
+    /// Its number within the inbox.
     pub number: InboxNo,
-    /// What makes it unique in its inbox.
+    /// The idempotency key, unique within the inbox.
     pub key: Box<str>,
     /// The command.
     pub command: Command,
 }
 
-/// The result of putting commands into an inbox together.
+/// The result of putting several commands into an inbox together.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PutAll {
-    /// All are there, in the order they were given.
+    /// All are in the inbox, in the given order.
     Done(Vec<Put>),
-    /// The key of one of them holds a different command. Nothing was put.
+    /// The key of one command belongs to a different command. Nothing was put.
     KeyTaken {
-        /// Which of the commands.
+        /// The index of the command.
         index: usize,
-        /// The entry that has its key.
+        /// The entry that has the key.
         number: InboxNo,
     },
 }
@@ -59,13 +59,13 @@ pub enum PutAll {
 /// A command that is in an inbox.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Put {
-    /// Its place.
+    /// Its number within the inbox.
     pub number: InboxNo,
-    /// Whether the same command was there before, under the same key.
+    /// Whether the same command was already there under the same key.
     pub existed: bool,
 }
 
-/// The commands that share a maximum.
+/// The commands that share a limit.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum InboxRoom {
     /// Inputs and amendments: [`INBOX_MAX`].
@@ -77,7 +77,7 @@ pub enum InboxRoom {
 }
 
 impl InboxRoom {
-    /// The room that a command takes.
+    /// The group that a command belongs to.
     #[must_use]
     pub const fn of(command: &Command) -> Self {
         match command {
@@ -96,14 +96,14 @@ impl InboxRoom {
     }
 }
 
-/// What to do to put commands together: what the caller is told, and which are new.
+/// How to put commands together: the result for the caller, and which commands are new.
 pub(crate) enum Plan {
     Put { puts: Vec<Put>, new: Vec<(InboxNo, NewCommand)> },
     KeyTaken { index: usize, number: InboxNo },
 }
 
-/// Decides what putting commands means for an inbox. `find` gives the entry of a key, whether
-/// or not it has taken effect; `waiting` counts the entries that have not.
+/// Plans how to put commands into an inbox. `find` returns the entry with a key, also if it has
+/// taken effect; `waiting` counts the entries that have not.
 pub(crate) fn plan<E: From<StoreError>>(
     run: RunId,
     state: RunState,
@@ -138,7 +138,7 @@ pub(crate) fn plan<E: From<StoreError>>(
         return Err(StoreError::Finished(run).into());
     }
     for (room, added) in added {
-        // Most inboxes never held that many: then nothing is counted.
+        // Most inboxes never held that many entries, so nothing needs to be counted.
         if last.0 as usize + added > room.max() && waiting(room)? + added > room.max() {
             let remedy = "wait until the run has taken some, or has finished";
             return Err(
@@ -149,7 +149,7 @@ pub(crate) fn plan<E: From<StoreError>>(
     Ok(Plan::Put { puts, new })
 }
 
-/// The inbox entry whose effect an event is.
+/// The inbox entry whose effect this event is.
 pub(crate) fn taken_by(event: &Event) -> Option<InboxNo> {
     if let Event::RunResumed { inbox, .. } = event {
         *inbox

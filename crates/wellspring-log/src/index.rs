@@ -1,8 +1,8 @@
-//! What is known of runs without their frames: their states, names, threads, inboxes, documents and
-//! the audit, with every question that a store answers from them.
+//! An index of runs, without their frames: states, names, threads, inboxes, documents and the
+//! audit log, with every query that a store answers from them.
 //!
-//! The store in memory keeps its frames beside it. A store whose servers have no secondary index
-//! keeps it as a projection.
+//! The memory store keeps its frames next to it. A store whose servers have no secondary
+//! indexes keeps it as a projection.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
@@ -19,13 +19,13 @@ use crate::store::{
 };
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
 
-/// What an entry takes besides its content: an estimate, so that many small ones count too.
+/// Estimated overhead of an entry in bytes, so that many small entries count too.
 pub(crate) const ENTRY_BYTES: usize = 64;
 
-/// What a run takes besides its content.
+/// Estimated overhead of a run in bytes.
 pub(crate) const RUN_BYTES: usize = 512;
 
-/// Everything but the frames. `F` is what a store keeps of a run beside it.
+/// The index. `F` is what a store adds to each run.
 #[derive(Debug)]
 pub(crate) struct Index<F> {
     pub(crate) runs: BTreeMap<RunId, Kept<F>>,
@@ -33,13 +33,13 @@ pub(crate) struct Index<F> {
     open: BTreeSet<RunId>,
     busy: HashMap<ThreadId, RunId>,
     threads: HashMap<ThreadId, Thread>,
-    /// The number of each node's last beat.
+    /// The number of each node's last heartbeat.
     beats: HashMap<Box<str>, u64>,
     external: BTreeMap<ExternalId, RunId>,
     pub(crate) documents: BTreeMap<Box<str>, Document>,
     /// By tenant.
     audit: BTreeMap<Box<str>, Audit>,
-    /// An estimate of what all of it takes.
+    /// Estimated memory use of the whole index, in bytes.
     pub(crate) bytes: usize,
 }
 
@@ -54,32 +54,32 @@ struct Thread {
 #[derive(Debug)]
 pub(crate) struct Kept<F> {
     pub(crate) info: RunInfo,
-    /// Each with whether a frame has taken it.
+    /// The entries, each with whether a frame has taken it.
     inbox: Vec<(InboxEntry, bool)>,
-    /// How many of them no frame has taken.
+    /// The number of entries that no frame has taken.
     waiting: usize,
     deadline: Option<Millis>,
-    /// The text by which its thread is found.
+    /// The searchable text of its thread.
     search: Box<str>,
-    /// What surfaces call it.
+    /// The ids that surfaces use for it.
     pub(crate) names: Vec<ExternalId>,
     pub(crate) bytes: usize,
-    /// What the store keeps of it.
+    /// What the store adds to it.
     pub(crate) frames: F,
 }
 
-/// What a tenant's people did.
+/// The audit log of one tenant.
 #[derive(Debug, Default)]
 struct Audit {
     last: u64,
     numbers: HashMap<Box<str>, u64>,
-    /// Each with its key and what it takes.
+    /// Each with its key and its size.
     entries: BTreeMap<u64, (AuditEntry, Box<str>, usize)>,
-    /// How many went.
+    /// The number of entries that were dropped.
     evicted: usize,
 }
 
-/// What a frame changes besides the records.
+/// The changes of a frame apart from its records.
 #[derive(Debug, Default)]
 pub(crate) struct FrameChange {
     pub(crate) count: u32,
@@ -112,7 +112,7 @@ impl<F> Index<F> {
         self.runs.get(&run).ok_or(StoreError::NoRun(run))
     }
 
-    /// Counts bytes for a run.
+    /// Adds to the size of a run.
     pub(crate) fn grow(&mut self, run: RunId, bytes: usize) -> Result<&mut Kept<F>, StoreError> {
         let kept = self.runs.get_mut(&run).ok_or(StoreError::NoRun(run))?;
         kept.bytes += bytes;
@@ -120,7 +120,7 @@ impl<F> Index<F> {
         Ok(kept)
     }
 
-    /// Why a run cannot be created, if it cannot.
+    /// The reason why a run cannot be created; `None` if it can.
     pub(crate) fn refuses(&self, new: &NewRun) -> Option<Created> {
         if let Some(kept) = self.runs.get(&new.run) {
             return Some(Created::Exists(Box::new(kept.info.clone())));
@@ -134,12 +134,12 @@ impl<F> Index<F> {
         self.busy.get(&new.thread).map(|run| Created::ThreadBusy(*run))
     }
 
-    /// What a new run takes, its first frame aside.
+    /// The size of a new run without its first frame.
     pub(crate) fn new_bytes(new: &NewRun) -> usize {
         RUN_BYTES + new.title.len() + ENTRY_BYTES + new.name.as_ref().map_or(0, name_bytes)
     }
 
-    /// Takes in a run that nothing refuses, without frames.
+    /// Adds a run, without frames. The caller has checked [`refuses`](Self::refuses).
     pub(crate) fn insert(&mut self, new: NewRun, at: Millis, frames: F) {
         let bytes = Self::new_bytes(&new);
         self.bytes += bytes;
@@ -169,7 +169,7 @@ impl<F> Index<F> {
         self.runs.insert(new.run, kept);
     }
 
-    /// Takes in what a frame changes.
+    /// Applies the changes of a frame.
     pub(crate) fn advance(&mut self, run: RunId, change: FrameChange) {
         let Some(kept) = self.runs.get_mut(&run) else { return };
         let info = &mut kept.info;
@@ -201,14 +201,14 @@ impl<F> Index<F> {
         }
         if state.is_final() {
             self.open.remove(&run);
-            // A damaged run may end twice; the thread may be another's by then.
+            // A damaged run may end twice; by then, the thread may be busy with another run.
             if self.busy.get(&info.thread) == Some(&run) {
                 self.busy.remove(&info.thread);
             }
         }
     }
 
-    /// Forgets a run and all that belongs to it.
+    /// Removes a run and everything that belongs to it.
     pub(crate) fn forget(&mut self, run: RunId) -> Option<Kept<F>> {
         let kept = self.runs.remove(&run)?;
         self.bytes -= kept.bytes;
@@ -228,7 +228,7 @@ impl<F> Index<F> {
         Some(kept)
     }
 
-    /// The finished runs, oldest first: ids are in order of time.
+    /// The finished runs, oldest first: ids are ordered by time.
     pub(crate) fn finished(&self) -> impl Iterator<Item = &Kept<F>> {
         self.runs.values().filter(|kept| kept.info.state.is_final())
     }
@@ -264,7 +264,7 @@ impl<F> Index<F> {
         history
     }
 
-    /// Decides what putting commands means.
+    /// Plans how to put commands into the inbox of a run.
     pub(crate) fn plan_inbox(
         &self,
         run: RunId,
@@ -272,7 +272,7 @@ impl<F> Index<F> {
     ) -> Result<Plan, StoreError> {
         let kept = self.kept(run)?;
         let (inbox, state) = (&kept.inbox, kept.info.state);
-        // Most puts bring one command; an index of keys would cost more than it saves.
+        // Most calls put one command, so an index of the keys would cost more than it saves.
         let find = |key: &str| {
             let found = inbox.iter().find(|(entry, _)| *entry.key == *key);
             Ok::<_, StoreError>(found.map(|(entry, _)| (entry.number, entry.command.clone())))
@@ -304,7 +304,7 @@ impl<F> Index<F> {
         self.beats.insert(node, number);
     }
 
-    /// The number of a node's last beat; zero if there was none.
+    /// The number of a node's last heartbeat; zero if there was none.
     pub(crate) fn last_beat(&self, node: &str) -> u64 {
         self.beats.get(node).copied().unwrap_or_default()
     }
@@ -348,7 +348,7 @@ impl<F> Index<F> {
         due
     }
 
-    /// Lets a name mean a run, unless it means one already; gives the run that it means.
+    /// Binds a name to a run, unless it is bound already. Returns the run that it is bound to.
     pub(crate) fn bind(&mut self, external: ExternalId, run: RunId) -> Result<RunId, StoreError> {
         if let Some(bound) = self.external.get(&external) {
             return Ok(*bound);
@@ -363,7 +363,7 @@ impl<F> Index<F> {
         self.external.get(external).copied()
     }
 
-    /// Keeps a document, or forgets it.
+    /// Stores a document, or deletes it if `text` is `None`.
     pub(crate) fn put_document(&mut self, name: Box<str>, text: Option<Box<str>>, revision: u64) {
         let old = match text {
             Some(text) => {
@@ -386,7 +386,7 @@ impl<F> Index<F> {
         Ok(below.take(filter.limit_or_max()).cloned().collect())
     }
 
-    /// The number of the entry that has this key.
+    /// The number of the entry with this key.
     pub(crate) fn audit_number(&self, tenant: &str, key: &str) -> Option<u64> {
         self.audit.get(tenant)?.numbers.get(key).copied()
     }
@@ -396,8 +396,8 @@ impl<F> Index<F> {
         self.audit.get(tenant).map_or(0, |audit| audit.last) + 1
     }
 
-    /// The oldest entry of a tenant that has as many as it may, if more than some were written
-    /// since it was asked for.
+    /// The number of a tenant's oldest entry, if the tenant has more than
+    /// [`AUDIT_MAX`](crate::AUDIT_MAX) entries.
     #[cfg(feature = "nats")]
     pub(crate) fn audit_excess(&self, tenant: &str) -> Option<u64> {
         let audit = self.audit.get(tenant)?;
@@ -405,8 +405,8 @@ impl<F> Index<F> {
         (audit.evicted.is_multiple_of(AUDIT_MAX / 10) && audit.evicted > 0).then_some(*oldest)
     }
 
-    /// Keeps an entry under a number above all others, unless its key is there; past the maximum
-    /// the tenant's oldest goes, whose number it gives.
+    /// Stores an entry under a number above all others, unless its key exists. Beyond the
+    /// limit, the tenant's oldest entry is dropped, and its number is returned.
     pub(crate) fn put_audit(&mut self, new: NewAudit, number: u64) -> Option<u64> {
         let bytes = audit_bytes(&new);
         let NewAudit { tenant, key, act } = new;
@@ -470,7 +470,7 @@ impl<F> Index<F> {
         found.into_values().rev().take(filter.limit_or_max()).collect()
     }
 
-    /// The title and the archive mark of a thread after a change; nothing if this tenant has no
+    /// The title and the archive flag of a thread after a change; `None` if the tenant has no
     /// such thread.
     pub(crate) fn changed_thread(
         &self,
@@ -495,7 +495,7 @@ impl<F> Index<F> {
 }
 
 impl<F> Kept<F> {
-    /// Since when it is due, if it is at some time.
+    /// The time since when it is due; `None` if it is never due.
     fn due_since(&self, gone: &[Box<str>]) -> Option<Millis> {
         match self.info.state {
             RunState::Running => {
@@ -509,18 +509,18 @@ impl<F> Kept<F> {
     }
 }
 
-/// What a surface's own id takes.
+/// The size of a surface's id of a run.
 pub(crate) fn name_bytes(name: &ExternalId) -> usize {
     ENTRY_BYTES + name.tenant.len() + name.surface.len() + name.id.len()
 }
 
-/// What an audit entry takes.
+/// The size of an audit entry.
 pub(crate) fn audit_bytes(new: &NewAudit) -> usize {
     let words = new.act.by.len() + new.act.did.len() + new.act.details.to_string().len();
     ENTRY_BYTES + 2 * new.key.len() + words
 }
 
-/// What a document takes.
+/// The size of a document.
 pub(crate) fn document_bytes(name: &str, text: &str) -> usize {
     ENTRY_BYTES + name.len() + text.len()
 }

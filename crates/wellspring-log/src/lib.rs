@@ -1,9 +1,9 @@
 //! The run log: frames, heads, cursors, owners and the inbox.
 //!
 //! A run is an append-only log of records. One [`Owner`] appends; every reader is a [`Cursor`].
-//! [`Log`] implements both once for all [`Store`]s: a store keeps opaque frames and refuses an
-//! append that does not continue its head; the log numbers, encodes, folds and publishes records,
-//! and wakes readers.
+//! [`Log`] implements both for all [`Store`]s: a store keeps opaque frames and rejects an
+//! append that does not continue its head; the log numbers, encodes, folds and publishes
+//! records, and wakes readers.
 //!
 //! # What is deliberately absent
 //!
@@ -11,10 +11,10 @@
 //!
 //! # What is promised
 //!
-//! 1. A reader sees committed records only, in order, each once, from wherever it starts.
+//! 1. A reader gets committed records only, in order, each once, from any starting point.
 //! 2. A slow reader neither stalls the owner nor grows memory: it reads from the store.
-//! 3. An owner that was taken over appends nothing, whatever the clocks say.
-//! 4. What a source said piece by piece stays in pieces while the store keeps up.
+//! 3. An owner that was taken over appends nothing, whatever the clocks show.
+//! 4. Deltas are not joined while the store keeps up.
 
 mod audit;
 mod clock;
@@ -81,7 +81,7 @@ pub use thread::{
 };
 pub use watch::{Watch, Watches};
 
-/// The types that [`forward_store!`] names, for programs that do not depend on the core.
+/// The types that [`forward_store!`] uses, for programs that do not depend on the core.
 #[doc(hidden)]
 pub mod forwarded {
     pub use bytes::Bytes;
@@ -90,8 +90,8 @@ pub mod forwarded {
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, also after a panic of another holder: every critical section here leaves its state
-/// consistent, and a second panic would only hide the first.
+/// Locks, ignoring poisoning: every critical section here leaves its state consistent, and a
+/// second panic would only hide the first.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

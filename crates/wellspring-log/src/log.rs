@@ -22,11 +22,11 @@ use crate::store::{
 };
 use crate::writer::{self, Retries, Writer};
 
-/// How often an adoption is tried again because the head moved: a dying owner's last appends
-/// settle within a few; more means that somebody is alive.
+/// How often an adoption is retried because the head moved. A dying owner's last appends settle
+/// within a few attempts; more means that the owner is alive.
 const ADOPT_RETRIES_MAX: u32 = 8;
 
-/// Characters of the input that a list shows: a line.
+/// Characters of the input that are used as a title: one line.
 const TITLE_CHARS_MAX: usize = 80;
 
 /// Creates, adopts and reads runs. It is cheap to clone; clones are the same log.
@@ -58,24 +58,24 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log over a store.
+    /// Creates a log over a store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, options: LogOptions) -> Self {
         Self { shared: Arc::new(Shared::new(store, options)) }
     }
 
-    /// A log that is gone with the process.
+    /// A log in memory, which does not outlive the process.
     #[must_use]
     pub fn in_memory() -> Self {
         Self::new(Arc::new(MemoryStore::default()), LogOptions::default())
     }
 
-    /// A log in a SQLite file. When this process dies, the next process that looks for runs to
-    /// recover adopts its runs at once.
+    /// A log in a SQLite file. If this process dies, the next process that recovers runs adopts
+    /// its runs at once.
     ///
     /// # Errors
     ///
-    /// When the file cannot be opened as a store.
+    /// If the file cannot be opened as a store.
     #[cfg(feature = "sqlite")]
     pub fn sqlite(
         path: impl AsRef<std::path::Path>,
@@ -86,19 +86,19 @@ impl Log {
         Ok(Self::new(Arc::new(store), options))
     }
 
-    /// Where the runs are kept.
+    /// The store of the runs.
     #[must_use]
     pub fn store(&self) -> &Arc<dyn Store> {
         &self.shared.store
     }
 
-    /// Where times come from.
+    /// The source of time.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.options.clock
     }
 
-    /// What this process is called.
+    /// The name of this process as an owner.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.shared.options.node
@@ -108,7 +108,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// When the id is taken, the thread has an unfinished run, or the store fails.
+    /// If the id is used already, the thread has an unfinished run, or the store fails.
     pub async fn create(
         &self,
         tenant: &str,
@@ -117,11 +117,11 @@ impl Log {
         self.begin(tenant, started.into(), Beginning::default()).await
     }
 
-    /// Creates a run with more than its first record, in one step.
+    /// Creates a run with more than its first record, in one step: see [`Beginning`].
     ///
     /// # Errors
     ///
-    /// As [`create`](Self::create), and when its name is taken.
+    /// As [`create`](Self::create), and if its name is used already.
     pub async fn begin(
         &self,
         tenant: &str,
@@ -148,8 +148,8 @@ impl Log {
         };
         let events = [Event::RunStarted(started)].into_iter().chain(beginning.then);
         let (frame, first) = writer::first_frame(events, options.clock.now(), Seq(0))?;
-        // Nobody can put anything into the inbox of a run that is not there: what comes later
-        // is a change since this moment.
+        // No command can be put into the inbox of a run that does not exist, so every later
+        // entry is a change.
         let inbox_seen = InboxSeen::until_now(&claim.hot);
         match self.create_settled(new, &first).await? {
             Created::Exists(info) => return Err(CreateError::Exists(info)),
@@ -163,29 +163,30 @@ impl Log {
         Ok(self.own(claim, transcript, inbox_seen, |hot| hot.own(&frame, bytes)))
     }
 
-    /// Takes over a run that has no owner, or whose owner is a node that is silent for as long
-    /// as a lease. This process has to have looked for that long: see [`due`](Self::due).
+    /// Takes over a run that has no owner, or whose owner's node has been silent for the length
+    /// of a lease. This process must have read the heartbeats for that long: see
+    /// [`due`](Self::due).
     ///
     /// # Errors
     ///
-    /// When there is no such run, it is finished or owned, or the store fails.
+    /// If the run does not exist, is finished or has an owner, or the store fails.
     pub async fn adopt(&self, run: RunId) -> Result<Owner, AdoptError> {
         self.adopt_with(run, LeasePolicy::Respect).await
     }
 
-    /// Takes over a run from any other node, even one that is believed alive. That node's
-    /// next append fails.
+    /// Takes over a run from any other node, even one that counts as alive. That node's next
+    /// append fails.
     ///
     /// # Errors
     ///
-    /// As [`adopt`](Self::adopt), except that other owners do not matter.
+    /// As [`adopt`](Self::adopt), except that owners on other nodes do not matter.
     pub async fn take_over(&self, run: RunId) -> Result<Owner, AdoptError> {
         self.adopt_with(run, LeasePolicy::Ignore).await
     }
 
-    /// A page of the runs that someone has to look at, in order; `after` is where the page before
-    /// ended. From the first call on, this process looks at the heartbeats of other nodes, and
-    /// the runs of a node that is silent for as long as a lease are due.
+    /// A page of the runs that are due, in order; `after` is the end of the previous page. From
+    /// the first call on, this process reads the heartbeats of other nodes; the runs of a node
+    /// that has been silent for the length of a lease are due.
     ///
     /// # Errors
     ///
@@ -217,7 +218,7 @@ impl Log {
         self.shared.store.due(query).await
     }
 
-    /// Whether a run has an owner that is not known to be silent.
+    /// Whether a run has an owner that does not count as silent.
     #[must_use]
     pub fn is_owned(&self, info: &RunInfo) -> bool {
         let options = &self.shared.options;
@@ -226,11 +227,11 @@ impl Log {
         })
     }
 
-    /// A cursor over what comes after a record; `Seq(0)` is before the first.
+    /// A cursor over the records after a position; `Seq(0)` is before the first.
     ///
     /// # Errors
     ///
-    /// When there is no such run, the record is not there yet, or the store fails.
+    /// If the run does not exist, the position does not exist yet, or the store fails.
     pub async fn cursor(&self, run: RunId, after: Seq) -> Result<Cursor, ReadError> {
         let hot = self.shared.hot(run);
         if hot.owned_head().is_none_or(|head| after > head) {
@@ -242,8 +243,8 @@ impl Log {
         Ok(Cursor::new(hot, after))
     }
 
-    /// A cursor over a run that is about to be created. What is attached before the first
-    /// record never has to ask the store for it.
+    /// A cursor over a run that is about to be created. A cursor that is attached before the
+    /// first record never has to read from the store.
     #[must_use]
     pub fn cursor_ahead(&self, run: RunId) -> Cursor {
         Cursor::new(self.shared.hot(run), Seq(0))
@@ -253,13 +254,13 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// When there is no such run, or the store fails.
+    /// If the run does not exist, or the store fails.
     pub async fn transcript(&self, run: RunId) -> Result<Transcript, ReadError> {
         fold(&*self.shared.store, run, None, self.shared.options.page_bytes).await
     }
 
-    /// A run and the runs that it continues, newest first, at most `max`, each folded. Runs that
-    /// are kept folded are not folded again.
+    /// A run and the runs that it continues, newest first, at most `max`, each folded. Stored
+    /// folds are used if there are any.
     ///
     /// # Errors
     ///
@@ -278,7 +279,7 @@ impl Log {
                 Some(transcript) => transcript,
                 None => match self.transcript(past.info.run).await {
                     Ok(transcript) => transcript,
-                    // It was deleted just now.
+                    // It was deleted in the meantime.
                     Err(ReadError::NoRun(_)) => continue,
                     Err(error) => return Err(error),
                 },
@@ -292,7 +293,7 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// When there is no such run, the record is not there yet, or the store fails.
+    /// If the run does not exist, the record does not exist yet, or the store fails.
     pub async fn transcript_before(&self, run: RunId, seq: Seq) -> Result<Transcript, ReadError> {
         let page_bytes = self.shared.options.page_bytes;
         let transcript: Transcript = fold(&*self.shared.store, run, Some(seq), page_bytes).await?;
@@ -300,11 +301,11 @@ impl Log {
         if head < seq { Err(ReadError::Future { run, after: seq, head }) } else { Ok(transcript) }
     }
 
-    /// What is open after a record: what a dialect needs to go on from there.
+    /// What is open after a record: the state that a dialect needs to continue from there.
     ///
     /// # Errors
     ///
-    /// When there is no such run, the record is not there yet, or the store fails.
+    /// If the run does not exist, the record does not exist yet, or the store fails.
     pub async fn outline_before(&self, run: RunId, seq: Seq) -> Result<Outline, ReadError> {
         let page_bytes = self.shared.options.page_bytes;
         let outline: Outline = fold(&*self.shared.store, run, Some(seq), page_bytes).await?;
@@ -315,11 +316,11 @@ impl Log {
     }
 
     /// Puts commands into a run's inbox in one step, each once per key, and wakes the run's
-    /// owner. Durable when it resolves.
+    /// owner. They are durable when the future resolves.
     ///
     /// # Errors
     ///
-    /// When there is no such run, its inbox is full, or the store fails.
+    /// If the run does not exist, its inbox is full, or the store fails.
     pub async fn send(&self, run: RunId, commands: Vec<NewCommand>) -> Result<PutAll, StoreError> {
         let put = self.shared.store.put_inbox(run, commands).await?;
         if let Some(hot) = self.shared.find(run) {
@@ -334,12 +335,12 @@ impl Log {
         self.shared.find(run).is_some_and(|hot| hot.is_owned())
     }
 
-    /// Deletes finished runs that have not changed since `before`, at most `limit` of them,
-    /// and says how many.
+    /// Deletes at most `limit` finished runs that have not changed since `before`. Returns
+    /// their number.
     ///
     /// # Errors
     ///
-    /// When the store fails; what was deleted is.
+    /// If the store fails. Runs that were deleted before stay deleted.
     pub async fn purge(&self, before: Millis, limit: usize) -> Result<usize, StoreError> {
         let states = vec![RunState::Completed, RunState::Cancelled, RunState::Failed];
         let mut filter = RunFilter { states, before: Some(before), ..RunFilter::default() };
@@ -357,19 +358,19 @@ impl Log {
         }
     }
 
-    /// How many runs have an owner or a cursor in this process.
+    /// The number of runs with an owner or a cursor in this process.
     #[must_use]
     pub fn live_runs(&self) -> usize {
         self.shared.hot_runs()
     }
 
-    /// Bytes of frames kept for readers that have not passed them.
+    /// Bytes of frames that are kept in memory for readers.
     #[must_use]
     pub fn tail_bytes(&self) -> usize {
         self.shared.tail_bytes()
     }
 
-    /// Creates a run. A failure that leaves the outcome open is settled by trying again.
+    /// Creates a run. If a failure leaves the outcome unknown, it is retried.
     async fn create_settled(&self, new: NewRun, first: &NewFrame) -> Result<Created, StoreError> {
         let store = &self.shared.store;
         let mut retries = Retries::new(self.shared.options.settle);
@@ -383,7 +384,7 @@ impl Log {
                     }
                 }
                 Ok(Created::Exists(info)) if tried => {
-                    // It may be ours, from an attempt whose outcome was open.
+                    // It may be our own run, from an attempt whose outcome was unknown.
                     let page = store.read(new.run, Seq(0), 1).await?;
                     let ours = page.frames.first().is_some_and(|frame| frame.body == first.body);
                     return Ok(if ours { Created::New } else { Created::Exists(info) });
@@ -434,7 +435,8 @@ impl Log {
                     let unseen = InboxSeen::nothing(&claim.hot);
                     return Ok(self.own(claim, transcript, unseen, |hot| hot.own(&frame, bytes)));
                 }
-                // The head moved: a last append of the old owner, or another one adopting.
+                // The head moved: the old owner appended once more, or another node adopts the
+                // run.
                 Err(AppendError::Conflict { .. } | AppendError::Closed(_)) => {}
                 Err(AppendError::Store(error)) => return Err(error.into()),
                 Err(error @ AppendError::TooLarge { .. }) => {
@@ -466,24 +468,23 @@ impl fmt::Debug for Log {
     }
 }
 
-/// A page of the runs that someone has to look at.
+/// A page of the runs that are due.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DuePage {
     /// The runs, in order.
     pub runs: Vec<Due>,
-    /// Where the next page begins, if there may be one.
+    /// The start of the next page, if there may be one.
     pub next: Option<DuePlace>,
 }
 
 /// What a run begins with besides its first record.
 #[derive(Clone, Debug, Default)]
 pub struct Beginning {
-    /// What a surface calls it. From the first moment on that name means this run.
+    /// A surface's own id of the run, bound in the same step.
     pub name: Option<ExternalId>,
-    /// Whether it is only to begin as its thread's first run: then nobody has to look whether
-    /// there are others.
+    /// Whether the run must be its thread's first one. Otherwise it is not created.
     pub is_first: bool,
-    /// What follows `run started` in the same frame.
+    /// Events after `run started` in the same frame.
     pub then: Vec<Event>,
 }
 
@@ -493,7 +494,7 @@ enum LeasePolicy {
     Ignore,
 }
 
-/// The right to become a run's owner in this process, given back unless it is kept.
+/// The right to become a run's owner in this process. Dropping it releases the claim.
 struct Claim {
     hot: Arc<Hot>,
     kept: bool,

@@ -1,4 +1,4 @@
-//! A store in memory: the library's default, and what tests use.
+//! A store in memory: the library's default, also used in tests.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -23,19 +23,19 @@ use crate::store::{
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
 use crate::watch::{Watch, Watches};
 
-/// The default maximum of a memory store in bytes: a long day of one person's runs, and little
-/// enough for a small machine.
+/// Default memory limit in bytes: enough for a long day of one person's runs, and small enough
+/// for a small machine.
 pub const MEMORY_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// The most bytes of one frame. A larger event carries a file and should name it instead: a
-/// reader has to hold a frame whole.
+/// Maximum size of a frame. A larger event contains a file and should refer to it instead:
+/// readers hold whole frames in memory.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A store in memory. At its maximum it forgets finished runs, the oldest first; runs that are
-/// not finished stay, and when they alone fill it, it refuses to grow.
+/// A store in memory. At its limit it drops finished runs, the oldest first. Unfinished runs
+/// are kept; if they alone fill it, writes fail.
 ///
-/// To use the same runs from several logs, as if each were its own process, give each its own
-/// handle: see [`beside`](Self::beside).
+/// To use the same runs from several logs, as if each were its own process, give each log its
+/// own handle: see [`beside`](Self::beside).
 #[derive(Debug)]
 pub struct MemoryStore {
     shared: Arc<Mutex<Memory>>,
@@ -50,11 +50,11 @@ struct Memory {
     /// The revision of the last write to any document.
     revision: u64,
     bytes_max: usize,
-    /// The watches of each handle, woken by what is written through the others.
+    /// The watches of each handle, woken by writes through the others.
     handles: Vec<Watches>,
 }
 
-/// What is kept of a run.
+/// The store's data of a run.
 #[derive(Debug, Default)]
 struct Frames {
     frames: Vec<StoredFrame>,
@@ -68,7 +68,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store that keeps at most so many bytes.
+    /// A store with a memory limit in bytes.
     #[must_use]
     pub fn with_bytes_max(bytes_max: usize) -> Self {
         let watches = Watches::default();
@@ -77,8 +77,8 @@ impl MemoryStore {
         Self { shared: Arc::new(Mutex::new(memory)), me: 0, watches }
     }
 
-    /// The same runs, as another process would see them: what is written through one handle
-    /// wakes the watches of the others.
+    /// Another handle to the same runs, which acts like another process: writes through one
+    /// handle wake the watches of the others.
     #[must_use]
     pub fn beside(&self) -> Self {
         let watches = Watches::default();
@@ -96,7 +96,7 @@ impl MemoryStore {
         std::future::ready(result).boxed()
     }
 
-    /// Writes to a run, and wakes those that watch it through other handles.
+    /// Writes to a run, and wakes the watches on it in other handles.
     fn write_run<'a, T: Send + 'a>(
         &'a self,
         run: RunId,
@@ -126,7 +126,7 @@ impl Memory {
         }
     }
 
-    /// Makes sure that so much fits. For a run: it is not forgotten for it.
+    /// Frees memory for `bytes`. The run itself is not dropped for that.
     fn reserve(&mut self, run: Option<RunId>, bytes: usize) -> Result<(), StoreError> {
         if self.index.bytes + bytes > self.bytes_max {
             self.make_room(run, bytes);
@@ -141,7 +141,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Forgets finished runs, the oldest first, until there is room; none if that does not help.
+    /// Drops finished runs, the oldest first, until there is room. Drops none if that is not
+    /// enough.
     fn make_room(&mut self, keep: Option<RunId>, bytes: usize) {
         let finished = self.index.finished().filter(|kept| Some(kept.info.run) != keep);
         let finished: Vec<_> = finished.map(|kept| (kept.info.run, kept.bytes)).collect();
@@ -159,7 +160,7 @@ impl Memory {
         }
     }
 
-    /// Reserves and counts for a run.
+    /// Reserves memory and adds it to a run's size.
     fn grow(&mut self, run: RunId, bytes: usize) -> Result<&mut Kept<Frames>, StoreError> {
         self.index.kept(run)?;
         self.reserve(Some(run), bytes)?;
@@ -229,7 +230,7 @@ impl Memory {
         Ok(Written::Done(self.revision))
     }
 
-    /// Puts a frame that is allowed and counted.
+    /// Appends a frame that was checked and counted.
     fn put_frame(&mut self, run: RunId, frame: NewFrame, adopt: Option<crate::store::Adopt>) {
         let NewFrame { count, body, at, state, taken, deadline, folded, search } = frame;
         if let Some(kept) = self.index.runs.get_mut(&run) {
@@ -299,7 +300,7 @@ impl Store for MemoryStore {
             memory.tell_others(self.me, run);
             result
         };
-        // Outside the lock: it may append the next frame.
+        // After the lock is released: the callback may append the next frame.
         done(result);
     }
 
@@ -464,7 +465,7 @@ impl Store for MemoryStore {
     }
 
     fn backup(&self, _to: PathBuf) -> StoreFuture<'_, ()> {
-        let unsupported = StoreError::Unsupported("backing up what is only in memory");
+        let unsupported = StoreError::Unsupported("a backup of a store in memory");
         std::future::ready(Err(unsupported)).boxed()
     }
 }

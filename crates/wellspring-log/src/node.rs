@@ -1,21 +1,23 @@
-//! Nodes: the heartbeat of this one, and which others are alive.
+//! Nodes: this process's heartbeat, and which other nodes are alive.
 //!
 //! A node that owns runs writes one heartbeat for all of them, several times per lease. Other
-//! nodes read the numbers of the heartbeats and measure, by their own monotonic clock, how long a
-//! number has not changed. A node whose number did not change for the length of a lease is silent,
-//! and its runs may be adopted. No wall clock is compared, so a clock that steps changes nothing.
+//! nodes read the heartbeats' numbers and measure, by their own monotonic clock, how long a
+//! number has not changed. A node whose number has not changed for the length of a lease is
+//! silent, and its runs may be adopted. No wall clocks are compared, so a clock that steps
+//! changes nothing.
 //!
-//! Silence only says when to try a take-over. Whether an owner still is the owner, the
-//! compare-and-set of its appends decides; so a missed heartbeat, or a wrong guess, loses nothing.
+//! Silence only decides when to try an adoption. Whether an owner is still the owner is decided
+//! by the compare-and-set of its appends, so a missed heartbeat or a wrong guess loses nothing.
 //!
 //! # Promised
 //!
-//! 1. Silence is only counted while this process looks: after a gap in its own looks (it was
-//!    frozen, or the machine slept) the count starts again.
-//! 2. A node that was never heard of gets the length of a lease from the first look on.
-//! 3. A run that was taken away from this process is taken back from a silent node only after
-//!    twice the silence, and after each further loss again twice, up to 64 leases: two nodes that
-//!    cannot hear each other take the run from each other ever more seldom.
+//! 1. Silence is counted only while this process reads heartbeats. After a gap (it was frozen,
+//!    or the machine slept) counting starts again.
+//! 2. A node without any heartbeat so far counts as alive for the length of a lease, from the
+//!    first read on.
+//! 3. If a run was taken away from this process, it is taken back only after twice the silence,
+//!    doubling with each further loss, up to 64 leases. So two nodes that cannot read each
+//!    other's heartbeats exchange a run less and less often.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, Weak};
@@ -31,35 +33,35 @@ use crate::hot::Shared;
 use crate::lock;
 use crate::store::StoreError;
 
-/// Heartbeats, and looks at others' heartbeats, per lease: two may fail.
+/// Heartbeats, and reads of other nodes' heartbeats, per lease. Two may fail.
 const BEATS_PER_LEASE: u32 = 3;
 
-/// How often the silence that a lost run requires is doubled at most: 32 minutes with the default
-/// lease.
+/// How often the required silence is doubled after losing a run: at most to 32 minutes with the
+/// default lease.
 const LOSSES_MAX: u32 = 6;
 
-/// The most lost runs that are remembered; past it all are forgotten.
+/// Maximum number of lost runs that are remembered. Beyond it, all are forgotten.
 const LOST_RUNS_MAX: usize = 64 * 1024;
 
-/// What a log knows of nodes.
+/// A log's knowledge of nodes.
 #[derive(Default)]
 pub(crate) struct Nodes {
     heart: Mutex<Heart>,
     others: Mutex<Others>,
 }
 
-/// The runs that this node owns, and the task that beats while there are any.
+/// The runs that this node owns, and the task that writes heartbeats while there are any.
 #[derive(Default)]
 struct Heart {
     runs: BTreeSet<RunId>,
     task: Option<JoinHandle<()>>,
 }
 
-/// What was seen of other nodes, and the task that looks while there are any.
+/// The other nodes, and the task that reads their heartbeats while there are any.
 #[derive(Default)]
 struct Others {
     looked_at: Option<Instant>,
-    /// The last number of each node, and since when it has not changed.
+    /// The last number of each node, and when it last changed.
     beats: BTreeMap<Box<str>, (u64, Instant)>,
     /// How often each run was taken away from this process.
     losses: BTreeMap<RunId, u32>,
@@ -67,7 +69,7 @@ struct Others {
 }
 
 impl Nodes {
-    /// Beats for a run from now on.
+    /// Starts writing heartbeats for a run.
     pub(crate) fn own(&self, shared: &Arc<Shared>, run: RunId, runtime: Option<&Handle>) {
         let mut heart = lock(&self.heart);
         heart.runs.insert(run);
@@ -76,12 +78,12 @@ impl Nodes {
         }
     }
 
-    /// Stops beating for a run.
+    /// Stops writing heartbeats for a run.
     pub(crate) fn disown(&self, run: RunId) {
         lock(&self.heart).runs.remove(&run);
     }
 
-    /// Remembers that another node took a run away from this process.
+    /// Records that another node took a run away from this process.
     pub(crate) fn lost(&self, run: RunId) {
         let mut others = lock(&self.others);
         if others.losses.len() >= LOST_RUNS_MAX {
@@ -91,7 +93,7 @@ impl Nodes {
         *losses = (*losses + 1).min(LOSSES_MAX);
     }
 
-    /// Reads the heartbeats, and from then on continues to read them while other nodes own runs.
+    /// Reads the heartbeats, and keeps reading them while other nodes own runs.
     pub(crate) async fn look(&self, shared: &Arc<Shared>) -> Result<(), StoreError> {
         let beats = shared.store.nodes().await?;
         self.looked(shared, beats);
@@ -105,7 +107,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// Takes in the heartbeats. `false` if no other node owns a run.
+    /// Updates the state with the heartbeats that were read. `false` if no other node owns a
+    /// run.
     fn looked(&self, shared: &Shared, beats: Vec<NodeBeat>) -> bool {
         let now = Instant::now();
         let mut others = lock(&self.others);
@@ -131,7 +134,7 @@ impl Nodes {
         silent.map(|(node, _)| node.clone()).collect()
     }
 
-    /// Whether a run may be taken from its owner, another node, because that is silent.
+    /// Whether a run may be taken from its owner, because that node is silent.
     pub(crate) fn may_take(&self, run: RunId, owner: &str, lease: Duration) -> bool {
         let now = Instant::now();
         let others = lock(&self.others);
@@ -158,7 +161,7 @@ impl Drop for Nodes {
     }
 }
 
-/// A task that ended without saying so went down with its runtime.
+/// Whether a task is running. It may have ended with its runtime.
 fn is_running(task: Option<&JoinHandle<()>>) -> bool {
     task.is_some_and(|task| !task.is_finished())
 }

@@ -1,4 +1,4 @@
-//! How a log behaves, and its maxima.
+//! Options of a log, and their defaults.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,57 +6,59 @@ use std::time::Duration;
 
 use crate::clock::{Clock, SystemClock};
 
-/// How long a node is believed alive without a heartbeat: long enough for a busy disk, short
-/// enough that a run of a crashed node continues soon.
+/// How long a node counts as alive without a heartbeat: long enough for a busy disk, short
+/// enough that runs of a crashed node continue soon.
 pub const LEASE: Duration = Duration::from_secs(30);
 
-/// How long an append may take to settle: long enough for a busy disk. With its last attempt, those
-/// who wait are told within about five seconds. A store whose servers change their leader in 5 to
-/// 7 seconds needs more.
+/// How long to retry an append whose outcome is unknown: long enough for a busy disk. Including
+/// the last attempt, callers get the error within about five seconds. A store whose servers
+/// need 5 to 7 seconds to elect a leader needs more.
 pub const SETTLE: Duration = Duration::from_secs(4);
 
-/// Bytes an owner may have uncommitted before its source has to wait: seconds of any model's
-/// output, and little beside what else a run holds.
+/// Uncommitted bytes after which an owner's source has to wait: seconds of any model's output,
+/// and little compared with the rest of a run.
 pub const UNCOMMITTED_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of frames kept for the slower readers of one run: several seconds of output.
+/// Bytes of frames kept in memory for the slower readers of one run: several seconds of output.
 pub const TAIL_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes of frames kept for readers in all: 256 runs with a stuck reader each.
+/// Bytes of frames kept in memory for all readers: 256 runs with one stuck reader each.
 pub const TAIL_BYTES_TOTAL_MAX: usize = 64 * 1024 * 1024;
 
-/// Bytes that a reader who is far behind gets at once.
+/// Bytes per read of a reader that is far behind.
 pub const PAGE_BYTES: usize = 64 * 1024;
 
-/// From how many waiting records on neighbouring deltas are joined: the store is behind then,
-/// and piece by piece would keep it there.
+/// Number of waiting records from which on neighbouring deltas are joined: the store is behind
+/// then, and single deltas would keep it behind.
 pub const JOIN_PAST: usize = 64;
 
-/// An outline is kept every so many bytes, so that a resume folds little.
+/// An outline snapshot is stored after this many bytes, so that resuming folds little.
 pub const OUTLINE_BYTES: usize = 64 * 1024;
 
-/// What an acknowledged write survives.
+/// The failures that an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Durability {
-    /// The death of the process: it was handed to the operating system.
+    /// The end of the process: the data was handed to the operating system.
     #[default]
     ProcessCrash,
-    /// The loss of power too: it was synced to the disk.
+    /// Also a power loss: the data was synced to the disk.
     PowerLoss,
 }
 
-/// How a log behaves. The defaults are right for nearly everyone but tests.
+/// Options of a log. The defaults suit most programs.
 #[derive(Clone)]
 pub struct LogOptions {
-    /// The name of this process as an owner of runs. No other live process may have the same.
+    /// The name of this process as an owner. It must be unique among live processes.
     pub node: Box<str>,
-    /// Where times come from.
+    /// The source of time.
     pub clock: Arc<dyn Clock>,
-    /// See [`LEASE`]. Heartbeats are written three times as often.
+    /// See [`LEASE`]. Heartbeats are written three times per lease.
     pub lease: Duration,
-    /// See [`SETTLE`]. An append whose outcome is unknown for longer loses its owner the run.
+    /// See [`SETTLE`]. If an append's outcome stays unknown for longer, the owner loses the
+    /// run.
     pub settle: Duration,
-    /// See [`UNCOMMITTED_BYTES_MAX`]. A frame is cut no larger either, unless a single event is.
+    /// See [`UNCOMMITTED_BYTES_MAX`]. Also the maximum size of a frame, unless a single event
+    /// is larger.
     pub uncommitted_bytes_max: usize,
     /// See [`TAIL_BYTES_MAX`].
     pub tail_bytes_max: usize,

@@ -15,8 +15,8 @@ use crate::writer::Writer;
 
 /// The owner of a run, which alone appends to it.
 ///
-/// Dropping it appends nothing. What was pushed is still committed, then the run is released, and
-/// any node may adopt it.
+/// Dropping it appends nothing: pending events are still committed, then the run is released,
+/// and any node may adopt it.
 ///
 /// ```
 /// # use wellspring_core::{AgentNo, Event, Outcome, PartId, PartKind, RunId, RunRequest,
@@ -43,14 +43,14 @@ pub struct Owner {
     inbox_seen: InboxSeen,
 }
 
-/// The changes to its inbox that an owner has seen, by this process and by others.
+/// The inbox changes that an owner has seen, made by this process and by others.
 pub(crate) struct InboxSeen {
     here: AtomicU64,
     elsewhere: Mutex<Watch>,
 }
 
 impl InboxSeen {
-    /// Everything up to now.
+    /// Everything up to now has been seen.
     pub(crate) fn until_now(hot: &Hot) -> Self {
         let mut watch = hot.watch.clone();
         watch.mark_seen();
@@ -58,9 +58,9 @@ impl InboxSeen {
         Self { here: AtomicU64::new(hot.inbox.load(Ordering::Acquire)), elsewhere }
     }
 
-    /// Nothing: the first wait for the inbox ends at once.
+    /// Nothing has been seen: the first wait for the inbox ends at once.
     pub(crate) fn nothing(hot: &Hot) -> Self {
-        // Zero is before any count.
+        // Zero is before every count.
         Self { here: AtomicU64::new(0), ..Self::until_now(hot) }
     }
 }
@@ -76,25 +76,25 @@ impl Owner {
         self.writer.hot.run
     }
 
-    /// How many owners there were before it.
+    /// The number of owners before this one.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.writer.epoch
     }
 
-    /// Queues an event for the next frame. Never blocks; see [`room`](Self::room). After
-    /// `run finished`, or once the owner is [`lost`](Self::lost), it is ignored.
+    /// Queues an event for the next frame. Never blocks; see [`room`](Self::room). Ignored
+    /// after `run finished`, or once the owner is [`lost`](Self::lost).
     pub fn push(&self, agent: AgentNo, event: Event) {
         self.push_all([(agent, event)]);
     }
 
-    /// Queues events for the next frame, none between them.
+    /// Queues several events together, with no other event between them.
     pub fn push_all(&self, events: impl IntoIterator<Item = (AgentNo, Event)>) {
         self.writer.push_all(events);
     }
 
-    /// Queues events that depend on how the run stands: the fold up to the last frame that was
-    /// cut, and the events that wait for the next one. Nobody pushes anything in between.
+    /// Queues events that depend on the run's current state: the fold up to the last frame, and
+    /// the events that wait for the next one. No other push happens in between.
     pub fn push_with(
         &self,
         events: impl FnOnce(&Transcript, &mut dyn Iterator<Item = &Event>) -> Vec<(AgentNo, Event)>,
@@ -102,30 +102,31 @@ impl Owner {
         self.writer.push_with(events);
     }
 
-    /// Waits while too much is uncommitted: whoever polls a source waits here first.
+    /// Waits while too many bytes are uncommitted. Call it before polling a source.
     ///
     /// # Errors
     ///
-    /// When the owner is lost.
+    /// If the owner lost the run.
     pub async fn room(&self) -> Result<(), AppendError> {
         self.writer.room().await
     }
 
-    /// Waits until everything that was pushed before is committed, and gives the head.
+    /// Waits until everything that was pushed before is committed. Returns the head.
     ///
     /// # Errors
     ///
-    /// When the owner is lost.
+    /// If the owner lost the run.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future changes nothing about what was pushed.
+    /// Dropping the future does not affect the pushed events.
     pub async fn commit(&self) -> Result<Seq, AppendError> {
         self.writer.commit().await
     }
 
-    /// Looks at the fold of the run up to the last frame that was cut; after a
-    /// [`commit`](Self::commit) that is everything pushed before it. Pushing waits meanwhile.
+    /// Calls `f` with the fold of the run up to the last frame; after a
+    /// [`commit`](Self::commit), that includes everything pushed before it. Pushes wait in the
+    /// meantime.
     pub fn with_transcript<R>(&self, f: impl FnOnce(&Transcript) -> R) -> R {
         self.writer.with_transcript(f)
     }
@@ -134,35 +135,35 @@ impl Owner {
     ///
     /// # Errors
     ///
-    /// When the store fails.
+    /// If the store fails.
     pub async fn inbox(&self) -> Result<Vec<InboxEntry>, StoreError> {
         let hot = &self.writer.hot;
-        // Before the store is asked: what comes after is a change again.
+        // Before the store is asked, so that later entries count as changes.
         self.inbox_seen.here.store(hot.inbox.load(Ordering::Acquire), Ordering::Release);
         lock(&self.inbox_seen.elsewhere).mark_seen();
         let mut entries = hot.shared.store.inbox(hot.run, InboxNo(0)).await?;
-        // The store does not know yet what was pushed and is not committed.
+        // The store does not know about effects that are not committed yet.
         self.with_transcript(|transcript| {
             entries.retain(|entry| !transcript.outline.taken.contains(&entry.number));
         });
         Ok(entries)
     }
 
-    /// Says that an inbox entry has no effect. It goes with the next frame; from then on the
-    /// entry is not read again, by this owner or by a later one.
+    /// Marks an inbox entry as having no effect, with the next frame. From then on no owner
+    /// reads the entry again.
     pub fn dismiss(&self, entry: InboxNo) {
         self.writer.dismiss(entry);
     }
 
-    /// Queues `run paused`. With the frame that holds it, the store keeps the deadline at which
-    /// the run is [due](crate::DueQuery) although nothing came in.
+    /// Queues `run paused`. With that frame, the store keeps the deadline at which the run is
+    /// [due](crate::DueQuery) if no command arrives before.
     pub fn pause(&self, waits: Vec<Wait>, deadline: Option<Millis>) {
         self.writer.pause(waits, deadline);
     }
 
-    /// Waits until something may be new since [`inbox`](Self::inbox) was last called, or, if it
-    /// never was, since the run was created. Returns at once if something came since, or if the
-    /// run was adopted and `inbox` was not called yet.
+    /// Waits until the inbox may have changed since [`inbox`](Self::inbox) was last called, or
+    /// since the run was created. Returns at once if it has, or if the run was adopted and
+    /// `inbox` was not called yet.
     pub async fn inbox_changed(&self) {
         let hot = &self.writer.hot;
         let local = hot.inbox_changed.notified();
@@ -171,7 +172,7 @@ impl Owner {
         if hot.inbox.load(Ordering::Acquire) != self.inbox_seen.here.load(Ordering::Acquire) {
             return;
         }
-        // The copy has seen what the original has.
+        // A clone has seen the same changes as the original.
         let mut foreign = lock(&self.inbox_seen.elsewhere).clone();
         tokio::select! {
             () = local => {}
@@ -179,8 +180,8 @@ impl Owner {
         }
     }
 
-    /// Waits until ownership is lost: another owner took over, or the store keeps failing.
-    /// From then on pushes are ignored and everything else gives the same error.
+    /// Waits until this owner loses the run: another owner took it over, or the store keeps
+    /// failing. From then on pushes are ignored and all other methods return the same error.
     pub async fn lost(&self) -> AppendError {
         self.writer.lost().await
     }

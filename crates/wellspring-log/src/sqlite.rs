@@ -1,23 +1,23 @@
-//! Runs in a SQLite file: the binary's default.
+//! A store in a SQLite file: the default of the `wellspring` command.
 //!
-//! One thread writes. Its transaction takes every append that waits, so under load many runs
-//! share one commit, without a timer. The frames of a transaction share a row, and the index of
-//! each run's frames is written later; a run's own row changes only with its state or its owner.
-//! One thread makes checkpoints, and a few read in short transactions.
+//! One thread writes. Each transaction takes all waiting appends, so under load many runs share
+//! one commit, without a timer. The frames of a transaction share a row, and the index of each
+//! run's frames is written later; a run's own row changes only with its state or its owner. One
+//! thread makes checkpoints, and a few threads read in short transactions.
 //!
-//! Several processes may open the same file: each appends to the runs it owns, and the
-//! compare-and-set holds between them as well. While runs are watched, the writer polls SQLite's
-//! own counter of commits; if another process has committed, it looks which runs have changed.
+//! Several processes may open the same file: each appends to the runs that it owns, and the
+//! compare-and-set holds between processes too. While runs are watched, the writer polls
+//! SQLite's commit counter; if another process has committed, it finds out which runs changed.
 //!
 //! # Promised
 //!
 //! An acknowledged write has reached the operating system, so it survives `kill -9`; with
-//! [`Durability::PowerLoss`] it has reached the disk. A disk that is full or fails gives
-//! [`StoreError::Failed`], loses nothing that was acknowledged, and once it is repaired
-//! writing goes on.
+//! [`Durability::PowerLoss`] it has reached the disk. A full or failing disk gives
+//! [`StoreError::Failed`] and loses nothing that was acknowledged. Writing continues after the
+//! disk is repaired.
 //!
-//! Every frame and every row has a checksum, and the structure of the file is looked at when it
-//! is opened: what is damaged is an error, everything else stays readable. See `check.rs`.
+//! Every frame and every row has a checksum, and the structure of the file is checked when it
+//! is opened. Damaged data is an error; everything else stays readable. See `check.rs`.
 
 mod alive;
 mod audit;
@@ -63,36 +63,36 @@ use crate::store::{
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
 use crate::watch::{Watch, Watches};
 
-/// The most bytes of one frame. A larger event carries a file and should name it instead: a
-/// reader has to hold a frame whole.
+/// Maximum size of a frame. A larger event contains a file and should refer to it instead:
+/// readers hold whole frames in memory.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// How often the writer asks whether another process has written, while a run is watched: soon
-/// enough for a person, and seldom enough to cost next to nothing.
+/// How often the writer polls for commits of other processes while a run is watched: fast
+/// enough for a person, and slow enough to cost next to nothing.
 const FOREIGN_POLL: Duration = Duration::from_millis(50);
 
-/// Threads that read. Reads are short; this many keep a disk busy.
+/// Number of reader threads. Reads are short; this many keep a disk busy.
 const READERS: usize = 4;
 
 /// How long to wait for another process's transaction: far longer than any of ours takes. An
-/// append or a new run is tried again after that, for a few seconds in all.
+/// append or a new run is retried after that, for a few seconds in total.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How long to wait while another process makes the file or brings it to today's form.
+/// How long to wait while another process creates or migrates the file.
 const MIGRATION_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often it is looked whether it is done.
+/// How often to check whether the migration is done.
 const MIGRATION_POLL: Duration = Duration::from_millis(20);
 
-/// The tables that tell how far a run is that goes on: its last frame may be missing in each.
+/// The tables that hold the last frame of an unfinished run.
 const HEADS: [&str; 4] = ["runs", "places", "placed", "batches"];
 
-/// How a SQLite store behaves.
+/// Options of a SQLite store.
 #[derive(Clone, Debug, Default)]
 pub struct SqliteOptions {
-    /// What an acknowledged write survives.
+    /// The failures that an acknowledged write survives.
     pub durability: Durability,
-    /// The file grows to so many bytes at most; without it, as the disk allows.
+    /// Maximum size of the file in bytes; `None` for no limit but the disk's.
     pub bytes_max: Option<u64>,
 }
 
@@ -100,36 +100,36 @@ pub struct SqliteOptions {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// A newer program has changed its form.
+    /// A newer program has migrated the file.
     #[error("{path} has schema {found}, this program knows up to {known}: use a newer version")]
     Newer {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// Its schema.
+        /// The file's schema version.
         found: i64,
-        /// The newest known one.
+        /// The newest schema version that this program knows.
         known: i64,
     },
-    /// It is somebody else's database.
+    /// It is another program's database.
     #[error("{path} is a database, but not one of ours: choose another file")]
     Foreign {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
     },
-    /// The file is damaged so that nothing in it can be read.
+    /// The file is damaged so badly that nothing can be read.
     #[error("{path} is damaged ({what}): restore it from a backup")]
     Damaged {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         what: String,
     },
-    /// The file or its directory failed.
+    /// The file or its directory cannot be opened.
     #[error("could not open {path}")]
     Failed {
-        /// Which file.
+        /// The file's path.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         #[source]
         cause: Box<dyn std::error::Error + Send + Sync>,
     },
@@ -154,14 +154,14 @@ pub struct SqliteStore {
     path: PathBuf,
     node: Box<str>,
     _alive: Option<Alive>,
-    /// What is wrong with the file's structure, once that is known.
+    /// The damage to the file's structure, once it is known.
     damage: Arc<OnceLock<Damage>>,
-    /// Ends the look at the structure of a large file.
+    /// Interrupts the structure check of a large file.
     checking: Option<InterruptHandle>,
     writes: mpsc::Sender<Message>,
     reads: mpsc::Sender<Read>,
     watches: Watches,
-    /// The writer waits without polling, because no run is watched.
+    /// Whether the writer waits without polling, because no run is watched.
     asleep: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -169,13 +169,13 @@ pub struct SqliteStore {
 type Read = Box<dyn FnOnce(&Connection) + Send>;
 
 impl SqliteStore {
-    /// Opens a file, or makes one that only its owner may read. It touches the disk: not for
-    /// the hot path of an async program.
+    /// Opens a file, or creates one that only its owner may read. This blocks on the disk, so
+    /// do not call it on a hot async path.
     ///
     /// # Errors
     ///
-    /// When the file or its directory cannot be opened, or is not a store this program knows. A
-    /// file that is there and can be read, but not written, is opened: every write then fails.
+    /// If the file or its directory cannot be opened, or is not a store that this program
+    /// knows. A file that can be read but not written is opened; every write then fails.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<Self, OpenError> {
         let path = path.as_ref().to_path_buf();
         match Self::open_to_write(path.clone(), options) {
@@ -186,14 +186,14 @@ impl SqliteStore {
         }
     }
 
-    /// Opens a file to which nothing can be written.
+    /// Opens a file that cannot be written.
     fn open_to_read(path: &Path, why: &(dyn std::error::Error + 'static)) -> Option<Self> {
         let (known, damage) = schema::look_at(&schema::connect_immutable(path).ok()?).ok()?;
         if !known {
             return None;
         }
         let what = format!("nothing can be written to {} ({why}); make room", path.display());
-        tracing::error!(what, "the store is only read");
+        tracing::error!(what, "the store is read-only");
         let damage = OnceLock::from(damage.unwrap_or_else(|| Damage::unwritable(what)));
         let (reads, to_read) = mpsc::channel::<Read>();
         let to_read = Arc::new(Mutex::new(to_read));
@@ -233,8 +233,8 @@ impl SqliteStore {
         let damaged = damage.get().is_some();
         schema::configure_writer(&connection, &options).map_err(|error| failed(error.into()))?;
         let alive = Alive::announce(&path).map_err(|error| failed(error.into()))?;
-        // Nothing is written to a file whose structure is damaged: it would get worse. And where
-        // nothing can be written, what is there can still be read.
+        // A file with a damaged structure is not written, because that could make it worse. A
+        // file that cannot be written can still be read.
         if !damaged {
             let ended = alive::ended(&path);
             let swept = schema::finish_deletions(&mut connection)
@@ -243,7 +243,7 @@ impl SqliteStore {
                 Ok(()) => ended.into_iter().for_each(Ended::forget),
                 Err(error) => {
                     let path = path.display();
-                    tracing::warn!(%path, %error, "could not write to the store; it is read");
+                    tracing::warn!(%path, %error, "could not write to the store; it is opened read-only");
                 }
             }
         }
@@ -299,14 +299,14 @@ impl SqliteStore {
         Ok(Self { path, node, _alive, damage, checking, writes, reads, watches, asleep, threads })
     }
 
-    /// The name of this process. If a log uses it as its node, its runs are adopted at once when
-    /// the process ends; with another name, when its heartbeats stop.
+    /// The name of this process. If a log uses it as its node, its runs are adopted as soon as
+    /// the process ends; otherwise when its heartbeats stop.
     #[must_use]
     pub fn node(&self) -> &str {
         &self.node
     }
 
-    /// Runs something in the writer's next transaction.
+    /// Runs a job in the writer's next transaction.
     fn write<T: Send + 'static>(
         &self,
         while_doing: &'static str,
@@ -320,7 +320,7 @@ impl SqliteStore {
         wait(while_doing, answer)
     }
 
-    /// Runs something in a reader's transaction.
+    /// Runs a query in a reader's transaction.
     fn query<T: Send + 'static>(
         &self,
         while_doing: &'static str,
@@ -334,12 +334,14 @@ impl SqliteStore {
                 .unwrap_or_else(|error| Err(check::store_error(while_doing, Arc::new(error))));
             let _ = reply.send(result);
         };
-        // A send can only fail when the threads are gone; the answer then says so.
+        // Sending only fails if the threads are gone; the caller then gets an error from the
+        // reply.
         let _ = self.reads.send(Box::new(read));
         wait(while_doing, answer)
     }
 
-    /// Fails if rows of one of these tables may be missing: then no list of them is complete.
+    /// Fails if rows of these tables may be missing, so that a list of them could be
+    /// incomplete.
     fn sure(&self, tables: &[&str]) -> Result<(), StoreError> {
         match self.damage.get() {
             Some(damage) if damage.concerns(tables) => Err(damage.error()),
@@ -365,8 +367,8 @@ impl SqliteStore {
         .boxed()
     }
 
-    /// Looks something up in these tables: what is found is checked by its own checksum, and
-    /// what is not found is absent only if nothing can be missing.
+    /// Looks up a row in these tables. A row that is found has its own checksum; a row that is
+    /// not found is absent only if no rows can be missing.
     fn look_up<T: Send + 'static>(
         &self,
         tables: &'static [&'static str],
@@ -389,8 +391,8 @@ impl SqliteStore {
         .boxed()
     }
 
-    /// Runs what reads the whole file on a thread of its own, so that it keeps nobody from
-    /// reading.
+    /// Runs a query that reads the whole file on a thread of its own, so that it blocks no
+    /// other reads.
     fn apart<T: Send + 'static>(
         &self,
         while_doing: &'static str,
@@ -408,12 +410,12 @@ impl SqliteStore {
     }
 
     fn job(&self, job: Box<dyn Job>) {
-        // What cannot be sent is dropped, and says so to whoever waits.
+        // If sending fails, the job is dropped, which reports an error to the caller.
         let _ = self.writes.send(Message::Job(job));
     }
 }
 
-/// What a thread that reads does.
+/// The loop of a reader thread.
 fn reader(connection: Connection, to_read: Arc<Mutex<mpsc::Receiver<Read>>>) -> impl FnOnce() {
     move || {
         loop {
@@ -520,7 +522,7 @@ impl Store for SqliteStore {
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeBeat>> {
         async move {
             let doing = "reading heartbeats";
-            // Processes whose end is certain need not be waited for.
+            // Processes that have certainly ended need not time out.
             let ended = Arc::new(alive::ended(&self.path));
             if !ended.is_empty() {
                 let released = Arc::clone(&ended);
@@ -625,14 +627,14 @@ impl Store for SqliteStore {
     }
 
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {
-        // Deleting is audited too, and must have room.
-        self.write("keeping what was decided", move |db| {
+        // Deletion is audited too, so it must have room.
+        self.write("writing the audit log", move |db| {
             db.past_maximum(|db| audit::put(db, &entry)).map(Ok)
         })
     }
 
     fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
-        self.list_of(&["audit"], "reading what was decided", move |connection| {
+        self.list_of(&["audit"], "reading the audit log", move |connection| {
             audit::page(connection, &filter)
         })
     }
@@ -643,7 +645,7 @@ impl Store for SqliteStore {
             let doom = move |db: &mut Db| db.past_maximum(|db| write::doom(db, run));
             let Some(key) = self.write(doing, doom).await? else { return Ok(false) };
             let chunk = move |db: &mut Db| db.past_maximum(|db| write::delete_chunk(db, key));
-            // Each chunk is a transaction of its own, so that appends come in between.
+            // Each chunk is a transaction of its own, so that appends can run in between.
             while self.write(doing, move |db| chunk(db).map(Ok)).await? {}
             Ok(true)
         }
@@ -671,7 +673,7 @@ impl fmt::Debug for SqliteStore {
 }
 
 impl Drop for SqliteStore {
-    /// Waits for what was handed over, so that whoever opens the file next finds it complete.
+    /// Waits for pending jobs, so that the next process to open the file finds it complete.
     fn drop(&mut self) {
         if let Some(checking) = &self.checking {
             checking.interrupt();
@@ -681,7 +683,7 @@ impl Drop for SqliteStore {
         let (closed, _) = mpsc::channel();
         self.reads = closed;
         for thread in self.threads.drain(..) {
-            // The last reference may go in a callback on one of these threads.
+            // The last reference may be dropped in a callback on one of these threads.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }
@@ -689,12 +691,12 @@ impl Drop for SqliteStore {
     }
 }
 
-/// An unsigned number as SQLite keeps it.
+/// An unsigned number in SQLite's signed form.
 fn int(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// A number from SQLite that was unsigned.
+/// An unsigned number from SQLite's signed form.
 fn uint(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

@@ -1,8 +1,8 @@
-//! The contract of a backend.
+//! The contract of a storage backend.
 //!
-//! A store keeps opaque frames in order and refuses an append that does not continue the head.
-//! Encoding, folding, readers and the judgement which nodes are alive are the
-//! [`Log`](crate::Log)'s, once for all stores.
+//! A store keeps opaque frames in order and rejects an append that does not continue the head.
+//! Encoding, folding, readers and the decision which nodes are alive are implemented by the
+//! [`Log`](crate::Log), once for all stores.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,97 +23,99 @@ use crate::watch::Watch;
 /// The future of a store's operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Called once an append is decided.
+/// Called when the outcome of an append is known.
 pub type AppendDone = Box<dyn FnOnce(Result<(), AppendError>) + Send>;
 
-/// A place where runs are kept.
+/// A storage backend for runs.
 ///
 /// # Contract
 ///
-/// 1. **Durable.** What was acknowledged is read back, by every process, also after `kill -9` of
-///    this one (and, if the store offers it and was told to, after a power loss).
+/// 1. **Durable.** Acknowledged data is read back, by every process, also after `kill -9` of
+///    this one (and after a power loss, if the store offers that and it is enabled).
 /// 2. **Fenced.** An append whose `expected` is not the head changes nothing. So of two owners
-///    only one continues, whatever the clocks say.
-/// 3. **Closed.** After a terminal append nothing is appended, and no new command is put into the
-///    inbox.
+///    only one continues, whatever the clocks show.
+/// 3. **Closed.** After a terminal append, nothing is appended and no new command is put into
+///    the inbox.
 /// 4. **Dense records.** A read after record `n` starts with record `n + 1`.
-/// 5. **Errors.** Every failure is an error, never a hang or a panic, and leaves what was there.
-///    A frame larger than [`frame_bytes_max`](Self::frame_bytes_max) is refused by name.
-/// 6. **Created in one step.** The id, the name, the place in the thread, the first frame and the
-///    owner of a new run are there together or not at all.
+/// 5. **Errors.** Every failure is an error, never a hang or a panic, and changes nothing. A
+///    frame larger than [`frame_bytes_max`](Self::frame_bytes_max) is rejected with
+///    [`AppendError::TooLarge`].
+/// 6. **Created in one step.** The id, the name, the place in the thread, the first frame and
+///    the owner of a new run are stored together or not at all.
 /// 7. **Owners.** A run has an owner from its creation or adoption until a frame pauses or ends
-///    it, or until its owner [releases](Self::release) it. Nothing else takes the owner away,
-///    except that a store that knows for certain that a node has ended may release its runs.
-///    No clock is involved.
-/// 8. **Beats.** Each [`beat`](Self::beat) of a node changes its number in
+///    it, or until its owner [releases](Self::release) it. Nothing else removes the owner,
+///    except that a store may release the runs of a node that it knows for certain to have
+///    ended. No clock is involved.
+/// 8. **Heartbeats.** Each [`beat`](Self::beat) of a node changes its number in
 ///    [`nodes`](Self::nodes), which lists every node that owns a running run.
-/// 9. **Due.** [`due`](Self::due) gives everything that is due, in pages, ordered by time and then
-///    by run. What is due at once is found however much else waits.
-/// 10. **Watched.** Once [`watch`](Self::watch) has returned, each append, inbox entry or deletion
-///     that another process makes to that run wakes the watch. What happens to other runs does
-///     not, except after a time in which changes may have been missed.
+/// 9. **Due.** [`due`](Self::due) returns every due run, in pages, ordered by time and then by
+///    run. Runs that are due at once are found however many others wait.
+/// 10. **Watched.** Once [`watch`](Self::watch) has returned, each append, inbox entry or
+///     deletion by another process in that run wakes the watch. Changes to other runs do not,
+///     except after a time in which changes may have been missed.
 /// 11. **Inbox.** Commands are kept once per key, and all commands of one
-///     [`put_inbox`](Self::put_inbox) together or not at all. Numbers increase in the order of
-///     putting and are never used twice for one run; they need not be dense.
-/// 12. **Audit.** Entries are kept once per key, outlive their runs, and have increasing numbers
-///     per tenant, which need not be dense.
-/// 13. **Documents** are written by compare-and-set; of two writers one wins.
+///     [`put_inbox`](Self::put_inbox) are put together or not at all. Numbers increase in the
+///     order of putting and are never used twice for one run; they need not be dense.
+/// 12. **Audit.** Entries are kept once per key, outlive their runs, and have increasing
+///     numbers per tenant, which need not be dense.
+/// 13. **Documents** are written by compare-and-set: of two concurrent writers, one succeeds.
 /// 14. **Threads** are listed per tenant in one query, ordered by their newest runs.
-/// 15. **Bounded.** Every list has a maximum, and a page that is full says where to continue.
-/// 16. **Undamaged.** What is damaged is [`StoreError::Damaged`] or [`StoreError::DamagedStore`],
-///     and is never served. Everything else stays readable.
+/// 15. **Bounded.** Every list has a maximum, and the filter of every list continues after the
+///     last entry of a full page.
+/// 16. **Undamaged.** Damaged data gives [`StoreError::Damaged`] or
+///     [`StoreError::DamagedStore`], and is never returned. Everything else stays readable.
 pub trait Store: Send + Sync + 'static {
-    /// Creates a run with its first frame, unless its id exists, its name is taken or its thread
+    /// Creates a run with its first frame, unless its id exists, its name is used or its thread
     /// is busy.
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created>;
 
-    /// Appends a frame. Returns at once; `done` is called, on any thread, once it is decided.
-    /// `done` must not block: it publishes the frame and may append the next one.
+    /// Appends a frame. Returns at once; `done` is called, on any thread, when the outcome is
+    /// known. `done` must not block: it publishes the frame and may append the next one.
     fn append(&self, append: Append, done: AppendDone);
 
-    /// Reads whole frames, from the one that holds the record after `after`, until
-    /// `bytes_max` is passed (at least one frame, if there is one).
+    /// Reads whole frames, starting with the one that holds the record after `after`, until
+    /// `bytes_max` is exceeded (at least one frame, if there is one).
     fn read(&self, run: RunId, after: Seq, bytes_max: usize) -> StoreFuture<'_, Page>;
 
-    /// The most bytes of one frame.
+    /// Maximum size of a frame in bytes.
     fn frame_bytes_max(&self) -> usize;
 
-    /// Describes a run.
+    /// Reads a run's info; `None` if the run does not exist.
     fn info(&self, run: RunId) -> StoreFuture<'_, Option<RunInfo>>;
 
-    /// Finds runs, newest first.
+    /// Lists runs, newest first.
     fn list(&self, filter: RunFilter) -> StoreFuture<'_, Vec<RunInfo>>;
 
-    /// A run and the runs that it continues, newest first, in one query. Where a run was deleted,
-    /// the thread's next older run follows. Runs of other tenants end the history. Empty if
-    /// there is no such run.
+    /// A run and the runs that it continues, newest first, in one query. If a run was deleted,
+    /// the thread's next older run follows. The history ends before a run of another tenant.
+    /// Empty if the run does not exist.
     fn history(&self, query: HistoryQuery) -> StoreFuture<'_, Vec<PastRun>>;
 
-    /// Wakes for what other processes do to a run. The run need not exist yet.
+    /// Watches changes of other processes to a run. The run need not exist yet.
     fn watch(&self, run: RunId) -> Watch;
 
-    /// Puts commands into a run's inbox in one step: all of them, or none if a key holds a
-    /// different command. A command that is there already, under its key, is not put again,
-    /// also when it has taken effect or the run is over. Durable when it resolves.
+    /// Puts commands into a run's inbox in one step: all of them, or none if a key belongs to a
+    /// different command. A command that exists under its key is not put again, also if it has
+    /// taken effect or the run has finished. Durable when the future resolves.
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll>;
 
-    /// The commands after an entry that no frame has taken, oldest first.
+    /// The commands after an entry that no frame has taken yet, oldest first.
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>>;
 
-    /// Gives a sign of life for a node: one write, however many runs it owns.
+    /// Writes a heartbeat for a node: one write, however many runs it owns.
     fn beat(&self, node: Box<str>) -> StoreFuture<'_, ()>;
 
-    /// The last beat of every node that owns a running run.
+    /// The last heartbeat of every node that owns a running run.
     fn nodes(&self) -> StoreFuture<'_, Vec<NodeBeat>>;
 
-    /// Gives up a running run, which is due from then on. Nothing happens unless this node owns
-    /// it in this epoch.
+    /// Releases a running run, which is then due. Does nothing unless this node owns it in this
+    /// epoch.
     fn release(&self, run: RunId, node: Box<str>, epoch: u64) -> StoreFuture<'_, ()>;
 
-    /// A page of the runs that someone has to look at; see [`DueQuery`].
+    /// A page of the runs that are due; see [`DueQuery`].
     fn due(&self, query: DueQuery) -> StoreFuture<'_, Vec<Due>>;
 
-    /// Keeps a snapshot of a fold at a record.
+    /// Stores a snapshot of a fold at a record.
     fn put_snapshot(
         &self,
         run: RunId,
@@ -130,18 +132,18 @@ pub trait Store: Send + Sync + 'static {
         at_most: Seq,
     ) -> StoreFuture<'_, Option<(Seq, Bytes)>>;
 
-    /// Lets a surface's own id mean this run, unless it means a run already. Gives the run that
-    /// it means.
+    /// Binds a surface's own id to a run, unless it is bound already. Returns the run that it
+    /// is bound to.
     fn bind(&self, external: ExternalId, run: RunId) -> StoreFuture<'_, RunId>;
 
-    /// The run that a surface's own id means.
+    /// The run that a surface's own id is bound to.
     fn resolve(&self, external: ExternalId) -> StoreFuture<'_, Option<RunId>>;
 
     /// Reads a [document](crate::document).
     fn document(&self, name: Box<str>) -> StoreFuture<'_, Option<Document>>;
 
-    /// Writes a document or, if `text` is `None`, deletes it. If what is there is not what is
-    /// expected, nothing changes.
+    /// Writes a document, or deletes it if `text` is `None`. If the precondition fails, nothing
+    /// changes.
     fn put_document(
         &self,
         name: Box<str>,
@@ -152,8 +154,9 @@ pub trait Store: Send + Sync + 'static {
     /// Lists documents by a prefix, ordered by name.
     fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>>;
 
-    /// Keeps an audit entry, once per tenant and key, and gives its number. Deleting the run
-    /// does not delete it; past [`AUDIT_MAX`](crate::AUDIT_MAX) the tenant's oldest goes.
+    /// Writes an audit entry, once per tenant and key. Returns its number. Deleting the run
+    /// does not delete it. Beyond [`AUDIT_MAX`](crate::AUDIT_MAX), the tenant's oldest entry is
+    /// dropped.
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64>;
 
     /// Audit entries, newest first.
@@ -162,8 +165,7 @@ pub trait Store: Send + Sync + 'static {
     /// Lists threads, the one with the newest run first.
     fn threads(&self, filter: ThreadFilter) -> StoreFuture<'_, Vec<ThreadInfo>>;
 
-    /// Changes a thread's title, or whether it is archived. `false` if this tenant has no such
-    /// thread.
+    /// Changes a thread's title or archive flag. `false` if the tenant has no such thread.
     fn change_thread(
         &self,
         tenant: Box<str>,
@@ -171,22 +173,23 @@ pub trait Store: Send + Sync + 'static {
         change: ThreadChange,
     ) -> StoreFuture<'_, bool>;
 
-    /// Deletes a finished run and all that belongs to it, in chunks. Its thread goes with its
-    /// last run. `false` if there is no such run.
+    /// Deletes a finished run and everything that belongs to it, in chunks. Its thread is
+    /// deleted with its last run. `false` if the run does not exist.
     fn delete(&self, run: RunId) -> StoreFuture<'_, bool>;
 
-    /// Copies everything to a new file while runs go on.
+    /// Copies everything to a new file while runs continue.
     fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()>;
 
-    /// Looks at everything that is kept, and reports what is damaged. A store that nothing can
-    /// damage has nothing to report.
+    /// Checks all stored data, and reports the damage. A store that cannot be damaged reports
+    /// nothing.
     fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
         std::future::ready(Ok(Vec::new())).boxed()
     }
 }
 
-/// Forwards everything but `append`, `create` and `put_inbox` to another store, the field of this
-/// name: for a store that counts, limits or observes what another one keeps.
+/// Implements all methods except `append`, `create` and `put_inbox` by forwarding them to
+/// another store, which is in the field of this name. Use it for a store that counts, limits or
+/// observes another one.
 #[macro_export]
 macro_rules! forward_store {
     ($inner:ident) => {
@@ -248,7 +251,7 @@ macro_rules! forward_store {
     )*};
 }
 
-/// A run that is about to exist.
+/// A run to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewRun {
     /// Its id.
@@ -257,48 +260,48 @@ pub struct NewRun {
     pub thread: ThreadId,
     /// Its agent's name.
     pub agent: Box<str>,
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: Box<str>,
     /// The run that it continues.
     pub after: Option<RunId>,
-    /// What a list shows: the beginning of the input.
+    /// The title in lists: the start of the input.
     pub title: Box<str>,
-    /// What a surface calls it, if that has a name of its own for it.
+    /// A surface's own id of the run, if it has one.
     pub name: Option<ExternalId>,
-    /// Create it only as the first run of its thread.
+    /// Create it only if it is the first run of its thread.
     pub is_first: bool,
     /// The node that starts it and owns it.
     pub node: Box<str>,
 }
 
-/// A frame on its way into a store.
+/// A frame to be stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewFrame {
-    /// How many records it holds.
+    /// The number of records in it.
     pub count: u32,
     /// The records, encoded.
     pub body: Bytes,
-    /// When it was made.
+    /// When it was cut.
     pub at: Millis,
-    /// The run's state from this frame on, if it changes. A final state closes the run; `Paused`
-    /// or a final state gives up the owner, in the same step.
+    /// The run's state from this frame on, if it changes. A final state closes the run;
+    /// `Paused` and final states release the owner in the same step.
     pub state: Option<RunState>,
-    /// The inbox entries that are done with this frame: it holds their effects, or they have
-    /// none. From then on they are not read and take no room; their keys stay.
+    /// The inbox entries that this frame takes: it holds their effects, or they have none. From
+    /// then on they are not read and do not count towards the limits; their keys stay.
     pub taken: Vec<InboxNo>,
-    /// When a run that this frame pauses is due although nothing came in: the first of its
+    /// When a run that this frame pauses is due even without a command: the first of its
     /// questions or client calls expires then.
     pub deadline: Option<Millis>,
-    /// The run up to and including this frame, folded: a [`SnapshotKind::Transcript`], kept in
-    /// the same step. The frame that ends a run carries it.
+    /// The fold of the run up to and including this frame, as a [`SnapshotKind::Transcript`],
+    /// stored in the same step. Set on the frame that ends a run.
     pub folded: Option<Bytes>,
-    /// Text by which the run's thread is found, kept in the same step, at most
-    /// [`SEARCH_BYTES_MAX`](crate::SEARCH_BYTES_MAX). The frame that ends a run carries it.
+    /// Searchable text for the run's thread, stored in the same step, at most
+    /// [`SEARCH_BYTES_MAX`](crate::SEARCH_BYTES_MAX). Set on the frame that ends a run.
     pub search: Option<Box<str>>,
 }
 
 impl NewFrame {
-    /// Whether it is small enough for a store.
+    /// Checks that the frame is small enough for a store.
     ///
     /// # Errors
     ///
@@ -309,7 +312,7 @@ impl NewFrame {
     }
 }
 
-/// A frame and the place it must have.
+/// A frame and the position that it must have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Append {
     /// The run.
@@ -318,65 +321,65 @@ pub struct Append {
     pub expected: Seq,
     /// The frame.
     pub frame: NewFrame,
-    /// The run's owner from this frame on, if it changes.
+    /// The new owner, if this frame adopts the run.
     pub adopt: Option<Adopt>,
 }
 
-/// A take-over.
+/// An adoption.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adopt {
-    /// Counts the owners.
+    /// The number of the owner, counted from 0.
     pub epoch: u64,
     /// The new owner.
     pub node: Box<str>,
 }
 
-/// What became of a creation.
+/// The result of creating a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Created {
-    /// The run is there now.
+    /// The run was created.
     New,
-    /// The id was taken; nothing changed.
+    /// The id is used already; nothing changed.
     Exists(Box<RunInfo>),
-    /// The name means this run already; nothing changed.
+    /// The name is bound to this run; nothing changed.
     Named(RunId),
     /// The thread has an unfinished run; nothing changed.
     ThreadBusy(RunId),
-    /// The thread has runs, and this was to be its first; nothing changed.
+    /// The thread has runs, but this was to be its first; nothing changed.
     NotFirst,
 }
 
 /// Some frames of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Page {
-    /// The frames, in order. The first may start at or before the record asked for.
+    /// The frames, in order. The first may start at or before the requested record.
     pub frames: Vec<StoredFrame>,
-    /// The last record that is kept now.
+    /// The run's last record.
     pub head: Seq,
-    /// Whether it is the run's last.
+    /// Whether the run has finished, so that `head` is final.
     pub closed: bool,
 }
 
-/// A frame that is kept.
+/// A stored frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredFrame {
     /// Its first record.
     pub first: Seq,
-    /// How many records it holds.
+    /// The number of records in it.
     pub count: u32,
     /// The records, encoded.
     pub body: Bytes,
 }
 
 impl StoredFrame {
-    /// Its last record.
+    /// The number of its last record.
     #[must_use]
     pub fn last(&self) -> Seq {
         Seq(self.first.0 + u64::from(self.count) - 1)
     }
 }
 
-/// What is known of a run without reading its frames.
+/// A run's data that can be read without its frames.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunInfo {
     /// Its id.
@@ -385,44 +388,44 @@ pub struct RunInfo {
     pub thread: ThreadId,
     /// Its agent's name.
     pub agent: Box<str>,
-    /// Whose it is.
+    /// The tenant that it belongs to.
     pub tenant: Box<str>,
     /// The run that it continues.
     pub after: Option<RunId>,
-    /// What a list shows.
+    /// The title in lists.
     pub title: Box<str>,
-    /// How far it is.
+    /// Its state.
     pub state: RunState,
     /// Its last record.
     pub head: Seq,
-    /// Counts the owners.
+    /// The number of its current owner, counted from 0.
     pub epoch: u64,
-    /// The node that owns it, while it has an owner.
+    /// The node that owns it; `None` without an owner.
     pub owner: Option<Box<str>>,
-    /// When it began.
+    /// When it was created.
     pub created_at: Millis,
     /// When its state last changed.
     pub updated_at: Millis,
 }
 
-/// How far a run is.
+/// The state of a run.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunState {
-    /// It has an owner, or lost its owner.
+    /// It has an owner, or its owner was lost.
     Running,
-    /// It waits for an answer.
+    /// It waits for an answer, a client's result or more input.
     Paused,
-    /// It came to an end of its own.
+    /// It completed.
     Completed,
-    /// Somebody stopped it.
+    /// It was cancelled.
     Cancelled,
-    /// It could not go on.
+    /// It failed.
     Failed,
 }
 
 impl RunState {
-    /// Whether nothing more will be appended.
+    /// Whether the run has ended.
     #[must_use]
     pub const fn is_final(self) -> bool {
         match self {
@@ -432,35 +435,35 @@ impl RunState {
     }
 }
 
-/// Which runs to find; absent members match all.
+/// Selects runs. Absent members match all runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFilter {
-    /// Of this tenant.
+    /// Only runs of this tenant.
     pub tenant: Option<Box<str>>,
-    /// Of this thread.
+    /// Only runs of this thread.
     pub thread: Option<ThreadId>,
-    /// Of this agent.
+    /// Only runs of this agent.
     pub agent: Option<Box<str>>,
-    /// In one of these states; all when empty.
+    /// Only runs in one of these states; all if empty.
     pub states: Vec<RunState>,
-    /// Created at or after.
+    /// Only runs created at or after this time.
     pub since: Option<Millis>,
-    /// Created before.
+    /// Only runs created before this time.
     pub before: Option<Millis>,
-    /// Older than this run: where the page before ended.
+    /// Only runs older than this one: the last one of the previous page.
     pub after_run: Option<RunId>,
-    /// At most so many; [`LIST_MAX`] when zero or more than that.
+    /// Maximum number of runs; [`LIST_MAX`] if zero or larger.
     pub limit: usize,
 }
 
 impl RunFilter {
-    /// How many runs a list gives at most.
+    /// The effective maximum of this list.
     #[must_use]
     pub fn limit_or_max(&self) -> usize {
         if self.limit == 0 { LIST_MAX } else { self.limit.min(LIST_MAX) }
     }
 
-    /// Whether a run is one of them, its place in the list aside.
+    /// Whether a run matches, ignoring the position in the list.
     #[must_use]
     pub fn matches(&self, info: &RunInfo) -> bool {
         self.tenant.as_ref().is_none_or(|tenant| *tenant == info.tenant)
@@ -472,17 +475,17 @@ impl RunFilter {
     }
 }
 
-/// The most runs a list gives at once: a page people can read, an answer that stays small.
+/// Maximum number of runs per list: a readable page, and a small response.
 pub const LIST_MAX: usize = 1000;
 
-/// Asks for a run and the runs that it continues.
+/// Selects a run and the runs that it continues.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HistoryQuery {
     /// The newest run.
     pub run: RunId,
-    /// At most so many; [`LIST_MAX`] if more than that.
+    /// Maximum number of runs; [`LIST_MAX`] if larger.
     pub max: usize,
-    /// Whether the folded form is wanted.
+    /// Whether to include stored transcripts.
     pub folded: bool,
 }
 
@@ -491,106 +494,106 @@ pub struct HistoryQuery {
 pub struct PastRun {
     /// The run.
     pub info: RunInfo,
-    /// Its latest [transcript snapshot](SnapshotKind::Transcript), if it is wanted and there is
-    /// one, and the record that it is of.
+    /// Its latest [transcript snapshot](SnapshotKind::Transcript) and that snapshot's record,
+    /// if requested and stored.
     pub folded: Option<(Seq, Bytes)>,
 }
 
-/// Which fold a snapshot is of.
+/// The fold that a snapshot holds.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum SnapshotKind {
-    /// The text-free one.
+    /// An [`Outline`](wellspring_core::Outline): what is open.
     Outline,
-    /// The whole one.
+    /// A [`Transcript`](wellspring_core::Transcript): everything that was said and done.
     Transcript,
 }
 
 /// A surface's own id of a run.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct ExternalId {
-    /// Whose; ids of different tenants never meet.
+    /// The tenant. Ids of different tenants are independent.
     pub tenant: Box<str>,
-    /// Which surface.
+    /// The surface's name.
     pub surface: Box<str>,
-    /// What it calls the run.
+    /// The surface's id of the run.
     pub id: Box<str>,
 }
 
-/// Something that is damaged in a store.
+/// Damage that was found in a store.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
-    /// The run that it belongs to, where that is known.
+    /// The run that it belongs to, if known.
     pub run: Option<RunId>,
-    /// What is damaged, and where.
+    /// What is damaged.
     pub what: String,
     /// What to do about it.
     pub remedy: &'static str,
 }
 
-/// A store could not do what it was asked.
+/// A store operation failed.
 ///
-/// It can be cloned, because everyone who waits for the same append is told.
+/// It can be cloned, because all waiters of an append get it.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// There is no such run.
     #[error("there is no run {0}")]
     NoRun(RunId),
-    /// A named maximum was reached.
+    /// A limit was reached.
     #[error("{what} is full: at most {max}; {remedy}")]
     Full {
         /// What is full.
         what: &'static str,
-        /// How much fits.
+        /// The limit.
         max: usize,
         /// What to do about it.
         remedy: &'static str,
     },
-    /// What was kept does not read back.
+    /// Stored data of a run is damaged.
     #[error("run {run} is damaged at record {at}: {what}; delete it, or restore it from a backup")]
     Damaged {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Where.
+        /// The record.
         at: Seq,
         /// What was found.
         what: String,
     },
-    /// The store itself is damaged: what is not found in it may have been there.
+    /// The store itself is damaged, so that rows may be missing.
     #[error("the store is damaged ({what}); check it, and restore it from a backup")]
     DamagedStore {
         /// What was found.
         what: String,
     },
-    /// A document that was kept does not read back.
+    /// A stored document is damaged.
     #[error("document `{0}` is damaged; delete it, or restore it from a backup")]
     DamagedDocument(Box<str>),
-    /// The name or the prefix of a document is not allowed.
+    /// The name or the prefix of a document is invalid.
     #[error("`{name}` does not name a document: {what}")]
     BadDocument {
-        /// The name, or its beginning.
+        /// The name, possibly truncated.
         name: Box<str>,
-        /// What is wrong with it.
+        /// The reason.
         what: &'static str,
     },
-    /// The title of a thread is not allowed.
+    /// The title of a thread is invalid.
     #[error("failed to set the title: {0}")]
     BadTitle(&'static str),
-    /// A run that still goes on cannot be deleted.
+    /// A run that has not finished cannot be deleted.
     #[error("run {0} is not finished; cancel it first")]
     Unfinished(RunId),
-    /// A run that is over takes no more commands.
+    /// A finished run takes no commands.
     #[error("run {0} has already finished")]
     Finished(RunId),
-    /// The store does not offer this.
-    #[error("{0} is not something this store can do")]
+    /// The store does not support this operation.
+    #[error("this store does not support {0}")]
     Unsupported(&'static str),
     /// The disk, the file or the network failed.
     #[error("the store failed while {while_doing}")]
     Failed {
-        /// What was tried.
+        /// The operation.
         while_doing: &'static str,
-        /// What happened.
+        /// The cause.
         #[source]
         cause: Arc<dyn std::error::Error + Send + Sync>,
     },
@@ -610,26 +613,26 @@ impl StoreError {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppendError {
-    /// Somebody else has appended: this owner is one no longer.
+    /// Another owner has appended, so this owner has lost the run.
     #[error("run {run} has moved on to record {head}: another owner took it over")]
     Conflict {
-        /// Which run.
+        /// The run.
         run: RunId,
         /// Its head.
         head: Seq,
     },
-    /// The run is over.
+    /// The run has finished.
     #[error("run {0} is finished")]
     Closed(RunId),
-    /// One frame is larger than a store takes.
-    #[error("a frame of {bytes} bytes is more than the {max} a store takes")]
+    /// The frame is larger than the store accepts.
+    #[error("a frame of {bytes} bytes exceeds the store's maximum of {max}")]
     TooLarge {
-        /// How large.
+        /// The frame's size.
         bytes: usize,
-        /// How large it may be.
+        /// The maximum size.
         max: usize,
     },
-    /// The store failed; nobody knows whether the frame is there. Read back and compare.
+    /// The store failed, and the outcome is unknown. Read back and compare.
     #[error(transparent)]
     Store(#[from] StoreError),
 }

@@ -1,8 +1,8 @@
-//! The tests that every store passes. Each case cites the numbers of the
-//! [contract](crate::Store) that it tests.
+//! The test suite for stores. Each case cites the numbers of the [contract](crate::Store) that
+//! it tests.
 //!
-//! [`store_suite!`](crate::store_suite) makes a module of tests of it; a store of another
-//! crate passes it unchanged.
+//! [`store_suite!`](crate::store_suite) generates a module of tests from it. Stores in other
+//! crates use the same suite.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -51,24 +51,24 @@ pub use self::owners::{
 pub use self::threads::{threads_are_found_by_words, threads_are_listed_and_changed};
 pub use self::watching::{a_deleted_run_wakes_its_watch, a_watch_is_woken_by_its_run_only};
 
-/// A place that can be opened as a store, more than once.
+/// A storage location that can be opened as a store more than once.
 pub trait Subject {
-    /// Opens it as one more process would.
+    /// Opens the store as another process would.
     fn open(&self) -> Arc<dyn Store>;
 
-    /// Opens what a backup wrote; nothing for a store that makes none.
+    /// Opens a backup; `None` for a store without backups.
     fn open_backup(&self, _backup: &Path) -> Option<Arc<dyn Store>> {
         None
     }
 
-    /// Damages what is kept of a run behind the store's back, while it is not open, and says
-    /// whether it could: nothing damages a store whose memory is its own.
+    /// Damages the stored data of a run while the store is not open. Returns whether it could:
+    /// a store in memory cannot be damaged.
     fn damage(&self, _run: RunId, _what: Damage) -> bool {
         false
     }
 }
 
-/// What to damage of a run.
+/// What to damage.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Damage {
     /// The bytes of its second frame.
@@ -81,8 +81,8 @@ pub enum Damage {
     State,
 }
 
-/// Makes a test of every case. The expression gives a fresh [`Subject`]; after `maybe:` it gives
-/// one only where its server is installed.
+/// Generates a test for every case. The expression returns a fresh [`Subject`]; after `maybe:`
+/// it returns an `Option`, which is `None` if the server is not installed.
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -153,7 +153,7 @@ macro_rules! store_suite {
     };
 }
 
-/// Contract 1: what was acknowledged is read back, by every process.
+/// Contract 1: acknowledged data is read back, by every process.
 pub async fn what_is_acknowledged_is_read_back(subject: &impl Subject) {
     let store = subject.open();
     let run = create(&*store, 1).await;
@@ -184,7 +184,7 @@ pub async fn only_the_head_can_be_continued(subject: &impl Subject) {
     assert_eq!(bodies(&*store, run).await, ["a", "b"]);
 }
 
-/// Contract 2: of two owners only one goes on.
+/// Contract 2: of two owners only one continues.
 pub async fn of_two_writers_one_goes_on(subject: &impl Subject) {
     const APPENDS: u64 = 50;
     let stores = [subject.open(), subject.open()];
@@ -192,7 +192,7 @@ pub async fn of_two_writers_one_goes_on(subject: &impl Subject) {
     let race = |store: Arc<dyn Store>, name: &'static str| async move {
         let mut won = Vec::new();
         for expected in 1..=APPENDS {
-            // Each waits until the place is decided, then goes for the next one.
+            // Each waits until its append is decided, then tries the next position.
             match append(&*store, frame(run, expected, &[name])).await {
                 Ok(()) => won.push(expected + 1),
                 Err(AppendError::Conflict { head, .. }) => assert!(head > Seq(expected)),
@@ -215,7 +215,7 @@ pub async fn of_two_writers_one_goes_on(subject: &impl Subject) {
     assert_eq!(bodies(&*stores[1], run).await, want);
 }
 
-/// Contract 3: after a terminal append nothing is appended, and no new command is taken.
+/// Contract 3: after a terminal append nothing is appended, and no new command is accepted.
 pub async fn nothing_follows_a_terminal_append(subject: &impl Subject) {
     let store = subject.open();
     for state in [RunState::Completed, RunState::Cancelled, RunState::Failed] {
@@ -242,7 +242,7 @@ pub async fn nothing_follows_a_terminal_append(subject: &impl Subject) {
     }
 }
 
-/// Contract 4: a read after `n` starts with `n + 1`, whatever the page.
+/// Contract 4: a read after `n` starts with `n + 1`, for any page size.
 pub async fn reads_are_dense_wherever_they_start(subject: &impl Subject) {
     let store = subject.open();
     let run = create(&*store, 1).await;
@@ -276,7 +276,7 @@ pub async fn reads_are_dense_wherever_they_start(subject: &impl Subject) {
     assert_eq!((beyond.frames, beyond.head), (vec![], Seq(head)));
 }
 
-/// Contract 5: every failure is an error and leaves what was there.
+/// Contract 5: every failure is an error and changes nothing.
 pub async fn every_failure_is_an_error_and_changes_nothing(subject: &impl Subject) {
     let store = subject.open();
     let none = run_id(77);
@@ -313,7 +313,7 @@ pub async fn every_failure_is_an_error_and_changes_nothing(subject: &impl Subjec
     assert_eq!(page.frames[0].body.len(), max);
 }
 
-/// Contract 6: a run id exists once; a thread has one unfinished run.
+/// Contract 6: a run id is unique; a thread has at most one unfinished run.
 pub async fn ids_and_threads_are_taken_once(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let run = create(&*store, 1).await;
@@ -356,7 +356,7 @@ pub async fn an_inbox_takes_each_key_once(subject: &impl Subject) {
     assert_eq!(store.inbox(run, c).await.unwrap(), []);
 }
 
-/// Contract 11: commands that are put together are all there, or none is.
+/// Contract 11: commands are put together or not at all.
 pub async fn commands_are_put_together_or_not_at_all(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let run = create(&*store, 1).await;
@@ -374,8 +374,8 @@ pub async fn commands_are_put_together_or_not_at_all(subject: &impl Subject) {
     assert_eq!(store.inbox(run, InboxNo(0)).await.unwrap(), all);
 }
 
-/// Contracts 11 and 15: an inbox holds at most [`INBOX_MAX`] inputs that wait, and has room for
-/// answers and cancellations then. What was taken takes no room and is not read; its key stays.
+/// Contracts 11 and 15: an inbox holds at most [`INBOX_MAX`] waiting inputs, and still accepts
+/// answers and cancellations. Taken entries do not count and are not read; their keys stay.
 pub async fn an_inbox_is_bounded(subject: &impl Subject) {
     let store = subject.open();
     let run = create(&*store, 1).await;
@@ -433,7 +433,7 @@ pub async fn an_inbox_is_bounded(subject: &impl Subject) {
     assert!(waiting.iter().all(|entry| entry.number < more));
 }
 
-/// A snapshot is found from its place on, until there is a later one.
+/// A snapshot is found for its record and later ones, until there is a later snapshot.
 pub async fn snapshots_are_found_by_place(subject: &impl Subject) {
     let store = subject.open();
     let run = create(&*store, 1).await;
@@ -458,8 +458,8 @@ pub async fn snapshots_are_found_by_place(subject: &impl Subject) {
     }
 }
 
-/// Contract 4 and 15: a run and what it continues are read together, with the folded form of
-/// those that have one; deleted runs are skipped, and another tenant's run ends it.
+/// Contracts 4 and 15: a run and the runs that it continues are read together, with their
+/// stored transcripts. Deleted runs are skipped, and a run of another tenant ends the history.
 pub async fn a_history_is_read_in_one_query(subject: &impl Subject) {
     let store = subject.open();
     let chain = [(1, None, "tenant"), (2, Some(1), "tenant"), (3, Some(2), "tenant")];
@@ -487,15 +487,15 @@ pub async fn a_history_is_read_in_one_query(subject: &impl Subject) {
     };
     assert_eq!(history(3, 9, true).await, [past(3, true), past(2, false), past(1, true)]);
     assert_eq!(history(3, 2, false).await, [past(3, false), past(2, false)]);
-    assert_eq!(history(5, 9, true).await, [past(5, true)], "run 4 is another tenant's");
+    assert_eq!(history(5, 9, true).await, [past(5, true)], "run 4 belongs to another tenant");
     assert_eq!(history(77, 9, true).await, []);
     store.delete(run_id(2)).await.unwrap();
     assert_eq!(history(3, 9, true).await, [past(3, true), past(1, true)]);
     let kept = store.snapshot(run_id(3), SnapshotKind::Transcript, Seq(9)).await.unwrap();
-    assert_eq!(kept, past(3, true).2, "it is a snapshot like others");
+    assert_eq!(kept, past(3, true).2, "it is a regular snapshot");
 }
 
-/// The first binding of an external id wins, and another tenant's is another id.
+/// The first binding of an external id wins; the same id of another tenant is independent.
 pub async fn external_ids_belong_to_a_tenant(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let (first, second) = (create(&*store, 1).await, create(&*store, 2).await);
@@ -510,8 +510,8 @@ pub async fn external_ids_belong_to_a_tenant(subject: &impl Subject) {
     }
 }
 
-/// A run that is created with a name is found by it from its first moment, and a name that is
-/// taken creates nothing.
+/// A run that is created with a name is found by it at once. If the name is used, nothing is
+/// created.
 pub async fn a_name_is_taken_with_the_run_or_not_at_all(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let id = external("tenant", "ag-ui", "run");
@@ -522,17 +522,17 @@ pub async fn a_name_is_taken_with_the_run_or_not_at_all(subject: &impl Subject) 
     let taken = other.create(named(second, 2), first_frame("a")).await.unwrap();
     assert_eq!(taken, Created::Named(first));
     assert_eq!(other.info(second).await.unwrap(), None);
-    // The same run again is what it was before, whatever it is called.
+    // Creating the same run again reports the existing run, whatever its name.
     let again = other.create(named(first, 1), first_frame("a")).await.unwrap();
     assert_eq!(again, Created::Exists(Box::new(info(first, 1, RunState::Running, 1))));
-    // Its name goes with it.
+    // Deleting the run deletes its name.
     append(&*store, with_state(frame(first, 1, &["end"]), RunState::Completed)).await.unwrap();
     assert!(store.delete(first).await.unwrap());
     assert_eq!(other.create(named(second, 2), first_frame("a")).await.unwrap(), Created::New);
     assert_eq!(store.resolve(id).await.unwrap(), Some(second));
 }
 
-/// Lists give what matches, newest first, page by page.
+/// Lists return matching runs, newest first, page by page.
 pub async fn lists_are_filtered_and_paged(subject: &impl Subject) {
     let store = subject.open();
     let mut runs = Vec::new();
@@ -570,7 +570,7 @@ pub async fn lists_are_filtered_and_paged(subject: &impl Subject) {
     }
 }
 
-/// Contract 15: a list gives at most [`LIST_MAX`] runs, whatever is asked.
+/// Contract 15: a list returns at most [`LIST_MAX`] runs, whatever is requested.
 pub async fn lists_are_bounded(subject: &impl Subject) {
     let store = subject.open();
     let create = |number| store.create(new_run(run_id(number), number), first_frame("x"));
@@ -583,7 +583,7 @@ pub async fn lists_are_bounded(subject: &impl Subject) {
     }
 }
 
-/// Deleting a finished run leaves nothing of it, and nothing else changes.
+/// Deleting a finished run removes all of its data, and changes nothing else.
 pub async fn deletion_leaves_nothing(subject: &impl Subject) {
     let store = subject.open();
     let (run, neighbour) = (create(&*store, 1).await, create(&*store, 2).await);
@@ -622,7 +622,7 @@ fn thread_id(number: u128) -> ThreadId {
     ThreadId::new(Uuid::from_u128(number))
 }
 
-/// A new run of a thread, with its first frame at 1001, owned by `node`.
+/// Creates a run in a thread, with its first frame at 1001, owned by `node`.
 async fn create(store: &dyn Store, thread: u128) -> RunId {
     let run = RunId::new(Uuid::now_v7());
     let created = store.create(new_run(run, thread), first_frame("a")).await.unwrap();
@@ -654,7 +654,7 @@ fn first_frame(body: &'static str) -> NewFrame {
     }
 }
 
-/// What is known of a run made by [`create`].
+/// The expected info of a run made by [`create`].
 fn info(run: RunId, thread: u128, state: RunState, head: u64) -> RunInfo {
     let new = new_run(run, thread);
     RunInfo {
@@ -706,7 +706,7 @@ async fn put(
     store.put_inbox(run, commands.iter().map(new).collect()).await
 }
 
-/// Puts a new command and gives its number.
+/// Puts a new command and returns its number.
 async fn put_one(store: &dyn Store, run: RunId, key: &str, text: &str) -> InboxNo {
     let done = put(store, run, &[(key, text)]).await.unwrap();
     let PutAll::Done(puts) = done else { panic!("{done:?}") };

@@ -1,35 +1,35 @@
-//! Threads as lists show them: their titles, their order, and how they are found.
+//! Threads in lists: titles, order, and search.
 
 use serde::Serialize;
 use wellspring_core::{Millis, RunId, ThreadId};
 
 use crate::store::{RunState, StoreError};
 
-/// The most threads that a list gives at once.
+/// Maximum number of threads per list.
 pub const THREADS_PAGE_MAX: usize = 200;
 
-/// The most characters of a thread's title: a long line.
+/// Maximum length of a thread's title: one long line.
 pub const THREAD_TITLE_CHARS_MAX: usize = 200;
 
-/// The most bytes of a run's text by which its thread is found: the question and the beginning
-/// of a long answer. More would make the index larger than the runs.
+/// Maximum bytes of a run's searchable text: the question and the start of a long answer. More
+/// would make the index larger than the runs.
 pub const SEARCH_BYTES_MAX: usize = 16 * 1024;
 
-/// The most words of one search; further ones are ignored.
+/// Maximum number of words per search; further ones are ignored.
 pub const SEARCH_WORDS_MAX: usize = 16;
 
-/// A thread as lists show it.
+/// A thread in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ThreadInfo {
     /// Its id.
     pub thread: ThreadId,
     /// The tenant that it belongs to.
     pub tenant: Box<str>,
-    /// The title that someone set, or else the title of its first run.
+    /// The title that was set, otherwise the title of its first run.
     pub title: Box<str>,
     /// Whether it is archived.
     pub archived: bool,
-    /// How many runs it has.
+    /// The number of its runs.
     pub runs: u64,
     /// Its newest run.
     pub latest: RunId,
@@ -43,26 +43,26 @@ pub struct ThreadInfo {
     pub updated_at: Millis,
 }
 
-/// Which threads to list. They come in the order of their newest runs, newest first.
+/// Selects threads, ordered by their newest runs, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadFilter {
-    /// Of this tenant.
+    /// Only threads of this tenant.
     pub tenant: Box<str>,
     /// Only this thread.
     pub thread: Option<ThreadId>,
-    /// Only archived ones, or only others; both if `None`.
+    /// `true` for archived threads only, `false` for others only; both if `None`.
     pub archived: Option<bool>,
-    /// Only threads with a title, or a finished run with a text, that has a word beginning with
-    /// each of these words; all if there is no word. Case does not matter.
+    /// Only threads whose title or finished runs contain, for each of these words, a word that
+    /// starts with it; all threads if empty. Case does not matter.
     pub search: Box<str>,
-    /// Only threads whose newest run is older than this one: where the page before ended.
+    /// Only threads whose newest run is older than this one: the last one of the previous page.
     pub after: Option<RunId>,
-    /// At most so many; [`THREADS_PAGE_MAX`] if zero or more than that.
+    /// Maximum number of threads; [`THREADS_PAGE_MAX`] if zero or larger.
     pub limit: usize,
 }
 
 impl ThreadFilter {
-    /// The most threads in this page.
+    /// The effective maximum of this page.
     #[must_use]
     pub fn limit_or_max(&self) -> usize {
         if self.limit == 0 { THREADS_PAGE_MAX } else { self.limit.min(THREADS_PAGE_MAX) }
@@ -77,10 +77,10 @@ impl ThreadFilter {
     }
 }
 
-/// What to change about a thread; what is `None` stays.
+/// Changes to a thread. Members that are `None` do not change.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadChange {
-    /// A new title; if it is empty, the title of the first run counts again.
+    /// The new title. If empty, the title of the first run is used again.
     pub title: Option<Box<str>>,
     /// Whether it is archived.
     pub archived: Option<bool>,
@@ -116,7 +116,7 @@ pub(crate) fn has_words(text: &str, wanted: &[String]) -> bool {
     wanted.iter().all(|wanted| words.iter().any(|word| word.starts_with(&**wanted)))
 }
 
-/// The text by which the thread of a finished run is found.
+/// The searchable text of a finished run.
 pub(crate) fn search_text(transcript: &wellspring_core::Transcript) -> Box<str> {
     let started = transcript.started.as_ref();
     let input = started.iter().flat_map(|started| &started.request.input);

@@ -1,8 +1,8 @@
-//! Wake-ups for what other processes do to a run.
+//! Wake-ups for other processes' changes to a run.
 //!
-//! A store keeps a [`Watches`]: the runs that someone in this process waits for. When it
-//! learns that another process has appended to a run, put something into its inbox or deleted
-//! it, it wakes the watches of that run and of no other.
+//! A store keeps a [`Watches`]: the runs that this process waits for. When it learns that
+//! another process has appended to a run, put a command into its inbox or deleted it, it wakes
+//! the watches of that run only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -12,10 +12,10 @@ use wellspring_core::RunId;
 
 use crate::lock;
 
-/// Waits for what other processes do to one run: appends, inbox entries, deletion.
+/// Waits for other processes' changes to one run: appends, inbox entries, deletion.
 ///
-/// Clones have seen what the original has. A wake-up may come without a change; a change never
-/// comes without a wake-up.
+/// A clone has seen the same changes as the original. A wake-up may come without a change; a
+/// change always causes a wake-up.
 #[derive(Clone, Debug)]
 pub struct Watch {
     changes: watch::Receiver<u64>,
@@ -23,27 +23,27 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Waits until something happened since the last call of this or of
-    /// [`mark_seen`](Self::mark_seen). If the store is closed it waits for ever.
+    /// Waits until something changed since the last call of this method or of
+    /// [`mark_seen`](Self::mark_seen). If the store is closed, it waits forever.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future loses no wake-up.
     pub async fn changed(&mut self) {
         if self.changes.changed().await.is_err() {
-            // The store is closing; nothing will change any more.
+            // The store is closing, so there will be no further changes.
             std::future::pending().await
         }
     }
 
-    /// Forgets what has happened so far. Call it before reading, so that what happens after the
-    /// read is a change again.
+    /// Marks all changes so far as seen. Call it before reading, so that changes after the read
+    /// count as new.
     pub fn mark_seen(&mut self) {
         self.changes.borrow_and_update();
     }
 }
 
-/// The runs that someone in this process waits for. Clones are the same set.
+/// The runs that this process waits for. Clones share the same set.
 #[derive(Clone, Debug, Default)]
 pub struct Watches {
     runs: Arc<Mutex<HashMap<RunId, Watched>>>,
@@ -55,7 +55,7 @@ struct Watched {
     registered: Weak<Registered>,
 }
 
-/// Held by all watches of a run; the run is no longer watched when the last one goes.
+/// Shared by all watches of a run. When the last one is dropped, the run is no longer watched.
 #[derive(Debug)]
 struct Registered {
     run: RunId,
@@ -63,7 +63,7 @@ struct Registered {
 }
 
 impl Watches {
-    /// Watches a run from now on.
+    /// Starts watching a run.
     #[must_use]
     pub fn watch(&self, run: RunId) -> Watch {
         let mut runs = lock(&self.runs);
@@ -86,7 +86,7 @@ impl Watches {
         }
     }
 
-    /// Wakes all watches: after a time in which changes may have been missed.
+    /// Wakes all watches, after a time in which changes may have been missed.
     pub fn wake_all(&self) {
         #[expect(clippy::iter_over_hash_type, reason = "all are woken; the order does not matter")]
         for watched in lock(&self.runs).values() {
@@ -128,7 +128,7 @@ mod tests {
         watches.wake(run(1));
         assert!(one.changed().now_or_never().is_some());
         assert!(one.changed().now_or_never().is_none(), "seen");
-        assert!(clone.changed().now_or_never().is_some(), "each sees for itself");
+        assert!(clone.changed().now_or_never().is_some(), "each clone is woken");
         assert!(two.changed().now_or_never().is_none(), "another run");
         watches.wake_all();
         two.mark_seen();

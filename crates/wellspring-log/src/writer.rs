@@ -1,11 +1,11 @@
-//! Turns what an owner pushes into frames, one append at a time.
+//! Turns pushed events into frames, one append at a time.
 //!
 //! There is no task per run. A push starts an append if none is in flight; the store's callback
-//! publishes the frame and starts the next append if something waits. So a frame holds exactly
-//! what came while the frame before it was being committed.
+//! publishes the frame and starts the next append if events are waiting. So a frame holds
+//! exactly the events that arrived while the previous frame was being committed.
 //!
-//! Records are dated by the time of day at which the owner began, plus the monotonic time since
-//! then. So a clock that steps does not change how long a run has worked.
+//! A record's time is the wall-clock time at which the owner started, plus the monotonic time
+//! since then. So a clock that steps does not change a run's working time.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -29,13 +29,13 @@ use crate::store::{
 };
 use crate::thread::search_text;
 
-/// The pause before an append whose outcome is unknown is first looked up.
+/// The first pause before an append with an unknown outcome is looked up.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
 
-/// The longest pause between two looks: a store that comes back is noticed within a second.
+/// The longest pause between two lookups: a store that recovers is noticed within a second.
 const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Pauses between retries, which double, until an operation has had its time to settle.
+/// Exponential pauses between retries, until [`settle`](crate::LogOptions::settle) has passed.
 pub(crate) struct Retries {
     pause: Duration,
     until: Instant,
@@ -64,7 +64,7 @@ pub(crate) struct Writer {
     queue: Mutex<Queue>,
     /// Something was committed, or the owner is lost.
     progressed: Notify,
-    /// The owner is lost. It is apart from `progressed`, because the code that works on a run
+    /// The owner is lost. It is separate from `progressed`, because the code that drives a run
     /// always waits for this and need not be woken by every commit.
     lost: Notify,
 }
@@ -73,27 +73,27 @@ struct Queue {
     waiting: Vec<Waiting>,
     waiting_bytes: usize,
     in_flight: Option<InFlight>,
-    /// A thread is inside `Store::append`, and looks for more when it comes out.
+    /// A thread is inside `Store::append`, and checks for more events when it returns.
     pumping: bool,
-    /// Counts calls to push: what `commit` waits for cannot be a sequence number, because
-    /// those are only given when a frame is cut.
+    /// Counts pushes. `commit` cannot wait for a sequence number, because those are only
+    /// assigned when a frame is cut.
     pushes: u64,
     pushes_committed: u64,
     committed: Seq,
-    /// The fold of everything that was cut.
+    /// The fold of all frames that were cut.
     transcript: Transcript,
     at: Millis,
-    /// When this owner began: by the time of day, and by the monotonic clock.
+    /// When this owner started: wall-clock time, and monotonic time.
     began: (Millis, Duration),
     /// Whether the last state that was cut is `Running`, so that the run has an owner.
     running: bool,
-    /// Inbox entries without effect, which go with the next frame.
+    /// Inbox entries without effect, to be taken by the next frame.
     dismissed: Vec<InboxNo>,
     outline_due: Due,
     transcript_due: Due,
-    /// `run finished` was pushed; nothing may follow.
+    /// `run finished` was pushed; later events are ignored.
     finished: bool,
-    /// The owner was dropped; another may have its place.
+    /// The owner was dropped; another one may have replaced it.
     retired: bool,
     failure: Option<AppendError>,
 }
@@ -103,7 +103,7 @@ struct Waiting {
     event: Event,
     bytes: usize,
     push: u64,
-    /// Of a pause.
+    /// The deadline of a pause.
     deadline: Option<Millis>,
 }
 
@@ -139,13 +139,13 @@ impl Cut {
     }
 }
 
-/// What a frame in a tail takes.
+/// The memory use of a frame in a tail.
 pub(crate) fn kept_bytes(frame: &Frame, body: &Bytes) -> usize {
     body.len() + std::mem::size_of_val(frame.records())
 }
 
 impl Writer {
-    /// The writer of a run whose log, up to its head, is folded in `transcript`.
+    /// The writer of a run. `transcript` is the fold of its log up to its head.
     pub(crate) fn new(hot: Arc<Hot>, transcript: Transcript, runtime: Option<Handle>) -> Arc<Self> {
         let clock = &hot.shared.options.clock;
         let began = (clock.now().max(transcript.updated_at), clock.monotonic());
@@ -178,7 +178,7 @@ impl Writer {
     }
 
     pub(crate) fn push_all(self: &Arc<Self>, events: impl IntoIterator<Item = (AgentNo, Event)>) {
-        // Weighed outside the lock: it may serialise.
+        // Weighed outside the lock, because it may serialise.
         let events = events.into_iter().map(Waiting::new).collect();
         let ignored = lock(&self.queue).push(events);
         self.pushed(ignored);
@@ -241,7 +241,7 @@ impl Writer {
         f(&lock(&self.queue).transcript)
     }
 
-    /// Nothing more is pushed. What was pushed is still committed; then the run is released.
+    /// Ends the writer. Pending events are still committed; then the run is released.
     pub(crate) fn retire(&self) {
         let (failure, idle) = {
             let mut queue = lock(&self.queue);
@@ -257,13 +257,13 @@ impl Writer {
                     self.release();
                 }
             }
-            // The owner has given up its place in this process already.
+            // The owner has already given up its place in this process.
             Some(AppendError::Store(_) | AppendError::TooLarge { .. }) => self.release(),
             Some(AppendError::Conflict { .. } | AppendError::Closed(_)) => {}
         }
     }
 
-    /// Gives the run up in the store, unless its last frame did.
+    /// Releases the run in the store, unless its last frame did.
     fn release(&self) {
         if !lock(&self.queue).running {
             return;
@@ -271,7 +271,7 @@ impl Writer {
         let (store, node) = (&self.hot.shared.store, self.hot.shared.options.node.clone());
         let (run, epoch) = (self.hot.run, self.epoch);
         let Some(runtime) = &self.runtime else {
-            // Without a runtime nothing can be awaited; stores on this machine act at once.
+            // Without a runtime nothing can be awaited; local stores act at once.
             drop(store.release(run, node, epoch));
             return;
         };
@@ -295,7 +295,7 @@ impl Writer {
                 None => ready(&queue).map(Ok),
             }
         };
-        // Mostly there is nothing to wait for.
+        // Usually no waiting is needed.
         if let Some(found) = look() {
             return found;
         }
@@ -310,7 +310,7 @@ impl Writer {
         }
     }
 
-    /// Starts an append if none is in flight and something waits. A loop rather than a
+    /// Starts an append if none is in flight and events are waiting. A loop rather than a
     /// recursion, because a store may call back before its `append` returns.
     fn pump(self: &Arc<Self>) {
         loop {
@@ -372,11 +372,12 @@ impl Writer {
             Some(RunState::Running) => {
                 shared.nodes.own(shared, self.hot.run, self.runtime.as_ref());
             }
-            // The frame gave up the owner.
+            // The frame released the owner.
             Some(_) => shared.nodes.disown(self.hot.run),
             None => {}
         }
-        // Published while the frame still counts as in flight, so that frames come in order.
+        // Published while the frame still counts as in flight, so that frames are published in
+        // order.
         let closes = if state.is_some_and(RunState::is_final) { Closes::Yes } else { Closes::No };
         self.hot.publish(&cut.frame, cut.bytes(), closes);
         let last = {
@@ -396,7 +397,7 @@ impl Writer {
             let Some(runtime) = &self.runtime else { continue };
             let store = Arc::clone(&shared.store);
             runtime.spawn(async move {
-                // A snapshot saves time and nothing else: without it, more is folded.
+                // A snapshot only saves time: without it, more records are folded.
                 if let Err(error) = store.put_snapshot(run, kind, at, body.into()).await {
                     tracing::debug!(%error, %run, ?kind, "could not keep a snapshot");
                 }
@@ -409,7 +410,7 @@ impl Writer {
         let taken_over = matches!(error, AppendError::Conflict { .. });
         let failure = match &error {
             AppendError::Store(error) => Some(error.clone()),
-            // The run goes on elsewhere, and so do its readers.
+            // The run continues on another node, and its readers follow it there.
             AppendError::Conflict { .. } | AppendError::Closed(_) => None,
             AppendError::TooLarge { .. } => Some(StoreError::failed("appending", error.clone())),
         };
@@ -437,18 +438,18 @@ impl Writer {
         self.progressed.notify_waiters();
     }
 
-    /// Makes a frame of what waits: numbers it, dates it, folds it, encodes it.
+    /// Cuts a frame from the waiting events: numbers, dates, folds and encodes them.
     fn cut(&self, queue: &mut Queue) -> Option<Result<Cut, codec::EncodeError>> {
         if queue.failure.is_some() {
             return None;
         }
         if queue.waiting.is_empty() {
-            // Pushes that brought nothing are committed with what was before them.
+            // Pushes without events are committed with the events before them.
             queue.pushes_committed = queue.pushes;
             return None;
         }
         let options = &self.hot.shared.options;
-        // Weights are estimates: an eighth is left for what they leave out.
+        // Weights are estimates, so an eighth is left as a margin.
         let frame_max = self.hot.shared.store.frame_bytes_max();
         let bytes_max = options.uncommitted_bytes_max.min(frame_max - frame_max / 8);
         let Taken { bytes, pushes, events, deadline } = queue.take_waiting(bytes_max);
@@ -471,7 +472,7 @@ impl Writer {
             queue.transcript.apply(record);
             state = state_of(&record.event).or(state);
             if matches!(record.event, Event::RunResumed { .. }) {
-                // The pause gave up the owner; to go on takes the run again.
+                // The pause released the owner; continuing adopts the run again.
                 adopt = Some(Adopt { epoch: self.epoch, node: options.node.clone() });
             }
         }
@@ -500,7 +501,7 @@ impl Writer {
 }
 
 impl Queue {
-    /// Takes events in; says how many of them it ignored.
+    /// Adds events to the queue. Returns how many were ignored.
     fn push(&mut self, mut events: Vec<Waiting>) -> usize {
         self.pushes += 1;
         let all = events.len();
@@ -523,7 +524,7 @@ impl Queue {
         ignored
     }
 
-    /// Takes what waits, up to so many bytes and at least one event.
+    /// Takes waiting events, up to `bytes_max` and at least one.
     fn take_waiting(&mut self, bytes_max: usize) -> Taken {
         let mut bytes = 0;
         let fits = |waiting: &&Waiting| {
@@ -545,9 +546,10 @@ impl Queue {
         self.waiting_bytes + self.in_flight.as_ref().map_or(0, |in_flight| in_flight.bytes)
     }
 
-    /// The snapshots to keep once the frame that was just folded is committed: an outline every
-    /// so many bytes, and the transcript at a pause, unless folding the log is as quick. The
-    /// transcript of a run that ends is kept with its last frame instead.
+    /// The snapshots to store once the frame that was just folded is committed: an outline
+    /// every [`OUTLINE_BYTES`](crate::OUTLINE_BYTES), and the transcript at a pause, unless
+    /// folding the log is as fast. The transcript of a run that ends is stored with its last
+    /// frame instead.
     fn snapshots(
         &mut self,
         run: RunId,
@@ -575,13 +577,13 @@ impl Queue {
     }
 }
 
-/// What was taken to be cut into a frame.
+/// The events taken for a frame.
 struct Taken {
     bytes: usize,
     /// The pushes that are complete with it.
     pushes: u64,
     events: Vec<(AgentNo, Event)>,
-    /// Of the pause among the events.
+    /// The deadline of the pause among the events.
     deadline: Option<Millis>,
 }
 
@@ -639,7 +641,7 @@ fn join(events: Vec<(AgentNo, Event)>) -> Vec<(AgentNo, Event)> {
     joined.into_events().collect()
 }
 
-/// Appends and waits. A failure that leaves the outcome open is settled.
+/// Appends and waits. If a failure leaves the outcome unknown, it is looked up and retried.
 pub(crate) async fn append(
     store: &dyn Store,
     append: &Append,
@@ -662,7 +664,7 @@ async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendErr
     decision.await.unwrap_or_else(|gone| Err(StoreError::failed("appending", gone).into()))
 }
 
-/// Reads back whether an append that failed is there, and appends again if it is not, until the
+/// Reads back whether a failed append was stored, and appends again if it was not, until the
 /// outcome is known or the time is over.
 async fn settle(
     store: &dyn Store,
@@ -678,7 +680,7 @@ async fn settle(
             Ok(Fate::Absent) => match append_once(store, append).await {
                 Ok(()) => return Ok(()),
                 Err(AppendError::Store(again)) => error = again,
-                // Perhaps the first one arrived after all: the next look decides.
+                // The first append may have arrived late: the next lookup decides.
                 Err(AppendError::Conflict { .. } | AppendError::Closed(_)) => {}
                 Err(refused @ AppendError::TooLarge { .. }) => return Err(refused),
             },
@@ -705,7 +707,7 @@ async fn read_back(store: &dyn Store, append: &Append) -> Result<Fate, StoreErro
     })
 }
 
-/// A new owner's first records, as a frame.
+/// The first frame of a new owner.
 pub(crate) fn first_frame(
     events: impl IntoIterator<Item = Event>,
     at: Millis,

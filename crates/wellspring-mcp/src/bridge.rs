@@ -1,4 +1,4 @@
-//! Between an agent that only takes MCP servers over stdio and one that is reached over HTTP.
+//! Connects an agent that supports only MCP servers over stdio to a server over HTTP.
 
 use std::collections::HashSet;
 use std::io;
@@ -19,18 +19,18 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::http::BoundedHttp;
 use crate::transport::MESSAGE_BYTES_MAX;
 
-/// Requests that a bridge carries at a time; beyond it, it reads no more until one is sent.
+/// Concurrent requests of a bridge. At the maximum it reads no further input until one is sent.
 pub const BRIDGED_MAX: usize = 64;
 
-/// Carries messages between a client on standard input and output and a server at a URL,
-/// until the input ends. What came in before that is carried to its end.
+/// Forwards messages between a client on standard input and output and a server at a URL, until
+/// the input ends. Messages that were read before are still forwarded.
 ///
-/// An agent is given a command instead of a URL; this is what the command does.
+/// Use it in the command that is given to an agent in place of a URL.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let url = "http://127.0.0.1:7600/mcp";
-/// // Nothing comes in here, so nothing is sent.
+/// // The input is empty, so nothing is sent.
 /// wellspring_mcp::bridge(url, "token", tokio::io::empty(), tokio::io::sink()).await
 /// # })?;
 /// # Ok::<(), std::io::Error>(())
@@ -38,8 +38,8 @@ pub const BRIDGED_MAX: usize = 64;
 ///
 /// # Errors
 ///
-/// If writing to the client fails, or the server closes the connection. (An error response of the
-/// server is passed on to the client.)
+/// If writing to the client fails, or the server closes the connection. (An error response of
+/// the server is forwarded to the client.)
 pub async fn bridge(
     url: &str,
     token: &str,
@@ -67,7 +67,7 @@ pub async fn bridge(
                     used = true;
                     let request = request_id(&message);
                     unanswered.extend(request.clone());
-                    // What is taken back may get no answer.
+                    // A cancelled request may get no response.
                     if let Some(request) = cancelled_id(&message) {
                         unanswered.remove(request);
                     }
@@ -94,7 +94,7 @@ pub async fn bridge(
             },
         }
     }
-    // One that was never told anything waits for its first message, also to be closed.
+    // A server without any message so far waits for the first one, even to be closed.
     if used {
         let _ = server.close().await;
     }

@@ -1,11 +1,12 @@
-//! The calls that are running at a server: who hears its progress, who is asked its questions.
+//! The running calls of a server: routes progress and questions to them.
 //!
-//! # Why not the SDK's own way
+//! # Why not with the SDK alone
 //!
-//! `rmcp` creates a request's progress token while it sends it, and handles each notification in
-//! its own task: progress could arrive before anyone listens, out of order, and without bound. So a
-//! [`Tap`](crate::transport::Tap) in front of the SDK registers a call before its bytes leave, and
-//! delivers progress here, in order, before it reads any later message.
+//! `rmcp` creates a request's progress token while it sends it, and handles each notification
+//! in its own task: progress could arrive before the call is registered, out of order, and
+//! without limit. So a [`Tap`](crate::transport::Tap) in front of the SDK registers a call
+//! before its bytes are sent, and delivers progress here, in order, before it reads any later
+//! message.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,14 +16,14 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 use wellspring_core::{CancellationToken, Context};
 
-/// Progress reports of a call that wait to be delivered. Beyond that the oldest is dropped, since
-/// the latest says more.
+/// Progress reports of a call that wait to be delivered. Beyond that the oldest is dropped,
+/// since the latest is more useful.
 pub const PROGRESS_WAITING_MAX: usize = 64;
 
-/// Bytes kept of the message of one notification of progress: it is a line, not a log.
+/// Bytes of a progress message that are kept: one line.
 pub const PROGRESS_BYTES_MAX: usize = 4 * 1024;
 
-/// One call that is running.
+/// A running call.
 #[derive(Debug)]
 pub(crate) struct Call {
     context: Context,
@@ -42,14 +43,14 @@ impl Call {
         self.over.cancelled().await;
     }
 
-    /// The next piece of progress.
+    /// Waits for the next progress report.
     ///
     /// # Cancel safety
     ///
-    /// Nothing is taken unless it is returned.
+    /// No report is lost if the future is dropped.
     pub(crate) async fn next_progress(&self) -> Value {
         loop {
-            // Created before checking, so that a change in between wakes it.
+            // Created before checking, so that a change in between is noticed.
             let arrived = self.arrived.notified();
             if let Some(progress) = self.waiting() {
                 return progress;
@@ -58,7 +59,7 @@ impl Call {
         }
     }
 
-    /// Progress that is here already.
+    /// A progress report that has already arrived.
     pub(crate) fn waiting(&self) -> Option<Value> {
         lock(&self.progress).pop_front()
     }
@@ -74,13 +75,13 @@ impl Call {
     }
 }
 
-/// All calls that are running at one server.
+/// All running calls of one server.
 #[derive(Debug, Default)]
 pub(crate) struct Calls(Mutex<Running>);
 
 #[derive(Debug, Default)]
 struct Running {
-    /// In the order they began. A call stays here until it ends.
+    /// In the order in which they started. A call stays here until it ends.
     calls: Vec<Arc<Call>>,
     /// The SDK counts its requests and its tokens from 0.
     by_request: BTreeMap<i64, Arc<Call>>,
@@ -100,7 +101,7 @@ impl Calls {
         Ticket { call, calls: self.clone() }
     }
 
-    /// A call's request is about to leave.
+    /// Registers that a call's request is about to be sent.
     pub(crate) fn sent(
         &self,
         call: &Arc<Call>,
@@ -108,7 +109,7 @@ impl Calls {
         token: Option<&NumberOrString>,
     ) {
         let mut running = lock(&self.0);
-        // It may have been dropped while its request waited to be sent.
+        // The call may have been dropped while its request waited to be sent.
         if call.over.is_cancelled() {
             return;
         }
@@ -120,7 +121,7 @@ impl Calls {
         }
     }
 
-    /// The server reports progress. What names no running call is late, and dropped.
+    /// Delivers a progress report. A report for a call that has ended is dropped.
     pub(crate) fn progress(&self, progress: ProgressNotificationParam) {
         let call = number(&progress.progress_token.0)
             .and_then(|number| lock(&self.0).by_token.get(&number).cloned());
@@ -138,9 +139,10 @@ impl Calls {
         call.push(data);
     }
 
-    /// The call that a question of the server is for: the one whose request it came on. A server
-    /// over stdio does not tell; then it is the latest call if all running calls belong to one run,
-    /// and `None` otherwise, because another user must not be asked.
+    /// The call that a server's question belongs to: over HTTP, the one whose stream it came
+    /// on. Over stdio a server does not say; then it is the latest call if all running calls
+    /// belong to one run, and `None` otherwise, because the question must not reach another
+    /// user.
     pub(crate) fn asked(&self, request: Option<&NumberOrString>) -> Option<Arc<Call>> {
         let running = lock(&self.0);
         if let Some(number) = request.and_then(number) {
@@ -171,7 +173,7 @@ impl Drop for Ticket {
     }
 }
 
-/// The number that the SDK counted, even if the server gave it back as text.
+/// The number that the SDK assigned, also if the server returned it as a string.
 fn number(id: &NumberOrString) -> Option<i64> {
     match id {
         NumberOrString::Number(number) => Some(*number),
@@ -179,7 +181,7 @@ fn number(id: &NumberOrString) -> Option<i64> {
     }
 }
 
-/// The beginning of a text.
+/// Truncates a text, with a note on how much was left out.
 pub(crate) fn cut(mut text: String, bytes_max: usize) -> String {
     if text.len() > bytes_max {
         let left_out = text.len() - bytes_max;

@@ -29,22 +29,22 @@ pub const REQUEST_TIME_DEFAULT: Duration = Duration::from_secs(30);
 pub struct McpConfig {
     /// The server's name, and the prefix of its tools' names.
     pub name: Box<str>,
-    /// The prefix of its tools' names, if it is not `name`.
+    /// The prefix of its tools' names; `None` for `name`.
     pub prefix: Option<Box<str>>,
-    /// How it is reached.
+    /// How to start or reach it.
     pub transport: McpTransport,
-    /// How long things may take.
+    /// Time limits.
     pub timeouts: McpTimeouts,
-    /// The only tools to use, by the server's own names; all of them when absent.
+    /// The only tools to use, by the server's own names; all if `None`.
     pub allow: Option<BTreeSet<Box<str>>>,
     /// Tools not to use, by the server's own names.
     pub deny: BTreeSet<Box<str>>,
-    /// Whether a tool may run, by the server's own name for it. It overrides the server's hints.
+    /// Approval per tool, by the server's own names. Overrides the server's hints.
     pub approval: BTreeMap<Box<str>, Approval>,
-    /// Approval of the tools not listed in [`approval`](Self::approval). If absent, tools that are
-    /// marked as read-only are allowed, and all others ask.
+    /// Approval of the tools not listed in [`approval`](Self::approval). If `None`, tools that
+    /// are marked as read-only are allowed, and all others ask.
     pub approval_default: Option<Approval>,
-    /// Whether the model gets two more tools, to list and to read the server's resources.
+    /// Whether to add two tools that list and read the server's resources.
     pub resources: bool,
 }
 
@@ -89,7 +89,7 @@ impl McpConfig {
         }
     }
 
-    /// Sets an environment variable of a command. It gets few others: see
+    /// Sets an environment variable of the command, in addition to
     /// [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
     #[must_use]
     pub fn env(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
@@ -99,7 +99,7 @@ impl McpConfig {
         self
     }
 
-    /// Starts a command in this directory, which is also offered to it as its root.
+    /// Sets the working directory of the command, which is also offered as its root.
     #[must_use]
     pub fn cwd(mut self, directory: impl Into<PathBuf>) -> Self {
         if let McpTransport::Stdio { cwd, .. } = &mut self.transport {
@@ -108,7 +108,7 @@ impl McpConfig {
         self
     }
 
-    /// Sends one more header with every HTTP request.
+    /// Adds a header to every HTTP request.
     #[must_use]
     pub fn header(mut self, name: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         if let McpTransport::Http { headers, .. } = &mut self.transport {
@@ -124,7 +124,7 @@ impl McpConfig {
     }
 }
 
-/// How a server is reached.
+/// How to start or reach a server.
 #[derive(Clone, PartialEq)]
 pub enum McpTransport {
     /// A command, over its standard input and output.
@@ -133,17 +133,18 @@ pub enum McpTransport {
         command: Box<str>,
         /// Its arguments.
         args: Vec<Box<str>>,
-        /// Variables that it gets besides [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
+        /// Environment variables in addition to
+        /// [`CHILD_ENVIRONMENT`](wellspring_core::CHILD_ENVIRONMENT).
         env: BTreeMap<Box<str>, Box<str>>,
-        /// The working directory, also offered as the server's root. `None` is the directory of
-        /// this process, and offers no root.
+        /// The working directory, also offered as the server's root. `None` for this process's
+        /// own directory, without a root.
         cwd: Option<PathBuf>,
     },
     /// A URL, over streamable HTTP.
     Http {
-        /// The address of the server.
+        /// The server's URL.
         url: Box<str>,
-        /// Headers of every request: credentials, mostly.
+        /// Headers of every request, such as credentials.
         headers: BTreeMap<Box<str>, Box<str>>,
     },
 }
@@ -168,12 +169,12 @@ impl fmt::Debug for McpTransport {
     }
 }
 
-/// A text in which no URL has a query: keys are often there.
+/// Removes the query of every URL in a text, because queries often contain keys.
 pub(crate) fn without_queries(text: &str) -> String {
     let ends = |c: char| c.is_whitespace() || "()<>\"'".contains(c);
     let word = |word: &str| match word.split_once('?') {
         Some((url, query)) if url.contains("://") => {
-            // What ended the word is not part of the query.
+            // The character after the URL is not part of the query.
             let end = query.find(ends).map_or("", |at| &query[at..]);
             format!("{url}{end}")
         }
@@ -182,7 +183,7 @@ pub(crate) fn without_queries(text: &str) -> String {
     text.split_inclusive(ends).map(word).collect()
 }
 
-/// How long a server may take.
+/// Time limits of a server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct McpTimeouts {
     /// From its start to the end of the handshake.

@@ -1,4 +1,4 @@
-//! One connection to a server, from its start to its end; and the requests over it.
+//! One connection to a server, and the requests over it.
 #![expect(deprecated, reason = "servers in use ask for roots, whatever the newest draft says")]
 
 use std::sync::Arc;
@@ -30,22 +30,23 @@ use crate::http;
 use crate::process::{LastWords, Process};
 use crate::transport::{Caller, Fate, MESSAGE_BYTES_MAX, Stdio, Tap};
 
-/// Tools of one server; further ones are left out. No model chooses well among more.
+/// Maximum number of tools per server; further ones are ignored. Models do not choose well
+/// among more.
 pub const TOOLS_MAX: usize = 512;
 
-/// Maximum number of pages of one list. It stops a server that pages for ever.
+/// Maximum number of pages per list, against servers that page forever.
 pub const PAGES_MAX: usize = 64;
 
-/// How often one call may be sent back for more input: a dialogue, not a loop.
+/// How often one call may ask for more input.
 pub const INPUT_ROUNDS_MAX: usize = 8;
 
-/// How long a call waits to hear how the server ended under it.
+/// How long a failed call waits for the exit status of the server.
 const REAPED_TIME: Duration = Duration::from_secs(2);
 
-/// Bytes kept of a peer's error message.
+/// Bytes of a peer's error message that are kept.
 const REASON_BYTES_MAX: usize = 1024;
 
-/// A connection, as its owner has it.
+/// A connection, as held by its owner.
 pub(crate) struct Connection {
     pub(crate) line: Arc<Line>,
     service: RunningService<RoleClient, Handler>,
@@ -53,14 +54,14 @@ pub(crate) struct Connection {
     fate: Fate,
 }
 
-/// A connection, as those who use it have it.
+/// A connection, as held by its users.
 pub(crate) struct Line {
     server: Box<str>,
     peer: Peer<RoleClient>,
     pub(crate) calls: Arc<Calls>,
-    /// Cancelled when the server is gone.
+    /// Cancelled when the server has gone.
     pub(crate) gone: CancellationToken,
-    /// How it ended, once that is known.
+    /// How the server ended; `None` while unknown.
     ended: watch::Sender<Option<Ended>>,
     words: LastWords,
     roots: Option<ListRootsResult>,
@@ -75,14 +76,14 @@ struct Ended {
 }
 
 impl Connection {
-    /// Starts or reaches a server, and introduces us.
+    /// Starts or connects to a server, and does the handshake.
     pub(crate) async fn open(
         config: &McpConfig,
         tools_changed: &Arc<Notify>,
     ) -> Result<Self, McpError> {
         let introduced = Self::introduce(config, tools_changed, initialize()).await;
         match introduced {
-            // A server that no longer knows `initialize` returns an error here.
+            // A server that no longer supports `initialize` returns an error here.
             Err(error) if matches!(error.kind(), McpErrorKind::Refused { .. }) => {
                 let newer = Self::introduce(config, tools_changed, discover()).await;
                 newer.map_err(|_| error)
@@ -147,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// Makes an end of a connection that broke off, and says why it did.
+    /// Ends a connection that was lost, and returns the reason.
     pub(crate) async fn end(mut self) -> McpError {
         let exit: Option<Box<str>> = match &mut self.process {
             Some(process) => process.end().await.map(|status| status.to_string().into()),
@@ -159,9 +160,10 @@ impl Connection {
         McpError::new(&self.line.server, kind).last_words(self.line.words.text())
     }
 
-    /// Ends it in an orderly way: says goodbye, waits a moment, then kills what is left.
+    /// Closes the connection in an orderly way: ends the session, waits a moment, then kills
+    /// the rest.
     pub(crate) async fn close(mut self) {
-        // The SDK ends an HTTP session, or closes the server's input, on its way out.
+        // On closing, the SDK ends an HTTP session, or closes the server's input.
         let _ = self.service.close_with_timeout(crate::process::STOP_GRACE).await;
         if let Some(process) = &mut self.process {
             process.stop().await;
@@ -174,7 +176,7 @@ impl Connection {
         info.is_some_and(|info| info.capabilities.resources.is_some())
     }
 
-    /// What the server says about itself, for the model.
+    /// The server's instructions for the model.
     pub(crate) fn instructions(&self) -> Option<Box<str>> {
         let info = self.service.peer().peer_info()?;
         Some(info.instructions.as_deref()?.into())
@@ -182,7 +184,7 @@ impl Connection {
 }
 
 impl Line {
-    /// All tools, each in the protocol's own shape.
+    /// All tools, as JSON of the protocol.
     pub(crate) async fn tools(&self) -> Result<Vec<Value>, McpError> {
         let request = |cursor: Option<String>| {
             let params =
@@ -196,7 +198,7 @@ impl Line {
         self.pages("tools/list", "tools", TOOLS_MAX, request).await
     }
 
-    /// All resources, each in the protocol's own shape.
+    /// All resources, as JSON of the protocol.
     pub(crate) async fn resources(&self, max: usize) -> Result<Vec<Value>, McpError> {
         let request = |cursor: Option<String>| {
             let params =
@@ -210,7 +212,7 @@ impl Line {
         self.pages("resources/list", "resources", max, request).await
     }
 
-    /// What a resource holds, in the protocol's own shape.
+    /// The contents of a resource, as JSON of the protocol.
     pub(crate) async fn read_resource(&self, uri: &str) -> Result<Value, McpError> {
         let request = ClientRequest::ReadResourceRequest(ReadResourceRequest::new(
             ReadResourceRequestParams::new(uri),
@@ -218,7 +220,7 @@ impl Line {
         self.request("resources/read", request).await
     }
 
-    /// Runs one call to its end, telling its progress and answering its questions.
+    /// Runs one call to its end; forwards its progress and its questions.
     pub(crate) async fn call(
         self: &Arc<Self>,
         tool: &str,
@@ -235,7 +237,7 @@ impl Line {
                 continue;
             }
             if let ServerResult::CreateTaskResult(_) = result {
-                let what = "it made a task of the call, which was not offered";
+                let what = "it turned the call into a task, which is not supported";
                 return Err(self.failed(McpErrorKind::Protocol(what.into())));
             }
             return serde_json::to_value(result).map_err(|error| self.unreadable(&error));
@@ -260,7 +262,7 @@ impl Line {
         let context = call.context();
         loop {
             tokio::select! {
-                // The answer first: what came before the server's end counts.
+                // The response first: if it arrived before the server's end, it is used.
                 biased;
                 answer = sent.answer() => {
                     while let Some(progress) = call.waiting() {
@@ -275,7 +277,7 @@ impl Line {
                     };
                 }
                 () = context.signal().cancelled() => {
-                    // Dropped, it tells the server.
+                    // Dropping the request notifies the server.
                     return Err(ToolError::new("cancelled; the server was notified"));
                 }
                 () = self.gone.cancelled() => {
@@ -292,8 +294,8 @@ impl Line {
         }
     }
 
-    /// Why a call that was running when the server went away got no answer. The server is
-    /// being reaped meanwhile, so how it ended is soon known.
+    /// The error of a call that was running when the server ended. The server is being reaped
+    /// at this time, so its exit status is soon known.
     async fn died(&self) -> McpErrorKind {
         let mut ended = self.ended.subscribe();
         let known = tokio::time::timeout(REAPED_TIME, ended.wait_for(Option::is_some)).await;
@@ -304,7 +306,7 @@ impl Line {
         }
     }
 
-    /// What a call that came back unfinished asked for.
+    /// Answers the requests for input of an unfinished call.
     async fn inputs(
         &self,
         wanted: InputRequiredResult,
@@ -321,7 +323,7 @@ impl Line {
                 }
                 InputRequest::ListRoots(_) => {
                     let Some(roots) = &self.roots else {
-                        let what = "it asked for roots, which were not offered";
+                        let what = "it requested roots, which were not offered";
                         return Err(self.failed(McpErrorKind::Protocol(what.into())));
                     };
                     serde_json::to_value(roots)
@@ -331,7 +333,7 @@ impl Line {
                     return Err(self.failed(McpErrorKind::Protocol(what.into())));
                 }
                 _ => {
-                    let what = "it asked for something that was not offered";
+                    let what = "it made a request that was not offered";
                     return Err(self.failed(McpErrorKind::Protocol(what.into())));
                 }
             };
@@ -340,7 +342,7 @@ impl Line {
         Ok((!responses.is_empty()).then_some(responses))
     }
 
-    /// A list that may come in pages; what is beyond the maximum is left out.
+    /// Reads a list in pages; entries beyond the maximum are ignored.
     async fn pages(
         &self,
         method: &str,
@@ -371,7 +373,7 @@ impl Line {
         Ok(items)
     }
 
-    /// One request that is no call.
+    /// Sends a request other than a tool call.
     async fn request(&self, method: &str, request: ClientRequest) -> Result<Value, McpError> {
         let answer = async {
             let options = PeerRequestOptions::no_options();
@@ -413,7 +415,7 @@ impl Line {
 
     fn error(&self, kind: McpErrorKind) -> McpError {
         let error = McpError::new(&self.server, kind);
-        // What it wrote matters when it broke, not when it says no.
+        // The server's output explains a failure, but not a refusal.
         if matches!(error.kind(), McpErrorKind::Refused { .. }) {
             return error;
         }
@@ -429,12 +431,12 @@ impl Line {
     }
 }
 
-/// A server's error as a call has it; the cause is the [`McpError`].
+/// Converts a server's error to a call's error; its cause is the [`McpError`].
 pub(crate) fn tool_error(error: McpError) -> ToolError {
     ToolError::because("the tool could not be used", error)
 }
 
-/// A request that is under way. Dropped before its answer, it tells the server to stop.
+/// A pending request. If it is dropped before the response, the server is told to cancel.
 struct Sent(Option<RequestHandle<RoleClient>>);
 
 impl Sent {
@@ -453,8 +455,8 @@ impl Sent {
 impl Drop for Sent {
     fn drop(&mut self) {
         if let Some(handle) = self.0.take() {
-            // The first poll puts the notification into the SDK's queue, which is enough. Only a
-            // full queue would make it wait, and then the server is not reading anyway.
+            // The first poll puts the notification into the SDK's queue, which is enough. Only
+            // a full queue would block, and then the server is not reading anyway.
             let _ = handle.cancel(Some("the caller no longer waits".to_owned())).now_or_never();
         }
     }
@@ -466,7 +468,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
     lifecycle: ClientLifecycleMode,
     startup: Duration,
 ) -> Result<RunningService<RoleClient, Handler>, McpErrorKind> {
-    // The SDK has its own token; it is not used to cancel.
+    // The SDK requires its own token; it is not used to cancel.
     let ct = tokio_util::sync::CancellationToken::new();
     let serving = serve_client_with_lifecycle_and_ct(handler, transport, lifecycle, ct);
     match tokio::time::timeout(startup, serving).await {
@@ -477,7 +479,7 @@ async fn serve<T: Transport<RoleClient> + 'static>(
         }
         Ok(Err(ClientInitializeError::JsonRpcError(error))) => Err(said(&error)),
         Ok(Err(ClientInitializeError::TransportError { error, .. })) => {
-            // A process that is gone makes writing to it fail.
+            // If the process has ended, writing to it fails.
             Err(if error.error.is::<std::io::Error>() {
                 McpErrorKind::EndedEarly { exit: None }
             } else {
@@ -489,18 +491,18 @@ async fn serve<T: Transport<RoleClient> + 'static>(
     }
 }
 
-/// The handshake that all servers in use know.
+/// The handshake that all current servers support.
 fn initialize() -> ClientLifecycleMode {
     ClientLifecycleMode::Initialize
 }
 
-/// What came after the handshake.
+/// The newer handshake.
 fn discover() -> ClientLifecycleMode {
     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::LATEST] }
 }
 
-/// The directory that is configured for a server, if any. A server may take a root in place of the
-/// directories in its arguments, so there is no default.
+/// The directory that is configured for a server, if any. There is no default, because a server
+/// may use a root in place of the directories in its arguments.
 fn roots(config: &McpConfig) -> Option<ListRootsResult> {
     let directory = match &config.transport {
         McpTransport::Stdio { cwd, .. } => cwd.clone(),
@@ -528,7 +530,7 @@ fn not_started(config: &McpConfig, error: &std::io::Error) -> McpError {
     McpError::new(&config.name, McpErrorKind::NotStarted { command, why: error.to_string().into() })
 }
 
-/// What an error of the protocol says, which may be one of ours.
+/// Maps an error response of the protocol, which may be one of our own.
 fn said(error: &ErrorData) -> McpErrorKind {
     if *error == http::too_large() {
         return McpErrorKind::TooLarge { bytes_max: MESSAGE_BYTES_MAX };
@@ -540,7 +542,7 @@ fn reason(error: &(impl std::fmt::Display + ?Sized)) -> Box<str> {
     cut(error.to_string(), REASON_BYTES_MAX).into()
 }
 
-/// Why a message did not get through. The outermost error only names the SDK's types.
+/// Maps a transport error. The outermost error only names the SDK's types.
 fn not_reached(error: &DynamicTransportError) -> McpErrorKind {
     let mut text = error.error.to_string();
     let mut source = error.error.source();
@@ -551,7 +553,7 @@ fn not_reached(error: &DynamicTransportError) -> McpErrorKind {
         }
         source = cause.source();
     }
-    // A refusal without a challenge is to the SDK a response like any other.
+    // The SDK treats a refusal without a challenge like any other response.
     if ["HTTP 401", "HTTP 403"].iter().any(|status| text.contains(status)) {
         return McpErrorKind::Unauthorized;
     }
@@ -562,7 +564,7 @@ fn not_reached(error: &DynamicTransportError) -> McpErrorKind {
 mod tests {
     use super::*;
 
-    /// A server that is confined to the folder in its arguments must not be given another one.
+    /// A server that is confined to the directory in its arguments must not get another one.
     #[test]
     fn roots_are_offered_only_where_a_directory_is_configured() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A server's tools and results in our own words. Pure.
+//! Converts a server's tools and results to ours. Pure.
 //!
 //! # Lossy
 //!
@@ -21,10 +21,10 @@ pub const RESULT_BYTES_MAX: usize = 256 * 1024;
 /// Maximum bytes of a tool's description, which is sent to the model in every turn.
 pub const DESCRIPTION_BYTES_MAX: usize = 8 * 1024;
 
-/// A tool, from the protocol's own shape; nothing when it has no name.
+/// Reads a tool from the protocol's JSON; `None` if it has no name.
 ///
-/// What a server says of its tool is a hint, so only reading is allowed unasked, and the
-/// configuration overrules it.
+/// A server's hints are not trusted: only tools that it marks as read-only are allowed without
+/// approval, and the configuration overrides all hints.
 pub(crate) fn spec(config: &McpConfig, prefix: &str, tool: &Value) -> Option<(Box<str>, ToolSpec)> {
     let own = tool["name"].as_str()?;
     let hints = &tool["annotations"];
@@ -55,14 +55,14 @@ pub(crate) fn spec(config: &McpConfig, prefix: &str, tool: &Value) -> Option<(Bo
     Some((own.into(), spec))
 }
 
-/// A tool's result, from the protocol's own shape.
+/// Reads a tool's result from the protocol's JSON.
 pub(crate) fn result(result: &Value) -> Result<ToolResult, ToolError> {
     let blocks = result["content"].as_array().map_or(&[][..], Vec::as_slice);
     let content: Vec<Content> = blocks.iter().map(block).collect();
     let text = told(&content);
     if result["isError"] == true {
         let text =
-            if text.is_empty() { "the tool failed and did not say why".into() } else { text };
+            if text.is_empty() { "the tool failed without an error message".into() } else { text };
         return Err(ToolError::new(text));
     }
     let structured = result
@@ -81,7 +81,7 @@ pub(crate) fn result(result: &Value) -> Result<ToolResult, ToolError> {
     })
 }
 
-/// The contents of a resource, as `resources/read` gives them.
+/// Reads the contents of a resource from a `resources/read` response.
 pub(crate) fn resources(result: &Value) -> ToolResult {
     let contents = result["contents"].as_array().map_or(&[][..], Vec::as_slice);
     let content: Vec<Content> = contents.iter().map(resource).collect();

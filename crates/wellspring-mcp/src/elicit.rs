@@ -1,29 +1,29 @@
-//! A server's questions to the user. An agent that speaks ACP asks in the same shape.
+//! Questions of a server to the user. ACP agents ask in the same format.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{Answer, Ask, Choice, Context, Form};
 
 use crate::calls::cut;
 
-/// Maximum bytes of a question's text: one paragraph, since people read it in a chat.
+/// Maximum size of a question's text: one paragraph, since people read it in a chat.
 pub const QUESTION_BYTES_MAX: usize = 4 * 1024;
 
-/// Choices that are offered as such; a longer list is a form like any other.
+/// Maximum number of values that are shown as choices; a longer list is shown as a form.
 pub const CHOICES_MAX: usize = 32;
 
-/// What became of a question: the protocol's answers.
+/// The answer to a question, as the protocol defines it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitReply {
-    /// The user filled it in.
+    /// The user filled in the form.
     Accept(Value),
-    /// The user said no.
+    /// The user declined.
     Decline,
     /// No answer was given.
     Cancel,
 }
 
 impl ElicitReply {
-    /// The answer in the protocol's own shape.
+    /// The answer as JSON of the protocol.
     #[must_use]
     pub fn json(self) -> Value {
         match self {
@@ -34,14 +34,14 @@ impl ElicitReply {
     }
 }
 
-/// Asks the users who watch the call a question of the server, in the server's name.
+/// Asks the users who watch the call, on behalf of the server.
 pub(crate) async fn put(server: &str, params: &Value, context: &Context) -> ElicitReply {
     let Some(elicitation) = Elicitation::read(params) else { return ElicitReply::Decline };
     let answer = context.ask(elicitation.ask(|message| format!("{server}: {message}"))).await;
     elicitation.reply(answer)
 }
 
-/// A question in the protocol's own shape: the parameters of an `elicitation/create`.
+/// A question, read from the parameters of an `elicitation/create`.
 #[derive(Debug)]
 pub struct Elicitation {
     message: String,
@@ -49,8 +49,8 @@ pub struct Elicitation {
 }
 
 impl Elicitation {
-    /// Reads a question; `None` if it can only be declined. An unknown kind must not be treated as
-    /// a known one, and a question that requires opening a URL cannot be answered safely here.
+    /// Reads a question; `None` if it can only be declined. An unknown kind must not be treated
+    /// as a known one, and opening a URL for a server is not safe.
     #[must_use]
     pub fn read(params: &Value) -> Option<Self> {
         if params["mode"].as_str().is_some_and(|mode| mode != "form") {
@@ -61,24 +61,24 @@ impl Elicitation {
         Some(Self { message: cut(message, QUESTION_BYTES_MAX), question })
     }
 
-    /// The question as users see it. `prompt` turns its message into the text to show.
+    /// The question for users. `prompt` turns the server's message into the text to show.
     pub fn ask(&self, prompt: impl FnOnce(&str) -> String) -> Ask {
         Ask::new(prompt(&self.message), self.question.form())
     }
 
-    /// What an answer means in the protocol.
+    /// Converts the user's answer to the protocol's.
     #[must_use]
     pub fn reply(self, answer: Answer) -> ElicitReply {
         self.question.reply(answer)
     }
 }
 
-/// A question, by how it is best asked.
+/// A question, by the way it is asked.
 #[derive(Debug, PartialEq)]
 enum Question {
-    /// Nothing to fill in: yes or no.
+    /// Yes or no, without fields.
     Confirm,
-    /// One field, and the values it can have.
+    /// One field with a list of values.
     Choose {
         field: String,
         choices: Vec<Choice>,
@@ -134,7 +134,7 @@ impl Question {
             (Self::Choose { field, .. }, Answer::Value(value)) => {
                 ElicitReply::Accept(Map::from_iter([(field, value)]).into())
             }
-            // An answer that does not fit the question counts as declined.
+            // An invalid answer counts as declined.
             (Self::Confirm | Self::Form(_), Answer::Value(_))
             | (Self::Form(_), Answer::Choose(_))
             | (Self::Choose { .. } | Self::Form(_), Answer::Approve { .. }) => ElicitReply::Decline,
@@ -142,7 +142,7 @@ impl Question {
     }
 }
 
-/// The values of a field that has few: `enum` with its `enumNames`, or `oneOf`.
+/// The values of a field, if it lists them: `enum` with its `enumNames`, or `oneOf`.
 fn choices(kind: &Value) -> Option<Vec<Choice>> {
     let choices: Vec<Choice> = if let Some(ids) = kind["enum"].as_array() {
         let name = |index: usize| kind["enumNames"][index].as_str();

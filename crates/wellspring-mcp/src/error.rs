@@ -1,11 +1,12 @@
-//! What can go wrong with a server, and what to do about it.
+//! Errors of MCP servers, with remedies.
 
 use std::fmt;
 use std::time::Duration;
 
-/// An MCP server could not do what was wanted of it.
+/// An operation with an MCP server failed.
 ///
-/// Its message names the server, what happened, the server's own last words, and what to do.
+/// The message names the server, what happened, the last lines of the server's standard error,
+/// and the remedy.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("MCP server {server:?}: {kind}{}", Words(.last_words.as_deref()))]
 pub struct McpError {
@@ -15,58 +16,58 @@ pub struct McpError {
     last_words: Option<Box<str>>,
 }
 
-/// What happened. Branch on this, never on the message.
+/// The kind of the error. Branch on this, never on the message.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpErrorKind {
-    /// What the configuration says cannot be.
+    /// The configuration is invalid.
     #[error("{0}")]
     Configuration(Box<str>),
-    /// The command could not be started at all.
+    /// The command could not be started.
     #[error("{command:?} could not be started ({why}); is it installed and in PATH?")]
     NotStarted {
         /// The program.
         command: Box<str>,
-        /// What the operating system says.
+        /// The error of the operating system.
         why: Box<str>,
     },
-    /// It did not introduce itself in time.
+    /// It did not complete the handshake in time.
     #[error("it did not answer within {} s of its start", .0.as_secs_f32())]
     StartupTimeout(Duration),
-    /// It ended, or closed the connection, before it had introduced itself.
+    /// It ended, or closed the connection, before the handshake was complete.
     #[error("it ended before it was ready{}", Exit(.exit.as_deref()))]
     EndedEarly {
         /// How the process ended.
         exit: Option<Box<str>>,
     },
-    /// It ended, or hung up.
+    /// It ended, or closed the connection.
     #[error("it ended{}", Exit(.exit.as_deref()))]
     Ended {
         /// How the process ended.
         exit: Option<Box<str>>,
     },
-    /// It refused us, or could not be reached.
+    /// It rejected the connection, or could not be reached.
     #[error("it could not be reached: {0}")]
     Unreachable(Box<str>),
     /// It requires credentials.
     #[error("it requires authorization; check the credentials in its headers")]
     Unauthorized,
-    /// It is gone and is being started again.
+    /// It ended and is being restarted.
     #[error("{why}. It is started again in {} s; try again then, or do without it", .retry_in.as_secs_f32())]
     Restarting {
-        /// Why it is gone.
+        /// Why it ended.
         why: Box<str>,
-        /// When the next attempt is made, at the latest.
+        /// The maximum time until the next attempt.
         retry_in: Duration,
     },
-    /// It is gone for good, or until a call asks for it once more.
+    /// It could not be restarted. The next call triggers one more attempt.
     #[error(
         "{why}. It was started {attempts} times in vain; do without it, or try again after one more attempt, which is under way"
     )]
     Down {
         /// Why the last attempt failed.
         why: Box<str>,
-        /// How many attempts were made.
+        /// The number of attempts.
         attempts: u32,
     },
     /// It stopped while a call was running.
@@ -75,32 +76,32 @@ pub enum McpErrorKind {
         /// How the process ended.
         exit: Option<Box<str>>,
     },
-    /// It sent something larger than we keep.
+    /// It sent a message that is too large.
     #[error("it sent a message of more than {} MiB, which was not read", .bytes_max / (1024 * 1024))]
     TooLarge {
-        /// The most that is kept.
+        /// The maximum size.
         bytes_max: usize,
     },
-    /// It did not answer a request that is no tool's in time.
+    /// It did not respond to a request other than a tool call in time.
     #[error("no answer to {what} within {} s", .after.as_secs_f32())]
     RequestTimeout {
         /// The method.
         what: Box<str>,
-        /// How long it had.
+        /// The time limit.
         after: Duration,
     },
-    /// It answered a request with an error of the protocol.
+    /// It returned an error response.
     #[error("{message}")]
     Refused {
-        /// The protocol's number for it.
+        /// The protocol's error code.
         code: i32,
-        /// What it said.
+        /// The error message.
         message: Box<str>,
     },
-    /// It broke the protocol.
+    /// It violated the protocol.
     #[error("it does not keep to the protocol: {0}")]
     Protocol(Box<str>),
-    /// It was closed by us.
+    /// We closed it.
     #[error("it was closed")]
     Closed,
 }
@@ -116,19 +117,19 @@ impl McpError {
         self
     }
 
-    /// Which server.
+    /// The server's name.
     #[must_use]
     pub fn server(&self) -> &str {
         &self.server
     }
 
-    /// What happened.
+    /// The kind of the error.
     #[must_use]
     pub fn kind(&self) -> &McpErrorKind {
         &self.kind
     }
 
-    /// The end of what the server wrote to its standard error, if anything.
+    /// The last lines of the server's standard error; `None` if it wrote nothing.
     #[must_use]
     pub fn stderr(&self) -> Option<&str> {
         self.last_words.as_deref()

@@ -1,4 +1,4 @@
-//! Answers what a server asks of us.
+//! Handles a server's requests to us.
 #![expect(deprecated, reason = "servers in use ask for roots, whatever the newest draft says")]
 
 use std::sync::Arc;
@@ -17,14 +17,14 @@ use tokio::sync::Notify;
 use crate::calls::{Calls, cut};
 use crate::elicit::{self, ElicitReply};
 
-/// Bytes kept of a log message from a server.
+/// Bytes of a server's log message that are kept.
 const LOG_BYTES_MAX: usize = 2 * 1024;
 
-/// Answers what a server asks of us.
+/// Handles a server's requests to us.
 pub(crate) struct Handler {
     pub(crate) server: Box<str>,
     pub(crate) calls: Arc<Calls>,
-    /// Offered only where a directory is configured.
+    /// `None` unless a directory is configured.
     pub(crate) roots: Option<ListRootsResult>,
     pub(crate) tools_changed: Arc<Notify>,
 }
@@ -80,7 +80,7 @@ impl ClientHandler for Handler {
         Ok(self.elicited(&params, &context).await)
     }
 
-    /// A question whose form the SDK cannot read comes this way.
+    /// Questions whose form the SDK cannot parse arrive here.
     async fn on_custom_request(
         &self,
         request: CustomRequest,

@@ -1,12 +1,13 @@
-//! What is below the SDK's streamable HTTP: one message out, and its answer, up to a maximum.
+//! The layer below the SDK's streamable HTTP: sends a message and reads its response, up to a
+//! maximum size.
 //!
-//! The SDK's own client reads a plain JSON response whole, of any size. This one stops at
-//! [`MESSAGE_BYTES_MAX`] and answers the request with a protocol error: the caller learns the
-//! reason, and the connection stays usable. Streams that answer a request are read by the framer of
+//! The SDK's own client reads a JSON response of any size. This one stops at
+//! [`MESSAGE_BYTES_MAX`] and completes the request with a protocol error: the caller learns the
+//! reason, and the connection stays usable. Response streams are split by the framer of
 //! `wellspring-wire`, with the same maximum.
 //!
-//! The stream that belongs to no request, and the end of a session, are left to the SDK: it
-//! bounds the first, and there is nothing to read in the second.
+//! The stream without a request, and the end of a session, are left to the SDK: it limits the
+//! former, and the latter has no body.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -38,10 +39,11 @@ use crate::connection::wrong;
 use crate::error::McpError;
 use crate::transport::MESSAGE_BYTES_MAX;
 
-/// Redirects of one HTTP request, which must stay with the same host: `/mcp` to `/mcp/`.
+/// Redirects per HTTP request, which must stay on the same host, such as from `/mcp` to
+/// `/mcp/`.
 const REDIRECTS_MAX: usize = 3;
 
-/// Bytes kept of a response that is not a message, for diagnosis.
+/// Bytes of an invalid response that are shown in errors.
 const PREVIEW_BYTES_MAX: usize = 256;
 
 type HttpError = StreamableHttpError<reqwest::Error>;
@@ -54,7 +56,7 @@ fn is_reserved(name: &HeaderName) -> bool {
     RESERVED.iter().any(|reserved| name.as_str().eq_ignore_ascii_case(reserved))
 }
 
-/// The way to a server over HTTP.
+/// Creates the transport to a server over HTTP.
 pub(crate) fn transport(
     config: &McpConfig,
 ) -> Result<StreamableHttpClientTransport<BoundedHttp>, McpError> {
@@ -97,7 +99,7 @@ pub(crate) fn transport(
     Ok(StreamableHttpClientTransport::with_client(BoundedHttp(client), http))
 }
 
-/// What a request gets whose answer is larger than we keep.
+/// The error response for a request whose response is too large.
 pub(crate) fn too_large() -> ErrorData {
     let mib = MESSAGE_BYTES_MAX / (1024 * 1024);
     ErrorData::internal_error(format!("the answer has more than {mib} MiB"), None)
@@ -153,7 +155,8 @@ impl StreamableHttpClient for BoundedHttp {
         auth_header: Option<String>,
         custom_headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Events, HttpError> {
-        // Only the SDK can say to itself that an event was too large, and then it does not
+        // Only the SDK itself can report that an event was too large, and it then does not
+        // request the same event again.
         // ask for the same event again.
         self.0
             .get_stream_with_max_sse_event_size(
@@ -222,7 +225,7 @@ impl Asked<'_> {
         }
     }
 
-    /// An answer with an HTTP status that says no. The body may say it in the protocol's words.
+    /// Handles a response with an error status. Its body may be an error of the protocol.
     async fn refused(
         &self,
         response: Response,
@@ -246,8 +249,8 @@ impl Asked<'_> {
             Ok::<ServerJsonRpcMessage, _>(_) | Err(_) => None,
         };
         let text = cut(String::from_utf8_lossy(&body).into_owned(), PREVIEW_BYTES_MAX);
-        // A server that does not know `server/discover` may refuse it without the request's id; the
-        // SDK still has to know which request it is about.
+        // A server that does not support `server/discover` may reject it without the request's
+        // id; the SDK needs the id to match the response.
         if let Some(id) = self.discovery().filter(|_| status.is_client_error() && !is_denied) {
             let error = said.map_or_else(
                 || ErrorData::invalid_request(format!("HTTP {status}: {text}"), None),
@@ -265,8 +268,7 @@ impl Asked<'_> {
         }
     }
 
-    /// An error that the server returned. Without an id it is taken as the response to this
-    /// message.
+    /// Handles an error response. Without an id, it counts as the response to this message.
     fn said(&self, mut error: JsonRpcError, session: Option<String>) -> Posted {
         error.id = error.id.or_else(|| self.request_id());
         Posted::Json(JsonRpcMessage::Error(error), session)
@@ -281,7 +283,7 @@ impl Asked<'_> {
         }
     }
 
-    /// Whether it asks, outside of any session, what the server knows.
+    /// The id of a `server/discover` outside any session.
     fn discovery(&self) -> Option<NumberOrString> {
         let JsonRpcMessage::Request(request) = self.message else { return None };
         let asks = matches!(request.request, ClientRequest::DiscoverRequest(_));
@@ -296,7 +298,7 @@ impl Asked<'_> {
     }
 }
 
-/// Whether the server says how to get in.
+/// The server's authentication challenge, if the response is one.
 fn challenge(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
     let text = headers.get(WWW_AUTHENTICATE)?.to_str().unwrap_or_default().to_owned();
     match status {
@@ -308,7 +310,7 @@ fn challenge(status: StatusCode, headers: &HeaderMap) -> Option<HttpError> {
     }
 }
 
-/// A body, unless it is too large.
+/// Reads a body; `None` if it is too large.
 async fn whole(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
@@ -320,7 +322,7 @@ async fn whole(mut response: Response) -> Result<Option<Vec<u8>>, reqwest::Error
     Ok(Some(body))
 }
 
-/// The events of a stream that answers a request.
+/// The events of a response stream.
 fn events(response: Response, request: Option<NumberOrString>) -> Events {
     let reading = Reading {
         response,
@@ -340,15 +342,15 @@ fn events(response: Response, request: Option<NumberOrString>) -> Events {
 struct Reading {
     response: Response,
     framer: Framer,
-    /// What the stream answers.
+    /// The request that the stream responds to.
     request: Option<NumberOrString>,
-    /// The last id that the SDK has seen: where it resumes.
+    /// The last event id that the SDK has received, to resume from.
     told_id: Vec<u8>,
     over: bool,
 }
 
 impl Reading {
-    /// The events that a chunk completes; nothing after the end.
+    /// The events that a chunk completes; `None` at the end.
     async fn next_chunk(&mut self) -> Option<Vec<Result<Sse, SseError>>> {
         if self.over {
             return None;
@@ -386,14 +388,14 @@ impl Reading {
         }
     }
 
-    /// The answer to a request whose answer is larger than we keep.
+    /// The error response for a request whose response is too large.
     fn refusal(&self) -> Option<Sse> {
         let error = ServerJsonRpcMessage::error(too_large(), self.request.clone());
         let text = serde_json::to_string(&error).ok()?;
         self.request.as_ref().map(|_| Sse::default().data(text))
     }
 
-    /// An event with the id and the pause that were said last, so that the SDK can resume.
+    /// Adds the last event id and retry delay to an event, so that the SDK can resume.
     fn with_position(&mut self, mut event: Sse) -> Sse {
         let id = self.framer.last_id();
         if id != self.told_id {

@@ -1,14 +1,14 @@
-//! MCP: tools from any server, and our tools for any client.
+//! MCP: tools from any server for our agents, and our tools for any client.
 //!
-//! [`McpServer`] starts or reaches a server, over stdio or streamable HTTP, keeps it running,
-//! and gives its tools as [`Tool`](wellspring_core::Tool)s. [`Loopback`] is the other way
-//! round: a server on this machine that lends our tools to an agent we drive; [`bridge`]
-//! carries it to agents that take servers over stdio only.
+//! [`McpServer`] starts or connects to a server, over stdio or streamable HTTP, keeps it
+//! running, and returns its tools as [`Tool`](wellspring_core::Tool)s. [`Loopback`] is the
+//! opposite direction: a server on this machine that offers our tools to an agent that we
+//! drive; [`bridge`] connects it to agents that only support servers over stdio.
 //!
 //! # What is deliberately absent
 //!
 //! A server may not use our model (sampling), nor send the user to a page (URL elicitation):
-//! both are declined. The SDK (`rmcp`) stays inside: it is in no public signature.
+//! both are declined. The SDK (`rmcp`) appears in no public signature.
 
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/mcp.md")]

@@ -1,23 +1,22 @@
 //! Our tools for an external agent: one MCP server on this machine, for one session.
 //!
-//! An agent that we drive (over ACP, say) takes MCP servers. [`Loopback`] is one: it offers
-//! the tools of the turn and hands each call to a [`LoopbackHandler`], which runs it wherever
-//! calls are run. The typed result of a run comes by it too: `return_result` is a tool like
-//! any other.
+//! An agent that we drive (for example over ACP) accepts MCP servers. [`Loopback`] is one: it
+//! offers the tools of the turn and passes each call to a [`LoopbackHandler`], which runs it.
+//! The typed result of a run is returned this way too: `return_result` is a regular tool.
 //!
 //! # What is promised
 //!
-//! - It listens on 127.0.0.1 only, under a path and with a token that are both random, and
-//!   refuses other hosts and any web page.
-//! - That the agent saw the tools is seen ([`Loopback::seen`]), not slept for.
-//! - A call ends when its client cancels it, hangs up, or the server is dropped.
+//! - It listens on 127.0.0.1 only, with a random path and a random token, and rejects other
+//!   hosts and all web pages.
+//! - [`Loopback::seen`] waits until the agent has listed the tools; nothing relies on a delay.
+//! - A call ends when its client cancels it or disconnects, or when the server is dropped.
 //!
 //! # What is deliberately absent
 //!
-//! Arguments are not checked against a tool's schema: the code that runs the call does that. There
-//! are no sessions and no stream from the server to the client, since some agents drop a server
-//! that has them. So a client gets no notification when the tools change; it lists them again when
-//! it chooses to.
+//! Arguments are not checked against a tool's schema: the code that runs the call does that.
+//! There are no sessions and no stream from the server to the client, because some agents drop
+//! a server that has them. So a client gets no notification when the tools change; it lists
+//! them again when it chooses to.
 
 mod call;
 mod http_server;
@@ -40,12 +39,12 @@ pub use http_server::{BODY_BYTES_MAX, CALLS_MAX, CANCEL_GRACE, CONNECTIONS_MAX};
 
 use http_server::HttpServer;
 
-/// Runs the calls that come in.
+/// Runs the incoming calls.
 ///
 /// # Contract
 ///
 /// 1. Check the arguments against the tool's schema, unless the tool does.
-/// 2. End soon once [`LoopbackCall::signal`] is cancelled; after [`CANCEL_GRACE`] the future
+/// 2. End soon after [`LoopbackCall::signal`] is cancelled; after [`CANCEL_GRACE`] the future
 ///    is dropped.
 pub trait LoopbackHandler: Send + Sync {
     /// Runs one call to its end.
@@ -61,7 +60,7 @@ where
     }
 }
 
-/// Runs each call immediately, in a context made for it.
+/// A handler that runs each call immediately, in a context that `context` creates.
 pub fn run_at_once(
     make_context: impl Fn(&LoopbackCall) -> Context + Send + Sync + 'static,
 ) -> Arc<dyn LoopbackHandler> {
@@ -71,7 +70,7 @@ pub fn run_at_once(
     })
 }
 
-/// An MCP server on this machine that offers our tools. Dropped, it is gone.
+/// An MCP server on this machine that offers our tools. It stops when dropped.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -93,27 +92,27 @@ pub struct Loopback {
     _door: AbortOnDropHandle<()>,
 }
 
-/// What the door and its owner share.
+/// Shared between the server and its owner.
 struct Shared {
     name: Box<str>,
     token: Box<str>,
     offer: Mutex<Arc<Offer>>,
-    /// The number of the offer that a client listed last; nothing before the first visit,
-    /// 0 after it.
+    /// The number of the offer that a client listed last; `None` before the first connection, 0
+    /// after it.
     listed: watch::Sender<Option<u64>>,
     handler: Arc<dyn LoopbackHandler>,
     calls: Semaphore,
     running: call::Running,
 }
 
-/// The tools of a turn. Each offer that differs from the one before has the next number.
+/// The tools of a turn. Each offer that differs from the previous one gets the next number.
 struct Offer {
     number: u64,
     tools: Vec<Arc<dyn Tool>>,
 }
 
 impl Loopback {
-    /// Starts it. The name is what agents put in front of the tools' names.
+    /// Starts the server. Agents put `name` in front of the tools' names.
     ///
     /// # Errors
     ///
@@ -141,44 +140,44 @@ impl Loopback {
         Ok(Self { shared, url, _door: door })
     }
 
-    /// Its name.
+    /// The server's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Where it is. The path is a secret.
+    /// The server's URL. Its path is secret.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The header that every request must have, a secret.
+    /// The header that every request must have. Its value is secret.
     #[must_use]
     pub fn header(&self) -> (&'static str, String) {
         ("Authorization", format!("Bearer {}", self.shared.token))
     }
 
-    /// The token in the header, a secret; for [`bridge`](crate::bridge).
+    /// The secret token in the header, for [`bridge`](crate::bridge).
     #[must_use]
     pub fn token(&self) -> &str {
         &self.shared.token
     }
 
-    /// Offers other tools from now on. Running calls continue.
+    /// Replaces the offered tools. Running calls continue.
     pub fn offer(&self, tools: Vec<Arc<dyn Tool>>) {
         let mut offer = self.shared.offer.lock().unwrap_or_else(PoisonError::into_inner);
-        // A client that listed the same tools before knows them.
+        // A client that has already listed the same tools need not list them again.
         let same = offer.tools.iter().map(|tool| tool.spec()).eq(tools.iter().map(|it| it.spec()));
         let number = offer.number + u64::from(!same);
         *offer = Arc::new(Offer { number, tools });
     }
 
-    /// Resolves once a client has listed the tools that are offered now.
+    /// Resolves once a client has listed the currently offered tools.
     ///
     /// # Errors
     ///
-    /// When none did within this time.
+    /// If no client did so in time.
     pub async fn seen(&self, within: Duration) -> Result<(), NeverSeen> {
         let number = self.shared.offer().number;
         let mut listed = self.shared.listed.subscribe();
@@ -203,17 +202,17 @@ impl Shared {
     }
 }
 
-/// No client listed the tools in time.
+/// No client listed the offered tools in time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "the agent did not look at our tools within {} s; {}", .within.as_secs_f32(),
+    "the agent did not list our tools within {} s; {}", .within.as_secs_f32(),
     if *.visited { "it connected, though: give it more time" } else {
         "it never connected: does it take MCP servers over HTTP? Otherwise use the stdio bridge"
     }
 )]
 pub struct NeverSeen {
-    /// How long it had.
+    /// The time limit.
     pub within: Duration,
-    /// Whether any client came at all.
+    /// Whether any client connected.
     pub visited: bool,
 }

@@ -1,8 +1,8 @@
-//! A process that is talked to over its pipes: its group, its pipes, its last words.
+//! A process that communicates over its pipes: its process group, its pipes, its last output.
 //!
-//! The process leads its own group; everything left of the group when the server is closed or
-//! dropped is killed. (The engine's shell does the same for commands that run to their end. Here a
-//! process outlives many calls, so the two share the idea but not the code.)
+//! The process leads its own group; the rest of the group is killed when the server is closed
+//! or dropped. (The engine's shell does the same for commands that run to their end. Here a
+//! process outlives many calls, so the code is not shared.)
 
 use std::collections::VecDeque;
 use std::io;
@@ -18,18 +18,18 @@ use wellspring_core::CHILD_ENVIRONMENT;
 
 use crate::config::McpTransport;
 
-/// Bytes kept of what a server writes to its standard error: a stack trace and what led to it.
+/// Bytes of a server's standard error that are kept: a stack trace and the lines before it.
 pub const STDERR_BYTES_MAX: usize = 4 * 1024;
 
-/// How long a server has to end, once its input is closed and again once it was asked to:
-/// time to write its files, too little to notice when a program ends.
+/// How long a server may take to end after its input is closed, and again after it is asked to
+/// end: enough to write its files, and hardly noticeable when a program exits.
 pub const STOP_GRACE: Duration = Duration::from_secs(2);
 
-/// How long a process that closed its output has to end by itself: its exit code says more
-/// than that we killed it.
+/// How long a process that closed its output may take to exit by itself: its own exit code says
+/// more than that we killed it.
 const EXIT_TIME: Duration = Duration::from_millis(500);
 
-/// Leaves a command only [`CHILD_ENVIRONMENT`] of our environment.
+/// Removes all variables from a command's environment except [`CHILD_ENVIRONMENT`].
 pub fn clear_environment(command: &mut Command) {
     command.env_clear();
     for name in CHILD_ENVIRONMENT {
@@ -39,7 +39,7 @@ pub fn clear_environment(command: &mut Command) {
     }
 }
 
-/// A process, and its group. Dropped, it kills the group.
+/// A process and its group. The group is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -48,12 +48,12 @@ pub struct Process {
     reader: AbortOnDropHandle<()>,
 }
 
-/// The pipes to talk over.
+/// The pipes of a process.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What it reads.
+    /// The process's standard input.
     pub stdin: ChildStdin,
-    /// What it writes.
+    /// The process's standard output.
     pub stdout: ChildStdout,
 }
 
@@ -75,7 +75,7 @@ impl Process {
     ///
     /// # Errors
     ///
-    /// When there is no such command, or it may not be run.
+    /// If the command does not exist, or must not be executed.
     pub fn spawn(mut command: Command) -> io::Result<(Self, Pipes)> {
         let mut child = command
             .stdin(Stdio::piped())
@@ -96,21 +96,22 @@ impl Process {
         Ok((process, Pipes { stdin, stdout }))
     }
 
-    /// What it wrote to its standard error, the end of it.
+    /// The end of its standard error.
     #[must_use]
     pub fn last_words(&self) -> LastWords {
         self.stderr.clone()
     }
 
-    /// Waits for its end by itself for a moment, then makes an end: asks, then kills. What
-    /// it started goes with it.
+    /// Waits a moment for the process to exit, then terminates and finally kills it, with
+    /// everything that it started.
     pub async fn stop(&mut self) -> Option<ExitStatus> {
         let mut status = tokio::time::timeout(STOP_GRACE, self.child.wait()).await;
         if status.is_err() {
             self.signal(Signal::TERM);
             status = tokio::time::timeout(STOP_GRACE, self.child.wait()).await;
         }
-        // The group outlives its leader while it has members, so its number is still ours.
+        // The group exists while it has members, even without its leader, so its id is still
+        // ours.
         self.kill();
         if let Ok(status) = status {
             return status.ok();
@@ -118,12 +119,13 @@ impl Process {
         self.child.wait().await.ok()
     }
 
-    /// Makes an end of one that broke off: says how it ended, if it did so by itself.
+    /// Ends a process whose connection was lost. Returns its exit status if it exited by
+    /// itself.
     pub async fn end(&mut self) -> Option<ExitStatus> {
         let ended = tokio::time::timeout(EXIT_TIME, self.child.wait()).await;
         self.kill();
         let _ = self.child.wait().await;
-        // Its last words may still be in the pipe.
+        // Its last output may still be in the pipe.
         let _ = tokio::time::timeout(EXIT_TIME, &mut self.reader).await;
         ended.ok()?.ok()
     }
@@ -135,7 +137,7 @@ impl Process {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.group {
-            // An error means that the group is empty: what was wanted.
+            // An error means that the group is empty.
             let _ = kill_process_group(group, signal);
         }
     }
@@ -147,12 +149,12 @@ impl Drop for Process {
     }
 }
 
-/// The end of what a server wrote to its standard error. Cheap to clone.
+/// The end of a server's standard error. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct LastWords(Arc<Mutex<VecDeque<u8>>>);
 
 impl LastWords {
-    /// What is kept of it.
+    /// The text that is kept.
     #[must_use]
     pub fn text(&self) -> String {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);

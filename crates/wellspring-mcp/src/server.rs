@@ -17,23 +17,23 @@ use crate::error::{McpError, McpErrorKind};
 use crate::name;
 use crate::tool::Offer;
 
-/// The first wait before a server that ended is started again; it doubles each time.
+/// The delay before the first restart of a server; it doubles with each attempt.
 pub const RESTART_DELAY_FIRST: Duration = Duration::from_millis(250);
 
-/// How long at most between two attempts to start a server again.
+/// The maximum delay between two restarts.
 pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(30);
 
-/// Attempts to start a server again, over about two minutes, before the next attempt waits for a
-/// call.
+/// Attempts to restart a server, over about two minutes. After them, only a call triggers
+/// another attempt.
 pub const RESTARTS_MAX: u32 = 10;
 
-/// How long a server must have run for its earlier failures not to count.
+/// How long a server must run until its earlier failures are forgotten.
 pub const HEALTHY_TIME: Duration = Duration::from_secs(60);
 
-/// The shortest time between two reads of a list of tools that keeps changing.
+/// The minimum time between two reads of a list of tools that keeps changing.
 pub const REFRESH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// An MCP server, before the connection.
+/// An MCP server that is not connected yet.
 ///
 /// ```
 /// use wellspring_mcp::{McpConfig, McpServer};
@@ -57,18 +57,18 @@ pub struct McpServer {
 }
 
 impl McpServer {
-    /// A server with this configuration. Nothing is started yet.
+    /// A server with this configuration. It is not started yet.
     #[must_use]
     pub fn new(config: McpConfig) -> Self {
         Self { config }
     }
 
-    /// Starts or reaches the server and reads its tools. From then on it is kept running.
+    /// Starts or connects to the server and reads its tools. From then on it is kept running.
     ///
     /// # Errors
     ///
-    /// If it cannot be started or reached, or does not answer in time. Nothing is left running
-    /// then.
+    /// If it cannot be started or reached, or does not respond in time. No process is left
+    /// running.
     ///
     /// # Cancel safety
     ///
@@ -121,8 +121,8 @@ pub async fn connect_all(
 
 /// A connection to a server that is kept running. Cheap to clone.
 ///
-/// The server runs as long as this or one of its tools exists; when the last is dropped it
-/// is stopped.
+/// The server runs while this or one of its tools exists; it is stopped when the last of them
+/// is dropped.
 #[derive(Clone)]
 pub struct McpConnection {
     handle: Arc<Handle>,
@@ -136,7 +136,7 @@ impl McpConnection {
         &self.handle.shared.config.name
     }
 
-    /// Its tools, as they are now.
+    /// Its current tools.
     #[must_use]
     pub fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let known = self.handle.shared.known.lock();
@@ -144,33 +144,33 @@ impl McpConnection {
         offers.iter().map(|offer| offer.tool(&self.handle)).collect()
     }
 
-    /// What the server says about itself, for the model.
+    /// The server's instructions for the model.
     #[must_use]
     pub fn instructions(&self) -> Option<Box<str>> {
         let known = self.handle.shared.known.lock();
         known.unwrap_or_else(PoisonError::into_inner).instructions.clone()
     }
 
-    /// Counts the changes of [`tools`](Self::tools); wait for the next one with `changed`.
+    /// Counts the changes of [`tools`](Self::tools). Wait for the next one with `changed`.
     #[must_use]
     pub fn versions(&self) -> watch::Receiver<u64> {
         self.handle.shared.version.subscribe()
     }
 
-    /// Checks that the server can be used now.
+    /// Checks that the server is ready.
     ///
     /// # Errors
     ///
-    /// When it is being started again, could not be, or was closed.
+    /// If it is being restarted, could not be restarted, or was closed.
     pub fn check(&self) -> Result<(), McpError> {
         self.handle.line().map(drop)
     }
 
-    /// Waits until the server can be used, or never will be again.
+    /// Waits until the server is ready, or has failed permanently.
     ///
     /// # Errors
     ///
-    /// When it could not be started again, or was closed.
+    /// If it could not be restarted, or was closed.
     pub async fn ready(&self) -> Result<(), McpError> {
         let mut states = self.handle.shared.state.subscribe();
         let settled = |state: &State| match state {
@@ -182,7 +182,7 @@ impl McpConnection {
         self.check()
     }
 
-    /// Stops the server, and waits for its end. Its tools say that it was closed.
+    /// Stops the server, and waits for its end. Calls of its tools then fail.
     pub async fn close(self) {
         self.stop.cancel();
         let mut states = self.handle.shared.state.subscribe();
@@ -196,14 +196,14 @@ impl fmt::Debug for McpConnection {
     }
 }
 
-/// What keeps a server running: its connection and its tools each have one.
+/// Keeps a server running: the connection and each tool hold one.
 pub(crate) struct Handle {
     shared: Arc<Shared>,
     _stop: DropGuard,
 }
 
 impl Handle {
-    /// The connection to the server, or why there is none.
+    /// The connection to the server, or the reason why there is none.
     pub(crate) fn line(&self) -> Result<Arc<Line>, McpError> {
         let shared = &self.shared;
         let error = |kind| McpError::new(&shared.config.name, kind);
@@ -234,13 +234,14 @@ struct Shared {
     prefix: String,
     state: watch::Sender<State>,
     tools_changed: Arc<Notify>,
-    /// A call needs a server that is down.
+    /// Notified by a call when the server is down.
     wanted: Notify,
     known: Mutex<Known>,
     version: watch::Sender<u64>,
 }
 
-/// What the server said it has. No tool is kept here: a tool keeps the server.
+/// The server's tools and instructions. Holds no [`Tool`](wellspring_core::Tool), because tools
+/// keep the server running.
 #[derive(Default)]
 struct Known {
     offers: Arc<[Offer]>,
@@ -250,12 +251,12 @@ struct Known {
 enum State {
     Starting,
     Ready(Arc<Line>),
-    /// Gone; the next attempt comes at this time.
+    /// It has ended; the next attempt is at this time.
     Waiting {
         why: McpError,
         until: Instant,
     },
-    /// Down, and not started again until a call needs it.
+    /// It is down, and is not restarted until a call needs it.
     Down {
         why: McpError,
         attempts: u32,
@@ -263,7 +264,8 @@ enum State {
     Closed,
 }
 
-/// Keeps a server running. It holds no strong [`Handle`]: that is what it is kept for.
+/// Restarts a server. It holds no strong [`Handle`], because it must not keep the server
+/// running.
 struct Keeper {
     shared: Arc<Shared>,
     stop: CancellationToken,
@@ -288,7 +290,7 @@ impl Keeper {
         self.shared.state.send_replace(State::Closed);
     }
 
-    /// Watches a connection to its end; nothing when it was us who ended it.
+    /// Watches a connection to its end; `None` if we closed it.
     async fn watch(&self, connection: Connection) -> Option<McpError> {
         let line = connection.line.clone();
         loop {
@@ -299,7 +301,8 @@ impl Keeper {
                     return None;
                 }
                 () = line.gone.cancelled() => {
-                    // Before the wait for its end, so that no call finds a dead line.
+                    // Before waiting for the exit status, so that no call uses the lost
+                    // connection.
                     let why = McpError::new(&self.shared.config.name, McpErrorKind::Ended { exit: None });
                     self.shared.state.send_replace(State::Waiting { why, until: Instant::now() });
                     return Some(connection.end().await);
@@ -318,7 +321,7 @@ impl Keeper {
         }
     }
 
-    /// Starts a server again after a delay; returns if the server was told to stop.
+    /// Restarts a server after a delay; `None` if the server was closed meanwhile.
     async fn restart(&self, mut why: McpError, attempts: &mut u32) -> Option<Connection> {
         loop {
             if *attempts >= RESTARTS_MAX {
@@ -354,7 +357,7 @@ fn restart_delay(attempts: u32) -> Duration {
     RESTART_DELAY_FIRST.saturating_mul(2_u32.saturating_pow(attempts)).min(RESTART_DELAY_MAX)
 }
 
-/// Connects, reads the tools, and lets them be used.
+/// Connects, reads the tools, and makes them available.
 async fn open(shared: &Shared) -> Result<Connection, McpError> {
     let connection = Connection::open(&shared.config, &shared.tools_changed).await?;
     refresh(shared, &connection).await?;

@@ -1,4 +1,4 @@
-//! A server's tools as ours.
+//! A server's tools, as tools of ours.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::error::McpError;
 use crate::name;
 use crate::server::Handle;
 
-/// Resources that are listed for the model: more than it reads.
+/// Maximum number of resources that are listed for the model.
 pub const RESOURCES_LISTED_MAX: usize = 500;
 
-/// Something that a server can do for us.
+/// A tool that a server provides.
 #[derive(Clone, Debug)]
 pub(crate) enum Offer {
-    /// A tool, by what the server calls it.
+    /// One of the server's tools, by the server's own name.
     Tool {
         own: Box<str>,
         spec: ToolSpec,
@@ -39,7 +39,7 @@ impl Offer {
         spec.parameters = json!({
             "type": "object",
             "properties": {
-                "uri": {"type": "string", "description": "Which one, as the list has it."}
+                "uri": {"type": "string", "description": "The resource's URI, from the list."}
             },
             "required": ["uri"],
         })
@@ -53,7 +53,7 @@ impl Offer {
         }
     }
 
-    /// The tool, which keeps the server running.
+    /// The tool. It keeps the server running.
     pub(crate) fn tool(&self, handle: &Arc<Handle>) -> Arc<dyn Tool> {
         Arc::new(McpTool { offer: self.clone(), handle: handle.clone() })
     }
@@ -95,7 +95,7 @@ impl Tool for McpTool {
                 }
                 Offer::ReadResource(_) => {
                     let Some(uri) = arguments["uri"].as_str() else {
-                        return Err(ToolError::new("say which resource, by its uri"));
+                        return Err(ToolError::new("the argument `uri` is missing"));
                     };
                     let read = unless_cancelled(&context, line.read_resource(uri)).await?;
                     Ok(convert::resources(&read))
@@ -121,7 +121,7 @@ async fn unless_cancelled<T>(
     }
 }
 
-/// What a model needs of a resource to choose it.
+/// The members of a resource that a model needs to choose it.
 fn listed_resource(resource: &Value) -> Value {
     let fields = ["uri", "name", "title", "description", "mimeType"];
     let field = |name: &str| Some((name.to_owned(), resource.get(name)?.clone()));

@@ -1,4 +1,4 @@
-//! The wire below the SDK: standard input and output, and a tap on any transport.
+//! The transport below the SDK: standard input and output, and a tap on any transport.
 
 use std::collections::HashSet;
 use std::io;
@@ -21,15 +21,15 @@ use crate::calls::{Call, Calls};
 use crate::error::McpErrorKind;
 use crate::process::{LastWords, Pipes};
 
-/// Maximum bytes of one message of a server: a photograph in base64. A server that sends more is
-/// stopped, because without the message its recipient is unknown.
+/// Maximum size of a server's message: a photograph in base64. A server that sends more is
+/// stopped, because the recipient of the message is unknown.
 pub const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Requests of a server (pings, questions) that wait for our answer; further ones are
-/// refused. No server has more than a few at a time.
+/// Pending requests of a server (pings, questions); further ones are refused. Servers have a
+/// few at a time.
 pub const SERVER_REQUESTS_MAX: usize = 32;
 
-/// Why a connection ended, where we know better than the SDK.
+/// The reason why a connection ended, if we know more than the SDK.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fate(Arc<OnceLock<McpErrorKind>>);
 
@@ -41,12 +41,12 @@ impl Fate {
 
 /// A server's standard input and output: one JSON message per line.
 ///
-/// The SDK's own transport drops a line that is too long, and the call waits for ever; this one
+/// The SDK's own transport drops a line that is too long, and the call waits forever; this one
 /// ends the connection with the reason. Lines that are not JSON (a banner, a stray `print`) are
-/// kept with the last output, for diagnosis.
+/// kept with the last output, for error messages.
 pub(crate) struct Stdio {
     stdout: BufReader<ChildStdout>,
-    /// The beginning of a line whose end has not come yet.
+    /// The start of a line that is not complete yet.
     line: Vec<u8>,
     stdin: Arc<Mutex<Option<ChildStdin>>>,
     words: LastWords,
@@ -68,7 +68,7 @@ impl Stdio {
     ///
     /// # Cancel safety
     ///
-    /// What was read stays in `line`.
+    /// Bytes that were read stay in `line`.
     async fn read_line(&mut self) -> Option<()> {
         loop {
             let bytes = match self.stdout.fill_buf().await {
@@ -132,19 +132,19 @@ impl Transport<RoleClient> for Stdio {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        // Dropping it closes it, which is how a server is asked to end.
+        // Dropping the input closes it, which asks the server to end.
         self.stdin.lock().await.take();
         Ok(())
     }
 }
 
-/// A line that is no message.
+/// A line that is not a valid message.
 enum Unreadable {
-    /// Not even JSON.
+    /// Not JSON.
     Noise,
-    /// An answer to this request, and its caller should hear that it came.
+    /// An invalid response to this request, whose caller must get an error.
     Answer(NumberOrString),
-    /// Empty, or not a response to any request.
+    /// Empty, or an invalid message without a request's id.
     Nothing,
 }
 
@@ -163,20 +163,20 @@ fn read_message(line: &[u8]) -> Result<ServerJsonRpcMessage, Unreadable> {
     })
 }
 
-/// What a request of ours carries through the SDK to the tap.
+/// Carries the call of a request through the SDK to the tap.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller(pub(crate) Arc<Call>);
 
-/// Sees every message between the SDK and a server. See [`crate::calls`] for why.
+/// Sees every message between the SDK and a server. See [`crate::calls`] for the reason.
 pub(crate) struct Tap<T> {
     inner: T,
     calls: Arc<Calls>,
-    /// Cancelled when the server is gone.
+    /// Cancelled when the server has gone.
     gone: CancellationToken,
-    /// Requests of the server that we have not answered.
+    /// Requests of the server that are not answered yet.
     unanswered: HashSet<NumberOrString>,
-    /// A refusal on its way. It is kept here since `receive` may be dropped at any time, and
-    /// half a line must not be written.
+    /// A refusal that is being sent. It is stored here because `receive` may be dropped at any
+    /// time, and a line must not be written in part.
     refusing: Option<BoxFuture<'static, ()>>,
 }
 
@@ -228,7 +228,7 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Tap<T> {
                         self.calls.progress(progress.params);
                         continue;
                     }
-                    // The SDK sends no answer to what was taken back.
+                    // The SDK sends no response to a cancelled request.
                     if let ServerNotification::CancelledNotification(cancelled) = &notification {
                         cancelled.params.request_id.as_ref().map(|id| self.unanswered.remove(id));
                     }
@@ -257,7 +257,7 @@ impl<T: Transport<RoleClient> + 'static> Transport<RoleClient> for Tap<T> {
     }
 }
 
-/// When the SDK has ended, everyone who waits for a response must get an error.
+/// When the SDK has ended, every waiting caller must get an error.
 impl<T> Drop for Tap<T> {
     fn drop(&mut self) {
         self.gone.cancel();

@@ -15,11 +15,11 @@ pub const FAILURES_DEFAULT: u32 = 5;
 /// How long an open breaker stays open, by default.
 pub const REST_DEFAULT: Duration = Duration::from_secs(30);
 
-/// Stops asking a model that keeps failing. After a rest it lets one attempt through, to check
-/// whether the provider works again.
+/// Suspends requests to a model that keeps failing. After a rest period it lets one attempt
+/// through, to check whether the provider works again.
 ///
-/// Only failures of the provider count: unavailable, rate limited, broken off, stalled. An invalid
-/// request does not. All models of a provider share one [`Circuit`]: clone it.
+/// Only failures of the provider count: unavailable, rate limited, disconnected, timed out. An
+/// invalid request does not. All models of a provider share one [`Circuit`]: clone it.
 ///
 /// ```
 /// use wellspring_models::{Breaker, Circuit, Say, Scripted};
@@ -52,14 +52,14 @@ pub struct Circuit {
 
 #[derive(Debug, Default)]
 struct State {
-    /// In a row.
+    /// Consecutive failures so far.
     failures: u32,
-    /// Until when no attempt is let through.
+    /// Until then, no attempt is let through; `None` while closed.
     open_until: Option<Instant>,
 }
 
 impl Circuit {
-    /// A closed circuit of a provider, which errors call by this name.
+    /// A closed circuit. `provider` is its name in errors.
     #[must_use]
     pub fn new(provider: impl Into<Box<str>>) -> Self {
         Self {
@@ -70,29 +70,29 @@ impl Circuit {
         }
     }
 
-    /// Sets how many failures in a row open it.
+    /// Sets how many consecutive failures open it [default: [`FAILURES_DEFAULT`]].
     #[must_use]
     pub fn failures(mut self, max: u32) -> Self {
         self.failures_max = max.max(1);
         self
     }
 
-    /// Sets how long it stays open.
+    /// Sets how long it stays open [default: [`REST_DEFAULT`]].
     #[must_use]
     pub fn rest(mut self, rest: Duration) -> Self {
         self.rest = rest;
         self
     }
 
-    /// Whether an attempt may be made now. After the rest period, one attempt is let through;
-    /// others are refused until it has ended.
+    /// Checks that an attempt may be made now. After the rest period, one attempt is let
+    /// through; others are refused until it has ended.
     fn admit(&self) -> Result<(), ModelError> {
         let now = Instant::now();
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         match state.open_until {
             Some(until) if until > now => {
                 let failures = state.failures;
-                let message = format!("is left alone after {failures} failures in a row");
+                let message = format!("is suspended after {failures} failures in a row");
                 Err(ModelError::new(&*self.provider, FailureKind::Unavailable, message)
                     .retry_after(until - now))
             }
@@ -116,7 +116,7 @@ impl Circuit {
                     state.open_until = Some(Instant::now() + rest);
                 }
             }
-            // It answered; the request was at fault.
+            // The provider answered: the request was at fault.
             Some(_) => *state = State::default(),
         }
     }
@@ -143,7 +143,7 @@ impl Model for Breaker {
         self.model.server()
     }
 
-    /// A stall is a failure of the provider, before the first word and after it.
+    /// A stall is a failure of the provider, before the first content and after it.
     fn timed_out(&self, error: &ModelError) {
         self.circuit.note(Some(error));
         self.model.timed_out(error);
@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails as often as its list says, then answers.
+    /// Fails in the listed ways, one per attempt, then answers.
     struct Unlucky(Mutex<Vec<FailureKind>>);
 
     impl Model for Unlucky {
@@ -222,10 +222,10 @@ mod tests {
         let circuit = Circuit::new("acme").failures(2).rest(Duration::from_secs(10));
         let model = Breaker::new(unlucky, circuit.clone());
         let failed = || Err("unlucky: failed".to_owned());
-        let open = |count: u32| Err(format!("acme: is left alone after {count} failures in a row"));
+        let open = |count: u32| Err(format!("acme: is suspended after {count} failures in a row"));
 
         assert_eq!(ask(&model).await, failed());
-        assert_eq!(ask(&model).await, failed(), "a bad request is no failure of the provider");
+        assert_eq!(ask(&model).await, failed(), "a bad request is not a failure of the provider");
         assert_eq!(ask(&model).await, failed());
         assert_eq!(ask(&model).await, failed());
         assert_eq!(ask(&model).await, open(2));
@@ -244,11 +244,11 @@ mod tests {
     async fn a_stall_is_a_failure() {
         let model = Breaker::new(Unlucky(Mutex::default()), Circuit::new("acme").failures(1));
         model.timed_out(&ModelError::new("unlucky", FailureKind::TimedOut, "it fell silent"));
-        let open = "acme: is left alone after 1 failures in a row".to_owned();
+        let open = "acme: is suspended after 1 failures in a row".to_owned();
         assert_eq!(ask(&model).await, Err(open));
     }
 
-    /// After the rest period an open breaker lets one attempt through, not everyone who waits.
+    /// After the rest period an open breaker lets one attempt through, not all that wait.
     #[tokio::test(start_paused = true)]
     async fn one_at_a_time() {
         let circuit = Circuit::new("acme").failures(1).rest(Duration::from_secs(10));

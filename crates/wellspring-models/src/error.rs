@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// A client cannot be configured like this.
+/// The configuration of a client is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
@@ -28,13 +28,13 @@ pub enum SetupError {
         path: PathBuf,
     },
     /// The address is not an HTTP URL.
-    #[error("{url:?} is no address of a server: it should be like https://api.example.com")]
+    #[error("{url:?} is not the URL of a server: expected something like https://api.example.com")]
     BadUrl {
         /// The address as it was given.
         url: Box<str>,
     },
     /// A header that HTTP does not allow. Its value may be secret and is not shown.
-    #[error("the header {name:?} is not one that HTTP allows")]
+    #[error("the header {name:?} has a name or a value that HTTP does not allow")]
     BadHeader {
         /// The header's name.
         name: Box<str>,

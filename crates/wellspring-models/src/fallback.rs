@@ -1,4 +1,4 @@
-//! Several models as one: the next one is asked when one fails.
+//! Several models as one: if one fails, the next one is asked.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use wellspring_core::{AttemptStream, Model, ModelError, TurnRequest};
 /// A model with fallbacks. When one fails, at any point, the engine voids its output and asks the
 /// next one; the log then names that one.
 ///
-/// A failure is any error: the provider is unreachable, refuses, breaks off in mid-answer, or
-/// says nothing within the agent's time limits. After the last model the turn is retried from
-/// the first one, within the limits of the run. A [`Breaker`](crate::Breaker) around a model
-/// skips it while its provider keeps failing.
+/// A failure is any error: the provider is unreachable, rejects the request, disconnects in the
+/// middle of an answer, or sends nothing within the agent's time limits. After the last model
+/// the turn is retried from the first one, within the limits of the run. A
+/// [`Breaker`](crate::Breaker) around a model skips it while its provider keeps failing.
 ///
 /// ```
 /// use wellspring_core::{FailureKind, Model as _};
@@ -25,7 +25,7 @@ use wellspring_core::{AttemptStream, Model, ModelError, TurnRequest};
 #[derive(Clone)]
 pub struct Fallback {
     models: Vec<Arc<dyn Model>>,
-    /// Which of them this is.
+    /// The index of the current model in the chain.
     at: usize,
 }
 
@@ -42,7 +42,7 @@ impl Fallback {
         Self { models: vec![Arc::new(first)], at: 0 }
     }
 
-    /// Adds the model that is asked when all before it failed.
+    /// Adds the model that is asked if all earlier ones failed.
     #[must_use]
     pub fn or(mut self, model: impl Model + 'static) -> Self {
         self.models.push(Arc::new(model));

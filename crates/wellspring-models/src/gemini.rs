@@ -1,4 +1,4 @@
-//! Google's models, by the Gemini API.
+//! Google's models, over the Gemini API.
 
 use std::borrow::Cow;
 
@@ -57,7 +57,7 @@ impl Protocol for GenerateContent {
         written.strip_suffix("/v1beta").unwrap_or(written).into()
     }
 
-    /// A model's name is part of the path and may come from the client: it must not lead to
+    /// A model's name is part of the path and may come from the client, so it must not lead to
     /// another path.
     fn path(model: &str, streaming: bool) -> Option<Cow<'static, str>> {
         let legal = |segment: &str| {

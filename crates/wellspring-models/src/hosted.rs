@@ -19,7 +19,7 @@ use crate::secret::Secret;
 /// What differs between providers: address, authentication, and the code that reads and writes
 /// their wire format. [`Hosted`] is the rest of a client.
 pub trait Protocol: Clone + Default + fmt::Debug + Send + Sync + 'static {
-    /// What errors call the provider.
+    /// The provider's name in errors.
     const NAME: &'static str;
     /// The default address.
     const BASE_URL: &'static str;
@@ -44,7 +44,7 @@ pub trait Protocol: Clone + Default + fmt::Debug + Send + Sync + 'static {
         let _ = base_url;
     }
 
-    /// The provider's name in errors, if the protocol has several providers.
+    /// The provider's name in errors, if the protocol serves several providers.
     fn provider(&self) -> &str {
         Self::NAME
     }
@@ -60,7 +60,7 @@ pub trait Protocol: Clone + Default + fmt::Debug + Send + Sync + 'static {
     /// Writes the request for one turn.
     fn write(&self, model: &str, request: &TurnRequest) -> Written;
 
-    /// The reader of its answer.
+    /// Creates the reader of the request's answer.
     fn reader(&self, request: &TurnRequest) -> Box<dyn AnswerReader>;
 }
 
@@ -91,8 +91,7 @@ pub struct Variables {
 
 /// A model at a provider.
 ///
-/// Cheap to clone. The names to use are those of the providers, such as
-/// [`Anthropic`](crate::Anthropic).
+/// Cheap to clone. Use it under the providers' names, such as [`Anthropic`](crate::Anthropic).
 #[derive(Clone, Debug)]
 pub struct Hosted<P> {
     endpoint: Endpoint,
@@ -243,7 +242,7 @@ impl<P: Protocol> Hosted<P> {
     ///
     /// # Errors
     ///
-    /// If the provider cannot be reached, or refuses.
+    /// If the provider cannot be reached, or rejects the request.
     pub async fn models(&self) -> Result<Vec<ListedModel>, ModelError> {
         P::LISTING.fetch(&self.endpoint).await
     }
@@ -262,7 +261,7 @@ impl<P: Protocol> Model for Hosted<P> {
     }
 
     fn provider(&self) -> Option<&str> {
-        // OpenTelemetry's conventions have other names for two of them.
+        // OpenTelemetry's conventions use other names for two providers.
         Some(match self.protocol.provider() {
             "gemini" => "gcp.gemini",
             "mistral" => "mistral_ai",
@@ -283,14 +282,14 @@ impl<P: Protocol> Model for Hosted<P> {
         settings.output = settings.output.take().or_else(|| self.output.clone());
         let model = request.model.as_deref().unwrap_or(&self.model);
         let Some(path) = P::path(model, request.streaming) else {
-            let what = format!("{model:?} is not the name of a model");
+            let what = format!("{model:?} is not a valid name of a model");
             let error = ModelError::new(self.endpoint.provider(), FailureKind::BadRequest, what);
             return ready(Err(error)).boxed();
         };
         let written = self.protocol.write(model, &request);
         if !written.refused.is_empty() {
             let names = written.refused.join("`, `");
-            let what = format!("`extra` cannot set `{names}`: remove it there");
+            let what = format!("`extra` cannot set `{names}`: remove it from `extra`");
             let error = ModelError::new(self.endpoint.provider(), FailureKind::BadRequest, what);
             return ready(Err(error)).boxed();
         }

@@ -6,9 +6,10 @@
 //!
 //! # What is deliberately absent
 //!
-//! Retries, and time limits other than for connecting: the engine has both, because it knows what
-//! an attempt has done so far. (A request on a connection that was just being closed is sent once
-//! more: no server has begun to answer it.) Redirects: a key must not go to another server.
+//! Retries, and time limits except for connecting: the engine has both, because it knows how
+//! far an attempt has come. (A request that meets a connection which the server is closing is
+//! sent once more: the server has not started to answer.) Redirects: a key must not go to
+//! another server.
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,11 +35,11 @@ use crate::secret::Secret;
 /// attempt helps more than waiting.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of an error's body that are read: the rest would not be shown anyway.
+/// Bytes of an error response that are read. The rest would not be shown anyway.
 pub const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of an answer, whole or streamed. The longest answers, of a million tokens one by one
-/// with their frames, stay below; a server that never ends must not fill the memory.
+/// Bytes of an answer, whole or streamed. The longest answers, a million tokens with one frame
+/// each, stay below. A server that never ends its answer must not fill the memory.
 pub const ANSWER_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// How long the end of the body may take once the model has stopped. Usually it has arrived
@@ -48,8 +49,8 @@ pub const LINGER: Duration = Duration::from_millis(100);
 /// How long a small request, such as a list of models, may take.
 pub const GET_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes of the answer to a small request. The longest lists of models, those of gateways, have a
-/// few megabytes.
+/// Bytes of the response to a small request. The longest lists of models, those of gateways,
+/// have a few megabytes.
 pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// How often a request is sent again if the server was just closing the connection. Some servers
@@ -57,24 +58,24 @@ pub const GET_BYTES_MAX: usize = 16 * 1024 * 1024;
 const RESENDS_MAX: usize = 1;
 
 /// How long an unused connection is kept: shorter than the five seconds after which many
-/// servers close theirs, so that few requests meet a connection that is just being closed.
+/// servers close theirs, so that few requests meet a connection that is being closed.
 const IDLE_CONNECTION_TIME: Duration = Duration::from_secs(4);
 
-/// Bytes that tell what an answer is: as many as the longest field of an event stream has.
+/// Bytes needed to recognise the form of an answer: the longest field name of an event stream.
 const START_BYTES: usize = "event:".len();
 
-/// Bytes of white space that an answer may begin with. Some servers send spaces to keep a
-/// connection open while the model reads the prompt.
+/// Bytes of leading white space in an answer. Some servers send spaces to keep a connection
+/// open while the model reads the prompt.
 const BLANK_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes that an error shows of something that is not an answer.
+/// Bytes of an unrecognised answer that an error shows.
 const SHOWN_BYTES_MAX: usize = 200;
 
-/// Headers whose values are no secrets.
+/// Headers whose values are not secret.
 const OPEN_HEADERS: [&str; 2] = ["anthropic-beta", "anthropic-version"];
 
-/// The shortest value of a header that is redacted in errors. Shorter ones are words such as
-/// `true`, without which an error could not be read.
+/// The minimum length of a header value that is redacted in errors. Shorter values are words
+/// such as `true`, and redacting those would make errors unreadable.
 const SECRET_BYTES_MIN: usize = 8;
 
 /// Connections that are kept for the next request, per provider. More are opened as needed.
@@ -90,12 +91,12 @@ pub(crate) struct Endpoint {
     headers: HeaderMap,
     file_key: Option<Arc<Mutex<FileKey>>>,
     client: reqwest::Client,
-    /// The last path and its URL. Most requests have the same path, and parsing a URL takes longer
-    /// than writing a short request.
+    /// The last path and its URL. Most requests use the same path, and parsing a URL takes
+    /// longer than writing a short request.
     last: Arc<Mutex<Option<Asked>>>,
 }
 
-/// A key that came from a file, and the header it is sent in.
+/// A key from a file, and the header that holds it.
 struct FileKey {
     name: &'static str,
     prefix: &'static str,
@@ -108,7 +109,7 @@ struct Asked {
     url: Url,
 }
 
-/// Neither keys nor other headers are shown.
+/// Shows neither keys nor other header values.
 impl std::fmt::Debug for Endpoint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Endpoint")
@@ -129,7 +130,7 @@ pub(crate) struct Exchange {
 }
 
 impl Endpoint {
-    /// A provider by its name, at an address.
+    /// A provider's endpoint: its name for errors, and its URL.
     pub(crate) fn new(provider: impl Into<Box<str>>, base_url: &str) -> Result<Self, SetupError> {
         let Server { base_url, host, port, client } = connect_to(base_url)?;
         let (provider, headers, last) = (provider.into(), HeaderMap::new(), Arc::default());
@@ -137,19 +138,19 @@ impl Endpoint {
         Ok(Self { provider, base_url, host, port, headers, file_key, client, last })
     }
 
-    /// At another address.
+    /// Replaces the base URL.
     pub(crate) fn base_url(self, url: &str) -> Result<Self, SetupError> {
         let Server { base_url, host, port, client } = connect_to(url)?;
         Ok(Self { base_url, host, port, client, last: Arc::default(), ..self })
     }
 
-    /// The address.
+    /// The base URL, for tests.
     #[cfg(test)]
     pub(crate) fn url(&self) -> &str {
         &self.base_url
     }
 
-    /// Which headers are sent.
+    /// The names of the headers, for tests.
     #[cfg(test)]
     pub(crate) fn header_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
@@ -157,23 +158,23 @@ impl Endpoint {
         names
     }
 
-    /// The host and port of the address.
+    /// The host and port of the base URL.
     pub(crate) fn server(&self) -> Option<(&str, u16)> {
         Some((&*self.host, self.port))
     }
 
-    /// What errors call the provider.
+    /// The provider's name in errors.
     pub(crate) fn provider(&self) -> &str {
         &self.provider
     }
 
-    /// Under another name.
+    /// Replaces the name.
     pub(crate) fn named(mut self, provider: impl Into<Box<str>>) -> Self {
         self.provider = provider.into();
         self
     }
 
-    /// With a header; it replaces one of the same name.
+    /// Adds a header, replacing one of the same name.
     pub(crate) fn header(mut self, name: &str, value: &str) -> Result<Self, SetupError> {
         let bad = || SetupError::BadHeader { name: name.into() };
         let known: HeaderName = name.parse().map_err(|_| bad())?;
@@ -183,8 +184,7 @@ impl Endpoint {
         Ok(self)
     }
 
-    /// Sends a key in a header, after a prefix. A key from a file is read again when the file
-    /// changes.
+    /// Sends a key in a header, after a prefix. A key file is read again when it changes.
     pub(crate) fn key(
         self,
         name: &'static str,
@@ -197,7 +197,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The headers of a request, with the key as it is now.
+    /// The headers of a request, with the current key.
     fn headers(&self) -> HeaderMap {
         let mut headers = self.headers.clone();
         if let Some(file_key) = &self.file_key {
@@ -215,12 +215,12 @@ impl Endpoint {
         headers
     }
 
-    /// Makes one attempt. The request is sent when the stream is polled, because some servers send
-    /// the head of their answer only when they have read the prompt or have the whole answer.
-    /// Waiting for that counts as waiting for the answer; connecting has its own limit.
+    /// Makes one attempt. The request is sent when the stream is polled: some servers send the
+    /// response head only after reading the prompt, or with the whole answer. Waiting for the
+    /// head therefore counts as waiting for the answer; connecting has its own limit.
     pub(crate) fn attempt(self, exchange: Exchange) -> AttemptStream {
         for (what, count) in &exchange.written.left_out {
-            tracing::info!(provider = %self.provider, count, "the model is not told {what}");
+            tracing::info!(provider = %self.provider, count, "the request leaves out {what}");
         }
         for name in &exchange.written.replaced {
             tracing::warn!(provider = %self.provider, "`extra` replaces `{name}` in the request");
@@ -244,9 +244,10 @@ impl Endpoint {
                 }
             })
         };
-        // Boxed by itself: what it takes to ask is not kept while the answer streams.
+        // Boxed separately, so that the state of the request is freed before the answer
+        // streams.
         let answer = answer.boxed().try_flatten_stream();
-        // A provider may repeat a key in its error, and clients and logs see errors.
+        // A provider may repeat a key in its error, and clients and logs show errors.
         answer
             .map(move |read| {
                 read.map(|batch| corrected(batch, limit)).map_err(|error| redacted(error, &secrets))
@@ -275,7 +276,7 @@ impl Endpoint {
             return Ok(asked.url.clone());
         }
         let url = Url::parse(&format!("{}{path}", self.base_url)).map_err(|error| {
-            let what = format!("cannot be asked for {path:?}");
+            let what = format!("has an invalid path {path:?}");
             ModelError::new(&*self.provider, FailureKind::BadRequest, what).because(error)
         })?;
         *last = Some(Asked { path: path.into(), url: url.clone() });
@@ -309,7 +310,7 @@ impl Endpoint {
         }
         let status = response.status().as_u16();
         let wait = retry_after(response.headers(), SystemTime::now());
-        // A body that breaks off says less; the status says enough.
+        // An incomplete body says less about the error, but the status is enough.
         let (body, _) = read_at_most(Body::unread(response), ERROR_BODY_BYTES_MAX).await;
         let mut failure = Failure::of_status(status, &body);
         failure.retry_after = wait.or(failure.retry_after);
@@ -317,7 +318,7 @@ impl Endpoint {
         Err(redacted(error, &self.secrets()))
     }
 
-    /// The values of secret headers, with the key as it is now.
+    /// The values of secret headers, with the current key.
     fn secrets(&self) -> Vec<HeaderValue> {
         let headers = self.headers();
         let secret = headers.iter().filter(|(name, _)| !OPEN_HEADERS.contains(&name.as_str()));
@@ -333,7 +334,7 @@ fn redacted(error: ModelError, secrets: &[HeaderValue]) -> ModelError {
 
 async fn send(request: reqwest::RequestBuilder) -> Result<Response, reqwest::Error> {
     for _ in 0..RESENDS_MAX {
-        // A complete body can be sent twice, and ours are complete.
+        // Only a complete body can be sent twice, and ours are complete.
         let Some(first) = request.try_clone() else { break };
         match first.send().await {
             Err(error) if hung_up(&error) => {}
@@ -343,14 +344,14 @@ async fn send(request: reqwest::RequestBuilder) -> Result<Response, reqwest::Err
     request.send().await
 }
 
-/// Whether the connection was closed before anything of an answer came.
+/// Whether the connection was closed before the response started.
 fn hung_up(error: &reqwest::Error) -> bool {
     let causes = std::iter::successors(std::error::Error::source(error), |error| error.source());
     let mut causes = causes.filter_map(|cause| cause.downcast_ref::<hyper::Error>());
     causes.any(|cause| cause.is_incomplete_message() || cause.is_closed() || cause.is_canceled())
 }
 
-/// An address, taken apart, and the client for it.
+/// A parsed URL, and the client for it.
 struct Server {
     base_url: Box<str>,
     host: Box<str>,
@@ -378,21 +379,22 @@ fn connect_to(url: &str) -> Result<Server, SetupError> {
     Ok(Server { base_url: url.trim_end_matches('/').into(), host, port, client })
 }
 
-/// What an answer is, judged by how it begins. Servers send errors as plain JSON to those who
-/// asked for a stream, stream to those who did not ask, and name the wrong content type for both.
+/// The form of an answer, recognised by its first bytes. Servers send errors as plain JSON to
+/// streaming requests, stream to non-streaming ones, and may send the wrong content type for
+/// both.
 enum Form {
-    /// JSON to be read at its end: one value, or several.
+    /// JSON that is read at its end: one value, or several.
     Whole,
     Stream(Framer),
-    /// Neither: a page of HTML, for one.
+    /// Anything else, such as a page of HTML.
     Unknown,
 }
 
-/// The body of an answer, of which the first bytes were read.
+/// A response body whose first bytes were already read.
 struct Body {
     response: Response,
     content_type: String,
-    /// What was read and not yet taken.
+    /// Bytes that were read and not used yet.
     begun: Option<Bytes>,
 }
 
@@ -404,14 +406,15 @@ impl Body {
     ) -> Result<(Self, Form), reqwest::Error> {
         let content_type = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_ascii_lowercase();
-        // What the head says was read; as long as it is kept, so is the buffer that it came in.
+        // The head is not needed any more, and keeping it would keep the buffer that it was
+        // read into.
         response.headers_mut().clear();
         let mut begun = Vec::new();
         let mut first = None;
         while start_of(&begun).len() < START_BYTES && begun.len() < BLANK_BYTES_MAX {
             let Some(chunk) = response.chunk().await? else { break };
             begun.extend_from_slice(&chunk);
-            // Nearly always one chunk is enough, and need not be copied.
+            // Usually one chunk is enough and need not be copied.
             first = if begun.len() == chunk.len() { Some(chunk) } else { None };
         }
         let form = form(start_of(&begun), &content_type, streaming, asked);
@@ -419,7 +422,7 @@ impl Body {
         Ok((Self { response, content_type, begun: Some(begun) }, form))
     }
 
-    /// An answer that is always read to its end.
+    /// For an answer that is always read to its end.
     fn unread(response: Response) -> Self {
         Self { response, content_type: String::new(), begun: None }
     }
@@ -431,13 +434,13 @@ impl Body {
         }
     }
 
-    /// Names what came in place of an answer.
+    /// Describes an unrecognised answer for an error.
     fn shown(&self) -> String {
         let begun = self.begun.as_deref().unwrap_or_default();
         let text = String::from_utf8_lossy(&begun[..begun.len().min(SHOWN_BYTES_MAX)]);
         let kind =
             if self.content_type.is_empty() { "no content type" } else { &self.content_type };
-        format!("sent something else than an answer ({kind}): {:?}", text.trim())
+        format!("sent a response that is not an answer ({kind}): {:?}", text.trim())
     }
 }
 
@@ -446,7 +449,7 @@ fn form(start: &[u8], content_type: &str, streaming: bool, asked: Framer) -> For
     let is = |kind: &str| content_type.trim_start().starts_with(kind);
     let lines = ["application/x-ndjson", "application/jsonl", "application/x-jsonlines"];
     match start.first() {
-        // An empty answer: its reader says what is missing.
+        // The reader reports what an empty answer lacks.
         None => Form::Stream(asked),
         Some(_) if FIELDS.iter().any(|field| start.starts_with(field.as_bytes())) => {
             Form::Stream(Framer::sse())
@@ -461,12 +464,13 @@ fn form(start: &[u8], content_type: &str, streaming: bool, asked: Framer) -> For
     }
 }
 
-/// A body without the white space and the byte order mark at its start.
+/// A body without leading white space and byte order mark.
 fn start_of(body: &[u8]) -> &[u8] {
     body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body).trim_ascii_start()
 }
 
-/// An answer that was cut off is not complete, even if the server says so.
+/// Corrects the stop of an answer that the output limit cut off, if the server reports it as
+/// complete.
 fn corrected(mut batch: Batch, output_limit: Option<u64>) -> Batch {
     if let Some((stop, usage)) = batch.take_stop() {
         batch.stop(stop_by_usage(stop, usage.as_ref(), output_limit), usage);
@@ -474,7 +478,8 @@ fn corrected(mut batch: Batch, output_limit: Option<u64>) -> Batch {
     batch
 }
 
-/// Reads an answer in one piece; or the pieces of one that came as a list, or as lines.
+/// Reads an answer that was not streamed, or a streamed one that came as a JSON list or as
+/// lines.
 async fn whole(
     provider: Box<str>,
     body: Body,
@@ -498,8 +503,8 @@ async fn whole(
     Ok(batch)
 }
 
-/// The events of a streamed answer that came as a JSON list, or one after the other. `None` if
-/// the body is one object, or is not JSON.
+/// The events of a streamed answer that came as a JSON list, or as several JSON values. `None`
+/// if the body is one object, or is not JSON.
 fn pieces(body: &[u8]) -> Option<Vec<&RawValue>> {
     if start_of(body).first() == Some(&b'[') {
         return serde_json::from_slice(body).ok();
@@ -509,7 +514,7 @@ fn pieces(body: &[u8]) -> Option<Vec<&RawValue>> {
     (values.len() > 1).then_some(values)
 }
 
-/// A streamed answer on its way.
+/// A streamed answer that is being read.
 struct Answer {
     provider: Box<str>,
     body: Body,
@@ -527,11 +532,11 @@ impl Answer {
         reader: Box<dyn AnswerReader>,
     ) -> AttemptStream {
         let answer = Self { provider, body, framer, reader, batch: Batch::default(), bytes: 0 };
-        // It is moved with every piece.
+        // The state moves with every item, so it is boxed.
         stream::unfold(Some(Box::new(answer)), |answer| async move {
             let mut answer = answer?;
             match answer.next().await {
-                // The connection closes with the answer: nothing after an error counts.
+                // Dropping the answer closes the connection. Nothing is read after an error.
                 Err(error) => Some((Err(error), None)),
                 Ok(Next::More(batch)) => Some((Ok(batch), Some(answer))),
                 Ok(Next::Last(batch)) => Some((Ok(batch), None)),
@@ -540,7 +545,7 @@ impl Answer {
         .boxed()
     }
 
-    /// Reads until there is something to tell.
+    /// Reads until there are events or the answer ends.
     async fn next(&mut self) -> Result<Next, ModelError> {
         loop {
             let chunk = self.body.chunk().await;
@@ -565,8 +570,12 @@ impl Answer {
         let mut rest = &chunk[..];
         loop {
             let frame = self.framer.next(&mut rest).map_err(|error| {
-                ModelError::new(&*self.provider, FailureKind::Protocol, "sent an endless event")
-                    .because(error)
+                ModelError::new(
+                    &*self.provider,
+                    FailureKind::Protocol,
+                    "sent an event that is too large",
+                )
+                .because(error)
             })?;
             let Some(frame) = frame else { return Ok(()) };
             let read = self.reader.push(frame, &mut self.batch);
@@ -584,7 +593,7 @@ impl Answer {
         Ok(self.batch.take())
     }
 
-    /// Waits a little for the end of the body.
+    /// Waits up to [`LINGER`] for the end of the body.
     async fn linger(&mut self) {
         let rest = async { while let Ok(Some(_)) = self.body.chunk().await {} };
         let _ = tokio::time::timeout(LINGER, rest).await;
@@ -596,8 +605,8 @@ enum Next {
     Last(Batch),
 }
 
-/// The body up to a limit, and whether that was all of it: an error of the connection, or
-/// nothing when the limit was reached.
+/// Reads the body up to a limit. An error holds the connection's error, or `None` if the limit
+/// was reached.
 async fn read_at_most(mut from: Body, max: usize) -> (Vec<u8>, Result<(), Option<reqwest::Error>>) {
     let mut body = Vec::new();
     loop {
@@ -613,7 +622,7 @@ async fn read_at_most(mut from: Body, max: usize) -> (Vec<u8>, Result<(), Option
     }
 }
 
-/// Whether a server is on this machine: no proxy stands between.
+/// Whether a server is on this machine, so that no proxy is used.
 fn is_here(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default().trim_matches(['[', ']']);
     let loopback = host.parse().is_ok_and(|ip: std::net::IpAddr| ip.is_loopback());
@@ -663,7 +672,7 @@ fn broken(provider: &str, what: &str, error: reqwest::Error) -> ModelError {
     } else {
         FailureKind::Protocol
     };
-    // An address may hold a key.
+    // A URL may contain a key.
     ModelError::new(provider, kind, what).because(error.without_url())
 }
 
@@ -707,7 +716,7 @@ mod tests {
         }
     }
 
-    /// An answer of endless keep-alives, each of them valid.
+    /// An answer of endless, valid keep-alives is limited.
     #[tokio::test]
     async fn an_answer_has_an_end() {
         let chunk = Bytes::from(format!(": {}\n", "x".repeat(1024 * 1024)));
@@ -753,7 +762,10 @@ mod tests {
              {\"authorization\": Sensitive}"
         );
         let bad = endpoint.header("x-key", "sk\nsecret").unwrap_err();
-        assert_eq!(bad.to_string(), "the header \"x-key\" is not one that HTTP allows");
+        assert_eq!(
+            bad.to_string(),
+            "the header \"x-key\" has a name or a value that HTTP does not allow"
+        );
     }
 
     #[test]
@@ -768,7 +780,7 @@ mod tests {
         assert_eq!(sent(), "Bearer first");
         std::fs::write(&file, "the second").unwrap();
         assert_eq!(sent(), "Bearer the second");
-        // While it is being replaced, the last key counts.
+        // While the file is being replaced, the last key is used.
         std::fs::remove_file(&file).unwrap();
         assert_eq!(sent(), "Bearer the second");
     }

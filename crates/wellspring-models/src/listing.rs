@@ -1,43 +1,42 @@
-//! Which models a provider has.
+//! Lists of the models that a provider offers.
 
 use serde_json::Value;
 use wellspring_core::{FailureKind, ModelError};
 
 use crate::http::Endpoint;
 
-/// Pages of a listing that are read. The longest, of gateways with every provider's models,
-/// have a few thousand lines in one page; a server that never says the last one must not keep
-/// us.
+/// Pages of a list that are read. The longest lists, those of gateways, have a few thousand
+/// entries on one page. The limit stops at servers that never send the last page.
 pub const PAGES_MAX: usize = 20;
 
-/// A model that a provider has.
+/// A model that a provider offers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ListedModel {
-    /// What requests call it.
+    /// The id that requests use.
     pub id: Box<str>,
-    /// What people call it, where that differs.
+    /// The name for people; `None` if it is the same.
     pub title: Option<Box<str>>,
-    /// Tokens that fit into its context, where the provider says.
+    /// Size of the context window in tokens; `None` if not listed.
     pub context_tokens: Option<u64>,
-    /// Tokens that it writes in one turn at most, where the provider says.
+    /// Maximum output of a turn in tokens; `None` if not listed.
     pub output_tokens: Option<u64>,
 }
 
 /// How a provider lists its models.
 #[derive(Clone, Copy, Debug)]
 pub struct Listing {
-    /// Of the first page, behind the base URL.
+    /// The path of the first page, relative to the base URL.
     pub path: &'static str,
     /// The member with the models.
     pub list: &'static str,
-    /// One entry of a provider's list; `None` if it is not a chat model.
+    /// Reads an entry of the list; `None` if it is not a chat model.
     pub model: fn(&Value) -> Option<ListedModel>,
-    /// What leads from a page to the next one: what to add to the path.
+    /// Returns the query to append to the path for the next page; `None` after the last one.
     pub next: fn(&Value) -> Option<String>,
 }
 
 impl Listing {
-    /// OpenAI's, and everyone's who imitates it.
+    /// OpenAI, and compatible servers.
     pub const OPENAI: Self = Self { path: "/models", list: "data", model: openai, next: |_| None };
 
     /// Anthropic's.
@@ -56,7 +55,7 @@ impl Listing {
     pub const OLLAMA: Self =
         Self { path: "/api/tags", list: "models", model: ollama, next: |_| None };
 
-    /// All models, in the provider's order.
+    /// Fetches all models, in the provider's order.
     pub(crate) async fn fetch(&self, endpoint: &Endpoint) -> Result<Vec<ListedModel>, ModelError> {
         let mut models = Vec::new();
         let mut more = String::new();
@@ -80,7 +79,7 @@ fn text<'v>(value: &'v Value, name: &str) -> Option<&'v str> {
     value.get(name).and_then(Value::as_str).filter(|text| !text.is_empty())
 }
 
-/// `&name=value`, with the value escaped.
+/// Formats `&name=value`, with the value escaped.
 fn query(name: &str, value: &str) -> String {
     let mut query = format!("&{name}=");
     for byte in value.bytes() {
@@ -115,7 +114,7 @@ fn openai(model: &Value) -> Option<ListedModel> {
     })
 }
 
-/// Only models that generate text; others embed or draw.
+/// Only models that generate text; others make embeddings or images.
 fn gemini(model: &Value) -> Option<ListedModel> {
     let can = model.get("supportedGenerationMethods").and_then(Value::as_array);
     if can.is_some_and(|can| can.iter().all(|method| method != "generateContent")) {

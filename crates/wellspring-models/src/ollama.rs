@@ -1,4 +1,4 @@
-//! Models that Ollama runs, here or elsewhere, by its own API.
+//! Models that Ollama runs, on this machine or another, over its own API.
 
 use std::borrow::Cow;
 
@@ -75,14 +75,14 @@ impl Protocol for OllamaChat {
     }
 }
 
-/// `OLLAMA_HOST` may lack its scheme, its host or its port. It also tells the server where to
-/// listen; at an address for everywhere it is found here.
+/// The URL for `OLLAMA_HOST`, which may lack its scheme, its host or its port. The variable
+/// also tells the server where to listen; a wildcard address becomes the loopback address.
 fn address(host: &str) -> String {
     let host = host.trim().trim_end_matches('/');
     let (scheme, rest) = host.split_once("://").unwrap_or(("http", host));
     let (place, path) = rest.split_once('/').map_or((rest, ""), |(place, path)| (place, path));
     let (name, port) = match place.rsplit_once(':') {
-        // Colons within brackets, or more than one without, are an IPv6 address's own.
+        // Several colons, or colons within brackets, belong to an IPv6 address.
         Some((name, port))
             if !port.ends_with(']') && (!name.contains(':') || name.ends_with(']')) =>
         {
@@ -123,7 +123,7 @@ mod tests {
         );
         assert_eq!(
             from_env::<OllamaChat>(&[("OLLAMA_HOST", "ftp://box")]),
-            "\"ftp://box:80\" is no address of a server: it should be like https://api.example.com"
+            "\"ftp://box:80\" is not the URL of a server: expected something like https://api.example.com"
         );
     }
 

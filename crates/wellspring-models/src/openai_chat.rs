@@ -20,8 +20,8 @@ pub const MODEL: &str = "gpt-5-mini";
 
 /// A model behind a Chat Completions API.
 ///
-/// The environment is OpenAI's own, as for [`OpenAiResponses`](crate::OpenAiResponses). An
-/// address is one with its `/v1`, and the vendor follows from it as far as that tells.
+/// The environment is OpenAI's own, as for [`OpenAiResponses`](crate::OpenAiResponses). A base
+/// URL includes its `/v1`. The vendor is inferred from the URL if possible.
 ///
 /// ```
 /// use wellspring_core::Model as _;
@@ -39,7 +39,7 @@ pub type OpenAiChat = Hosted<ChatCompletions>;
 /// The Chat Completions API, with the differences of a vendor.
 #[derive(Clone, Debug)]
 pub struct ChatCompletions {
-    /// Inferred from the address.
+    /// Inferred from the URL.
     found: Vendor,
     /// Set explicitly; overrides `found`.
     told: Option<Vendor>,
@@ -58,7 +58,8 @@ impl ChatCompletions {
 }
 
 impl OpenAiChat {
-    /// Sets the vendor, whose differences apply and whose name errors show.
+    /// Sets the vendor, which decides the differences of the wire format and the name in
+    /// errors.
     #[must_use]
     pub fn vendor(self, vendor: Vendor) -> Self {
         self.with(|protocol| protocol.told = Some(vendor))

@@ -27,7 +27,7 @@ pub(crate) const VARIABLES: Variables = Variables {
 /// A model behind OpenAI's Responses API.
 ///
 /// The environment is `OPENAI_API_KEY` (or `OPENAI_API_KEY_FILE`), `OPENAI_BASE_URL`,
-/// `OPENAI_MODEL`, `OPENAI_ORG_ID` and `OPENAI_PROJECT_ID`. An address is one with its `/v1`.
+/// `OPENAI_MODEL`, `OPENAI_ORG_ID` and `OPENAI_PROJECT_ID`. A base URL includes its `/v1`.
 ///
 /// ```
 /// use wellspring_core::{Model as _, Thinking};

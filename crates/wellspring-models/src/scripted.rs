@@ -1,8 +1,8 @@
 //! A model that follows a script: for tests, demonstrations and examples.
 //!
-//! It is deterministic, and it keeps nothing between turns: the next turn of the script follows
-//! from the request alone. So it also continues correctly in another process that adopted the run.
-//! ([`Gate`] and [`Attempts`] are state of the test, not of the model.)
+//! It is deterministic, and it keeps no state between turns: the next turn of the script
+//! follows from the request alone. So it also continues correctly in another process that
+//! adopted the run. ([`Gate`] and [`Attempts`] are state of the test, not of the model.)
 //!
 //! ```
 //! use futures::TryStreamExt as _;
@@ -63,14 +63,14 @@ pub struct Scripted {
     script: Arc<Script>,
 }
 
-/// What to say to a request.
+/// Decides the turn for a request.
 type Author = dyn Fn(&TurnRequest) -> Result<Say, Failure> + Send + Sync;
 
 struct Script(Box<Author>);
 
 impl Scripted {
-    /// Says these turns after each thing the user says: which one is next is the number of
-    /// the model's own turns since then.
+    /// Plays these turns after each message of the user. The next one is chosen by the number
+    /// of the model's turns since that message.
     #[must_use]
     pub fn new(turns: impl IntoIterator<Item = Say>) -> Self {
         Self::numbered(turns, |messages| {
@@ -79,21 +79,21 @@ impl Scripted {
         })
     }
 
-    /// Plays these turns over a whole conversation: the next one is the number of the model's own
-    /// turns so far, independent of the user's messages.
+    /// Plays these turns over a whole conversation. The next one is chosen by the number of the
+    /// model's turns so far, independent of the user's messages.
     #[must_use]
     pub fn conversation(turns: impl IntoIterator<Item = Say>) -> Self {
         Self::numbered(turns, |messages| messages)
     }
 
-    /// Says what `author` makes of each request. It should be a function of the request
-    /// alone, or the script does not survive its process.
+    /// Calls `author` for each request. It should depend on the request alone; otherwise the
+    /// script does not survive a restart of the process.
     #[must_use]
     pub fn with(author: impl Fn(&TurnRequest) -> Say + Send + Sync + 'static) -> Self {
         Self::by(move |request| Ok(author(request)))
     }
 
-    /// Gives it another name than `scripted`.
+    /// Sets the model's name [default: `scripted`].
     #[must_use]
     pub fn named(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();

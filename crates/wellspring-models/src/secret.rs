@@ -8,11 +8,11 @@ use std::time::SystemTime;
 
 use crate::error::SetupError;
 
-/// Bytes of a key's file. Keys have a few hundred; certificates that some use for one, a few
-/// thousand.
+/// Maximum size of a key file. Keys have a few hundred bytes; certificates that are used as
+/// keys, a few thousand.
 pub const KEY_BYTES_MAX: u64 = 64 * 1024;
 
-/// A key. It is never printed: only [`expose`](Secret::expose) gives it away.
+/// A key. It is never printed: only [`expose`](Secret::expose) returns its value.
 ///
 /// ```
 /// use wellspring_models::Secret;
@@ -34,13 +34,13 @@ impl PartialEq for Secret {
 
 impl Eq for Secret {}
 
-/// The file that a key came from, as it was then.
+/// The file that a key was read from, and its version at that time.
 struct KeyFile {
     path: PathBuf,
     stamp: Option<Stamp>,
 }
 
-/// What tells two versions of a file apart.
+/// Distinguishes two versions of a file.
 #[derive(Eq, PartialEq)]
 struct Stamp {
     modified: Option<SystemTime>,
@@ -93,7 +93,7 @@ impl Secret {
     /// If the file cannot be read, or is empty.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, SetupError> {
         let path = path.as_ref();
-        // Before it is read: a change in between is noticed the next time.
+        // Taken before the file is read, so that a change in between is noticed the next time.
         let stamp = Stamp::of(path);
         let key = read(path).map_err(|source| SetupError::KeyFile { path: path.into(), source })?;
         match key.trim() {
@@ -110,8 +110,8 @@ impl Secret {
         self.file.is_some()
     }
 
-    /// The key that its file holds now, if the file has changed since it was read. A file that
-    /// cannot be read, because it is just being replaced, leaves the key as it is.
+    /// The new key, if its file has changed since it was read. `None` if the file cannot be
+    /// read, for example because it is being replaced.
     pub(crate) fn changed(&self) -> Option<Self> {
         let file = self.file.as_ref()?;
         if Stamp::of(&file.path) == file.stamp {
@@ -127,11 +127,11 @@ impl Secret {
     }
 }
 
-/// Reads at most [`KEY_BYTES_MAX`]: the path may be a device without an end.
+/// Reads at most [`KEY_BYTES_MAX`]: the path may be a device that never ends.
 fn read(path: &Path) -> io::Result<String> {
     let mut key = String::new();
     let file = std::fs::File::open(path)?;
-    // One more than fits tells whether it does.
+    // One byte more than the maximum shows whether the file is too large.
     file.take(KEY_BYTES_MAX + 1).read_to_string(&mut key)?;
     if key.len() as u64 > KEY_BYTES_MAX {
         return Err(io::Error::other(format!("it has more than {KEY_BYTES_MAX} bytes")));

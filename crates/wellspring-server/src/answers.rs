@@ -1,4 +1,4 @@
-//! Large answers: what waits to be sent is counted, and handed over in pieces.
+//! Large response bodies: they are sent in pieces, and the bytes not yet sent are counted.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -13,13 +13,13 @@ use crate::app::App;
 use crate::guard::Caller;
 use crate::limits::BytesPass;
 
-/// Answers up to this size are not counted: the limit of connections bounds them.
+/// Response bodies up to this size are not counted: the limit of connections bounds them.
 const SMALL_BYTES: u64 = 64 * 1024;
 
 /// Bytes that are handed to the connection at a time; it takes more once these are sent.
 pub(crate) const PIECE_BYTES: usize = 16 * 1024;
 
-/// Counts answers that are made as a whole, until their client has taken them.
+/// Middleware that counts large response bodies until their client has read them.
 pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next) -> Response {
     let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
     let response = next.run(request).await;
@@ -35,7 +35,7 @@ pub(crate) async fn counted(State(app): State<App>, request: Request, next: Next
 
 struct Answer {
     body: Body,
-    /// What is left of the piece that the body gave last.
+    /// The unsent rest of the last frame of `body`.
     piece: Bytes,
     pass: BytesPass,
 }

@@ -26,7 +26,8 @@ pub enum OpenError {
     Tokens(#[from] TokenError),
 }
 
-/// Everything that is served of a runtime: our own API, AG-UI, what operators read, and the page.
+/// The whole HTTP API of a runtime: our own API, AG-UI, the AI SDK, use-ai, the endpoints for
+/// operators, and the page.
 ///
 /// To serve it by itself, use [`Server`](crate::Server). To mount it in an application, open it
 /// and nest its [`router`]:
@@ -93,9 +94,9 @@ impl Api {
         &self.tokens
     }
 
-    /// Begins no new run, lets runs end within the configured time, hands over those that do
-    /// not, and tells every stream that is still open. Requests are answered until then: clients
-    /// can watch what ends, and `/readyz` says that it ends.
+    /// Shuts down: starts no new runs, gives active runs the configured time to end, releases those
+    /// that have not ended to other processes, and then ends every open stream with an event that
+    /// says so. Requests are answered meanwhile, and `/readyz` is 503.
     pub async fn stop(self) {
         let Self { app, looking_after, .. } = self;
         app.draining.cancel();
@@ -121,22 +122,22 @@ impl fmt::Debug for ApiBuilder {
 }
 
 impl ApiBuilder {
-    /// How it behaves. `listen` and the limit of connections are the application's where the API
-    /// is mounted; `hosts` are checked only if there are any.
+    /// The configuration. If the API is mounted in an application, `listen` and the limit of
+    /// connections have no effect, and `hosts` are checked only if any are listed.
     #[must_use]
     pub fn config(mut self, config: ServerConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// What counts; the same that [meters](Metrics::metered) the log's store, where one does.
+    /// Where to count. Pass the [`Metrics`] that [meter](Metrics::metered) the log's store, if any.
     #[must_use]
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.metrics = metrics;
         self
     }
 
-    /// Who makes a request; by default whose [token](Tokens) it shows.
+    /// How requests are authenticated [default: by their [token](Tokens)].
     #[must_use]
     pub fn authenticate(mut self, authenticate: Arc<dyn Authenticate>) -> Self {
         self.authenticate = Some(authenticate);
@@ -152,17 +153,17 @@ impl ApiBuilder {
         self
     }
 
-    /// Whether there is nothing to authenticate with.
+    /// Whether no request could be authenticated: there is no token, and no [`Authenticate`].
     pub(crate) async fn lets_no_one_in(&self) -> Result<bool, OpenError> {
         let tokens = Tokens::new(Arc::clone(self.runtime.log().store()));
         Ok(self.authenticate.is_none() && tokens.is_empty().await?)
     }
 
-    /// Continues the runs that a crash left behind, and begins to look after runs.
+    /// Continues the runs that a crash left behind, and starts the background work.
     ///
     /// # Errors
     ///
-    /// When the store fails.
+    /// If the store fails.
     pub async fn open(self) -> Result<Api, OpenError> {
         let Self { runtime, mut config, metrics, authenticate, address } = self;
         if let Some(address) = address {
@@ -183,9 +184,9 @@ impl ApiBuilder {
         });
         let signer = Signer::of(&*store).await?;
         let app = App::new(config, runtime, authenticate, address, signer, metrics);
-        // It is tried again. Until then what can be read is served.
+        // The background work tries again. Reading works until then.
         if let Err(error) = app.runtime.recover().await {
-            tracing::warn!(%error, "runs to continue could not be looked for");
+            tracing::warn!(%error, "failed to search for runs to continue");
         }
         let looking_after = tokio::spawn(look_after(app.clone())).abort_handle();
         Ok(Api { app, tokens, looking_after })

@@ -1,4 +1,4 @@
-//! What every request shares, and who may make which.
+//! The state that all requests share, and the extractors for callers, queries and bodies.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -13,8 +13,8 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use wellspring_core::{Millis, RunId};
-use wellspring_engine::{Control, DEFAULT_TENANT, Permission, Principal, Runtime};
+use wellspring_core::{Millis, RunId, RunRequest};
+use wellspring_engine::{AgentDef, Control, DEFAULT_TENANT, Permission, Principal, Runtime};
 use wellspring_log::{Expected, RunInfo};
 use wellspring_wire::{DialectChoice, WirePosition};
 
@@ -27,11 +27,11 @@ use crate::metrics::Metrics;
 use crate::stream::{Carrier, EventPage, EventStream, Folds, Surroundings, Wanted, page};
 use crate::surfaces::PolledSessions;
 
-/// How long a request's body may take: enough for a large one on a slow line. A client that sends a
-/// byte now and then cannot keep a connection open for ever.
+/// Time limit for reading a request's body: enough for a large one on a slow connection. A client
+/// that sends single bytes cannot keep a connection open indefinitely.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What every request shares. Cheap to clone.
+/// The state that all requests share. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct App(Arc<Shared>);
 
@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) runtime: Runtime,
     pub(crate) auth: Arc<dyn Authenticate>,
-    /// Where it listens itself; `None` where an application has mounted it.
+    /// The address of our own listener; `None` if an application has mounted the API.
     pub(crate) address: Option<SocketAddr>,
     pub(crate) signer: Signer,
     pub(crate) gates: Gates,
@@ -47,9 +47,9 @@ pub(crate) struct Shared {
     folds: Arc<Folds>,
     /// The Socket.IO sessions that poll.
     pub(crate) polled: PolledSessions,
-    /// Nothing new is begun.
+    /// Cancelled when a shutdown begins: no new runs start.
     pub(crate) draining: CancellationToken,
-    /// Streams end.
+    /// Cancelled at the end of a shutdown: streams end.
     pub(crate) closing: CancellationToken,
 }
 
@@ -86,6 +86,13 @@ impl App {
         }))
     }
 
+    /// An agent by its name.
+    pub(crate) fn agent(&self, name: &str) -> Result<Arc<AgentDef>, ApiError> {
+        self.runtime
+            .agent(name)
+            .ok_or_else(|| ApiError::no_agent(format!("there is no agent {name:?}")))
+    }
+
     /// What a caller may do with the runs.
     pub(crate) fn control(&self, who: &Principal) -> Control {
         self.runtime.control(who.clone())
@@ -102,8 +109,8 @@ impl App {
         Ok(page(self.runtime.log(), info, dialect, after, until).await?)
     }
 
-    /// Fails if the store does, also if it can only be read: a document that is not there is not
-    /// changed, which takes the store's lock and writes nothing.
+    /// Fails if the store cannot be written. The put has an impossible expectation, so it takes the
+    /// store's write lock but writes nothing.
     pub(crate) async fn check_store(&self) -> Result<(), ApiError> {
         let expected = Expected::Revision(u64::MAX);
         self.runtime.log().store().put_document("server.ready".into(), None, expected).await?;
@@ -125,7 +132,7 @@ impl App {
     }
 
     pub(crate) fn now(&self) -> Millis {
-        self.runtime.log().clock().now()
+        self.runtime.now()
     }
 
     /// Opens an event stream, within the limits.
@@ -169,13 +176,14 @@ impl App {
         EventStream::open(wanted, around).await
     }
 
-    /// The principal who makes a request, within the limits.
+    /// Authenticates a request and counts it against the principal's rate.
     pub(crate) async fn authenticate(&self, request: &Parts) -> Result<Principal, ApiError> {
         let who = self.auth.authenticate(request).await;
         self.counted(request, who.map_err(|error| self.refused(&error))?)
     }
 
-    /// The principal in whose name an address was signed. It may be gone, or may do less, since.
+    /// The principal for whom a URL was signed, with the permissions that it has now. An error if it
+    /// no longer exists.
     pub(crate) async fn signer_of(&self, request: &Parts, id: &str) -> Result<Principal, ApiError> {
         let who = self.auth.principal(id).await.map_err(|error| self.refused(&error))?;
         let gone = || self.unauthorized("bad_token", "the token is not known any more");
@@ -190,7 +198,7 @@ impl App {
         Ok(who)
     }
 
-    fn refused(&self, error: &AuthError) -> ApiError {
+    pub(crate) fn refused(&self, error: &AuthError) -> ApiError {
         match error {
             AuthError::Missing => self.unauthorized("no_token", "this needs a token"),
             AuthError::Unknown => self.unauthorized("bad_token", "this token is not known"),
@@ -235,7 +243,7 @@ macro_rules! may {
     )*};
 }
 
-/// Looks after the server itself, for all tenants.
+/// An administrator of the whole server: has `admin` in the default tenant.
 pub(crate) struct Operator;
 
 impl FromRequestParts<App> for Operator {
@@ -273,9 +281,9 @@ impl Prefix {
         let (original, inner) = (original.path(), inner.path());
         let prefix = match original.strip_suffix(inner) {
             Some(prefix) => prefix,
-            // Its root, asked for without a slash at the end.
+            // The mounted root, requested without a trailing slash.
             None if inner == "/" => original,
-            // Something else has changed the path on its way; there is nothing to go by.
+            // A layer has rewritten the path, so the prefix cannot be known.
             None => "",
         };
         Self(prefix.into())
@@ -299,6 +307,13 @@ pub(crate) struct Trace {
     pub(crate) parent: Option<Box<str>>,
 }
 
+impl Trace {
+    /// A request to an agent, as a part of this trace.
+    pub(crate) fn with(self, request: RunRequest) -> RunRequest {
+        RunRequest { trace_id: Some(self.id), trace_parent: self.parent, ..request }
+    }
+}
+
 /// A request without its body, for handlers that authenticate by themselves.
 pub(crate) struct RequestHead(pub(crate) Parts);
 
@@ -310,7 +325,7 @@ impl FromRequestParts<App> for RequestHead {
     }
 }
 
-/// What an address says after its question mark.
+/// The query string.
 pub(crate) struct Params<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
@@ -323,7 +338,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Params<T> {
     }
 }
 
-/// A JSON body, within the limit. An empty one is the default where there is one.
+/// A JSON body, within the limit. An empty body counts as `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
@@ -339,7 +354,7 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
         async move {
             let bytes = read_body(request.into_body(), limit, &mut pass).await?;
             let text = if bytes.is_empty() { b"{}" } else { &bytes[..] };
-            // A list would be taken for an object's members without their names.
+            // serde would accept an array as the fields of a struct, in order.
             if text.trim_ascii_start().first() == Some(&b'[') {
                 return Err(ApiError::bad("bad_json", "the body: a list, where an object belongs"));
             }
@@ -366,7 +381,7 @@ impl FromRequest<App> for TextBody {
     }
 }
 
-/// Reads a body, within its limit, its time and what all bodies together may hold.
+/// Reads a body, within the limits of its size, its time and the total of all bodies.
 async fn read_body(body: Body, limit: usize, pass: &mut BytesPass) -> Result<Vec<u8>, ApiError> {
     let mut body = Limited::new(body, limit);
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! Who makes a request.
+//! Authentication of requests.
 //!
 //! [`Authenticate`] turns a request into a [`Principal`]. By default that is a bearer token; an
 //! application that mounts the API uses its own login. A browser's `EventSource` cannot send
@@ -21,11 +21,11 @@ use wellspring_log::{Document, Expected, Store, Written};
 
 use crate::tokens::{SECRET_BYTES, TokenError, Tokens, random};
 
-/// How long a signed address of a stream opens it, by default: long enough to reconnect a
-/// few times, short enough for a history or a log.
+/// How long a signed URL of a stream is valid by default: long enough for a few reconnects, short
+/// enough that a leak through a browser history or a log does little harm.
 pub const SIGNED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// The longest a signed address of a stream opens it.
+/// Maximum time for which a signed URL of a stream is valid.
 pub const SIGNED_FOR_MAX: Duration = Duration::from_secs(60 * 60);
 
 const KEY_DOCUMENT: &str = "server.signing-key";
@@ -74,9 +74,9 @@ pub trait Authenticate: Send + Sync + 'static {
         request: &'a Parts,
     ) -> BoxFuture<'a, Result<Principal, AuthError>>;
 
-    /// The principal of that id, for the address of a stream that it had signed. `None` if it is
-    /// gone, or if addresses cannot be signed, which is the default: cookies reach an
-    /// `EventSource` without.
+    /// The principal of that id, for a URL that was signed for it. `None` if it no longer exists,
+    /// or if this implementation does not support signed URLs, which is the default: a browser
+    /// sends cookies with an `EventSource` anyway.
     ///
     /// # Errors
     ///
@@ -88,7 +88,7 @@ pub trait Authenticate: Send + Sync + 'static {
         futures::future::ready(Ok(None)).boxed()
     }
 
-    /// What a client should do that was answered with 401.
+    /// What a client should do after a 401, as a part of the error.
     fn remedy(&self) -> &'static str {
         "log in, then try again"
     }
@@ -101,7 +101,7 @@ pub enum AuthError {
     /// The request has no credentials.
     #[error("the request has no credentials")]
     Missing,
-    /// The request has credentials that are not known, or not any more.
+    /// The request's credentials are not known, or were revoked.
     #[error("the request's credentials are not known")]
     Unknown,
     /// The credentials could not be checked now.
@@ -166,13 +166,13 @@ impl Authenticate for TokenAuth {
     }
 }
 
-/// Signs the addresses of streams.
+/// Signs the URLs of streams.
 pub(crate) struct Signer {
     key: [u8; SECRET_BYTES],
 }
 
 impl Signer {
-    /// The store's key; the first server of a store makes it.
+    /// The signing key of a store, which its first server creates.
     pub(crate) async fn of(store: &dyn Store) -> Result<Self, TokenError> {
         let key_of = |document: &Document| {
             let bytes = URL_SAFE_NO_PAD.decode(&*document.text).ok()?;
@@ -188,9 +188,9 @@ impl Signer {
             let text = URL_SAFE_NO_PAD.encode(key).into();
             match store.put_document(KEY_DOCUMENT.into(), Some(text), expected).await {
                 Ok(Written::Done(_)) => return Ok(Self { key }),
-                // Another server of this store was first: its key counts.
+                // Another server of this store created a key at the same time: use that one.
                 Ok(Written::Conflict(theirs)) => found = theirs,
-                // What can be read is served: addresses are then valid until this server ends.
+                // The store is read-only. Signed URLs are then valid until this server ends.
                 Err(error) => {
                     tracing::warn!(%error, "could not keep the key that signs addresses");
                     return Ok(Self { key });
@@ -199,7 +199,7 @@ impl Signer {
         }
     }
 
-    /// What proves that the holder of token `id` may read `run` until then.
+    /// The signature which proves that token `id` may read `run` until `until`.
     pub(crate) fn sign(&self, run: RunId, id: &str, until: Millis) -> String {
         URL_SAFE_NO_PAD.encode(self.mac(run, id, until).finalize().into_bytes())
     }

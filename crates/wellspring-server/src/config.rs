@@ -10,37 +10,37 @@ use serde::{Deserialize, Serialize};
 pub const DEFAULT_LISTEN: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 7600);
 
-/// How a server behaves.
+/// Settings of a server.
 ///
-/// Without a token it serves this machine only, and refuses to listen elsewhere.
+/// Without a token it serves only this machine, and refuses to listen on other addresses than
+/// loopback.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {
-    /// Where it listens.
+    /// The address to listen on.
     pub listen: SocketAddr,
     /// Host names that the `Host` header may contain, in addition to those of this machine. Setting
     /// one requires a token, since other machines can reach the server.
     pub hosts: Vec<Box<str>>,
-    /// The origins whose pages may talk to it, such as `https://app.example.com`. Its own
+    /// Origins whose pages may call the server, such as `https://app.example.com`. The server's own
     /// page always may.
     pub cors: Vec<Box<str>>,
-    /// How much is too much.
+    /// The limits.
     pub limits: ServerLimits,
     /// How long runs may continue during shutdown. After that, other processes take them over.
     #[serde(with = "seconds")]
     pub drain: Duration,
-    /// How long a stream may say nothing before it says that it is alive: less than what
-    /// proxies wait.
+    /// Interval of keep-alive messages on silent streams: less than the time-outs of proxies.
     #[serde(with = "seconds")]
     pub keep_alive: Duration,
-    /// How long a finished run is kept; `None` keeps it for ever.
+    /// How long a finished run is kept; `None` keeps it indefinitely.
     #[serde(with = "optional_seconds")]
     pub retention: Option<Duration>,
-    /// What use-ai's clients are offered.
+    /// Settings of use-ai's wire.
     pub use_ai: UseAiConfig,
 }
 
-/// What use-ai's clients are offered.
+/// Settings of use-ai's wire.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UseAiConfig {
@@ -65,7 +65,7 @@ impl Default for ServerConfig {
     }
 }
 
-/// How much is too much. Beyond a limit the answer is 413, 429 or 503, never a wait.
+/// The limits of a server. A request beyond a limit is refused at once with 413, 429 or 503.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerLimits {

@@ -1,11 +1,11 @@
-//! Connections: how many there are, what is spoken on them, and how long each phase may take.
+//! Connections: how many there are, their protocol, and the time limit of each phase.
 //!
 //! # What is promised
 //!
-//! 1. Every phase has a time: the first byte, a request's head, the pause between two requests,
+//! 1. Every phase has a time limit: the first byte, a request's head, the pause between two requests,
 //!    a request's body, and an answer that the client does not read.
 //! 2. When all places are taken, the connection that has waited longest without a request makes
-//!    room for a new one. Connections that say nothing cannot lock anyone out.
+//!    room for a new one. Silent connections cannot lock out other clients.
 //! 3. What a client does not read is bounded, in this process and in the kernel.
 
 mod activity;
@@ -89,7 +89,7 @@ content-type: application/json\r\n\r\n\
 /// Listens, with a small send buffer: accepted connections inherit it.
 pub(crate) fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // Else a server that restarts waits for the connections of the one before.
+    // Otherwise a restarted server has to wait for the connections of the previous process.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
@@ -116,7 +116,7 @@ pub(crate) async fn accept(app: App, router: Router, listener: TcpListener, task
                 None => drop(tasks.spawn(turn_away(app.clone(), stream))),
             },
             Err(error) => {
-                // Usually no file descriptor is left: one that is used least is given up.
+                // Usually the process has run out of file descriptors: close an idle connection.
                 tracing::warn!(%error, "a connection could not be accepted");
                 places.make_room();
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -139,7 +139,7 @@ fn descriptors() -> usize {
 
 async fn turn_away(app: App, mut stream: TcpStream) {
     app.metrics.error("too_many_connections");
-    // A client that does not listen is not told.
+    // A client that does not read cannot be told.
     let _ = tokio::time::timeout(CLOSE_LIMIT, stream.write_all(FULL)).await;
 }
 
@@ -161,7 +161,7 @@ async fn serve(
         () = activity.evicted() => return,
         protocol = tokio::time::timeout(HEAD_TIMEOUT, protocol(socket.stream())) => protocol,
     };
-    // It says nothing, or is gone.
+    // The client sent nothing, or disconnected.
     let Ok(Ok(protocol)) = protocol else { return };
     let answering = Arc::clone(&activity);
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
@@ -218,14 +218,14 @@ async fn serve(
     }
 }
 
-/// What is spoken on a connection.
+/// The protocol of a connection.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Protocol {
     Http1,
     Http2,
 }
 
-/// Finds out what is spoken on a connection by how it begins, and leaves that to be read.
+/// Detects the protocol of a connection by peeking at its first bytes.
 async fn protocol(stream: &TcpStream) -> std::io::Result<Protocol> {
     let mut first = [0; H2_PREFACE.len()];
     loop {

@@ -47,7 +47,7 @@ impl ApiError {
         self
     }
 
-    /// The request makes no sense.
+    /// The request is invalid.
     pub(crate) fn bad(code: &'static str, message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, code, message, "see /openapi.json")
     }
@@ -97,7 +97,7 @@ impl ApiError {
         )
     }
 
-    /// Something could not be kept: it is the store's error, where the store is to blame.
+    /// A write failed: the store's error if that is the cause, otherwise an internal error.
     fn kept(while_doing: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         let mut causes = std::iter::successors(Some(error), |error| error.source());
         match causes.find_map(|cause| cause.downcast_ref::<StoreError>()) {
@@ -106,7 +106,7 @@ impl ApiError {
         }
     }
 
-    /// Its JSON, as an event stream carries it too.
+    /// The JSON of the body.
     pub(crate) fn json(&self) -> String {
         let error = Inner { code: self.code, message: &self.message, remedy: self.remedy };
         // Three strings always have a JSON form.
@@ -131,7 +131,7 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// Why a response is an error, for the access log and the metrics.
+/// The error code of a response, for the access log and the metrics.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refused(pub(crate) &'static str);
 

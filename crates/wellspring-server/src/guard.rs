@@ -1,5 +1,4 @@
-//! What every request passes: is it meant for us, may this page ask, is it too often; and a
-//! line in the log about what became of it.
+//! Middleware around every request: checks `Host`, `Origin` and the rate, and writes the access log.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
@@ -30,7 +29,7 @@ impl Caller {
     }
 }
 
-/// How long a browser may remember what it may ask, in seconds.
+/// How long a browser may cache the answer to a CORS preflight, in seconds.
 const PREFLIGHT_SECONDS: HeaderValue = HeaderValue::from_static("600");
 
 /// Maximum bytes of a `traceparent`: version 00 has 55, and later ones may be longer.
@@ -45,8 +44,7 @@ const REQUEST_HEADERS: HeaderValue = HeaderValue::from_static(
 const EXPOSED_HEADERS: HeaderValue =
     HeaderValue::from_static("retry-after, x-trace-id, idempotent-replayed, x-run-id");
 
-/// Lets a request through, or not, and says in the log what became of it. Queries are not
-/// logged: they may hold signatures.
+/// Checks a request, and logs its outcome. Queries are not logged, because they may hold signatures.
 pub(crate) async fn guard(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let since = Instant::now();
     let trace = trace(request.headers());
@@ -115,9 +113,9 @@ fn admit(app: &App, request: &Request) -> Result<(), ApiError> {
     }
 }
 
-/// Another site can make its own name mean this machine, and then ask us as if it were ours; but
-/// it cannot make the browser send another `Host`. An application that has mounted the API knows
-/// its own names; they are only checked where some are listed.
+/// Whether a `Host` names this server. This stops DNS rebinding: another site can point its own name
+/// at this machine, but it cannot change the `Host` that the browser sends. If an application has
+/// mounted the API, its names are checked only if any are listed.
 fn is_ours(app: &App, host: &str) -> bool {
     let hosts = &app.config.hosts;
     let Some(address) = app.address.or((!hosts.is_empty()).then_some(app.config.listen)) else {
@@ -132,14 +130,14 @@ fn is_ours(app: &App, host: &str) -> bool {
     here || is_address(address.ip(), name) || hosts.iter().any(|known| listed(known))
 }
 
-/// Whether a `Host` is the address that the server listens on, or any address if it listens on all.
-/// Unlike a name, an address cannot be made to point to another machine.
+/// Whether a `Host` is the IP address that the server listens on, or any address if it listens on
+/// all. Unlike a name, an address cannot be rebound.
 fn is_address(listen: IpAddr, name: &str) -> bool {
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
     bare.parse().is_ok_and(|address: IpAddr| address == listen || listen.is_unspecified())
 }
 
-/// HTTP/2 has the name in the address.
+/// HTTP/2 has the host in the URI.
 fn host<'a>(uri: &'a Uri, headers: &'a HeaderMap) -> &'a str {
     match uri.authority() {
         Some(authority) => authority.as_str(),
@@ -160,7 +158,7 @@ fn trace(headers: &HeaderMap) -> Trace {
     }
 }
 
-/// The trace id of a `traceparent` that is one. Versions after the first may add more.
+/// The trace id of a valid `traceparent`. Later versions may append fields.
 fn traced(parent: &str) -> Option<&str> {
     let mut fields = parent.split('-');
     let mut hex = |digits: usize| {

@@ -6,11 +6,11 @@ use wellspring_core::Millis;
 
 use crate::app::App;
 
-/// How often runs that are due are looked for: a run that was answered through another process
-/// goes on within two seconds. It costs two indexed queries.
+/// Interval of the search for runs that are due: a run that was answered through another process
+/// continues within two seconds. Each search costs two indexed queries.
 const RECOVER_EVERY: Duration = Duration::from_secs(1);
 
-/// How often old runs are looked for, where they are to be deleted.
+/// Interval of the search for runs older than `keep`.
 const RETENTION_EVERY: Duration = Duration::from_secs(10 * 60);
 
 /// How many old runs are deleted in one batch, before other work continues.

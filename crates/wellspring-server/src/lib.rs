@@ -3,21 +3,22 @@
 //! [`Server::builder`] serves a [`Runtime`](wellspring_engine::Runtime); [`router`] is the same to
 //! mount in an application of your own, with its own [login](Authenticate). A surface is the IO
 //! that speaks one protocol, a module each: our own API under `/v1` with event streams in any
-//! dialect, what operators read, and a page. All of them read runs through cursors and reach
-//! them through their inbox, so none of them holds anything that a crash would lose.
+//! dialect, AG-UI, the AI SDK, use-ai, endpoints for operators, and a page. All of them act on runs
+//! through `Control` and read them through cursors, so none of them holds state that a crash would
+//! lose.
 //!
 //! # What is deliberately absent
 //!
-//! TLS belongs to a proxy, configuration files and flags to the command. Agents are registered
-//! with the runtime before it is served.
+//! TLS, which a proxy adds; configuration files and flags, which the command reads; and agents,
+//! which are registered with the runtime before it is served.
 //!
 //! # What is promised
 //!
 //! 1. Detaching is not cancelling: a closed connection changes nothing.
-//! 2. Until a token was made only this machine is served. Another tenant's run is reported as not
-//!    found.
-//! 3. Every stream says how it ends, also when the server does.
-//! 4. Beyond a limit the answer is an error with the time to wait, never a wait.
+//! 2. Only this machine is served until a token is created. Another tenant's run is reported as
+//!    not found.
+//! 3. Every stream ends with an event that says why, also when the server shuts down.
+//! 4. A request beyond a limit is refused at once, with the time after which to try again.
 
 mod answers;
 mod api;
@@ -48,8 +49,8 @@ pub use tokens::{TOKENS_MAX, TOKENS_REFRESH, TokenError, TokenInfo, Tokens};
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Locks, also after a panic of another holder: what is behind a lock here is consistent at
-/// every moment, and a second panic would only hide the first.
+/// Locks a mutex, also if another holder has panicked: the values behind the locks of this crate are
+/// consistent at every moment, and a second panic would only hide the first.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
-//! How much is too much, held as counts and buckets.
+//! The server's limits, as counters and token buckets.
 //!
-//! Nothing here waits: what does not fit is refused with the time after which it may.
+//! Nothing here waits: a request beyond a limit is refused, with the time after which to try again.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -16,15 +16,15 @@ use crate::config::ServerLimits;
 use crate::error::ApiError;
 use crate::lock;
 
-/// The most callers whose rate is remembered; beyond it those that have been quiet longest
-/// enough to be forgiven are forgotten, and then all.
+/// Maximum number of callers whose rate is remembered. Beyond it, callers whose bucket is full again
+/// are forgotten, and then all.
 const CALLERS_MAX: usize = 16 * 1024;
 
 /// Seconds of its rate that a caller may use in one burst: a page that loads sends a few requests
 /// together.
 const BURST_SECONDS: f64 = 2.0;
 
-/// Every limit of a server, and how much of it is used.
+/// All limits of a server, and their current use.
 pub(crate) struct Gates {
     limits: ServerLimits,
     streams: Arc<Mutex<OpenStreams>>,
@@ -33,7 +33,7 @@ pub(crate) struct Gates {
     addresses: Rates<IpAddr>,
 }
 
-/// What request bodies and large answers hold.
+/// Bytes of request bodies and large responses.
 struct Held {
     max: usize,
     per_token_max: usize,
@@ -68,7 +68,7 @@ impl Gates {
         }
     }
 
-    /// Takes note of a request from an address.
+    /// Counts a request from an address.
     pub(crate) fn address(&self, address: IpAddr) -> Result<(), ApiError> {
         if address.to_canonical().is_loopback() {
             return Ok(());
@@ -76,7 +76,7 @@ impl Gates {
         self.addresses.take(address).map_err(|wait| too_often("address", wait))
     }
 
-    /// Takes note of a request by a token's holder.
+    /// Counts a request of a principal.
     pub(crate) fn token(&self, who: &Principal) -> Result<(), ApiError> {
         if who.is_local() {
             return Ok(());
@@ -84,7 +84,7 @@ impl Gates {
         self.tokens.take(Arc::clone(&who.id)).map_err(|wait| too_often("token", wait))
     }
 
-    /// Counts what a request of this principal holds, none of it yet.
+    /// Begins to count the bytes of a request of this principal, from zero.
     pub(crate) fn bytes(&self, id: &str) -> BytesPass {
         BytesPass { held: Arc::clone(&self.held), id: id.into(), bytes: 0 }
     }
@@ -119,7 +119,7 @@ fn too_often(whose: &str, wait: Duration) -> ApiError {
     ApiError::new(status, "too_often", message, "slow down").retry_after(seconds)
 }
 
-/// What one request holds; given back when it is dropped.
+/// The bytes that one request holds; released on drop.
 pub(crate) struct BytesPass {
     held: Arc<Held>,
     id: Arc<str>,
@@ -127,7 +127,7 @@ pub(crate) struct BytesPass {
 }
 
 impl BytesPass {
-    /// Holds more, within the limits.
+    /// Adds bytes, within the limits.
     pub(crate) fn grow(&mut self, bytes: usize) -> Result<(), ApiError> {
         let mut now = lock(&self.held.now);
         let theirs = now.per_token.get(&self.id).copied().unwrap_or(0).saturating_add(bytes);
@@ -147,7 +147,7 @@ impl BytesPass {
         Err(ApiError::new(status, "too_much_at_once", message, remedy).retry_after(5))
     }
 
-    /// Holds less.
+    /// Removes bytes.
     pub(crate) fn shrink(&mut self, bytes: usize) {
         let bytes = bytes.min(self.bytes);
         self.bytes -= bytes;
@@ -168,7 +168,7 @@ impl Drop for BytesPass {
     }
 }
 
-/// A stream that is open.
+/// An open stream; counted until it is dropped.
 pub(crate) struct StreamPass {
     streams: Arc<Mutex<OpenStreams>>,
     id: Arc<str>,
@@ -204,7 +204,7 @@ impl<K: Eq + Hash> Rates<K> {
         Self { per_second: f64::from(per_second), buckets: Mutex::default() }
     }
 
-    /// Takes one, or says how long to wait for one.
+    /// Takes a token, or returns how long to wait for one.
     fn take(&self, caller: K) -> Result<(), Duration> {
         let full = (self.per_second * BURST_SECONDS).max(1.0);
         let now = Instant::now();
@@ -213,7 +213,7 @@ impl<K: Eq + Hash> Rates<K> {
         };
         let mut buckets = lock(&self.buckets);
         if buckets.len() >= CALLERS_MAX && !buckets.contains_key(&caller) {
-            // A full bucket is the same as no bucket.
+            // A full bucket need not be stored.
             buckets.retain(|_, bucket| fill(bucket) < full);
             if buckets.len() >= CALLERS_MAX {
                 buckets.clear();

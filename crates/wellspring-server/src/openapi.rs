@@ -1,4 +1,4 @@
-//! The API described, in OpenAPI 3.1: made of the table of routes, so that none is missing.
+//! The OpenAPI 3.1 description, made from the table of routes, so that no route is missing.
 
 mod operations;
 mod schemas;
@@ -12,7 +12,7 @@ use operations::{COMMON_ERRORS, describe};
 use schemas::{schema, schemas};
 use wellspring_engine::Permission;
 
-/// The description as it is served under a prefix.
+/// The description for an API that is mounted under a prefix.
 pub(crate) fn text(prefix: &str) -> String {
     static DESCRIPTION: OnceLock<Value> = OnceLock::new();
     let mut description = DESCRIPTION.get_or_init(|| description(&routes())).clone();

@@ -1,4 +1,4 @@
-//! Our own listener: the API served by itself, and stopped without cutting anyone off unsaid.
+//! Our own listener around the API, with a graceful shutdown.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::tokens::Tokens;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Other machines could reach the server, and it has no token.
+    /// Other machines could reach the server, but there is no token.
     #[error(
         "refusing to listen on {listen} without a token: make one with `wellspring token create`, \
          or listen on 127.0.0.1"
@@ -72,22 +72,22 @@ impl ServerBuilder {
         self
     }
 
-    /// What counts; the same that [meters](Metrics::metered) the log's store, where one does.
+    /// Where to count. Pass the [`Metrics`] that [meter](Metrics::metered) the log's store, if any.
     #[must_use]
     pub fn metrics(mut self, metrics: Metrics) -> Self {
         self.api = self.api.metrics(metrics);
         self
     }
 
-    /// Who makes a request; by default whose [token](Tokens) it shows.
+    /// How requests are authenticated [default: by their [token](Tokens)].
     #[must_use]
     pub fn authenticate(mut self, authenticate: Arc<dyn Authenticate>) -> Self {
         self.api = self.api.authenticate(authenticate);
         self
     }
 
-    /// Routes of something else to serve besides, such as webhooks. They check their own callers,
-    /// and must not begin with a path of the API.
+    /// Further routes to serve, such as webhooks. They authenticate their own callers, and must not
+    /// overlap with the API's paths.
     #[must_use]
     pub fn routes(mut self, routes: Router) -> Self {
         self.routes = self.routes.merge(routes);
@@ -149,7 +149,7 @@ impl Server {
         ServerBuilder { api: Api::builder(runtime), routes: Router::new() }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

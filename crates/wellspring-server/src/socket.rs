@@ -6,16 +6,16 @@
 //!
 //! # What is deliberately absent
 //!
-//! A queue. A subscription is a cursor, which is pulled when the socket takes more, and the next
-//! message of a client is read when the one before it is done.
+//! A queue. A subscription is a cursor, which is pulled when the socket can take more, and the next
+//! message of a client is read when the previous one has been handled.
 //!
 //! # What is promised
 //!
-//! 1. A socket passes what every request does: host, origin, token, limits; and so does each of
-//!    its messages. It is counted as a connection and as a stream.
-//! 2. What a subscription does not take holds up no other.
-//! 3. A closed socket changes no run. A server that closes says so, on every subscription and
-//!    for the socket.
+//! 1. Host, origin, token and limits are checked as for every request, and the token and limits
+//!    again for each message. A socket counts as a connection and as a stream.
+//! 2. A slow subscription does not delay others.
+//! 3. Closing a socket changes no run. When the server shuts down, each subscription and the
+//!    socket end with a message that says so.
 
 mod subscriptions;
 
@@ -40,89 +40,87 @@ use crate::stream::EventStream;
 
 pub(crate) use self::subscriptions::{Delivery, NotAdded, SUBSCRIPTIONS_MAX, Subscriptions};
 
-/// How long a client may take nothing of what is there for it, as for every connection.
+/// How long a client may read nothing although data waits for it, as for every connection.
 const UNREAD_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How many keep-alives a client may leave without any sign of life: about a minute.
+/// How many keep-alives may go unanswered before the socket is closed: about a minute.
 const SILENT_PINGS_MAX: u32 = 4;
 
-/// How long the streams of a socket may take to say that the server closes.
+/// How long the streams of a socket may take to end when the server shuts down.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bytes of messages that wait in this process for the connection to take them before more are
-/// made: as much as a few frames of a run.
+/// Bytes of encoded messages that may wait for the connection before more are encoded: a few frames
+/// of a run.
 const WRITE_BUFFER_BYTES: usize = 16 * 1024;
 
-/// Bytes that are read ahead of a message: a socket that only listens must not cost more.
+/// Size of the read buffer: small, because most sockets only listen.
 const READ_BUFFER_BYTES: usize = 4 * 1024;
 
-/// The subprotocol that we speak where a client names some. Browsers fail a connection whose
-/// server takes none of those that were offered.
+/// The subprotocol to select if a client offers any: browsers fail a connection if the server
+/// selects none of them.
 const SUBPROTOCOL: &str = "wellspring";
 
-/// What a token is offered with as a subprotocol: a browser's `WebSocket` cannot send headers.
+/// Prefix of a subprotocol that carries a token: a browser's `WebSocket` cannot send headers.
 const TOKEN_SUBPROTOCOL: &str = "bearer.";
 
 /// Close code of a server that restarts (RFC 6455 section 7.4.1 and its registry).
 const SERVICE_RESTART: u16 = 1012;
 
-/// What a surface speaks on a socket.
+/// The protocol of a surface on a socket.
 ///
 /// # Contract
 ///
-/// 1. Every message that a client sends is answered, also one that makes no sense.
+/// 1. Every message of a client is answered, also an invalid one.
 /// 2. Nothing that a client sends panics.
 pub(crate) trait SocketProtocol: Send + Sync + 'static {
-    /// What a client calls its subscriptions.
+    /// The client's name for a subscription.
     type Key: Clone + Ord + Send + Sync + 'static;
 
-    /// Does what a message asks for. The next one is read when this is done; events go on in the
-    /// meantime.
+    /// Handles a message. The next one is read when this has finished; events are sent meanwhile.
     fn handle(
         self: Arc<Self>,
         who: Principal,
         text: Utf8Bytes,
     ) -> BoxFuture<'static, Vec<Step<Self::Key>>>;
 
-    /// What a client is told first.
+    /// Messages that are sent when the socket opens.
     fn hello(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// The message that asks a client for a sign of life; a WebSocket's own ping if `None`.
+    /// The keep-alive message of the protocol; a WebSocket ping if `None`.
     fn ping(&self) -> Option<String> {
         None
     }
 
-    /// Writes the messages that carry what a subscription gave.
+    /// Encodes a piece of a subscription as messages.
     fn deliver(&self, delivery: &Delivery<Self::Key>, messages: &mut Vec<String>);
 
-    /// The message that says what did not work: with a subscription that could not be added, or
-    /// with the socket.
+    /// The error message for a subscription that could not be added; with `None`, for the socket.
     fn failed(&self, key: Option<&Self::Key>, error: &ApiError) -> String;
 }
 
-/// What follows from a client's message.
+/// A consequence of a client's message.
 pub(crate) enum Step<K> {
     Send(String),
-    /// Goes on with what another transport of the same client has left.
+    /// Takes over the subscriptions of another transport of the same client.
     Adopt {
         subscriptions: Subscriptions<K>,
         messages: Vec<String>,
     },
-    /// The client said goodbye.
+    /// The client closes the socket.
     Close,
     Subscribe {
         key: K,
         stream: Box<EventStream>,
         credit: Option<u32>,
-        /// What the client is told before the stream's events.
+        /// Sent before the stream's events.
         done: Option<String>,
     },
     Unsubscribe {
         key: K,
         done: Option<String>,
-        /// What the client is told if there is no such subscription.
+        /// Sent if there is no such subscription.
         unknown: Option<String>,
     },
     Credit {
@@ -133,10 +131,10 @@ pub(crate) enum Step<K> {
     },
 }
 
-/// A request for a socket by somebody who may read.
+/// A request for a socket by a caller with [`Permission::Read`].
 pub(crate) struct SocketRequest {
     upgrade: WebSocketUpgrade,
-    /// To be asked again with every message: a token may be revoked.
+    /// Authenticated again with every message, because a token may be revoked.
     parts: Parts,
     pass: StreamPass,
 }
@@ -148,21 +146,25 @@ impl FromRequestParts<App> for SocketRequest {
         take_token(parts);
         let who = app.authenticate(parts).await?;
         allow(&who, Permission::Read)?;
-        let upgrade = WebSocketUpgrade::from_request_parts(parts, app).await.map_err(|error| {
-            let remedy = "open it with a WebSocket client, over HTTP/1.1";
-            let status = StatusCode::UPGRADE_REQUIRED;
-            ApiError::new(status, "no_websocket", error.body_text(), remedy)
-        })?;
+        let upgrade = upgrade(app, parts).await?;
         let pass = app.gates.stream(&who)?;
-        // What is kept for as long as the socket is open: who it is, and nothing of the request.
+        // Kept for as long as the socket is open, so without the upgrade itself.
         let mut kept = parts.clone();
         kept.extensions.remove::<hyper::upgrade::OnUpgrade>();
         Ok(Self { upgrade, parts: kept, pass })
     }
 }
 
+/// Reads the upgrade to a WebSocket from a request.
+pub(crate) async fn upgrade(app: &App, parts: &mut Parts) -> Result<WebSocketUpgrade, ApiError> {
+    WebSocketUpgrade::from_request_parts(parts, app).await.map_err(|error| {
+        let remedy = "open it with a WebSocket client, over HTTP/1.1";
+        ApiError::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error.body_text(), remedy)
+    })
+}
+
 impl SocketRequest {
-    /// A request of somebody whose first request was let in already.
+    /// A request for the socket of a session that was authenticated before.
     pub(crate) fn of(upgrade: WebSocketUpgrade, parts: Parts, pass: StreamPass) -> Self {
         Self { upgrade, parts, pass }
     }
@@ -194,8 +196,9 @@ impl SocketRequest {
     }
 }
 
-/// Takes a token that was offered as a subprotocol, unless there is a header.
-fn take_token(parts: &mut Parts) {
+/// Moves a token that was offered as a subprotocol into the `Authorization` header, unless there is
+/// one.
+pub(crate) fn take_token(parts: &mut Parts) {
     if parts.headers.contains_key(header::AUTHORIZATION) {
         return;
     }
@@ -216,22 +219,22 @@ struct Session<P: SocketProtocol> {
     protocol: Arc<P>,
     socket: WebSocket,
     subscriptions: Subscriptions<P::Key>,
-    /// What is to be sent next.
+    /// Messages that have not been sent.
     messages: Vec<String>,
 }
 
-/// A message that is being handled, and what it holds meanwhile.
+/// A message that is being handled.
 type Handling<K> = BoxFuture<'static, Result<Vec<Step<K>>, ApiError>>;
 
 /// Why a socket ends.
 enum Ends {
-    /// The client is gone, or takes nothing.
+    /// The client disconnected, or reads nothing.
     Gone,
-    /// The client said goodbye.
+    /// The client closed the socket.
     Closed,
-    /// The client broke the protocol, or does not answer; the code says how.
+    /// The client broke the protocol; with the close code.
     Refused(u16, ApiError),
-    /// The server closes.
+    /// The server shuts down.
     Draining,
 }
 
@@ -241,7 +244,7 @@ impl<P: SocketProtocol> Session<P> {
             Ends::Gone | Ends::Closed => {}
             Ends::Refused(code, error) => self.say_goodbye(code, &error).await,
             Ends::Draining => {
-                // Each stream says in its own words that it ends before its run does.
+                // Each dialect has its own event for a stream that ends before its run.
                 self.subscriptions.release();
                 let told = async {
                     while !self.subscriptions.is_empty() {
@@ -258,7 +261,7 @@ impl<P: SocketProtocol> Session<P> {
         }
     }
 
-    /// Takes messages and gives events, until there is a reason to end.
+    /// Handles messages and sends events, until there is a reason to end.
     async fn talk(&mut self) -> Ends {
         let closing = self.app.closing.clone();
         if self.flush().await.is_none() {
@@ -319,7 +322,7 @@ impl<P: SocketProtocol> Session<P> {
         }
     }
 
-    /// Begins with what the client sent.
+    /// Begins to handle what the client sent.
     fn received(
         &mut self,
         message: Option<Result<Message, axum::Error>>,
@@ -351,10 +354,10 @@ impl<P: SocketProtocol> Session<P> {
         })
     }
 
-    /// What a message that cannot be read means.
+    /// Why the socket ends after a message that cannot be read.
     fn broken(&self, error: &axum::Error) -> Ends {
-        // The errors of the crate that reads messages are known by what they say; the tests hold
-        // them to it. Whatever else happens on the connection means that the client is gone.
+        // The WebSocket crate's errors can only be told apart by their text, which the tests check.
+        // Any other error means that the client has disconnected.
         let text = error.to_string();
         if text.starts_with("Space limit exceeded") {
             let max = self.app.config.limits.body_bytes;
@@ -405,7 +408,7 @@ impl<P: SocketProtocol> Session<P> {
         self.messages.push(self.protocol.failed(None, error));
     }
 
-    /// Sends what is there. `None` if the client does not take it.
+    /// Sends the waiting messages. `None` if the client does not read them.
     async fn flush(&mut self) -> Option<()> {
         if self.messages.is_empty() {
             return Some(());
@@ -420,7 +423,7 @@ impl<P: SocketProtocol> Session<P> {
         matches!(timeout(UNREAD_TIMEOUT, send).await, Ok(Ok(()))).then_some(())
     }
 
-    /// Says why the socket ends, and waits a moment for the client to have heard it.
+    /// Sends the reason for the end, and waits briefly for the client to close.
     async fn say_goodbye(&mut self, code: u16, error: &ApiError) {
         self.refuse(error);
         let goodbye = async {
@@ -431,12 +434,12 @@ impl<P: SocketProtocol> Session<P> {
             while let Some(Ok(_)) = self.socket.recv().await {}
             Some(())
         };
-        // A client that does not listen is not told.
+        // A client that does not read cannot be told.
         let _ = timeout(CLOSE_TIMEOUT, goodbye).await;
     }
 }
 
-/// What a message led to; never while there is no message.
+/// The result of the message that is being handled; pending if there is none.
 async fn handled<T>(handling: &mut Option<BoxFuture<'static, T>>) -> T {
     match handling {
         Some(handling) => handling.await,

@@ -1,9 +1,9 @@
 //! A run as an event stream, in any dialect, to any number of readers.
 //!
-//! A reader is a cursor over the log. What a frame looks like in a dialect is made once and
-//! kept with the frame. To make it one has to know what was open before it: for that there
-//! is one fold per run and dialect, as far as the foremost reader; a reader that is behind
-//! folds on its own until it has caught up.
+//! A reader is a cursor over the log. A frame is encoded once per dialect, and the bytes are kept
+//! with the frame. Encoding needs the fold of everything before the frame, so readers of one run and
+//! dialect share a fold, which is as far as the foremost reader. A reader that is behind has a fold
+//! of its own until it has caught up.
 //!
 //! # What is deliberately absent
 //!
@@ -32,7 +32,7 @@ use futures::{StreamExt as _, stream};
 use tokio::time::{Instant, Sleep};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use wellspring_core::{Event, Millis, Outline, Record, RunId, Seq};
-use wellspring_log::{Cursor, FrameSlice, Log};
+use wellspring_log::{Cursor, FrameSlice, Log, RunInfo};
 use wellspring_wire::{Closed, DialectChoice, Framing, Out, Positions, WirePosition};
 
 use self::reader::Reader;
@@ -44,25 +44,40 @@ use crate::metrics::{Metrics, Open};
 pub(crate) use self::page::{EventPage, page};
 pub(crate) use self::reader::Folds;
 
-/// Pieces smaller than this are copied together when a reader gets several at once: cheaper
-/// than a chunk, and a slot of the write, for each.
+/// Pieces smaller than this are joined when a reader gets several at once: copying is cheaper than a
+/// write for each.
 const JOIN_BELOW_BYTES: usize = 4 * 1024;
 
-/// How much earlier than the clock a record may be dated: its owner counts whole milliseconds from
-/// when it began, and so does the clock from another moment.
+/// How much earlier than the clock a new record may be dated: its owner and the clock both count
+/// whole milliseconds, but from different moments.
 const DATE_SLACK_MILLIS: u64 = 2;
 
 /// Reconnect delay that is sent to the client at the start of a stream, in milliseconds.
 const RETRY_MILLIS: u32 = 1000;
 
-/// What a reader asks for.
+/// A request for an event stream.
 pub(crate) struct Wanted {
-    pub(crate) run: RunId,
+    pub(crate) run: Readable,
     pub(crate) dialect: DialectChoice,
     pub(crate) start: Begin,
     pub(crate) until: Until,
-    /// Its cursor, if it has one already.
-    pub(crate) cursor: Option<Cursor>,
+}
+
+/// A run that the reader may read: a surface gets both of these only from `Control`, which has
+/// checked that.
+pub(crate) enum Readable {
+    /// A cursor that is at the start of the stream.
+    At(Cursor),
+    Run(RunInfo),
+}
+
+impl Readable {
+    pub(crate) fn id(&self) -> RunId {
+        match self {
+            Self::At(cursor) => cursor.run(),
+            Self::Run(info) => info.run,
+        }
+    }
 }
 
 /// Where a stream starts.
@@ -138,11 +153,11 @@ pub(crate) struct EventStream {
     ended: bool,
     around: Surroundings,
     closing: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Ticks now and then; only then is it checked whether anything was sent since. `None` if the
-    /// carrier keeps itself alive.
+    /// The keep-alive timer. It is not reset by events: when it fires, `spoke_at` decides. `None` if
+    /// the carrier keeps itself alive.
     alive: Option<Pin<Box<Sleep>>>,
     spoke_at: Instant,
-    /// What was kept before that is no news, and says nothing of how far the reader is behind.
+    /// Records older than this are history, and are left out of the lag metric.
     attached_at: Millis,
     _open: Open,
 }
@@ -195,15 +210,15 @@ impl EventStream {
         Ok(())
     }
 
-    /// An event stream that nothing on the way may keep back or change.
+    /// The stream as a response.
     pub(crate) fn into_response(self) -> Response {
         let framing = self.framing;
-        // It is moved with every piece.
+        // Boxed, because it is moved with every piece.
         let events = stream::unfold(Box::new(self), |mut events| async move {
             let bytes = events.next().await?;
             Some((Ok::<_, std::convert::Infallible>(bytes), events))
         });
-        // A body may be asked once more after its end.
+        // A body may be polled again after its end.
         event_stream(Body::from_stream(events.fuse()), framing)
     }
 
@@ -264,7 +279,7 @@ impl EventStream {
             if !self.until.ends_at(slice.last()) {
                 continue;
             }
-            // Nothing follows it in its frame: its owner has let go of the run.
+            // The owner has released the run, so nothing follows in the frame.
             let paused = matches!(
                 slice.records().last().map(|record| &record.event),
                 Some(Event::RunPaused { .. })
@@ -277,8 +292,8 @@ impl EventStream {
         self.spoke_at = Instant::now();
     }
 
-    /// Says the end of a stream whose run waits for an answer without pausing, and whether that
-    /// is one.
+    /// Ends a stream whose run waits for an answer without pausing. `false` if the dialect does not
+    /// end streams at such a question.
     async fn interrupt(&mut self, slice: &FrameSlice) -> bool {
         let asks = |record: &Record| matches!(&record.event, Event::QuestionAsked(question) if question.blocking);
         if !slice.iter().any(asks) {
@@ -335,7 +350,7 @@ impl EventStream {
         self.end();
     }
 
-    /// Nothing follows but what ends every stream of this framing.
+    /// Ends the stream, with the closing bytes of its framing.
     fn end(&mut self) {
         self.ended = true;
         let end = self.framing.end();
@@ -345,7 +360,7 @@ impl EventStream {
     }
 }
 
-/// Resolves when the timer does; never without one.
+/// Waits for the timer; pending without one.
 async fn ring(alive: &mut Option<Pin<Box<Sleep>>>) {
     match alive {
         Some(alive) => alive.as_mut().await,
@@ -353,7 +368,7 @@ async fn ring(alive: &mut Option<Pin<Box<Sleep>>>) {
     }
 }
 
-/// An event stream that nothing on the way may keep back or change.
+/// A response with headers that keep proxies from buffering or changing it.
 fn event_stream(body: Body, framing: Framing) -> Response {
     let mut response = Response::new(body);
     let headers = response.headers_mut();

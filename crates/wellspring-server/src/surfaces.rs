@@ -23,16 +23,16 @@ mod use_ai;
 
 pub(crate) use use_ai::PolledSessions;
 
-/// One thing that can be asked for.
+/// A method and path that is served.
 pub(crate) struct Route {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
-    /// What a token must allow; absent where none is needed.
+    /// The required permission; `None` if the route needs no authentication.
     pub(crate) scope: Option<Permission>,
     pub(crate) handler: MethodRouter<App>,
 }
 
-/// Everything that is served. The router, the description and the tests are made of it.
+/// All routes. The router, the OpenAPI description and the tests are made from this table.
 pub(crate) fn routes() -> Vec<Route> {
     native::routes()
         .into_iter()
@@ -46,7 +46,7 @@ pub(crate) fn routes() -> Vec<Route> {
 
 pub(crate) fn router(app: App) -> Router {
     let mut router = Router::new();
-    // Streams of events are never compressed: that would keep them back.
+    // Event streams are never compressed, because compression would delay events.
     let compressed =
         DefaultPredicate::new().and(NotForContentType::const_new(AgUiBinary::MEDIA_TYPE));
     for route in routes() {

@@ -1,12 +1,12 @@
-//! The threads that serve.
+//! The Tokio runtime of a server.
 
 use std::thread::available_parallelism;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// What runs a server, or anything else, on this machine: a worker per processor; and where
-/// there is only one, no thread besides the one that asks: there the scheduler for many
-/// threads costs a quarter more per token, or worse, as the bench `row` shows.
+/// A Tokio runtime for this machine: a worker per processor, or the current-thread scheduler if
+/// there is only one processor. There the multi-threaded scheduler costs at least a quarter more per
+/// token, as the bench `row` shows.
 ///
 /// ```
 /// let tokio = wellspring_server::threads()?;
@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 ///
 /// # Errors
 ///
-/// When the system has no thread or file descriptor left.
+/// If the system has no thread or file descriptor left.
 pub fn threads() -> std::io::Result<Runtime> {
     let alone = available_parallelism().is_ok_and(|processors| processors.get() == 1);
     let mut builder =

@@ -1,4 +1,4 @@
-//! Tokens: who made which, for which tenant, with which permissions.
+//! Tokens: their names, tenants and permissions.
 //!
 //! Only a token's SHA-256 is kept: it has 256 random bits, so nothing slower is needed.
 //! Secrets are compared in constant time, and never appear in a `Debug`.
@@ -19,11 +19,11 @@ use wellspring_engine::{LOCAL, Permission, Principal};
 use wellspring_log::document::all_documents;
 use wellspring_log::{Document, Expected, Store, StoreError, Written};
 
-/// How old what is known of the tokens may be: a token that is made or revoked by another
-/// process counts that much later.
+/// How long the list of tokens is cached: changes made by another process take effect this much
+/// later.
 pub const TOKENS_REFRESH: Duration = Duration::from_secs(2);
 
-/// The most tokens there are: all are kept in memory together.
+/// Maximum number of tokens: all of them are kept in memory.
 pub const TOKENS_MAX: usize = 10_000;
 
 /// Bytes of the name of a token or a tenant: both are in every record of an audit.
@@ -31,20 +31,20 @@ const NAME_BYTES_MAX: usize = 64;
 
 /// Each token is its own document, so that concurrent changes never undo each other.
 const TOKEN_PREFIX: &str = "token/";
-/// Exists once a token was made. From then on a request needs one.
+/// The document that exists once any token was created. From then on every request needs a token.
 const REQUIRED_DOCUMENT: &str = "server.tokens-required";
 pub(crate) const SECRET_BYTES: usize = 32;
 
-/// What is known of a token; not the token.
+/// A token without its secret.
 #[derive(Clone, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TokenInfo {
-    /// What it is called: who calls, as the runs know it.
+    /// Its name, which runs and the audit log record as the principal's id.
     pub id: Box<str>,
-    /// Whose runs it sees.
+    /// The tenant whose runs it can access.
     pub tenant: Box<str>,
-    /// What it allows.
+    /// Its permissions.
     pub scopes: Vec<Permission>,
-    /// When it was made.
+    /// When it was created.
     pub created_at: Millis,
     /// SHA-256 of the secret, in base64.
     hash: Box<str>,
@@ -60,7 +60,7 @@ impl fmt::Debug for TokenInfo {
     }
 }
 
-/// A token could not be made or found.
+/// A token could not be created or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TokenError {
@@ -82,7 +82,7 @@ pub enum TokenError {
     /// There are too many.
     #[error("there are {TOKENS_MAX} tokens already; revoke some")]
     Full,
-    /// The machine gives no random numbers.
+    /// The operating system gave no random numbers.
     #[error("the system gave no random numbers: {0}")]
     Random(String),
     /// The store failed.
@@ -119,7 +119,7 @@ pub struct Tokens {
 }
 
 struct Known {
-    /// `None` if none was ever made.
+    /// `None` if no token was ever created.
     tokens: Option<Arc<[TokenInfo]>>,
     at: Instant,
 }
@@ -141,7 +141,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// When the name is taken, a name is not allowed, or the store fails.
+    /// If the name is taken, a name is not allowed, or the store fails.
     pub async fn create(
         &self,
         id: &str,
@@ -187,7 +187,7 @@ impl Tokens {
     ///
     /// # Errors
     ///
-    /// When the store fails.
+    /// If the store fails.
     pub async fn revoke(&self, id: &str) -> Result<bool, TokenError> {
         if !is_name(id, "-") {
             return Ok(false);
@@ -199,22 +199,22 @@ impl Tokens {
             *self.known.write().await = None;
             match written {
                 Written::Done(_) => return Ok(true),
-                // Another process revoked it, and perhaps made it again: look again.
+                // Another process revoked it, and may have created it again.
                 Written::Conflict(_) => {}
             }
         }
     }
 
-    /// Every token there is.
+    /// All tokens.
     ///
     /// # Errors
     ///
-    /// When the store fails.
+    /// If the store fails.
     pub async fn list(&self) -> Result<Vec<TokenInfo>, TokenError> {
         Ok(self.read().await?.unwrap_or_default())
     }
 
-    /// Whose secret this is.
+    /// The principal of a secret; `None` if the secret is not valid.
     pub(crate) async fn verify(&self, secret: &str) -> Result<Option<Principal>, TokenError> {
         let tokens = self.fresh().await?.unwrap_or_default();
         let given = hash(secret);
@@ -228,7 +228,7 @@ impl Tokens {
         Ok(found.map(principal))
     }
 
-    /// The holder of a token, by its name.
+    /// The principal of the token with this name.
     pub(crate) async fn holder(&self, id: &str) -> Result<Option<Principal>, TokenError> {
         let tokens = self.fresh().await?.unwrap_or_default();
         Ok(tokens.iter().find(|token| &*token.id == id).map(principal))
@@ -239,7 +239,7 @@ impl Tokens {
         Ok(self.fresh().await?.is_none_or(|tokens| tokens.is_empty()))
     }
 
-    /// Whether there is no token and never was one.
+    /// Whether no token was ever created.
     pub(crate) async fn none_was_ever_made(&self) -> Result<bool, TokenError> {
         Ok(self.fresh().await?.is_none())
     }

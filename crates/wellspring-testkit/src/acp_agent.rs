@@ -1,10 +1,11 @@
 //! An agent that speaks ACP and follows a script, for tests of a client.
 //!
-//! It is a whole program on standard input and output, written against the protocol's own
-//! documents and not with our types. It is strict: a client that breaks the protocol makes it
-//! end with a word on its standard error.
+//! It is a complete program on standard input and output, written against the protocol's
+//! documents and not with our types. It is strict: if a client violates the protocol, it exits
+//! with a message on standard error.
 //!
-//! A test starts itself again with [`SCRIPT`] set, and calls [`play`] when it finds it so.
+//! A test starts its own binary again with [`SCRIPT`] set, and calls [`play`] if the variable
+//! is set.
 
 #![expect(
     clippy::expect_used,
@@ -24,17 +25,17 @@ use serde_json::{Value, json};
 
 /// The variable that holds the script, as JSON:
 ///
-/// - `prompts`: a list of steps for each prompt of a session; the last one again and again.
-/// - `capabilities`: its `agentCapabilities`; HTTP MCP by default. `version`: 1 by default.
-/// - `hello`: further members of the answer to `initialize`. `mute`: it does not answer.
+/// - `prompts`: a list of steps for each prompt of a session; the last one is repeated.
+/// - `capabilities`: its `agentCapabilities` [default: HTTP MCP]. `version` [default: 1].
+/// - `hello`: further members of the response to `initialize`. `mute`: it does not respond.
 /// - `look`: when it lists the tools of its MCP servers: `new` (default), `prompt`, `never`.
-/// - `refuse`: the error that answers `session/new`; with `login`, until `authenticate`.
+/// - `refuse`: the error that answers `session/new`; with `login`, only until `authenticate`.
 ///   `replay`: updates that `session/load` sends.
-/// - `session`: further members of the answer that opens a session: its modes and options.
+/// - `session`: further members of the response that opens a session: its modes and options.
 /// - `opened`: updates that it sends once a session is open.
-/// - `record`: a file to which it writes every message that it gets, one per line.
+/// - `record`: a file to which it writes every message that it receives, one per line.
 ///
-/// It knows every method that begins with `_` or `odd/`, and answers what it heard.
+/// It accepts every method that starts with `_` or `odd/`, and responds with what it received.
 pub const SCRIPT: &str = "WELLSPRING_SCRIPTED_ACP_AGENT";
 
 /// Plays the script until the input ends.
@@ -162,7 +163,7 @@ impl Agent {
         }
     }
 
-    /// What it says when it opens a session.
+    /// The members that it sends when it opens a session.
     fn offered(&self) -> Value {
         self.script.get("session").cloned().unwrap_or_else(|| json!({}))
     }
@@ -218,7 +219,7 @@ impl Agent {
         }
     }
 
-    /// Takes one step; gives the answer to the prompt if that was the last one.
+    /// Runs one step. Returns the response to the prompt if the step ends it.
     fn step(&self, name: &str, session: &Session, params: &Value, step: &Value) -> Option<Value> {
         let (what, how) = step.as_object().unwrap().iter().next().unwrap();
         match what.as_str() {
@@ -229,7 +230,7 @@ impl Agent {
                 let last = params["prompt"].as_array().unwrap().last().unwrap();
                 self.text(name, "agent_message_chunk", last["text"].as_str().unwrap());
             }
-            // Everything that it was sent, to see what a client makes of a request.
+            // The whole prompt as text, to show how a client sends it.
             "tell" => self.text(name, "agent_message_chunk", &params["prompt"].to_string()),
             "call" => {
                 let said = Mcp::open(&session.servers[0]).call(how);
@@ -242,7 +243,7 @@ impl Agent {
                 let said = answer.get("result").or(answer.get("error")).unwrap();
                 self.text(name, "agent_message_chunk", &said.to_string());
             }
-            // Asks, and does not want to know any more.
+            // Asks, then withdraws the request.
             "withdraw" => {
                 let mut params = how["params"].clone();
                 params["sessionId"] = name.into();
@@ -258,7 +259,7 @@ impl Agent {
                 params["sessionId"] = name.into();
                 self.say(json!({"jsonrpc": "2.0", "method": how["method"], "params": params}));
             }
-            // The same two about no session.
+            // The same, without a session.
             "notify_all" => {
                 let (method, params) = (&how["method"], &how["params"]);
                 self.say(json!({"jsonrpc": "2.0", "method": method, "params": params}));
@@ -268,7 +269,7 @@ impl Agent {
                 let said = answer.get("result").or(answer.get("error")).unwrap();
                 self.text(name, "agent_message_chunk", &said.to_string());
             }
-            // Many concurrently, and each answer as it comes.
+            // Many requests concurrently; each response is shown as it arrives.
             "burst" => std::thread::scope(|threads| {
                 for _ in 0..how["count"].as_u64().unwrap() {
                     threads.spawn(|| self.step(name, session, params, &json!({"request": how})));
@@ -284,7 +285,7 @@ impl Agent {
                 let text = "x".repeat(usize::try_from(how.as_u64().unwrap()).unwrap());
                 self.text(name, "agent_message_chunk", &text);
             }
-            // Signals that it has reached this point.
+            // Creates a file to signal that the script got here.
             "mark" => std::fs::write(how.as_str().unwrap(), "").unwrap(),
             "raw" => {
                 let mut out = std::io::stdout().lock();
@@ -305,7 +306,7 @@ impl Agent {
                 std::process::exit(3);
             }
             "stop" => return Some(how.clone()),
-            // An error instead of an answer.
+            // Responds with an error.
             "fail" => return Some(json!({"error": how})),
             other => panic!("there is no step {other}"),
         }
@@ -346,7 +347,7 @@ impl Agent {
         self.begin(method, params).1.recv().unwrap()
     }
 
-    /// Asks; gives the request's id, and where the answer will be.
+    /// Sends a request. Returns its id and the receiver of the response.
     fn begin(&self, method: &str, params: Value) -> (u64, Receiver<Value>) {
         let id = self.number();
         let (tell, told) = channel();
@@ -372,11 +373,11 @@ impl Agent {
     }
 }
 
-/// A client of one MCP server, over HTTP or stdio, as small as one can be.
+/// A minimal client of one MCP server, over HTTP or stdio.
 struct Mcp<'a>(&'a Value, Option<Mutex<Child>>);
 
 impl<'a> Mcp<'a> {
-    /// Connects and looks at the tools.
+    /// Connects and lists the tools.
     fn open(server: &'a Value) -> Self {
         let process = server["command"].as_str().map(|command| {
             let args = server["args"].as_array().unwrap().iter().map(|it| it.as_str().unwrap());
@@ -401,7 +402,7 @@ impl<'a> Mcp<'a> {
         mcp
     }
 
-    /// Calls a tool and gives its words.
+    /// Calls a tool and returns its text.
     fn call(&self, call: &Value) -> String {
         let result = self.ask("tools/call", call.clone());
         let words = result["content"][0]["text"].as_str().unwrap();
@@ -449,7 +450,7 @@ impl Drop for Mcp<'_> {
     fn drop(&mut self) {
         if let Some(process) = &self.1 {
             let mut process = process.lock().unwrap();
-            // Its input ends, and so does it.
+            // The process exits when its input is closed.
             drop(process.stdin.take());
             process.wait().unwrap();
         }
@@ -461,7 +462,7 @@ fn ask_process(process: &mut Child, method: &str, params: Value) -> Value {
     writeln!(process.stdin.as_mut().unwrap(), "{ask}").unwrap();
     let mut line = Vec::new();
     let mut byte = [0];
-    // Byte by byte, because a buffer would also take what follows.
+    // Byte by byte, because a buffer would also take later messages.
     while process.stdout.as_mut().unwrap().read(&mut byte).unwrap() == 1 {
         line.push(byte[0]);
         if byte[0] == b'\n' {

@@ -4,12 +4,11 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// The environment variable that says where the validator is.
+/// The environment variable with the path of the validator.
 pub const AG_UI_VALIDATE: &str = "WELLSPRING_PEER_AG_UI_VALIDATE";
 
-/// What `ag-ui-validate` has against a recorded stream of server-sent events; nothing when it
-/// finds neither an error nor a warning. `None` where the validator is not installed, which is
-/// said out loud.
+/// The errors and warnings of `ag-ui-validate` for a recorded stream of server-sent events;
+/// `Ok` if there are none. `None` if the validator is not installed, which is printed.
 #[must_use]
 #[expect(clippy::print_stdout, reason = "a test says what it skips")]
 pub fn ag_ui_validate(stream: &str) -> Option<Result<(), String>> {

@@ -1,21 +1,20 @@
 //! An OpenClaw gateway that plays scripts.
 //!
 //! It is strict: a request with a missing or unknown parameter, a first frame that is not
-//! `connect`, or a method that the gateway does not have is refused as the real one refuses it.
-//! Frames have the shapes of recordings of the real gateway. A prompt is a script, one word per
-//! step:
+//! `connect`, or an unknown method is rejected as the real gateway rejects it. Frames have the
+//! shapes of recordings of the real gateway. A prompt is a script, one word per step:
 //!
 //! | word | the run |
 //! | --- | --- |
 //! | `think:TEXT`, `say:TEXT` | thinks or says more, as snapshots of the whole message |
-//! | `lump:TEXT` | says it only at the end |
+//! | `lump:TEXT` | says it in one piece at the end |
 //! | `tool` | a preamble, a command with output, and a new message |
 //! | `hold` | waits for [`FakeGateway::release`] |
 //! | `fail` | ends as after an error of the provider |
-//! | `hang` | never goes on |
+//! | `hang` | never continues |
 //!
-//! Underscores are spaces. Runs outlive the connection that asked for them, and every client
-//! gets the events of all runs.
+//! Underscores stand for spaces. Runs outlive the connection that requested them, and every
+//! client gets the events of all runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -33,21 +32,21 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
-/// Events that a client may lag behind.
+/// Number of events that a client may lag behind.
 const EVENTS_MAX: usize = 4_096;
 
-/// How a gateway behaves.
+/// Options of a gateway.
 #[derive(Clone, Debug)]
 pub struct GatewayOptions {
-    /// The token that clients need.
+    /// The token that clients must send.
     pub token: String,
     /// Milliseconds between two ticks.
     pub tick_ms: u64,
-    /// Handshakes that are refused because the gateway is starting.
+    /// The number of handshakes to reject because the gateway is starting.
     pub starting: u32,
     /// Whether unknown devices must be paired first.
     pub pairing: bool,
-    /// The protocol that it speaks.
+    /// The protocol version.
     pub protocol: u64,
 }
 
@@ -58,7 +57,7 @@ impl Default for GatewayOptions {
     }
 }
 
-/// A gateway on a port of its own. It ends when dropped.
+/// A gateway on its own port. It stops when dropped.
 #[derive(Debug)]
 pub struct FakeGateway {
     address: SocketAddr,
@@ -70,11 +69,11 @@ pub struct FakeGateway {
 struct Shared {
     options: Mutex<GatewayOptions>,
     state: Mutex<State>,
-    /// Events for all clients, without their numbers.
+    /// Events for all clients, without sequence numbers.
     events: broadcast::Sender<Value>,
-    /// Grows when all connections are to be cut.
+    /// Incremented to close all connections.
     cuts: watch::Sender<u32>,
-    /// Whether ticks are sent, and anything else.
+    /// `false` while the gateway sends nothing, not even ticks.
     alive: watch::Sender<bool>,
     released: Semaphore,
     asked: watch::Sender<Vec<(String, Value)>>,
@@ -90,7 +89,7 @@ struct State {
 #[derive(Debug)]
 struct Run {
     session: String,
-    /// All text, as `chat` events have it.
+    /// The whole text, as `chat` events contain it.
     text: String,
     /// The text of the last message.
     message: String,
@@ -106,7 +105,7 @@ impl FakeGateway {
     ///
     /// # Errors
     ///
-    /// When no port is free.
+    /// If no port is free.
     pub async fn start(options: GatewayOptions) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
@@ -130,43 +129,43 @@ impl FakeGateway {
         Ok(Self { address, shared, accepting })
     }
 
-    /// Where it is.
+    /// The URL of the gateway.
     #[must_use]
     pub fn url(&self) -> String {
         format!("ws://{}", self.address)
     }
 
-    /// The methods that were asked for, with their parameters.
+    /// The methods that were called, with their parameters.
     #[must_use]
     pub fn asked(&self) -> Vec<(String, Value)> {
         self.shared.asked.borrow().clone()
     }
 
-    /// Waits until a method was asked for so often.
+    /// Waits until a method was called `times` times.
     pub async fn was_asked(&self, method: &str, times: usize) {
         let mut asked = self.shared.asked.subscribe();
         let count = |asked: &Vec<(String, Value)>| asked.iter().filter(|it| it.0 == method).count();
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         let _ = asked.wait_for(|asked| count(asked) >= times).await;
     }
 
-    /// Connections so far.
+    /// The number of connections so far.
     #[must_use]
     pub fn connections(&self) -> u32 {
         self.shared.state().connections
     }
 
-    /// Lets a run that holds go on, now or when it comes to that.
+    /// Lets a run in `hold` continue, now or when it gets there.
     pub fn release(&self) {
         self.shared.released.add_permits(1);
     }
 
-    /// Cuts all connections. Runs go on.
+    /// Closes all connections. Runs continue.
     pub fn cut(&self) {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Restarts: all connections are cut, and all runs are gone.
+    /// Restarts: all connections are closed, and all runs are lost.
     pub fn restart(&self) {
         {
             let mut state = self.shared.state();
@@ -180,7 +179,7 @@ impl FakeGateway {
         self.cut();
     }
 
-    /// Says nothing more to anyone, ticks included, or speaks again.
+    /// Stops or resumes sending to all clients, including ticks.
     pub fn freeze(&self, frozen: bool) {
         self.shared.alive.send_replace(!frozen);
     }
@@ -196,7 +195,7 @@ fn refusal(code: &str, message: &str, details: &Value) -> Value {
     json!({"code": code, "message": message, "details": details})
 }
 
-/// Which parameters a method has: the required ones, and the others that we know of.
+/// The parameters of a method: required ones, and other known ones.
 fn parameters(method: &str) -> Option<(&'static [&'static str], &'static [&'static str])> {
     Some(match method {
         "connect" => (
@@ -272,7 +271,7 @@ impl Shared {
             "snapshot": {}, "policy": {"maxPayload": 26_214_400, "tickIntervalMs": tick_ms},
         });
         let answer = json!({"type": "res", "id": first["id"], "ok": true, "payload": hello});
-        // Events that come after the answer are this client's.
+        // This client gets the events after the response.
         let events = self.events.subscribe();
         send(&mut socket, &answer).await?;
         self.talk(socket, events, Duration::from_millis(tick_ms)).await
@@ -341,7 +340,7 @@ impl Shared {
             let mut event = tokio::select! {
                 biased;
                 _ = cuts.changed() => return None,
-                // Answers come after the events that led to them, as the gateway has it.
+                // As at the gateway, responses follow the events that led to them.
                 event = events.recv() => event.ok()?,
                 frame = receive(&mut socket) => {
                     let frame = frame?;
@@ -369,7 +368,7 @@ impl Shared {
         }
     }
 
-    /// The immediate answers to a request. Later ones go to `answers`.
+    /// The immediate responses to a request. Later ones go to `answers`.
     fn answer(
         self: &Arc<Self>,
         frame: &Value,
@@ -575,7 +574,7 @@ impl Shared {
             "runId": run_id, "state": "final", "stopReason": "stop", "message": message}}));
     }
 
-    /// A command: the words before it turn out to be a preamble, and a new message follows.
+    /// A command: the text before it becomes a preamble, and a new message follows.
     fn tool(&self, run_id: &str) {
         let said = {
             let state = self.state();

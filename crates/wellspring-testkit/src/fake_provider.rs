@@ -1,7 +1,7 @@
-//! A server that answers as a test says, and fails in every way a server can.
+//! A server that sends scripted answers, and fails in every way a server can.
 //!
-//! It speaks just enough HTTP/1.1 over plain TCP for that, and nothing of any provider's
-//! protocol: a test gives it bytes.
+//! It implements just enough HTTP/1.1 over plain TCP, and nothing of any provider's protocol:
+//! tests give it bytes.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,7 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinHandle;
 
-/// Bytes of a request that are read: tests ask small things.
+/// Maximum size of a request. Tests send small ones.
 const REQUEST_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
 /// What the server does with one request.
@@ -30,26 +30,26 @@ pub struct Answer {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Ending {
-    /// The body is whole.
+    /// The body is complete.
     Whole,
-    /// The connection closes within the body.
+    /// The connection is closed within the body.
     Cut,
-    /// Nothing more comes, and the connection stays.
+    /// Nothing more is sent, and the connection stays open.
     Stall,
-    /// Not even the status comes.
+    /// Nothing is sent, and the connection stays open.
     NoHead,
-    /// Not even the status comes: the connection closes.
+    /// Nothing is sent, and the connection is closed.
     HangUp,
 }
 
 impl Answer {
-    /// A success with a body of this type.
+    /// Status 200 with a body of this type.
     #[must_use]
     pub fn ok(content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self::status(200, body).header("content-type", content_type)
     }
 
-    /// Any status.
+    /// Any status, with a body.
     #[must_use]
     pub fn status(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -61,40 +61,41 @@ impl Answer {
         }
     }
 
-    /// Nothing at all, until the client leaves.
+    /// Sends nothing until the client disconnects.
     #[must_use]
     pub fn silence() -> Self {
         Self { ending: Ending::NoHead, ..Self::status(200, "") }
     }
 
-    /// Nothing at all: the connection closes, as one does that was kept for too long.
+    /// Sends nothing and closes the connection, as a server does with one that was idle for too
+    /// long.
     #[must_use]
     pub fn hang_up() -> Self {
         Self { ending: Ending::HangUp, ..Self::status(200, "") }
     }
 
-    /// With a header.
+    /// Adds a header.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// More of the body, sent after [`FakeProvider::release`].
+    /// Adds to the body a part that is sent after [`FakeProvider::release`].
     #[must_use]
     pub fn then_held(mut self, rest: impl Into<Vec<u8>>) -> Self {
         self.held = rest.into();
         self
     }
 
-    /// The connection breaks where the body ends.
+    /// Closes the connection where the body ends, without completing it.
     #[must_use]
     pub fn cut(mut self) -> Self {
         self.ending = Ending::Cut;
         self
     }
 
-    /// Nothing follows the body, not even its end, until the client leaves.
+    /// Sends nothing after the body, not even its end, until the client disconnects.
     #[must_use]
     pub fn stall(mut self) -> Self {
         self.ending = Ending::Stall;
@@ -102,14 +103,14 @@ impl Answer {
     }
 }
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
-    /// What it asked for.
+    /// The path, with its query.
     pub path: String,
     /// Its headers, names in lower case.
     pub headers: Vec<(String, String)>,
-    /// Its body, if that is JSON.
+    /// The body, if it is JSON.
     pub body: Value,
 }
 
@@ -139,11 +140,11 @@ struct Shared {
     released: Semaphore,
 }
 
-/// What it answers.
+/// The source of the answers.
 enum Answers {
-    /// One per request; the last one again and again.
+    /// One per request; the last one is repeated.
     List(VecDeque<Answer>),
-    /// What a function makes of each.
+    /// A function from requests to answers.
     Function(Box<dyn FnMut(&Asked) -> Answer + Send>),
 }
 
@@ -165,20 +166,20 @@ impl std::fmt::Debug for Shared {
 }
 
 impl FakeProvider {
-    /// Gives these answers, one per request; the last one again and again.
+    /// Starts a server with these answers, one per request; the last one is repeated.
     ///
     /// # Errors
     ///
-    /// When no port is free.
+    /// If no port is free.
     pub async fn start(answers: impl IntoIterator<Item = Answer>) -> io::Result<Self> {
         Self::with(Answers::List(answers.into_iter().collect())).await
     }
 
-    /// Gives the answers that a function makes of the requests.
+    /// Starts a server whose answers a function returns.
     ///
     /// # Errors
     ///
-    /// When no port is free.
+    /// If no port is free.
     pub async fn answering(
         answer: impl FnMut(&Asked) -> Answer + Send + 'static,
     ) -> io::Result<Self> {
@@ -199,26 +200,26 @@ impl FakeProvider {
             let mut clients = tokio::task::JoinSet::new();
             while let Ok((client, _)) = listener.accept().await {
                 let shared = Arc::clone(&serving);
-                // A client that breaks off is what some tests are about.
+                // Errors are ignored: some tests are about clients that disconnect.
                 clients.spawn(async move { shared.serve(client).await.ok() });
             }
         });
         Ok(Self { address, shared, accepting })
     }
 
-    /// Where it is.
+    /// The URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// What was asked so far.
+    /// The requests so far.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         self.shared.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Lets one held answer ([`Answer::then_held`]) continue, now or when it is held.
+    /// Sends one held part ([`Answer::then_held`]), now or when it is held.
     pub fn release(&self) {
         self.shared.released.add_permits(1);
     }
@@ -226,7 +227,7 @@ impl FakeProvider {
     /// Waits until this many clients have disconnected from an incomplete answer.
     pub async fn left(&self, count: usize) {
         let mut left = self.shared.left.subscribe();
-        // The sender lives as long as this does.
+        // The sender lives as long as `self`.
         let _ = left.wait_for(|left| *left >= count).await;
     }
 }
@@ -262,7 +263,7 @@ impl Shared {
             Ending::Whole => client.write_all(b"0\r\n\r\n").await?,
             Ending::Cut | Ending::HangUp => {}
             Ending::Stall | Ending::NoHead => {
-                // Whatever a client still says, it has left when that ends.
+                // The client has disconnected when its data ends.
                 let mut rest = Vec::new();
                 let _ = client.read_to_end(&mut rest).await;
                 self.left.send_modify(|left| *left += 1);

@@ -1,22 +1,22 @@
-//! What a bench claims: figures that `cargo xtask bench` puts into one table.
+//! Figures of benches, which `cargo xtask bench` collects in one table.
 #![expect(clippy::print_stdout, reason = "the protocol is a line on standard output")]
 
 use std::fmt;
 use std::time::Duration;
 
-/// How much to measure.
+/// How long to measure.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scale {
-    /// For a number that is worth writing down.
+    /// Long enough for a figure to publish.
     Full,
-    /// For a look.
+    /// Long enough for a rough figure.
     Quick,
-    /// Every line once, so that the bench keeps working: what the tests do.
+    /// Every line once, so that the bench keeps working. Used by the tests.
     Smoke,
 }
 
 impl Scale {
-    /// As the command line and the environment ask.
+    /// The scale that the command line and the environment ask for.
     #[must_use]
     pub fn asked() -> Self {
         if !std::env::args().any(|argument| argument == "--bench") {
@@ -28,7 +28,7 @@ impl Scale {
         }
     }
 
-    /// `full` rounds, or fewer: at least one.
+    /// `full` rounds at full scale, otherwise fewer; at least one.
     #[must_use]
     pub fn rounds(self, full: usize) -> usize {
         match self {
@@ -39,7 +39,7 @@ impl Scale {
     }
 }
 
-/// Measures so often and gives the middle one: nanoseconds for each of `items`.
+/// Measures `samples` times and returns the median, in nanoseconds per item.
 #[expect(clippy::cast_precision_loss, reason = "a figure has few digits")]
 pub fn median(samples: usize, items: usize, mut measure: impl FnMut() -> Duration) -> f64 {
     let mut times: Vec<Duration> = (0..samples.max(1)).map(|_| measure()).collect();
@@ -47,7 +47,7 @@ pub fn median(samples: usize, items: usize, mut measure: impl FnMut() -> Duratio
     times[times.len() / 2].as_nanos() as f64 / items as f64
 }
 
-/// Records a figure; it is shown with its ratio to the baseline of that name.
+/// Prints a figure. The table shows its ratio to the baseline of that name.
 pub fn figure(name: impl fmt::Display, value: f64, unit: &str, baseline: Option<&str>) {
     let baseline = baseline.map(|name| format!(r#","baseline":"{name}""#)).unwrap_or_default();
     println!(r#"{{"figure":"{name}","value":{value:.3},"unit":"{unit}"{baseline}}}"#);

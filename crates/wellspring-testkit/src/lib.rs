@@ -1,21 +1,21 @@
-//! Shared by the tests of several crates: runs to fold, store or project, and fakes of peers.
+//! Test helpers that several crates share: runs to fold, store or encode, and fakes of peers.
 //!
-//! - [`RunBuilder`] writes a run by hand, minting numbers, ids and times.
+//! - [`RunBuilder`] writes a run by hand and assigns numbers, ids and times.
 //! - [`samples`] are named runs, one per situation.
-//! - [`arbitrary`] has random ones: legal runs, and nonsense.
+//! - [`arbitrary`] has random runs and random records.
 //! - [`acp_agent`] is an agent that speaks ACP and follows a script.
-//! - [`FakeProvider`] is a server that answers as a test says, and fails in every way.
+//! - [`FakeProvider`] is a server that sends scripted answers, and fails in every way.
 //! - [`FakeGateway`] is an OpenClaw gateway that plays scripts and checks its clients.
-//! - [`ag_ui_validate`] is what somebody else's validator says of a stream.
-//! - [`mock_model`] is a model behind four providers' protocols, for agents of others.
-//! - [`telegram`] is a strict Telegram, and an oracle for its rates.
+//! - [`ag_ui_validate`] runs an external validator on a stream.
+//! - [`mock_model`] is a model behind four providers' protocols, for external agents.
+//! - [`telegram`] is a strict fake of Telegram's API, with a check of its rate limits.
 //! - [`NatsServers`] are real NATS servers, alone or as a cluster.
-//! - [`soak`] says how many rounds to play, [`figures`] print what a bench claims.
+//! - [`soak`] gives the number of rounds to run, [`figures`] print the results of benches.
 //!
 //! # What is deliberately absent
 //!
-//! The protocols' own types: a fake that used ours would only prove that we agree with
-//! ourselves.
+//! The protocols' own types: a fake that used ours would only prove that our code agrees with
+//! itself.
 
 pub mod acp_agent;
 mod ag_ui_validate;

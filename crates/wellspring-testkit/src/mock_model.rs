@@ -1,29 +1,29 @@
 //! A scripted model behind the protocols of four providers, for external agents that need one.
 //!
-//! What it does is decided by the last thing that a user said ([`Scene`]), and by how many
-//! calls have come back since. It knows nothing of ACP and nothing of our types.
+//! Its behaviour depends on the user's last message ([`Scene`]), and on the number of results
+//! since then. It knows neither ACP nor our types.
 
 use serde_json::{Value, json};
 
 use crate::fake_provider::{Answer, Asked};
 
-/// What a prompt makes the model do. The prompt has to contain the scene's word.
+/// The model's behaviour for a prompt, which must contain the scene's word.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scene {
-    /// Thinks, and says hello.
+    /// Thinks, and answers with a greeting.
     Hello,
-    /// Calls the tool `clock`, and says what it said.
+    /// Calls the tool `clock`, and repeats its output.
     Clock,
-    /// Calls `return_result` with a string where a number belongs, then with the number.
+    /// Calls `return_result` with a string in place of a number, then with the number.
     Result,
     /// Makes the agent run a command.
     Shell,
-    /// Begins to speak and never ends.
+    /// Starts an answer and never ends it.
     Hang,
 }
 
 impl Scene {
-    /// All of them.
+    /// All scenes.
     pub const ALL: [Self; 5] = [Self::Hello, Self::Clock, Self::Result, Self::Shell, Self::Hang];
 
     /// The word that a prompt must contain.
@@ -42,22 +42,22 @@ impl Scene {
 /// The command that [`Scene::Shell`] runs.
 pub const COMMAND: &str = "echo made > made-by-the-agent";
 
-/// The answer to decisions that an agent asks for.
+/// The answer to an agent's internal requests.
 const ON_THE_SIDE: &str = r#"{"reasoning":"It is simple.","model_choice":"flash","complexity_reasoning":"It is simple.","complexity_score":1,"next_speaker":"user"}"#;
 
-/// What the model says once.
+/// One answer of the model.
 enum Said {
     Words { thought: Option<&'static str>, text: String, hang: bool },
     Call { name: String, arguments: Value },
 }
 
-/// A conversation of any provider.
+/// A conversation, as any provider's request holds it.
 struct Conversation {
-    /// The scene that was asked for last.
+    /// The scene of the last user message.
     scene: Option<Scene>,
-    /// What the calls since then gave.
+    /// The results of the calls since then.
     results: Vec<String>,
-    /// The names of the tools, and what their arguments are called.
+    /// The names of the tools, with the names of their arguments.
     tools: Vec<(String, Vec<String>)>,
 }
 
@@ -77,7 +77,7 @@ pub fn answer(asked: &Asked) -> Answer {
         let events = gemini(&said).into_iter().map(|it| format!("data: {it}\r\n\r\n"));
         stream(events.collect(), &said)
     } else if path.ends_with(":generateContent") {
-        // What an agent asks on the side, to decide something, is asked for in JSON.
+        // An agent's internal requests ask for JSON.
         let said = if body["generationConfig"]["responseMimeType"] == "application/json" {
             Said::Words { thought: None, text: ON_THE_SIDE.into(), hang: false }
         } else {
@@ -143,7 +143,7 @@ impl Conversation {
         }
     }
 
-    /// A command, under any name that agents use for it.
+    /// A call that runs the command, for any agent's shell tool.
     fn shell(&self) -> Said {
         let known =
             ["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "exec"];
@@ -161,7 +161,7 @@ impl Conversation {
         } else {
             json!({"command": COMMAND, "description": "makes a file"})
         };
-        // In a sandbox one has to ask to be let out of it.
+        // In a sandbox, the agent must ask for permission to leave it.
         if takes("sandbox_permissions") {
             given["sandbox_permissions"] = "require_escalated".into();
             given["justification"] = "It makes a file.".into();
@@ -243,7 +243,7 @@ fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// All the words in a value.
+/// The text in a value.
 fn flat(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -454,7 +454,7 @@ fn gemini(said: &Said) -> Vec<Value> {
     }
 }
 
-/// An id that was not there before.
+/// A new id.
 fn fresh() -> String {
     uuid::Uuid::new_v4().simple().to_string()
 }

@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The tests with a NATS server run when this variable is set.
+/// Tests with NATS servers run if this variable is set.
 pub const NATS: &str = "WELLSPRING_PEER_NATS";
 
-/// How long a server may take to listen.
+/// How long a server may take until it listens.
 const LISTENS: Duration = Duration::from_secs(60);
 
-/// NATS servers, which end with this.
+/// NATS servers, which are stopped on drop.
 #[derive(Debug)]
 pub struct NatsServers {
     servers: Vec<Server>,
@@ -35,8 +35,8 @@ struct Server {
 }
 
 impl NatsServers {
-    /// Starts one server, or a cluster; nothing unless the peer is wanted. With `sync_always` they
-    /// sync before they acknowledge.
+    /// Starts one server, or a cluster; `None` if the variable is not set. With `sync_always`,
+    /// they sync to disk before they acknowledge.
     ///
     /// # Panics
     ///
@@ -91,13 +91,13 @@ impl NatsServers {
         self.servers.iter().map(|it| format!("http://127.0.0.1:{}", it.monitor)).collect()
     }
 
-    /// How many there are.
+    /// The number of servers.
     #[must_use]
     pub fn count(&self) -> usize {
         self.servers.len()
     }
 
-    /// Where the servers keep what they keep.
+    /// The servers' data directory.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -115,7 +115,7 @@ impl NatsServers {
         }
     }
 
-    /// Starts a server that does not run, and waits until it listens.
+    /// Starts a stopped server, and waits until it listens.
     ///
     /// # Panics
     ///
@@ -146,13 +146,13 @@ impl Drop for NatsServers {
     }
 }
 
-/// The program that the peer's Python package brings.
+/// The server binary of the peer's Python package.
 fn program() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     root.join("target/peers/nats/bin/nats-server")
 }
 
-/// Ports for clients, monitoring and routes that nobody uses now.
+/// Unused ports for clients, monitoring and routes.
 fn free_ports() -> [u16; 3] {
     let bound = [0; 3].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     bound.map(|it| it.local_addr().expect("an address").port())

@@ -18,12 +18,12 @@ pub const THREAD: ThreadId =
 /// When every built run starts.
 const EPOCH: Millis = Millis(1_760_000_000_000);
 
-/// Between two records, unless [`RunBuilder::wait`] says otherwise.
+/// The time between two records; see [`RunBuilder::wait`].
 const TICK_MS: u64 = 10;
 
-/// Writes a run record by record, and mints everything that is counted.
+/// Writes a run record by record, and assigns all numbers and ids.
 ///
-/// It allows anything: a test of the checker has to build broken runs too.
+/// It allows invalid runs too: tests of the checker need them.
 ///
 /// ```
 /// use wellspring_core::{Checker, Stop};
@@ -45,7 +45,7 @@ pub struct RunBuilder {
 }
 
 impl RunBuilder {
-    /// A run of `agent` that was asked `input`.
+    /// A run of `agent` with the input `input`.
     #[must_use]
     pub fn new(agent: &str, input: &str) -> Self {
         Self::of(agent, RunRequest::text(input))
@@ -82,13 +82,13 @@ impl RunBuilder {
         self.records
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn wait(&mut self, ms: u64) -> &mut Self {
         self.now = Millis(self.now.0 + ms);
         self
     }
 
-    /// Lets `agent` speak from here on.
+    /// Sets the agent of the following events.
     pub fn speaker(&mut self, agent: AgentNo) -> &mut Self {
         self.agent = agent;
         self
@@ -108,7 +108,7 @@ impl RunBuilder {
         self.start_turn(true)
     }
 
-    /// A turn that does not.
+    /// A turn that does not stream.
     pub fn blocking_turn(&mut self) -> &mut Self {
         self.start_turn(false)
     }
@@ -123,7 +123,7 @@ impl RunBuilder {
         self.push(Event::TurnStarted(Box::new(TurnStarted { turn, attempt, model, streaming })))
     }
 
-    /// The turn's end, at a cost of 12 tokens in and 34 out.
+    /// Ends the turn, with a usage of 12 input and 34 output tokens.
     pub fn stop(&mut self, stop: Stop) -> &mut Self {
         let usage = Usage { input: 12, output: 34, ..Usage::default() };
         self.push(Event::TurnFinished { stop, usage: Some(Box::new(usage)) })
@@ -146,7 +146,7 @@ impl RunBuilder {
         self.push(Event::PartFinished { part })
     }
 
-    /// A whole part.
+    /// A complete part.
     pub fn part(&mut self, kind: PartKind, chunks: &[&str]) -> PartId {
         let part = self.open(kind);
         for chunk in chunks {
@@ -156,12 +156,12 @@ impl RunBuilder {
         part
     }
 
-    /// Whole words of the agent.
+    /// A complete text of the agent.
     pub fn text(&mut self, chunks: &[&str]) -> PartId {
         self.part(PartKind::TEXT, chunks)
     }
 
-    /// A whole thought.
+    /// A complete thought.
     pub fn thought(&mut self, chunks: &[&str]) -> PartId {
         self.part(PartKind::Thought, chunks)
     }
@@ -176,7 +176,7 @@ impl RunBuilder {
         self.part(PartKind::ToolCall(Box::new(tool)), arguments)
     }
 
-    /// Takes parts back.
+    /// Voids parts.
     pub fn void(&mut self, parts: &[PartId], why: VoidReason) -> &mut Self {
         self.push(Event::PartsVoided { parts: parts.into(), why })
     }
@@ -196,12 +196,12 @@ impl RunBuilder {
         self.push(Event::ToolUpdated { call, update: Box::new(update) })
     }
 
-    /// Progress of a call in its own shape.
+    /// Progress of a call, as the tool's own data.
     pub fn progress(&mut self, call: PartId, data: serde_json::Value) -> &mut Self {
         self.update(call, ToolUpdate { data: Some(data), ..ToolUpdate::default() })
     }
 
-    /// A call's result, when all went well.
+    /// The successful result of a call.
     pub fn ok(&mut self, call: PartId, output: impl Into<serde_json::Value>) -> &mut Self {
         self.result(call, ToolOutcome::Ok, ToolResult::new(output))
     }
@@ -211,12 +211,12 @@ impl RunBuilder {
         self.push(Event::ToolFinished { call, outcome, result: Box::new(result) })
     }
 
-    /// A question about a call, or about anything.
+    /// Asks a question, about a call or about the run.
     pub fn ask(&mut self, call: Option<PartId>, prompt: &str, form: Form) -> QuestionId {
         self.asks(call, prompt, form, false)
     }
 
-    /// The same, for a question that does not pause the run.
+    /// Asks a question that does not pause the run.
     pub fn ask_blocking(&mut self, call: Option<PartId>, prompt: &str, form: Form) -> QuestionId {
         self.asks(call, prompt, form, true)
     }
@@ -236,13 +236,13 @@ impl RunBuilder {
         question
     }
 
-    /// A question's answer.
+    /// Answers a question.
     pub fn answer(&mut self, question: QuestionId, answer: Answer) -> &mut Self {
         let answered = Answered { question, answer, by: Some("mira".into()), inbox: None };
         self.push(Event::QuestionAnswered(Box::new(answered)))
     }
 
-    /// Starts a sub-agent of the one that speaks; it speaks from here on.
+    /// Starts a sub-agent of the current agent. The following events are the sub-agent's.
     pub fn sub_agent(&mut self, name: &str, call: Option<PartId>) -> AgentNo {
         let parent = std::mem::replace(&mut self.agent, self.outline.next_agent);
         let input = vec![Content::text("Please.")];
@@ -250,34 +250,34 @@ impl RunBuilder {
         self.agent
     }
 
-    /// The sub-agent that speaks has ended; its parent speaks from here on.
+    /// Ends the current sub-agent. The following events are its parent's.
     pub fn sub_agent_done(&mut self, outcome: Outcome) -> &mut Self {
         let parent = self.outline.agents.get(&self.agent).map(|agent| agent.parent);
         self.push(Event::AgentFinished { outcome: Box::new(outcome) });
         self.speaker(parent.unwrap_or_default())
     }
 
-    /// The run's end.
+    /// Ends the run.
     #[must_use]
     pub fn finish(mut self, outcome: Outcome) -> Vec<Record> {
         self.speaker(AgentNo::ROOT).push(Event::RunFinished { outcome: Box::new(outcome) });
         self.records
     }
 
-    /// The run's end, when it had said everything.
+    /// Ends the run as completed.
     #[must_use]
     pub fn complete(self) -> Vec<Record> {
         self.finish(Outcome::Completed { stop: Stop::EndTurn })
     }
 
-    /// The run's end after a cancellation.
+    /// Ends the run as cancelled.
     #[must_use]
     pub fn cancel(self, why: &str) -> Vec<Record> {
         let (by, why) = (Some("mira".into()), Some(why.into()));
         self.finish(Outcome::Cancelled { by, why, inbox: None })
     }
 
-    /// The run's end after a failure.
+    /// Ends the run as failed.
     #[must_use]
     pub fn fail(self, kind: FailureKind, message: &str) -> Vec<Record> {
         self.finish(Outcome::Failed { kind, message: message.into(), retryable: false })

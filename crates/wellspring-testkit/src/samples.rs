@@ -1,4 +1,4 @@
-//! Named runs, one per thing that can happen. Each keeps the grammar.
+//! Named runs, one per situation. Each obeys the grammar.
 
 use serde_json::json;
 use wellspring_core::{
@@ -13,7 +13,7 @@ use crate::run_builder::RunBuilder;
 /// A run and its name.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// What snapshots call it.
+    /// The name in snapshots.
     pub name: &'static str,
     /// The whole run.
     pub records: Vec<Record>,
@@ -42,7 +42,7 @@ pub fn all() -> Vec<Sample> {
     ]
 }
 
-/// Thoughts, then an answer in pieces, with characters that JSON escapes.
+/// Thoughts, then an answer in several deltas, with characters that JSON escapes.
 #[must_use]
 pub fn thoughts_then_text() -> Vec<Record> {
     let mut run = RunBuilder::new("demo", "What is a spring?");
@@ -134,7 +134,7 @@ pub fn tool_with_content() -> Vec<Record> {
     run.complete()
 }
 
-/// A plan that fills in; one call is approved with other arguments, one is denied.
+/// A plan that grows; one call is approved with edited arguments, one is denied.
 #[must_use]
 pub fn plan_and_questions() -> Vec<Record> {
     fn plan(first: PlanStatus, second: PlanStatus) -> Event {
@@ -175,7 +175,7 @@ pub fn plan_and_questions() -> Vec<Record> {
     run.complete()
 }
 
-/// Two calls whose arguments and progress interleave; one fails, one is too slow.
+/// Two calls whose arguments and progress interleave; one fails, one times out.
 #[must_use]
 pub fn parallel_tools() -> Vec<Record> {
     let mut run = RunBuilder::new("demo", "Weather in Rome and Oslo?");
@@ -185,7 +185,7 @@ pub fn parallel_tools() -> Vec<Record> {
     run.delta(rome, r#"{"city":"#).delta(oslo, r#"{"city":"#);
     run.delta(rome, r#""Rome"}"#).delta(oslo, r#""Oslo"}"#);
     run.close(oslo).close(rome);
-    // Idempotent tools start before the turn ends.
+    // Idempotent tools may start before the turn ends.
     run.start(oslo).stop(Stop::ToolCalls).start(rome);
     run.progress(rome, json!({"percent": 50})).progress(oslo, json!({"percent": 10}));
     run.result(rome, ToolOutcome::Error, ToolResult::new("no such city"));
@@ -222,7 +222,7 @@ pub fn sub_agent() -> Vec<Record> {
     run.complete()
 }
 
-/// An attempt that breaks after a thought, some text and a complete call, and a good one.
+/// An attempt that fails after a thought, some text and a complete call, and a successful one.
 #[must_use]
 pub fn voided_attempt() -> Vec<Record> {
     let mut run = RunBuilder::new("demo", "Tell me.");
@@ -252,7 +252,7 @@ pub fn cancelled_in_text() -> Vec<Record> {
     run.cancel("enough")
 }
 
-/// The provider gives up for good in the middle of the second attempt.
+/// The provider fails permanently in the middle of the second attempt.
 #[must_use]
 pub fn failed() -> Vec<Record> {
     let mut run = RunBuilder::new("demo", "Hello?");
@@ -276,7 +276,7 @@ pub fn not_streaming() -> Vec<Record> {
     run.complete()
 }
 
-/// A typed result that had to be repaired once.
+/// A typed result that was invalid at first.
 #[must_use]
 pub fn typed_result() -> Vec<Record> {
     let request = RunRequest {
@@ -411,7 +411,7 @@ pub fn remote_agent() -> Vec<Record> {
     run.complete()
 }
 
-/// The run that the documentation shows in every dialect: short, with one of most things.
+/// The run that the documentation shows in every dialect: short, with most kinds of events.
 #[must_use]
 pub fn one_of_each() -> Vec<Record> {
     let mut run = RunBuilder::new("demo", "What time is it in Rome?");

@@ -1,5 +1,5 @@
-//! A strict Telegram: it holds a bot to every rule of the Bot API that matters to what people
-//! see, and keeps a log that [`check_rates`] reads without knowing who made the calls.
+//! A strict fake of Telegram: it enforces every rule of the Bot API that affects what people
+//! see, and keeps a log that [`check_rates`] checks independently of the caller.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,39 +8,39 @@ use serde_json::{Value, json};
 /// The most UTF-16 units of a message after its entities are parsed.
 const TEXT_UNITS_MAX: usize = 4096;
 
-/// Calls to one chat in a second, to a group in a minute, and in all in a second.
+/// The minimum time between calls: to one chat, to a group, and in total.
 const CHAT_MILLIS: u64 = 1000;
 const GROUP_CALLS: usize = 20;
 const GROUP_MILLIS: u64 = 60_000;
 const OVERALL_CALLS: usize = 30;
 
-/// Something that goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// 429, with the seconds to wait if there are some.
+    /// 429, with the seconds to wait, if given.
     RateLimited(Option<u64>),
-    /// 500, and nothing was done.
+    /// 500, and the call has no effect.
     Failed,
     /// The request never arrives.
     Unreached,
-    /// It is done, and the answer is lost.
+    /// The call takes effect, and the response is lost.
     AnswerLost,
-    /// A quote is refused, as by an old server.
+    /// The quote is rejected, as by an old server.
     QuoteRefused,
-    /// Someone has deleted the message before it is edited.
+    /// The message was deleted before it is edited.
     Vanished,
     /// The message cannot be edited.
     NotEditable,
 }
 
-/// What the caller gets to see.
+/// What the caller receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// An answer, as JSON.
+    /// A response, as JSON.
     Answer(Value),
-    /// No answer, and the request did not arrive.
+    /// No response; the request did not arrive.
     Unreached,
-    /// No answer, although the request arrived.
+    /// No response; the request did arrive.
     Lost,
 }
 
@@ -49,9 +49,9 @@ pub enum Reply {
 pub struct Shown {
     /// Its id.
     pub id: i64,
-    /// What people read, without markup.
+    /// The text without markup.
     pub text: String,
-    /// As it was sent.
+    /// The text as it was sent.
     pub raw: String,
     /// The labels and the data of its buttons.
     pub buttons: Vec<(String, String)>,
@@ -59,14 +59,14 @@ pub struct Shown {
     pub reply_to: Option<i64>,
     /// The topic it is in.
     pub topic: Option<i64>,
-    /// Whether its send was answered.
+    /// Whether the caller got the response to its send.
     pub answered: bool,
 }
 
-/// A call as it arrived.
+/// A received call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logged {
-    /// When, in milliseconds.
+    /// The time in milliseconds.
     pub at: u64,
     /// The method.
     pub method: String,
@@ -74,20 +74,20 @@ pub struct Logged {
     pub chat: i64,
     /// The parameters.
     pub params: Value,
-    /// What it was told, or what became of the answer.
+    /// The response, or why there was none.
     pub reply: String,
 }
 
-/// The state of the network.
+/// The state of the fake network.
 #[derive(Debug, Default)]
 pub struct FakeTelegram {
     chats: BTreeMap<i64, Vec<Shown>>,
     last_id: i64,
-    /// What goes wrong with the next calls, in order.
+    /// The faults of the next calls, in order.
     pub faults: VecDeque<Option<Fault>>,
     /// Every call that arrived.
     pub log: Vec<Logged>,
-    /// Until when each chat was told to wait.
+    /// The end of each chat's `retry_after`.
     waits: BTreeMap<i64, u64>,
 }
 
@@ -98,7 +98,7 @@ impl FakeTelegram {
         self.chats.get(&chat).map_or(&[], Vec::as_slice)
     }
 
-    /// A call of the Bot API that arrives at `at`.
+    /// Handles a call of the Bot API at the time `at`.
     pub fn call(&mut self, at: u64, method: &str, params: &Value) -> Reply {
         let fault = self.faults.pop_front().flatten();
         if fault == Some(Fault::Unreached) {
@@ -245,12 +245,13 @@ impl FakeTelegram {
     }
 }
 
-/// Every rate of the network, checked on what arrived: one call per second and chat, 20 per
-/// minute and group, 30 per second in all, and nothing while a chat was told to wait.
+/// Checks the network's rate limits against the calls that arrived: one call per second and
+/// chat, 20 per minute and group, 30 per second in total, and none during a chat's
+/// `retry_after`.
 ///
 /// # Errors
 ///
-/// The first call that breaks a rate.
+/// The first call that exceeds a limit.
 pub fn check_rates(log: &[Logged]) -> Result<(), String> {
     let mut log: Vec<&Logged> = log.iter().collect();
     log.sort_by_key(|call| call.at);
@@ -312,7 +313,7 @@ fn buttons(params: &Value) -> Vec<(String, String)> {
     buttons.map(|button| (word(&button["text"]), word(&button["callback_data"]))).collect()
 }
 
-/// What people read, and the text as it was sent.
+/// The text without markup, and the text as it was sent.
 fn text(params: &Value) -> Result<(String, String), Value> {
     let raw = params["text"].as_str().unwrap_or_default();
     let text = match params["parse_mode"].as_str() {
@@ -339,11 +340,11 @@ fn text(params: &Value) -> Result<(String, String), Value> {
     Ok((text, raw.to_owned()))
 }
 
-/// Telegram's HTML, strictly: known tags, properly nested, known entities.
+/// Parses Telegram's HTML strictly: known tags, properly nested, known entities.
 ///
 /// # Errors
 ///
-/// What is wrong with it.
+/// The reason why it is invalid.
 pub fn parse_html(html: &str) -> Result<String, String> {
     let mut text = String::new();
     let mut open: Vec<String> = Vec::new();

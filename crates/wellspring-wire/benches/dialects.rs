@@ -1,7 +1,7 @@
-//! What an event costs in each dialect: `cargo bench -p wellspring-wire --bench dialects`.
+//! The cost of one event in each dialect: `cargo bench -p wellspring-wire --bench dialects`.
 //!
-//! `delta` is the hot path: frames of 32 deltas of the root's text, the outline's fold
-//! included, into a kept buffer. `run` is a sample run with one of most things.
+//! `delta` is the hot path: frames of 32 text deltas of the root agent, including the outline's
+//! fold, encoded into a reused buffer. `run` is a sample run with most kinds of events.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use wellspring_testkit::figures::{Scale, figure, median};
 use wellspring_testkit::{RunBuilder, samples};
 use wellspring_wire::{DialectName, Encoder, Out};
 
-/// What a model's deltas look like: short, and some need escaping.
+/// Short deltas as a model sends them; some need escaping.
 const WORDS: [&str; 8] =
     [" the", " spring", ",", " which", "\n\n", " \"cold\"", " w\u{e4}ter", " is"];
 
@@ -54,16 +54,22 @@ fn deltas(part: PartId, head: Seq) -> Vec<Record> {
     words.enumerate().map(record).collect()
 }
 
-/// A dialect that does not know the part says nothing, very fast: refuse to measure that.
+/// Panics if the dialect emits nothing for these records: measuring it would be meaningless.
 fn says_something(dialect: DialectName, prefix: &[Record], frame: &[Record]) {
     let (mut encoder, mut out) = encoder(dialect, prefix);
     encoder.frame(frame, &mut out);
-    // A view says one thing per frame; the others say something of every fourth record here.
+    // `stream_delta` emits one event per frame; the others one for at least every fourth record
+    // here.
     let least = if dialect == DialectName::StreamDelta { 1 } else { frame.len() / 4 };
-    assert!(out.len() >= least, "{dialect} says only {} of {} records", out.len(), frame.len());
+    assert!(
+        out.len() >= least,
+        "{dialect} emits only {} events for {} records",
+        out.len(),
+        frame.len()
+    );
 }
 
-/// An encoder that has had some records, and a buffer that has grown already.
+/// An encoder that has already encoded these records, with a grown buffer.
 fn encoder(dialect: DialectName, records: &[Record]) -> (Encoder, Out) {
     let mut encoder = Encoder::new(dialect);
     let mut out = Out::default();

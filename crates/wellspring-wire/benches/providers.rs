@@ -1,9 +1,9 @@
-//! What an event of a provider costs: `cargo bench -p wellspring-wire --bench providers`.
+//! The cost of one event from a provider: `cargo bench -p wellspring-wire --bench providers`.
 //!
-//! The body is what a provider sends while a model talks: events of 100 to 200 bytes, in
-//! chunks of 1400 bytes, as one packet carries them. `frame` cuts it into events, `read`
-//! makes our events of it; beside them, `eventsource-stream` over the same chunks, and with
-//! `serde_json` into a type with just the members that are needed.
+//! The body is what a provider sends while a model answers: events of 100 to 200 bytes, in
+//! chunks of 1400 bytes, the size of one packet. `frame` splits it into events; `read` maps
+//! them to our events. For comparison, `eventsource-stream` splits the same chunks, and
+//! `serde_json` parses them into a type with only the required members.
 
 #![expect(clippy::unwrap_used, reason = "a bench fails by panicking")]
 
@@ -17,13 +17,13 @@ use wellspring_testkit::figures::{Scale, figure, median};
 use wellspring_wire::provider::AnswerReader;
 use wellspring_wire::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};
 
-/// Deltas of one answer.
+/// Deltas per answer.
 const DELTAS: usize = 1000;
 
-/// As one packet carries them.
+/// Bytes per chunk: the size of one packet.
 const CHUNK_BYTES: usize = 1400;
 
-/// What a model's deltas look like: short, and some need escaping.
+/// Short deltas as a model sends them; some need escaping.
 const WORDS: [&str; 8] =
     [" the", " spring", ",", " which", "\\n\\n", " \\\"cold\\\"", " w\u{e4}ter", " is"];
 
@@ -101,7 +101,7 @@ fn main() {
         texts.map(|text| text.len()).sum()
     });
     ours(samples, "gemini", &body, Framer::sse, gemini::Reader::default, &theirs);
-    // Lines need no other crate to be cut; what is left is `serde_json`.
+    // Splitting lines needs no other crate; the comparison is with `serde_json` alone.
     let body = ollama_body();
     let cost = median(samples, DELTAS, || {
         timed(|| {
@@ -147,7 +147,7 @@ fn frames(samples: usize, body: &[u8]) {
 }
 
 fn others(samples: usize, name: &str, body: &[u8], read: impl Fn(&str) -> usize + Copy) -> String {
-    assert!(by_another(body, read) >= DELTAS, "the other reads the deltas");
+    assert!(by_another(body, read) >= DELTAS, "the other crate yields the deltas");
     let cost = median(samples, DELTAS, || timed(|| by_another(body, read)));
     let figured = format!("provider/read/{name}/eventsource-stream+serde_json");
     figure(figured.clone(), cost, "ns/event", None);
@@ -174,7 +174,7 @@ fn ours<R: AnswerReader>(
         reader.end(&mut batch).unwrap();
         bytes
     };
-    assert!(read() >= DELTAS, "it reads the deltas");
+    assert!(read() >= DELTAS, "the reader yields the deltas");
     let cost = median(samples, DELTAS, || timed(read));
     figure(format!("provider/read/{name}/ours"), cost, "ns/event", Some(theirs));
 }
@@ -214,7 +214,7 @@ fn anthropic_body() -> Vec<u8> {
     body.into_bytes()
 }
 
-/// What OpenAI adds so that the length of an event does not tell that of its text.
+/// Random padding that OpenAI adds so that an event's length does not reveal its text's length.
 fn padding(number: usize) -> &'static str {
     &"nR3wQz8LkP1x"[..number % 12]
 }

@@ -1,15 +1,17 @@
-//! AG-UI 1.0, both ways: a run as its events, and its requests and events as ours.
+//! AG-UI 1.0, in both directions: writes a run as its events, and reads its requests and
+//! events.
 //!
 //! - [`types`]: the protocol's own types.
 //! - [`AgUi`]: the dialect; [`AgUiBinary`] is the same in the protobuf encoding.
-//! - [`messages`]: a run as the protocol's conversation. A client that attaches in mid-run is
-//!   told a run that begins now with these messages, since the protocol has no resumption.
-//! - [`Asked`]: what a client's request asks of us; [`Reader`]: a remote agent's events.
+//! - [`AgUi`]: the dialect; [`AgUiBinary`] is the same in the protobuf encoding.
+//! - [`messages`]: a run as the protocol's conversation. The protocol cannot resume, so a
+//!   client that attaches to a running run gets a run that begins now, with these messages.
+//! - [`Asked`]: a client's request, read; [`Reader`]: a remote agent's events, read.
 //! - [`proto`]: the binary encoding of events.
 //!
-//! The thread, the run and the input have the client's own names where the request brought
-//! some ([`WireNames`](wellspring_core::WireNames)); they are in the log, so that every reader
-//! of a run sees the same bytes.
+//! If the request names the thread, the run or the input, those names are used
+//! ([`WireNames`](wellspring_core::WireNames)). They are in the log, so that every reader of a
+//! run gets the same bytes.
 //!
 //! # Mapping
 //!
@@ -21,13 +23,13 @@
 //! | thought | REASONING_START, REASONING_MESSAGE_*, REASONING_END, all of one id |
 //! | signature, encrypted value | REASONING_ENCRYPTED_VALUE of the message or the call |
 //! | tool call | TOOL_CALL_START (its parent is the turn's text before it), ARGS, END; title, kind and place in `metadata` |
-//! | tool updated, output | ACTIVITY_SNAPSHOT `tool_progress` that replaces nothing, then ACTIVITY_DELTA |
-//! | tool finished | TOOL_CALL_RESULT; outcome and content for people in `metadata`. Also for what the client itself answered: others watch too, and the snapshot before it took the client's own message back |
+//! | tool updated, output | ACTIVITY_SNAPSHOT `tool_progress` with `replace: false`, then ACTIVITY_DELTA |
+//! | tool finished | TOOL_CALL_RESULT; outcome and content for people in `metadata`. Also sent for results that the client itself returned: other clients watch too, and the snapshot before it removed the client's own message |
 //! | parts voided | what they left open is closed, then MESSAGES_SNAPSHOT |
 //! | plan | ACTIVITY_SNAPSHOT `plan` |
 //! | state | STATE_SNAPSHOT, STATE_DELTA |
 //! | sub-agent | SUBAGENT_STARTED, SUBAGENT_FINISHED or SUBAGENT_ERROR; its events carry `subagentRunId` |
-//! | paused | everything open is closed (sub-agents `suspended`), then RUN_FINISHED: `interrupt` if a question waits, else `success` with `pendingToolCallIds` |
+//! | paused | everything open is closed (sub-agents `suspended`), then RUN_FINISHED: `interrupt` if a question is open, else `success` with `pendingToolCallIds` |
 //! | resumed | RUN_STARTED with the client's new run id, MESSAGES_SNAPSHOT, and what was open is opened again |
 //! | completed | RUN_FINISHED `success`; `result` is the typed result, or the answer's text; `usage` per model |
 //! | cancelled | RUN_FINISHED `cancelled` |
@@ -38,17 +40,17 @@
 //!
 //! # Lossy
 //!
-//! Writing: times; that a turn was attempted again; the owner of the run, and the remote run that
-//! it is attached to; the arguments of a call that a remote agent reported after its result; the
-//! media of steering input; the calls that return a typed result; after a void, the position of a
-//! call whose preceding text was voided: clients put the call's new message last.
+//! Writing drops: times; that a turn was attempted again; the owner of the run, and the remote
+//! run that it is attached to; the arguments of a call that a remote agent reported after its
+//! result; the media of steering input; the calls that return a typed result; after a void, the
+//! position of a call whose preceding text was voided: clients put the call's new message last.
 //!
-//! Joining: in which order the streams of one call's output were interleaved (also of one stream,
-//! if the call showed two terminals at once), and where between the messages an activity or a
-//! steering input came.
+//! Joining loses: in which order the streams of one call's output were interleaved (also within
+//! one stream, if the call showed two terminals at once), and the position of activities and
+//! steering input between the messages.
 //!
-//! Reading a remote agent: steps and activities other than a plan are kept as they are
-//! ([`Event::Extended`](wellspring_core::Event::Extended)), names of speakers are dropped.
+//! Reading a remote agent: steps, and activities other than a plan, are kept unchanged
+//! ([`Event::Extended`](wellspring_core::Event::Extended)). Names of speakers are dropped.
 
 pub(crate) mod ids;
 mod join;

@@ -1,9 +1,9 @@
-//! Dify: the event stream of its apps, read as an agent's run, and our requests to it.
+//! Dify: reads the event stream of its apps as an agent's run, and writes requests to it.
 //!
 //! | Dify | ours |
 //! | --- | --- |
 //! | `message`, `agent_message`, `text_chunk` | text |
-//! | `message_replace` | the text so far is voided and said anew |
+//! | `message_replace` | the text so far is voided and replaced |
 //! | `agent_thought` | a thought, and a call with its result if a tool was used |
 //! | `node_started`, `node_finished` | a call inside the agent: the step, with its inputs and outputs |
 //! | `message_file` | a file |
@@ -15,8 +15,8 @@
 //!
 //! # Lossy
 //!
-//! Speech. Iterations and loops are kept as extended events, and their nodes are steps like
-//! others.
+//! Speech is dropped. Iterations and loops are kept as extended events, and their nodes are
+//! steps like any others.
 
 mod read;
 mod write;

@@ -1,4 +1,4 @@
-//! A reader's way through a run in one dialect.
+//! The state of one reader: a dialect, and the fold of the run so far.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::framing::Framing;
 use crate::out::Out;
 use crate::position::WirePosition;
 
-/// A dialect and the fold that it needs, going through a run.
+/// A dialect and the fold that it needs, on its way through a run.
 pub struct Encoder {
     dialect: Box<dyn Dialect>,
     folded: Folded,
@@ -19,7 +19,7 @@ pub struct Encoder {
     history: Option<Box<[Transcript]>>,
 }
 
-/// A run up to some record, as far as a dialect needs it.
+/// The fold of a run, in the form that a dialect needs.
 #[derive(Clone, Debug)]
 pub enum Folded {
     /// For [`Fold::Outline`], and for [`Fold::Records`] while it is empty.
@@ -29,7 +29,7 @@ pub enum Folded {
 }
 
 impl Encoder {
-    /// From the run's start.
+    /// An encoder at the start of the run.
     #[must_use]
     pub fn new(dialect: impl Into<Box<dyn Dialect>>) -> Self {
         let dialect = dialect.into();
@@ -40,10 +40,10 @@ impl Encoder {
         Self::resume(dialect, folded, WirePosition::START)
     }
 
-    /// Starts at a position. `folded` is the dialect's [fold](Dialect::fold) of the run at or
-    /// before [`WirePosition::whole`]; push the records after it. Those up to the position are
-    /// folded silently, one frame each. For [`Fold::Records`] the fold is empty, so push all
-    /// records.
+    /// An encoder that resumes at a position. `folded` is the dialect's [fold](Dialect::fold)
+    /// of the run at or before [`WirePosition::whole`]; push the records after it. Records up
+    /// to the position are folded without emitting events, one frame each. For
+    /// [`Fold::Records`] the fold is empty, so push all records.
     #[must_use]
     pub fn resume(
         dialect: impl Into<Box<dyn Dialect>>,
@@ -60,20 +60,20 @@ impl Encoder {
         self.folded.before(None).outline()
     }
 
-    /// How the events go over HTTP.
+    /// The framing of the events over HTTP.
     #[must_use]
     pub fn framing(&self) -> Framing {
         self.dialect.framing()
     }
 
-    /// The run that this one continues, if it and the runs before it have to be
-    /// [recalled](Encoder::recall) to say the records of one append in full. Without them the
-    /// dialect leaves out what it cannot say.
+    /// The run that this one continues, if its history must be [recalled](Encoder::recall)
+    /// before the records of this append are encoded. Without the history, the dialect leaves
+    /// out the events that need it.
     #[must_use]
     pub fn needs_history(&self, records: &[Record]) -> Option<RunId> {
         let mut new = records.iter().filter(|record| record.seq > self.head());
         let is_needed = |record: &Record| self.dialect.needs_history(self.outline(), &record.event);
-        // A run that begins here says itself what it continues.
+        // If the run starts in these records, they name the run that it continues.
         let first = records.iter().find_map(|record| {
             if let Event::RunStarted(started) = &record.event { Some(started) } else { None }
         });
@@ -82,7 +82,7 @@ impl Encoder {
         continued.filter(|_| new.any(is_needed))
     }
 
-    /// Gives the earlier runs of the thread, oldest first, for the next append.
+    /// Sets the earlier runs of the thread, oldest first, for the next append.
     pub fn recall(&mut self, earlier: Vec<Transcript>) {
         self.history = Some(earlier.into());
     }
@@ -93,7 +93,7 @@ impl Encoder {
         self.history = None;
     }
 
-    /// Encodes the records of one append. Those it has had already are left out.
+    /// Encodes the records of one append. Records that were already encoded are skipped.
     pub fn frame(&mut self, records: &[Record], out: &mut Out) {
         for record in records {
             if record.seq > self.head() {
@@ -126,7 +126,7 @@ impl Encoder {
         }
     }
 
-    /// Encodes a record of which the reader has something already.
+    /// Encodes a record of which the reader already has some events.
     fn skip(&mut self, record: &Record, out: &mut Out) {
         let rest = self.after.k.filter(|_| record.seq == self.after.seq);
         if rest.is_none() && self.dialect.fold() != Fold::Records {
@@ -140,7 +140,7 @@ impl Encoder {
             out.append_rest(record.seq, &self.scratch, seen);
         }
         if record.seq == self.after.seq {
-            // What the reader was shown at the end of its last frame is not news.
+            // The reader already has the state at the end of its last frame.
             self.dialect.frame_end(before, &mut self.scratch);
         }
     }

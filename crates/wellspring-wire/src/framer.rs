@@ -1,4 +1,4 @@
-//! Bytes into events: server-sent events, and JSON by the line.
+//! Splits bytes into events: server-sent events, or one JSON value per line.
 //!
 //! A [`Framer`] takes the chunks of a body as the network delivers them, and yields one [`Frame`]
 //! after another. A frame within one chunk is borrowed from it; only frames that cross chunks are
@@ -21,14 +21,14 @@
 //!
 //! # What is deliberately absent
 //!
-//! IO, and any idea of what the data mean. Whether it is UTF-8 is for its reader to say: the
-//! one who decodes a string checks that string.
+//! IO, and the meaning of the data. The framer does not check that data are UTF-8; the parser
+//! that decodes a string does.
 
 use memchr::{memchr, memchr2};
 
-/// Default maximum size of one event. The largest that a provider sends are whole images and
-/// documents in base64, of a few megabytes. The limit keeps a peer that never ends an event from
-/// filling the memory.
+/// Default maximum size of one event. The largest events that providers send are images and
+/// documents in base64, of a few megabytes. The limit keeps a peer that never ends an event
+/// from filling the memory.
 pub const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
@@ -36,25 +36,25 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 /// One event of a stream.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Frame<'a> {
-    /// Its name; empty where it has none, as lines of JSON never do.
+    /// Its name; empty if it has none. Lines of JSON never have one.
     pub event: &'a [u8],
     /// Its data, several lines joined by line feeds.
     pub data: &'a [u8],
 }
 
 impl<'a> Frame<'a> {
-    /// Data without a name.
+    /// An event without a name.
     #[must_use]
     pub fn data(data: &'a [u8]) -> Self {
         Self { event: b"", data }
     }
 }
 
-/// A stream that cannot be cut into events.
+/// A stream that cannot be split into events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrameError {
-    /// A peer does not come to an end.
+    /// An event exceeds the limit.
     #[error("an event has more than {max} bytes")]
     TooLarge {
         /// The limit.
@@ -62,25 +62,25 @@ pub enum FrameError {
     },
 }
 
-/// Cuts the chunks of a body into events.
+/// Splits the chunks of a body into events.
 ///
-/// After an error it is spent: it gives the same error again.
+/// After an error it returns the same error again.
 #[derive(Clone, Debug)]
 pub struct Framer {
     format: Format,
     event_bytes_max: usize,
-    /// The begin of a line whose end has not come yet.
+    /// The start of a line that is not complete yet.
     line: Vec<u8>,
-    /// Of an event that began in an earlier chunk.
+    /// The name of an event that started in an earlier chunk.
     event: Vec<u8>,
     data: Vec<u8>,
     has_data: bool,
-    /// Bytes of the lines of this event so far, however they were cut.
+    /// Bytes of this event's lines so far, in this chunk and earlier ones.
     event_bytes: usize,
-    /// The last line ended in CR at a chunk's end: a LF that follows belongs to it.
+    /// The last chunk ended in CR: a following LF belongs to it.
     skip_lf: bool,
     at_start: bool,
-    /// The buffers were handed out as a frame and can go.
+    /// The buffers were returned as a frame and can be cleared.
     given: bool,
     last_id: Vec<u8>,
     retry_millis: Option<u64>,
@@ -93,19 +93,19 @@ enum Format {
 }
 
 impl Framer {
-    /// For server-sent events.
+    /// Splits server-sent events.
     #[must_use]
     pub fn sse() -> Self {
         Self::new(Format::Sse)
     }
 
-    /// For one value of JSON per line.
+    /// Splits one JSON value per line.
     #[must_use]
     pub fn ndjson() -> Self {
         Self::new(Format::Ndjson)
     }
 
-    /// Whether it cuts lines of JSON rather than server-sent events.
+    /// Whether it splits lines of JSON rather than server-sent events.
     #[must_use]
     pub fn is_ndjson(&self) -> bool {
         self.format == Format::Ndjson
@@ -128,14 +128,14 @@ impl Framer {
         }
     }
 
-    /// With another limit than [`EVENT_BYTES_MAX`].
+    /// Replaces the default limit [`EVENT_BYTES_MAX`].
     #[must_use]
     pub fn event_bytes_max(mut self, bytes: usize) -> Self {
         self.event_bytes_max = bytes;
         self
     }
 
-    /// The id of the last event that had one: where to resume.
+    /// The id of the last event that had one, to resume from.
     #[must_use]
     pub fn last_id(&self) -> &[u8] {
         &self.last_id
@@ -147,11 +147,12 @@ impl Framer {
         self.retry_millis
     }
 
-    /// The next event, taken off the front of `input`; `None` once all of it was read.
+    /// Returns the next event and removes it from the front of `input`; `None` if it holds no
+    /// complete event.
     ///
     /// # Errors
     ///
-    /// When an event grows past the limit.
+    /// If an event exceeds the limit.
     pub fn next<'f, 'i: 'f>(
         &'f mut self,
         input: &mut &'i [u8],
@@ -163,10 +164,10 @@ impl Framer {
         }
     }
 
-    /// What was begun and not ended when the body did.
+    /// Returns the event that was incomplete when the body ended.
     ///
-    /// The standard for server-sent events drops it. But some servers leave out the last empty
-    /// line, and a JSON parser can tell a whole event from a cut one.
+    /// The standard for server-sent events drops it. But some servers omit the last empty line,
+    /// and a JSON parser can tell a complete event from a truncated one.
     pub fn end(&mut self) -> Option<Frame<'_>> {
         self.forget_given();
         self.given = true;
@@ -186,7 +187,7 @@ impl Framer {
         &'f mut self,
         input: &mut &'i [u8],
     ) -> Result<Option<Frame<'f>>, FrameError> {
-        // Of an event that began in this chunk.
+        // The name of an event that started in this chunk.
         let mut event: Option<&'i [u8]> = None;
         let mut data: Option<&'i [u8]> = None;
         if self.skip_lf && !input.is_empty() {
@@ -196,7 +197,7 @@ impl Framer {
         while let Some(end) = memchr2(b'\n', b'\r', input) {
             self.check(self.event_bytes + self.line.len() + end)?;
             let (head, tail) = input.split_at(end);
-            // CR, LF, or both; where the chunk ends between the two, the next one tells.
+            // CR, LF, or both. If the chunk ends between the two, the next chunk decides.
             *input = match tail {
                 [b'\r', b'\n', rest @ ..] => rest,
                 [_, rest @ ..] => {
@@ -222,8 +223,8 @@ impl Framer {
             if carried {
                 self.line.extend_from_slice(head);
                 let mut line = std::mem::take(&mut self.line);
-                // Whatever came before it in this event is kept already: a line is cut only
-                // by a chunk's end, and this is the first line after one.
+                // Everything earlier in this event is already kept: only the end of a chunk
+                // splits a line, and this is the first line after one.
                 self.keep_line(&line);
                 line.clear();
                 self.line = line;
@@ -273,7 +274,7 @@ impl Framer {
                 }
                 continue;
             }
-            // The buffers change places, so that the line is cleared when it was read.
+            // The buffers are swapped, so that the line is cleared once it was read.
             self.line.extend_from_slice(head);
             std::mem::swap(&mut self.line, &mut self.data);
             let bom = if std::mem::take(&mut self.at_start) { BOM.len() } else { 0 };
@@ -291,7 +292,7 @@ impl Framer {
         Ok(None)
     }
 
-    /// Takes a line that was cut: nothing can be borrowed of it.
+    /// Reads a line that crosses chunks: nothing can be borrowed from it.
     fn keep_line(&mut self, line: &[u8]) {
         let line = self.after_bom(line);
         if !line.starts_with(b":") {
@@ -364,7 +365,7 @@ enum Field<'a> {
     Id(&'a [u8]),
     Retry(u64),
     Comment,
-    /// A field that has no meaning, or a value that has none.
+    /// An unknown field, or an invalid value.
     Unknown,
 }
 

@@ -1,49 +1,49 @@
-//! How events are put on a wire.
+//! How events are framed on a wire.
 //!
-//! A socket that carries messages needs none of this: each of [`Out::events`] is a message.
-//! Frames are kept framed, though, so [`Framing::events`] takes them apart again.
+//! A socket that carries messages needs no framing: each of [`Out::events`] is a message. But
+//! frames are stored framed, so [`Framing::events`] splits them again.
 
 use crate::out::Out;
 use crate::position::WirePosition;
 
-/// How a stream of events is put on a wire.
+/// The framing of a stream of events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Framing {
-    /// What is around each event.
+    /// What surrounds each event.
     pub shape: Shape,
     /// The `Content-Type` of a response.
     pub content_type: &'static str,
-    /// Other headers that its clients expect.
+    /// Further response headers that clients expect.
     pub headers: &'static [(&'static str, &'static str)],
-    /// What follows the last event, framed like one, if its clients wait for that.
+    /// A marker after the last event, framed like an event, for clients that wait for one.
     pub marker: Option<&'static str>,
 }
 
-/// What is around each event.
+/// What surrounds each event.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shape {
     /// Server-sent events: an `id:` for events with a position, an `event:` for those with a
     /// name, and `data:`.
     Sse,
-    /// A line each.
+    /// One line per event.
     Lines,
     /// Nothing: the events delimit themselves.
     Bare,
 }
 
-/// Whether a reader gets the positions of events, to resume from them.
+/// Whether readers get the positions of events, so that they can resume.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Positions {
-    /// Each event has its own.
+    /// Each event has its position.
     Told,
-    /// The events stand for no record.
+    /// The events belong to no record and have no position.
     Absent,
 }
 
 /// One event of framed bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FramedEvent<'a> {
-    /// The position of a reader that has seen it, as its reader is told it.
+    /// The position after this event, as written on the wire; `None` if it has none.
     pub position: Option<&'a str>,
     /// Its name, if it has one.
     pub name: Option<&'a str>,
@@ -52,7 +52,7 @@ pub struct FramedEvent<'a> {
 }
 
 impl Framing {
-    /// Server-sent events without more.
+    /// Server-sent events without further headers or a marker.
     pub const SSE: Self =
         Self { shape: Shape::Sse, content_type: "text/event-stream", headers: &[], marker: None };
 
@@ -64,13 +64,13 @@ impl Framing {
         marker: None,
     };
 
-    /// The events, framed.
+    /// Frames the events.
     #[must_use]
     pub fn frame(self, out: &Out, positions: Positions) -> Vec<u8> {
         if out.is_empty() {
             return Vec::new();
         }
-        // "id: ", "data: ", three line breaks and a position of usual length.
+        // The bytes of "id: ", "data: ", three line breaks and a position of usual length.
         let around = if self.shape == Shape::Sse { 24 } else { 1 };
         let mut bytes = Vec::with_capacity(out.bytes_len() + out.len() * around);
         let mut names = out.names().peekable();
@@ -95,8 +95,9 @@ impl Framing {
         bytes
     }
 
-    /// The events of bytes that were [framed](Framing::frame), for a socket that carries each
-    /// as a message. Events that delimit themselves cannot be told apart, so there are none.
+    /// Splits bytes that were [framed](Framing::frame) into events, for a socket that carries
+    /// each as a message. Events that delimit themselves cannot be split: the iterator is
+    /// empty.
     pub fn events(self, bytes: &[u8]) -> impl Iterator<Item = FramedEvent<'_>> {
         let mut rest = bytes;
         let mut event = FramedEvent { position: None, name: None, data: b"" };
@@ -125,7 +126,7 @@ impl Framing {
         })
     }
 
-    /// What follows the last event of a stream; nothing for most.
+    /// The bytes after the last event of a stream; empty for most framings.
     #[must_use]
     pub fn end(self) -> Vec<u8> {
         let mut bytes = Vec::new();
@@ -135,13 +136,14 @@ impl Framing {
         bytes
     }
 
-    /// Tells a client how long to wait before it reconnects, if the wire can say that.
+    /// The bytes that tell a client how long to wait before it reconnects, if the framing can
+    /// express that.
     #[must_use]
     pub fn retry(self, millis: u32) -> Option<String> {
         (self.shape == Shape::Sse).then(|| format!("retry: {millis}\n\n"))
     }
 
-    /// What keeps a silent connection open and means nothing, if the wire has that.
+    /// The bytes that keep an idle connection open, if the framing has any.
     #[must_use]
     pub fn keep_alive(self) -> Option<&'static [u8]> {
         match self.shape {
@@ -150,7 +152,7 @@ impl Framing {
         }
     }
 
-    /// JSON contains no line breaks.
+    /// Appends one event. JSON contains no line breaks.
     fn event(self, event: &[u8], bytes: &mut Vec<u8>) {
         let (before, after): (&[u8], &[u8]) = match self.shape {
             Shape::Sse => (b"data: ", b"\n\n"),
@@ -171,7 +173,7 @@ fn put_position(bytes: &mut Vec<u8>, position: WirePosition) {
     }
 }
 
-/// Decimal digits, without the machinery of formatting: this runs once per event.
+/// Appends decimal digits without `format!`: this runs once per event.
 fn put_number(bytes: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0; 20];
     let mut at = digits.len();

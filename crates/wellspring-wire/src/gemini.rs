@@ -1,32 +1,34 @@
 //! Google's Gemini API, as of 2026: `generateContent` and `streamGenerateContent?alt=sse`.
 //!
-//! [`write()`] makes the request; a [`Reader`] turns the answer into parts:
+//! [`write()`] writes the request; a [`Reader`] turns the answer into parts:
 //!
 //! | part | ours |
 //! | --- | --- |
-//! | `text` | text, or a thought where `thought` says so; the chunks of one voice are one part |
-//! | `functionCall` | a call; `partialArgs` are written as JSON while they come |
+//! | `text` | text, or a thought if `thought` is set; consecutive chunks of one kind are one part |
+//! | `functionCall` | a call; `partialArgs` are written as JSON while they arrive |
 //! | `executableCode`, `codeExecutionResult` | a call that runs at the provider, and its result |
 //! | `inlineData`, `fileData` | a file, and an opaque part |
 //! | any other | an opaque part |
 //!
-//! A signature goes back in the place it came from. Where it came with a piece of a text, the
-//! mark says which bytes were signed, and the text goes back in the same pieces; where it came
-//! with no text, an opaque part holds its place.
+//! A signature is sent back at the position where it arrived. If it arrived with a piece of
+//! text, an annotation says which bytes were signed, and the text is sent back in the same
+//! pieces. If it arrived without text, an opaque part holds its position.
 //!
-//! The stream has no event that ends it: an answer is complete when a finish reason came together
-//! with the usage, or when the body ended after a finish reason.
+//! No event ends the stream. An answer is complete when a finish reason arrived together with
+//! the usage, or when the body ended after a finish reason.
 //!
 //! # Lossy
 //!
-//! Reading: safety ratings, log probabilities, token counts by modality and the answer's id
-//! are dropped; grounding and URL metadata, and what the prompt was blocked for, are kept as
-//! extended events, which do not go back. Only the first candidate counts. Pictures that the
-//! model drew are in the run twice: for people, and to go back.
+//! Reading: safety ratings, log probabilities, token counts by modality and the answer's id are
+//! dropped. Grounding and URL metadata, and the reason why a prompt was blocked, are kept as
+//! extended events, which are not sent back. Only the first candidate is read. Images that the
+//! model generated are in the run twice: as a file for people, and as an opaque part to send
+//! back.
 //!
 //! Writing: thoughts, hosted calls and opaque parts of other providers are left out, and
-//! [`Written::left_out`] counts them. Schemas are cut down to the words that declarations
-//! know. Models that check signatures are given a stand-in for calls that another one made.
+//! [`Written::left_out`] counts them. Schemas are reduced to the keywords that function
+//! declarations support. For models that check signatures, calls that another model made get a
+//! placeholder signature.
 //!
 //! [`Written::left_out`]: crate::provider::Written::left_out
 
@@ -42,12 +44,12 @@ mod tests;
 pub use read::Reader;
 pub use write::write;
 
-/// Whose marks and opaque parts these are.
+/// The origin of annotations, opaque parts and extended events.
 pub const ORIGIN: &str = "gemini";
 
-/// The mark of a thought, and of a part that goes back as it came.
+/// The annotation of a thought, and of a part that is sent back unchanged.
 const PART: &str = "part";
-/// The mark of a signature, and the name of its member on the wire.
+/// The annotation of a signature, and the name of its member on the wire.
 const SIGNATURE: &str = "thoughtSignature";
-/// The mark of arguments that have a member twice.
+/// The annotation of arguments in which a member occurs twice.
 const REPEATS: &str = "repeats";

@@ -1,11 +1,12 @@
 //! Every protocol as pure code: it maps wires to events, and records to the vocabularies of
 //! clients.
 //!
-//! A [`Dialect`] turns one record into the events of a client's wire. It sees the record and the
-//! [fold](Fold) of the run before it, so a reader can resume anywhere, by a [`WirePosition`]. It
-//! also defines how a stream begins, pauses and ends, and how its events are [framed](Framing). An
-//! [`Encoder`] does the folding around it. Dialects have names ([`DialectName`]) and
-//! [options](Options). The module of each dialect documents its mapping and what is lost.
+//! A [`Dialect`] translates one record into the events of a client's wire. It gets the record
+//! and the [fold](Fold) of the run before it, so a reader can resume anywhere, by a
+//! [`WirePosition`]. It also defines how a stream begins, pauses and ends, and how its events
+//! are [framed](Framing). An [`Encoder`] keeps the fold for a dialect. Dialects have names
+//! ([`DialectName`]) and [options](Options). The module of each dialect documents its mapping
+//! and what is lost.
 //!
 //! ```
 //! use wellspring_core::{AgentNo, Event, Millis, Outcome, Record, Seq, Stop};

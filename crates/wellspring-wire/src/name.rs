@@ -16,20 +16,20 @@ use crate::thought_event::ThoughtEvents;
 use crate::turn_event::TurnEvents;
 use crate::use_ai::UseAi;
 
-/// A dialect that can be asked for by name: in a URL, on the command line.
+/// A dialect that can be requested by name, in a URL or on the command line.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum DialectName {
     /// The records themselves.
     Record,
-    /// What a library user watches.
+    /// For users of the library: thoughts, text, tool calls and plans.
     ThoughtEvent,
-    /// What the model does, turn by turn.
+    /// A model's turns: text, tool calls and results.
     TurnEvent,
-    /// Only the words, turn by turn.
+    /// The text only, turn by turn.
     StreamingEvent,
-    /// What a browser shows.
+    /// For browsers: thoughts, text, and tools with their progress.
     AgentEvent,
-    /// The answer so far, all of it each time.
+    /// Snapshots of the whole answer so far.
     StreamDelta,
     /// AG-UI 1.0.
     AgUi,
@@ -37,12 +37,12 @@ pub enum DialectName {
     Acp,
     /// The AI SDK's UI message stream, version 1.
     AiSdk,
-    /// use-ai's form of AG-UI.
+    /// use-ai's variant of AG-UI.
     UseAi,
 }
 
 impl DialectName {
-    /// All of them.
+    /// All dialects.
     pub const ALL: [Self; 10] = [
         Self::Record,
         Self::ThoughtEvent,
@@ -73,13 +73,13 @@ impl DialectName {
         }
     }
 
-    /// Its place in [`ALL`](DialectName::ALL).
+    /// Its index in [`ALL`](DialectName::ALL).
     #[must_use]
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The choices that its readers have.
+    /// The options that its readers can choose.
     #[must_use]
     pub const fn offers(self) -> &'static [OptionName] {
         use OptionName::{Encoding, Kinds, Reasoning, ReasoningEvents, SubAgents, Usage};
@@ -105,7 +105,7 @@ impl DialectName {
     ///
     /// # Errors
     ///
-    /// If the dialect does not [offer](DialectName::offers) what was chosen.
+    /// If the dialect does not [offer](DialectName::offers) an option that was chosen.
     pub fn with(self, options: Options) -> Result<DialectChoice, OptionError> {
         options.check(self)?;
         Ok(DialectChoice { name: self, options })
@@ -136,7 +136,7 @@ impl From<DialectName> for Box<dyn Dialect> {
     }
 }
 
-/// A dialect with options that it offers.
+/// A dialect with validated options.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct DialectChoice {
     name: DialectName,
@@ -181,7 +181,7 @@ impl fmt::Display for DialectName {
     }
 }
 
-/// Unknown dialect.
+/// The name of a dialect that does not exist.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{name:?} is not a dialect: known are {}", DialectName::ALL.map(DialectName::as_str).join(", "))]
 pub struct UnknownDialect {

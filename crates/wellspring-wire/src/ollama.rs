@@ -1,19 +1,21 @@
-//! Ollama's own API, as of 2026: `POST /api/chat`, with one JSON object per line, or one in total.
+//! Ollama's own API, as of 2026: `POST /api/chat`, streamed as one JSON object per line, or
+//! answered with one object.
 //!
-//! [`write()`] makes the request; a [`Reader`] turns the answer into parts: `thinking` is a
-//! thought, `content` text, and each of the `tool_calls`, which come whole, a call. The line
-//! that says `done` ends it; an `error` may come on any line.
+//! [`write()`] writes the request; a [`Reader`] turns the answer into parts: `thinking` is a
+//! thought, `content` text, and each of the `tool_calls`, which arrive complete, a call. The
+//! line with `done` ends the answer; any line may hold an `error`.
 //!
 //! # Lossy
 //!
-//! Reading: durations and log probabilities are dropped. The wire does not say what a picture
-//! is; it is called PNG.
+//! Reading: durations and log probabilities are dropped. The wire does not give an image's
+//! media type; PNG is assumed.
 //!
-//! Writing: a turn is one message, so the order of its words and calls is lost, and several
-//! texts become one. The choice of a tool, tools that run at a provider, media that are no
-//! pictures, pictures that are elsewhere, thoughts and hosted calls of other providers are
-//! left out, and [`Written::left_out`](crate::provider::Written::left_out) counts them. A
-//! budget of thinking tokens becomes a yes, or a level where the model takes one.
+//! Writing: a turn is one message, so the order of its text and calls is lost, and several
+//! texts become one. Left out, and counted by
+//! [`Written::left_out`](crate::provider::Written::left_out), are: the tool choice, tools that
+//! run at a provider, media other than images, images given by URL, and thoughts and hosted
+//! calls of other providers. A thinking budget becomes `true`, or a level if the model takes
+//! one.
 
 mod read;
 mod types;
@@ -25,8 +27,8 @@ mod tests;
 pub use read::Reader;
 pub use write::write;
 
-/// Whose marks these are.
+/// The origin of annotations.
 pub const ORIGIN: &str = "ollama";
 
-/// The mark of a thought.
+/// The annotation of a thought.
 const THINKING: &str = "thinking";

@@ -1,27 +1,26 @@
-//! OpenClaw: the WebSocket protocol of its gateway, as a client speaks it.
+//! OpenClaw: the WebSocket protocol of its gateway, client side.
 //!
-//! Frames are JSON: requests of ours, responses, and events of all runs on the gateway. A run's
-//! events are read into ours by a [`Reader`]. The connection, the random parts and the signature
-//! of a device are not here.
+//! Frames are JSON: our requests, responses, and events of all runs on the gateway. A
+//! [`Reader`] reads a run's events. The connection, random values and the device's signature
+//! are outside this module.
 //!
-//! # How a run is read
+//! # Mapping of a run
 //!
 //! | gateway | ours |
 //! | --- | --- |
-//! | `assistant`, cumulative per message | a text part per message; text that is taken back voids its part |
-//! | `thinking`, cumulative without an id | a thought per stretch of thinking; it ends where text or a call begins |
+//! | `assistant`, cumulative per message | a text part per message; if text is taken back, its part is voided |
+//! | `thinking`, cumulative without an id | one thought until text or a call begins |
 //! | `item` of kind `preamble` | the text before a call is annotated as a preamble |
 //! | `item` of kind `tool`, `tool` | a call inside the agent, with title, arguments, progress and result |
 //! | `command_output` | output of that call |
 //! | `usage`, the last response | usage of the run |
-//! | `lifecycle` end or error, `chat` final, aborted or error, the last response | the end; the first one counts |
-//! | anything else of the run | `extended`, whole |
+//! | `lifecycle` end or error, `chat` final, aborted or error, the last response | the end of the run; the first one counts |
+//! | any other event of the run | `extended`, whole |
 //!
 //! # Lossy
 //!
-//! `chat` deltas, which repeat what `assistant` events say, and the pieces in which cumulative
-//! text was coalesced. Fields of an event that we have no word for are not kept if the event
-//! itself has one.
+//! `chat` deltas, which repeat `assistant` events, and the boundaries at which cumulative text
+//! was coalesced. Unknown fields of a known event are dropped.
 
 mod read;
 mod types;

@@ -1,19 +1,19 @@
-//! What a reader may choose of a dialect.
+//! The options that a reader may choose.
 
 use std::collections::BTreeSet;
 
 use crate::name::DialectName;
 
-/// What a reader chooses. A dialect [offers](DialectName::offers) some of these choices.
+/// The options of a reader. A dialect [offers](DialectName::offers) some of them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Options {
-    /// What becomes of the model's reasoning.
+    /// Whether the model's reasoning is sent.
     pub reasoning: Reasoning,
-    /// By which events the model's reasoning is sent.
+    /// The events that carry the model's reasoning.
     pub reasoning_events: ReasoningEvents,
-    /// What becomes of the tokens that were spent.
+    /// Whether token usage is sent.
     pub usage: UsageReports,
-    /// How events are written.
+    /// The encoding of events.
     pub encoding: Encoding,
     /// The [kinds](crate::record::KINDS) of records that are shown; all if `None`.
     pub kinds: Option<BTreeSet<&'static str>>,
@@ -21,7 +21,7 @@ pub struct Options {
     pub sub_agents: SubAgents,
 }
 
-/// What becomes of the model's reasoning.
+/// Whether the model's reasoning is sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Reasoning {
     /// It is sent.
@@ -31,7 +31,7 @@ pub enum Reasoning {
     Hidden,
 }
 
-/// By which events the model's reasoning is sent: AG-UI renamed them.
+/// The events that carry the model's reasoning: AG-UI renamed them.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum ReasoningEvents {
     /// `REASONING_*`.
@@ -41,13 +41,13 @@ pub enum ReasoningEvents {
     Thinking,
 }
 
-/// What becomes of the tokens that were spent.
+/// Whether token usage is sent.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum UsageReports {
-    /// They are sent where the vocabulary has a place for them.
+    /// It is sent if the vocabulary has a place for it.
     #[default]
     Included,
-    /// They are left out.
+    /// It is left out.
     Omitted,
 }
 
@@ -61,17 +61,17 @@ pub enum SubAgents {
     Thoughts,
 }
 
-/// How events are written.
+/// The encoding of events.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Encoding {
     /// As JSON.
     #[default]
     Json,
-    /// In the protocol's own binary form.
+    /// In the protocol's binary encoding.
     Binary,
 }
 
-/// The name of a choice, as addresses and errors have it.
+/// The name of an option, as used in URLs and errors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(missing_docs, reason = "they are the fields of `Options`")]
 pub enum OptionName {
@@ -99,7 +99,7 @@ impl OptionName {
 }
 
 impl Options {
-    /// Which choices differ from the default.
+    /// The options that differ from the default.
     fn chosen(&self) -> impl Iterator<Item = OptionName> {
         let Self { reasoning, reasoning_events, usage, encoding, kinds, sub_agents } = self;
         let chosen = [
@@ -113,13 +113,13 @@ impl Options {
         chosen.into_iter().filter(|(_, chosen)| *chosen).map(|(name, _)| name)
     }
 
-    /// Whether every choice is the default.
+    /// Whether every option has its default.
     #[must_use]
     pub fn is_default(&self) -> bool {
         self.chosen().next().is_none()
     }
 
-    /// Checks that a dialect offers what was chosen.
+    /// Checks that a dialect offers the options that were chosen.
     pub(crate) fn check(&self, dialect: DialectName) -> Result<(), OptionError> {
         match self.chosen().find(|name| !dialect.offers().contains(name)) {
             Some(name) => Err(OptionError { dialect, name }),
@@ -128,7 +128,7 @@ impl Options {
     }
 }
 
-/// A choice that a dialect does not offer.
+/// An option that the dialect does not offer.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("the dialect {dialect} has no option `{}`; it offers {}", name.as_str(), offered(*dialect))]
 pub struct OptionError {

@@ -1,4 +1,4 @@
-//! Where dialects write.
+//! The buffer that dialects write to.
 
 use std::fmt;
 use std::io::Write as _;
@@ -8,18 +8,18 @@ use wellspring_core::Seq;
 
 use crate::position::WirePosition;
 
-/// Wire events, mostly as JSON, one after the other in one buffer.
+/// Wire events, usually JSON, one after the other in one buffer.
 ///
-/// Encoding a frame of fifty deltas allocates nothing once the buffer has grown; keep one and
+/// Encoding a frame of fifty deltas allocates nothing once the buffer has grown; reuse one and
 /// [`clear`](Out::clear) it.
 #[derive(Clone, Debug, Default)]
 pub struct Out {
     bytes: Vec<u8>,
-    /// Where each event ends.
+    /// The end of each event in `bytes`.
     ends: Vec<usize>,
-    /// The records that said something, each with its first event.
+    /// The records that emitted events, each with the index of its first.
     marks: Vec<Mark>,
-    /// The events with a name, by index. Few have one.
+    /// The events with a name, by index. Few events have one.
     names: Vec<(usize, &'static str)>,
     /// The record that is being encoded.
     current: Seq,
@@ -28,14 +28,14 @@ pub struct Out {
 #[derive(Clone, Copy, Debug)]
 struct Mark {
     seq: Seq,
-    /// Index of its first event here.
+    /// Index of its first event in the buffer.
     first: usize,
-    /// How many of its events were left out because the reader has them.
+    /// The number of its events that were skipped because the reader has them.
     skipped: u32,
 }
 
 impl Out {
-    /// Forgets the events and keeps the room.
+    /// Removes the events and keeps the capacity.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.ends.clear();
@@ -43,7 +43,7 @@ impl Out {
         self.names.clear();
     }
 
-    /// How many events there are.
+    /// The number of events.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -55,13 +55,13 @@ impl Out {
         self.ends.is_empty()
     }
 
-    /// How many bytes they take.
+    /// The total size of the events, in bytes.
     #[must_use]
     pub fn bytes_len(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Names the record whose events come next.
+    /// Sets the record that the following events belong to.
     pub fn begin(&mut self, seq: Seq) {
         self.current = seq;
     }
@@ -71,14 +71,14 @@ impl Out {
         let start = self.bytes.len();
         match serde_json::to_writer(&mut self.bytes, event) {
             Ok(()) => self.end(),
-            // Only a map with keys that are no strings fails, and no wire type has one.
-            // Half an event would be worse than none.
+            // Serialisation only fails for map keys that are not strings, and no wire type has
+            // any. If it fails, the partial event is removed.
             Err(_) => self.bytes.truncate(start),
         }
     }
 
-    /// Adds an event that is a JSON object, with more members at its end: `more` writes a comma
-    /// before each.
+    /// Adds an event that is a JSON object, with further members at its end. `more` writes a
+    /// comma before each.
     pub(crate) fn event_with(&mut self, event: &impl Serialize, more: impl FnOnce(&mut Json<'_>)) {
         let start = self.bytes.len();
         let written = serde_json::to_writer(&mut self.bytes, event);
@@ -92,7 +92,7 @@ impl Out {
         self.end();
     }
 
-    /// Adds an event with a name, which framings that have names for events carry along.
+    /// Adds an event with a name, for framings that carry names.
     pub fn named(&mut self, name: &'static str, event: &impl Serialize) {
         let index = self.len();
         self.event(event);
@@ -101,25 +101,25 @@ impl Out {
         }
     }
 
-    /// Adds an event written by hand: for deltas, where every byte counts.
+    /// Adds an event that is written by hand: for deltas, the most frequent events.
     pub fn write(&mut self, write: impl FnOnce(&mut Json<'_>)) {
         write(&mut Json { bytes: &mut self.bytes });
         self.end();
     }
 
-    /// Adds an event that is not JSON: for wires with a binary encoding.
+    /// Adds an event that is not JSON, for binary encodings.
     pub fn bytes(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.bytes);
         self.end();
     }
 
-    /// The events, each with the position of a reader that has seen it.
+    /// The events, each with the position after it.
     pub fn events(&self) -> impl Iterator<Item = (WirePosition, &[u8])> {
         let nexts = self.marks.iter().skip(1).map(|mark| mark.first).chain([self.ends.len()]);
         self.marks.iter().zip(nexts).flat_map(move |(mark, next)| {
             (mark.first..next).map(move |index| {
                 let start = if index == 0 { 0 } else { self.ends[index - 1] };
-                // Counted from 1, and a u32 holds more events than memory does.
+                // Counted from 1. A u32 is large enough for any buffer in memory.
                 let k = mark.skipped.saturating_add((index - mark.first) as u32 + 1);
                 let k = (index + 1 < next).then_some(k);
                 (WirePosition { seq: mark.seq, k }, &self.bytes[start..self.ends[index]])
@@ -132,7 +132,7 @@ impl Out {
         self.names.iter().copied()
     }
 
-    /// Adds what `other` has of one record, without its first `skipped` events.
+    /// Adds the events of one record from `other`, without the first `skipped`.
     pub(crate) fn append_rest(&mut self, seq: Seq, other: &Self, skipped: u32) {
         for (_, event) in other.events().skip(skipped as usize) {
             self.bytes.extend_from_slice(event);
@@ -159,25 +159,25 @@ pub struct Json<'a> {
 }
 
 impl Json<'_> {
-    /// JSON as it is.
+    /// Writes JSON unchanged.
     pub fn raw(&mut self, json: &str) -> &mut Self {
         self.bytes.extend_from_slice(json.as_bytes());
         self
     }
 
-    /// A string, quoted and escaped.
+    /// Writes a string, quoted and escaped.
     pub fn string(&mut self, text: &str) -> &mut Self {
         self.value(&text)
     }
 
-    /// A string that needs no escaping: ids and numbers.
+    /// Writes a string that needs no escaping, such as an id or a number.
     pub fn plain(&mut self, text: impl fmt::Display) -> &mut Self {
         // Writing to memory does not fail.
         let _ = write!(self.bytes, "\"{text}\"");
         self
     }
 
-    /// Any value.
+    /// Writes any value.
     pub fn value(&mut self, value: &impl Serialize) -> &mut Self {
         let start = self.bytes.len();
         if serde_json::to_writer(&mut *self.bytes, value).is_err() {

@@ -1,15 +1,15 @@
-//! A place on a wire.
+//! Positions in a stream.
 
 use std::fmt;
 use std::str::FromStr;
 
 use wellspring_core::Seq;
 
-/// A place on a wire: after some of a record's events, or after all of them.
+/// A position in a stream: after some of a record's events, or after all of them.
 ///
-/// One record can be several wire events, or none, so the record's number alone is not
-/// enough to resume. As text it is `seq.k` after the record's `k`th event, and plain `seq`
-/// after its last; this is what goes into an SSE `id:`.
+/// A record can give several wire events, or none, so the record's number alone is not enough
+/// to resume. As text, a position is `seq.k` after the record's `k`th event, and `seq` after
+/// its last. This is the `id:` of an SSE event.
 ///
 /// ```
 /// use wellspring_core::Seq;
@@ -22,21 +22,21 @@ use wellspring_core::Seq;
 pub struct WirePosition {
     /// The record.
     pub seq: Seq,
-    /// How many of its events were seen; absent when all were.
+    /// The number of its events that were received; `None` if all were.
     pub k: Option<u32>,
 }
 
 impl WirePosition {
-    /// Before everything.
+    /// Before the first record.
     pub const START: Self = Self::after(Seq(0));
 
-    /// After all of a record.
+    /// After all events of a record.
     #[must_use]
     pub const fn after(seq: Seq) -> Self {
         Self { seq, k: None }
     }
 
-    /// The last record whose events were all seen: reading continues after it.
+    /// The last record whose events were all received: reading continues after it.
     #[must_use]
     pub fn whole(self) -> Seq {
         match self.k {
@@ -55,7 +55,7 @@ impl fmt::Display for WirePosition {
     }
 }
 
-/// A text that is not a place on a wire.
+/// A text that is not a position.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("{text:?} is not a position: expected a record's number, or `number.k` within a record")]
 pub struct ParsePositionError {
@@ -67,7 +67,7 @@ impl FromStr for WirePosition {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         fn number<T: FromStr>(text: &str) -> Option<T> {
-            // `parse` alone would take a plus sign, and then two texts would be one position.
+            // `parse` also accepts a plus sign, which would give one position two texts.
             text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
         }
         let position = match text.split_once('.') {

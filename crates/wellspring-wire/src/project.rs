@@ -1,5 +1,5 @@
-//! Questions that several dialects ask of an outline. All of them show the root agent's run to
-//! clients that do not know about sub-agents.
+//! Functions on outlines that several dialects share. All of these dialects show the root
+//! agent's run to clients that do not know about sub-agents.
 
 use std::borrow::Cow;
 
@@ -10,14 +10,13 @@ use wellspring_core::{
     PartShape, Question, QuestionId, RETURN_RESULT, Role, Stop, VoidReason, WirePartId,
 };
 
-/// What people see when a call that was shown is taken back.
+/// The result of a shown call that is voided.
 pub(crate) const TAKEN_BACK: &str = "the call was taken back";
 
-/// What goes between words that were taken back and those that come instead, on wires that
-/// can only append.
+/// Separates voided text from the text that replaces it, on wires that can only append.
 pub(crate) const PARAGRAPH: &str = "\n\n";
 
-/// Why a turn ended, in the words of the AI SDK.
+/// The reason why a turn ended, in the AI SDK's vocabulary.
 pub(crate) fn finish_reason(stop: &Stop) -> &str {
     match stop {
         Stop::EndTurn | Stop::StopSequence => "stop",
@@ -29,23 +28,23 @@ pub(crate) fn finish_reason(stop: &Stop) -> &str {
     }
 }
 
-/// What a delta is to somebody who watches the root agent.
+/// The kind of a delta, for clients that see only the root agent.
 pub(crate) enum Grown<'a> {
-    /// More of the answer.
+    /// Text of the answer.
     Message,
-    /// More reasoning.
+    /// Reasoning.
     Thought,
-    /// More of what a call writes.
+    /// Output of a call.
     Output(PartId, &'a CallOutline, OutputStream),
-    /// More words of the sub-agent that serves a call.
+    /// Text of the sub-agent that serves a call.
     SubAgent(PartId, &'a CallOutline),
-    /// More reasoning of the sub-agent that serves a call.
+    /// Reasoning of the sub-agent that serves a call.
     SubAgentThought(&'a CallOutline),
-    /// Nothing to see.
+    /// Not shown.
     Hidden,
 }
 
-/// What a delta of `part` is.
+/// The kind of a delta of `part`.
 pub(crate) fn grown(before: &Outline, part: PartId) -> Grown<'_> {
     let Some(part) = before.part(part) else { return Grown::Hidden };
     match part.shape {
@@ -67,27 +66,27 @@ pub(crate) fn grown(before: &Outline, part: PartId) -> Grown<'_> {
     }
 }
 
-/// A child's words are its call's progress; a grandchild's are the child's affair.
+/// A sub-agent's text is progress of its call; the text of its own sub-agents is not shown.
 fn sub_agent<'a>(before: &'a Outline, part: &PartOutline) -> Option<(PartId, &'a CallOutline)> {
     let call = before.agents.get(&part.agent)?.call?;
     Some((call, shown_call(before, call)?))
 }
 
-/// What waits for the answer to a question, for somebody who watches the root agent.
+/// Where a question is shown, for clients that see only the root agent.
 pub(crate) enum AskedBy<'a> {
-    /// One of the root's calls: its tool asks, needs approval, or is served by a sub-agent that
-    /// asks.
+    /// At one of the root agent's calls: its tool asks, it needs approval, or it is served by a
+    /// sub-agent that asks.
     Call(PartId, &'a CallOutline),
     /// The run itself.
     Run,
-    /// Nothing that is shown.
+    /// Not shown.
     Hidden,
 }
 
-/// What waits for the answer to a question of `agent` about `call`.
+/// Where a question of `agent` about `call` is shown.
 pub(crate) fn asked_by(before: &Outline, agent: AgentNo, call: Option<PartId>) -> AskedBy<'_> {
     let (mut agent, mut call) = (agent, call);
-    // A parent is always older than its children, so this ends.
+    // A parent is always older than its children, so this terminates.
     while let Some(outline) = before.agents.get(&agent).filter(|_| !agent.is_root()) {
         if outline.parent >= agent {
             return AskedBy::Hidden;
@@ -101,7 +100,7 @@ pub(crate) fn asked_by(before: &Outline, agent: AgentNo, call: Option<PartId>) -
     }
 }
 
-/// A question as the progress of a call: what is asked, and what may be answered.
+/// A question as the progress of a call: the prompt and the form of its answer.
 #[derive(Serialize)]
 pub(crate) struct Asking<'a> {
     subtype: &'static str,
@@ -117,7 +116,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// The words of progress data: the data itself, or the content of a `…_chunk`.
+/// The text in progress data: the data itself, or the content of a `…_chunk`.
 pub(crate) fn chunk_words(data: &Value) -> Option<&str> {
     if let Some(text) = data.as_str() {
         return Some(text);
@@ -126,8 +125,8 @@ pub(crate) fn chunk_words(data: &Value) -> Option<&str> {
     data.get("content")?.as_str().filter(|_| subtype.ends_with("_chunk"))
 }
 
-/// A call without a result that people see: the root's own, and not the one by which it
-/// hands over its result.
+/// A call of the root agent that has no result yet, unless it is the call that returns the
+/// typed result.
 pub(crate) fn shown_call(before: &Outline, call: PartId) -> Option<&CallOutline> {
     before.call(call).filter(|call| call.agent.is_root() && &*call.tool.name != RETURN_RESULT)
 }
@@ -137,7 +136,7 @@ pub(crate) fn wire_id(before: &Outline, part: PartId) -> Option<WirePartId> {
     before.run.as_ref().map(|head| WirePartId { run: head.run, part })
 }
 
-/// Whether parts of the root agent that clients have seen are voided and will be written again.
+/// Whether visible parts of the root agent are voided and will be written again.
 pub(crate) fn breaks(
     before: &Outline,
     parts: &[PartId],
@@ -149,12 +148,12 @@ pub(crate) fn breaks(
         VoidReason::Restarted | VoidReason::Replaced => {
             parts.iter().filter_map(|part| before.part(*part)).any(shown)
         }
-        // Nothing follows.
+        // No further attempt follows.
         VoidReason::Abandoned => false,
     }
 }
 
-/// What a person reads when a run ended in any other way than by a whole answer: it failed, was
+/// The message for people if a run did not end with a complete answer: it failed, was
 /// cancelled, or was cut off.
 pub(crate) fn shortfall<'a>(before: &Outline, outcome: &'a Outcome) -> Option<Cow<'a, str>> {
     let Outcome::Completed { stop } = outcome else { return failure(outcome) };
@@ -169,11 +168,11 @@ pub(crate) fn shortfall<'a>(before: &Outline, outcome: &'a Outcome) -> Option<Co
         Stop::Refusal => "the model refused to answer",
         Stop::ContentFilter => "the answer was cut off by the provider's content filter",
     };
-    // The typed result is complete, whatever came after it.
+    // The typed result is complete; what followed it does not matter.
     (!before.has_result).then_some(why.into())
 }
 
-/// What a person reads when a run did not complete.
+/// The message for people if a run did not complete.
 pub(crate) fn failure(outcome: &Outcome) -> Option<Cow<'_, str>> {
     match outcome {
         Outcome::Completed { .. } => None,

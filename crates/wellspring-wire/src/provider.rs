@@ -1,19 +1,19 @@
-//! What the wires of all model providers share.
+//! Types that the wires of all model providers share.
 //!
 //! Each provider's module has a function that writes a
-//! [`TurnRequest`](wellspring_core::TurnRequest) as the provider's own request ([`Written`]), and
-//! an [`AnswerReader`] that turns the answer into a batch of events, streamed or whole. Clients
-//! connect the two: they know addresses and headers, and nothing of the content.
+//! [`TurnRequest`](wellspring_core::TurnRequest) as the provider's request ([`Written`]), and
+//! an [`AnswerReader`] that turns the answer into a batch of events, streamed or whole. HTTP
+//! clients connect the two; they know URLs and headers, but not the content.
 //!
-//! # Whose it is
+//! # Origins
 //!
-//! Signatures and opaque blocks mean something only to the provider that made them. So a reader
-//! marks the parts that carry them with an [`Annotation::Other`] of its own origin, and a writer
-//! sends back only parts with its own mark.
+//! Signatures and opaque blocks are meaningful only to the provider that made them. So a reader
+//! annotates the parts that carry them with an [`Annotation::Other`] of its own origin, and a
+//! writer sends back only parts with its own annotation.
 //!
 //! # What is deliberately absent
 //!
-//! IO, time-outs and trying again.
+//! IO, timeouts and retries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -49,27 +49,27 @@ pub use names::{NameRule, ToolNames};
 ///
 /// # Contract
 ///
-/// 1. The same events come out however the body was cut into chunks.
-/// 2. Unknown things are kept, never fatal; broken order is an error, and the reader is then
-///    spent. No input makes it panic.
-/// 3. It stops the batch exactly once, and only when the provider has said that the answer
-///    is whole. Otherwise [`end`](AnswerReader::end) is an error.
+/// 1. The events do not depend on how the body was split into chunks.
+/// 2. Unknown members and events are kept, never fatal. An invalid order is an error, after
+///    which the reader must not be used. No input makes it panic.
+/// 3. It stops the batch exactly once, and only if the provider reported that the answer is
+///    complete. Otherwise [`end`](AnswerReader::end) is an error.
 pub trait AnswerReader: Send {
     /// Reads one event of a streamed answer.
     ///
     /// # Errors
     ///
-    /// When the provider broke its protocol, or says that it failed.
+    /// If the provider violated its protocol or reported a failure.
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError>;
 
-    /// The streamed answer ended.
+    /// Ends a streamed answer.
     ///
     /// # Errors
     ///
-    /// When it ended before the model had stopped.
+    /// If the stream ended before the model had stopped.
     fn end(&mut self, batch: &mut Batch) -> Result<(), ReadError>;
 
-    /// Reads an answer that came in one piece.
+    /// Reads an answer that was not streamed.
     ///
     /// # Errors
     ///
@@ -77,29 +77,29 @@ pub trait AnswerReader: Send {
     fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError>;
 }
 
-/// An answer that cannot be taken.
+/// An answer that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The end came too early.
+    /// The stream ended too early.
     #[error("the answer ended before the model had stopped")]
     Truncated,
-    /// Something else than JSON.
-    #[error("an event is not the JSON it should be")]
+    /// An event is not valid JSON, or has the wrong shape.
+    #[error("an event is not the expected JSON")]
     NotJson(#[source] serde_json::Error),
-    /// Things came in an order that the protocol forbids; it says which.
+    /// Events in an order that the protocol forbids.
     #[error("{0}")]
     Order(Box<str>),
-    /// More than anyone would hold; it says what.
+    /// A limit was exceeded.
     #[error("{0}")]
     TooMuch(Box<str>),
-    /// The provider says that it failed.
+    /// The provider reported a failure.
     #[error("{0}")]
     Failed(Failure),
 }
 
 impl ReadError {
-    /// What a caller can do about it.
+    /// What the caller can do about it.
     #[must_use]
     pub fn kind(&self) -> FailureKind {
         match self {
@@ -120,30 +120,31 @@ impl ReadError {
     }
 }
 
-/// A request in a provider's words.
+/// A request in a provider's format.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Written {
     /// The body of the request.
     pub body: Vec<u8>,
-    /// The parts of the conversation that the provider cannot be sent, with their counts.
+    /// What the provider cannot be sent, with counts: a description each.
     pub left_out: BTreeMap<&'static str, u32>,
-    /// Members of ours that `extra` replaced or left out.
+    /// Members of ours that `extra` replaced or removed.
     pub replaced: Vec<Box<str>>,
-    /// Members of ours that `extra` tried to replace and cannot: the request must not be sent.
+    /// Members of ours that `extra` must not replace, but tried to: the request must not be
+    /// sent.
     pub refused: Vec<Box<str>>,
-    /// Tokens that the answer may have by this request; `None` if `extra` changed the request.
+    /// The output limit of this request, in tokens; `None` if `extra` changed the request.
     pub output_limit: Option<u64>,
 }
 
-/// Corrects a stop that usage contradicts: llama.cpp says that an answer is complete although
-/// its output limit cut it.
+/// Corrects a stop that the usage contradicts: llama.cpp reports an answer as complete even if
+/// the output limit cut it off.
 #[must_use]
 pub fn stop_by_usage(stop: Stop, usage: Option<&Usage>, output_limit: Option<u64>) -> Stop {
     let at_limit = usage.zip(output_limit).is_some_and(|(usage, limit)| usage.output >= limit);
     if stop == Stop::EndTurn && at_limit { Stop::MaxTokens } else { stop }
 }
 
-/// Counts what cannot be said.
+/// Counts what cannot be sent.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut(BTreeMap<&'static str, u32>);
 
@@ -153,12 +154,13 @@ impl LeftOut {
     }
 }
 
-/// An annotation that only its origin understands, and that says whose a part is.
+/// An annotation that only its origin understands, and that shows which provider a part comes
+/// from.
 pub(crate) fn mark(origin: &str, name: &str, value: serde_json::Value) -> Annotation {
     Annotation::Other(Box::new(Extended { origin: origin.into(), name: name.into(), value }))
 }
 
-/// The marks of one origin on a part, in order.
+/// The annotations of one origin on a part, in order.
 pub(crate) fn marks<'a>(
     part: &'a MessagePart,
     origin: &'a str,
@@ -174,31 +176,31 @@ pub(crate) fn marks<'a>(
     })
 }
 
-/// Whether a part bears a mark of this origin: only then its signature means something there.
+/// Whether a part has an annotation of this origin: only then its signature is valid there.
 pub(crate) fn is_of(part: &MessagePart, origin: &str) -> bool {
     marks(part, origin).next().is_some()
 }
 
-/// Sources that one answer names to people; the citations themselves are all kept. They are
-/// remembered, so that an answer which repeats them does not name them again. A search gives a
-/// few dozen at most.
+/// Sources that one answer can report to people; the citations themselves are all kept.
+/// Reported sources are remembered, so that repeated citations do not report them again. A
+/// search returns a few dozen at most.
 pub const SOURCES_MAX: usize = 1024;
 
-/// What stands for the arguments of a call that the output limit cut before they began.
-/// Nothing at all would mean that the tool takes none, and the call would run.
+/// Replaces the arguments of a call that the output limit cut off before they began. Without
+/// it, the call would look like one that takes no arguments, and would run.
 pub(crate) const CUT_ARGUMENTS: &str =
     "\"the output limit was reached before the arguments were written\"";
 
-/// Why the model stopped, if a member says it. Some servers send an empty string or the words
-/// `null` or `None` in every chunk instead of `null`; these are not stops.
+/// The stop reason in a member, if there is one. Some servers send an empty string or the
+/// strings `null` or `None` in every chunk instead of `null`.
 pub(crate) fn stop_reason(member: &str) -> Option<&str> {
     let reason = member.trim();
     let missing = ["", "null", "none"].iter().any(|word| reason.eq_ignore_ascii_case(word));
     (!missing).then_some(reason)
 }
 
-/// The words of a thought, in any of the forms that servers give it: a string, an object with
-/// the string in it, or a list of either.
+/// The text of a thought, in any of the forms that servers use: a string, an object that holds
+/// the string, or a list of either.
 pub(crate) fn thought_text(value: &serde_json::Value) -> std::borrow::Cow<'_, str> {
     use serde_json::Value;
     match value {
@@ -213,14 +215,14 @@ pub(crate) fn thought_text(value: &serde_json::Value) -> std::borrow::Cow<'_, st
     }
 }
 
-/// What a `data:` URL holds, if it is one in base64.
+/// The content of a `data:` URL in base64; `None` for any other URL.
 pub(crate) fn media_of_data_url(url: &str) -> Option<(Box<str>, MediaSource)> {
     let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
     let media_type = head.strip_suffix(";base64")?;
     Some((media_type.into(), MediaSource::Data(data.into())))
 }
 
-/// The words of a text file in base64; what is no text in it is replaced.
+/// The text of a file in base64. Invalid UTF-8 is replaced.
 pub(crate) fn decoded_text(base64: &str) -> String {
     use base64::Engine as _;
     let bytes = base64::engine::general_purpose::STANDARD.decode(base64).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The native form: the record's own JSON. Nothing is lost.
+//! The native format: the record's own JSON. Nothing is lost.
 //!
 //! A reader may choose [kinds](KINDS) of records.
 
@@ -13,7 +13,7 @@ use crate::out::Out;
 #[cfg(test)]
 mod tests;
 
-/// The records as they are.
+/// Writes records unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct Records {
     kinds: Option<BTreeSet<&'static str>>,
@@ -30,7 +30,7 @@ impl Dialect for Records {
         if self.kinds.as_ref().is_some_and(|kinds| !kinds.contains(kind(&record.event))) {
             return;
         }
-        // Nearly all records are the root's deltas: these are written by hand.
+        // Most records are deltas of the root agent: these are written by hand.
         if let Event::PartDelta { part, chunk } = &record.event
             && record.agent.is_root()
         {

@@ -1,6 +1,6 @@
 //! The packets of Socket.IO 4: Engine.IO protocol 4 and Socket.IO protocol 5, as text.
 //!
-//! Only the main namespace, and no binary attachments: what is said here is JSON.
+//! Only the main namespace, and no binary attachments: all payloads are JSON.
 //!
 //! ```
 //! use wellspring_wire::socket_io::{self, Packet};
@@ -15,61 +15,61 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Between the packets of one polling request or answer.
+/// Separates the packets of one polling request or response.
 pub const SEPARATOR: char = '\u{1e}';
 
 /// A heartbeat of the server.
 pub const PING: &str = "2";
 
-/// The answer to the first packet of a WebSocket that takes the place of polling.
+/// The response to a [probe](Packet::Probe).
 pub const PROBE_ANSWER: &str = "3probe";
 
-/// Ends a polling request that would otherwise wait while the transport changes.
+/// Ends a pending polling request when the transport changes.
 pub const NOOP: &str = "6";
 
-/// The server leaves the namespace, and closes.
+/// Leaves the namespace and closes the connection.
 pub const GOODBYE: &str = "41\u{1e}1";
 
 /// A packet of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Packet {
-    /// A heartbeat, or the answer to one.
+    /// A heartbeat, or the response to one.
     Heartbeat,
-    /// The first packet of a WebSocket that takes the place of polling.
+    /// The first packet of a WebSocket that is to replace polling.
     Probe,
-    /// The WebSocket takes the place of polling now.
+    /// Polling ends; the WebSocket is used from here on.
     Upgrade,
     /// The client closes the connection, or leaves the namespace.
     Close,
-    /// The client enters a namespace.
+    /// The client joins a namespace.
     Connect {
         /// `/` is the main one.
         namespace: String,
     },
-    /// The client says something.
+    /// An event from the client.
     Event {
         /// Its name.
         name: String,
-        /// What comes with it, up to the first argument.
+        /// The event's first argument.
         data: Value,
-        /// What the acknowledgement has to name, if the client wants one.
+        /// The id for the acknowledgement, if the client asked for one.
         ack: Option<u64>,
     },
-    /// An acknowledgement: we ask for none.
+    /// An acknowledgement. We never ask for one.
     Ack,
 }
 
-/// A text that is not a packet, or one that is not served.
+/// A text that is not a packet, or an unsupported packet.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PacketError {
     /// It is not a packet of the protocol.
     #[error("{start:?} is not the beginning of a Socket.IO packet")]
     Unknown {
-        /// How it begins.
+        /// Its first characters.
         start: String,
     },
-    /// Its payload is not what belongs there.
+    /// The payload is invalid.
     #[error("the event is not a JSON list that begins with a name")]
     Payload,
     /// It has binary attachments.
@@ -85,7 +85,7 @@ impl Packet {
     ///
     /// # Errors
     ///
-    /// If it is not one that a client of the main namespace sends.
+    /// If it is not a packet that a client of the main namespace sends.
     pub fn read(text: &str) -> Result<Self, PacketError> {
         let unknown = || PacketError::Unknown { start: text.chars().take(16).collect() };
         match text {
@@ -125,7 +125,7 @@ impl Packet {
     }
 }
 
-/// The namespace that a packet names, and what follows it.
+/// The namespace of a packet, and the rest.
 fn namespace(rest: &str) -> (&str, &str) {
     if !rest.starts_with('/') {
         return ("/", rest);
@@ -153,13 +153,13 @@ pub fn open(
     format!("0{hello}")
 }
 
-/// The client is in the main namespace.
+/// Confirms that the client joined the main namespace.
 #[must_use]
 pub fn connected(session: &str) -> String {
     format!("40{}", json!({ "sid": session }))
 }
 
-/// The client cannot enter a namespace.
+/// Refuses that a client joins a namespace.
 #[must_use]
 pub fn connect_error(namespace: &str, message: &str) -> String {
     let namespace = if namespace == "/" { String::new() } else { format!("{namespace},") };

@@ -1,17 +1,17 @@
-//! StreamDelta: how the answer stands, all of it each time.
+//! StreamDelta: snapshots of the whole answer so far.
 //!
 //! The vocabulary is Omni's, for chat networks that edit one message. It is a view: a reader
-//! makes one of a transcript ([`StreamDelta::of`]) when it has time for it. As a
-//! [`Dialect`](crate::Dialect) it writes one snapshot per frame that changed something.
+//! makes a snapshot of a transcript ([`StreamDelta::of`]) whenever it needs one. As a
+//! [`Dialect`](crate::Dialect), it writes one snapshot per frame that changed something.
 //!
-//! The content is the root agent's words. Where a tool call or a new turn came between, a
-//! paragraph break does too. Thinking is its thoughts, a paragraph each; its time is the sum
-//! of the times between the start and the end of each, by the records' own clock. What was
-//! taken back is gone. A run that was cancelled is an error.
+//! The content is the root agent's text, with a paragraph break where a tool call or a new turn
+//! came between. Thinking is its thoughts, one paragraph each; the duration is the sum of the
+//! times between the start and the end of each, by the records' timestamps. Voided parts are
+//! removed. A cancelled run is an error.
 //!
 //! # Lossy
 //!
-//! Tools, plans, questions, sub-agents and all else; how the words came.
+//! Tools, plans, questions, sub-agents and everything else; the individual deltas.
 
 mod types;
 mod view;

@@ -1,4 +1,4 @@
-//! StreamingEvent: only the words, turn by turn.
+//! StreamingEvent: the text only, turn by turn.
 //!
 //! The vocabulary is golem-forge's `StreamingEvent`, which its `RuntimeUI` consumes. A turn's
 //! `requestId` is `turn-N`, and N counts from 0. Each delta of the root's text is an event. The end
@@ -7,8 +7,8 @@
 //!
 //! # Lossy
 //!
-//! Everything but the words. Words that were taken back stay, and those that come instead
-//! follow after a paragraph break. A run that failed ends like one that did not.
+//! Everything but the text. Voided text stays, and the text that replaces it follows after a
+//! paragraph break. A failed run ends like a completed one.
 
 mod types;
 mod write;

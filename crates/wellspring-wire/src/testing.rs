@@ -1,4 +1,4 @@
-//! What tests share, mostly those of the dialects.
+//! Shared functions for tests, mostly those of the dialects.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use wellspring_testkit::samples;
 
 use crate::{Before, DialectName, Encoder, Out, WirePosition};
 
-/// Every sample run in a dialect: one wire event per line, after its position. Each record is its
-/// own frame.
+/// Every sample run in a dialect: one wire event per line, after its position. Each record is
+/// its own frame.
 pub(crate) fn render_samples(dialect: DialectName) -> String {
     let mut text = String::new();
     for sample in samples::all() {
         let _ = writeln!(text, "# {}", sample.name);
         for (position, json) in encode(dialect, &sample.records) {
-            // The run's id is the same everywhere and takes half the line.
+            // The run's id is the same in every line, so it is shortened.
             let json = json.replace(&wellspring_testkit::RUN.to_string(), "run");
             let _ = writeln!(text, "{position:<6}{json}");
         }
@@ -36,7 +36,7 @@ pub(crate) fn encode(dialect: DialectName, records: &[Record]) -> Vec<(String, S
     out.events().map(|(position, json)| (position.to_string(), text(json))).collect()
 }
 
-/// What a dialect says of any records as JSON, in or out of order.
+/// The JSON that a dialect emits for any records, in or out of order.
 pub(crate) fn written(dialect: DialectName, records: &[Record]) -> Vec<Value> {
     let mut dialect = dialect.dialect();
     let mut transcript = Transcript::default();
@@ -48,7 +48,7 @@ pub(crate) fn written(dialect: DialectName, records: &[Record]) -> Vec<Value> {
     out.events().map(|(_, json)| serde_json::from_slice(json).unwrap()).collect()
 }
 
-/// The same for a reader that knows only what is open.
+/// The JSON that a dialect emits if it only has the outline.
 pub(crate) fn outlined(dialect: DialectName, records: &[Record]) -> Vec<Value> {
     let mut encoder =
         Encoder::resume(dialect, wellspring_core::Outline::default(), WirePosition::START);
@@ -57,7 +57,7 @@ pub(crate) fn outlined(dialect: DialectName, records: &[Record]) -> Vec<Value> {
     out.events().map(|(_, json)| serde_json::from_slice(json).unwrap()).collect()
 }
 
-/// The same, as the dialect's typed form says it.
+/// The JSON of the dialect's typed events.
 pub(crate) fn typed<T: serde::Serialize>(
     records: &[Record],
     mut events: impl FnMut(Before<'_>, &Record) -> Vec<T>,
@@ -72,7 +72,7 @@ pub(crate) fn typed<T: serde::Serialize>(
     all
 }
 
-/// An input in pieces, cut at these places.
+/// Splits an input at these places.
 pub(crate) fn cut<'a>(input: &'a [u8], cuts: &[Index]) -> Vec<&'a [u8]> {
     let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(input.len() + 1)).collect();
     at.sort_unstable();

@@ -1,5 +1,5 @@
-//! Words that go over a provider's wire: borrowed where the wire allows it, put into the
-//! form that it knows.
+//! Text on a provider's wire: borrowed if possible, and converted to the form that the wire
+//! supports.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,8 +10,8 @@ use serde::de::{Deserialize, Deserializer, Error, Visitor};
 use serde_json::value::RawValue;
 use wellspring_core::{CallResult, Content, MediaSource, MessagePart, ToolContent, WirePartId};
 
-/// A string that is borrowed from the input unless an escape in it forced a copy; absent and
-/// `null` are empty.
+/// A string that is borrowed from the input unless it contains an escape. Absent and `null` are
+/// empty.
 ///
 /// `Option<Cow<str>>` would do, but serde always copies into it.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -60,7 +60,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
     }
 }
 
-/// Writes text as it is between the quotes of a string.
+/// Escapes text for use inside a JSON string.
 pub(crate) fn escape(mut text: &str, out: &mut String) {
     let special = |c: char| c < ' ' || c == '"' || c == '\\';
     while let Some(at) = text.find(special) {
@@ -81,12 +81,12 @@ pub(crate) fn escape(mut text: &str, out: &mut String) {
     out.push_str(text);
 }
 
-/// A member that is a string.
+/// The string in a member; `None` if it is absent or not a string.
 pub(crate) fn member<'v>(value: &'v serde_json::Value, name: &str) -> Option<&'v str> {
     value.get(name)?.as_str()
 }
 
-/// Content that is words, or has to become some, as words.
+/// Content as text; `None` if it cannot be expressed as text.
 pub(crate) fn words(content: &Content) -> Option<Cow<'_, str>> {
     match content {
         Content::Text(text) => Some(Cow::Borrowed(text)),
@@ -99,7 +99,7 @@ pub(crate) fn words(content: &Content) -> Option<Cow<'_, str>> {
     }
 }
 
-/// The pictures that a call shows.
+/// The images in a call's result.
 pub(crate) fn pictures(result: &CallResult) -> impl Iterator<Item = (&str, &MediaSource)> {
     result.result.content.iter().filter_map(|content| match content {
         ToolContent::Content(Content::Media { media_type, source, .. })
@@ -111,15 +111,15 @@ pub(crate) fn pictures(result: &CallResult) -> impl Iterator<Item = (&str, &Medi
     })
 }
 
-/// A call's arguments as they are, if they are an object.
+/// A call's arguments unchanged, if they are an object.
 pub(crate) fn object(text: &str) -> Option<Box<RawValue>> {
     let text = text.trim();
     let object = text.starts_with('{').then(|| RawValue::from_string(text.to_owned()));
     object.and_then(Result::ok)
 }
 
-/// The id of each call: the provider's own if it is new. Some servers count from 0 in every answer,
-/// and others send no id.
+/// The id of each call: the provider's own if it is unique. Some servers count from 0 in every
+/// answer, and others send no id.
 #[derive(Debug, Default)]
 pub(crate) struct CallIds {
     by_part: BTreeMap<WirePartId, Box<str>>,
@@ -127,12 +127,13 @@ pub(crate) struct CallIds {
 }
 
 impl CallIds {
-    /// The id of a call, for a provider that takes any.
+    /// The id of a call, for a provider that accepts any id.
     pub(crate) fn name(&mut self, part: &MessagePart) -> &str {
         self.name_as(part, |id| !id.is_empty(), |part| part.to_string())
     }
 
-    /// The same, for one that does not: which ids it takes, and what else a call may go by.
+    /// The id of a call, for a provider that accepts only some ids; `made_up` gives one if
+    /// necessary.
     pub(crate) fn name_as(
         &mut self,
         part: &MessagePart,
@@ -145,7 +146,8 @@ impl CallIds {
         self.by_part.entry(part.id).insert_entry(id).into_mut()
     }
 
-    /// The id of the call that a result is of, if it is in the conversation.
+    /// The id of the call that a result belongs to; `None` if the call is not in the
+    /// conversation.
     pub(crate) fn of(&self, result: &CallResult) -> Option<&str> {
         self.by_part.get(&result.call).map(|id| &**id)
     }

@@ -1,16 +1,16 @@
-//! use-ai's wire, as its 1.x clients speak it: AG-UI events over a socket that both sides write
-//! to.
+//! use-ai's protocol, as its 1.x clients use it: AG-UI events over a socket that both sides
+//! write to.
 //!
-//! - [`types`]: what is said on the socket, both ways.
-//! - [`UseAi`]: the dialect of its events, made of [`ag_ui`](crate::ag_ui)'s.
-//! - [`ClientMessage`]: what a client says.
+//! - [`types`]: the messages on the socket, in both directions.
+//! - [`UseAi`]: the dialect of its events, based on [`ag_ui`](crate::ag_ui)'s.
+//! - [`ClientMessage`]: a message from a client.
 //!
-//! A client answers in mid-run: results of its tools and approvals go to the run that waits for
-//! them, on the same socket, and the run goes on. So a pause shows nothing.
+//! Clients answer while a run is going on: results of their tools and approvals go to the
+//! waiting run on the same socket, and the run continues. So a pause is not shown.
 //!
 //! # Mapping
 //!
-//! As [`ag_ui`](crate::ag_ui), but for:
+//! As [`ag_ui`](crate::ag_ui), except:
 //!
 //! | ours | use-ai |
 //! | --- | --- |
@@ -21,20 +21,20 @@
 //! | another question | CUSTOM `question`; answered by a `tool_result` with the question's id |
 //! | paused, resumed | nothing |
 //! | cancelled | RUN_ERROR with the message `Run aborted by user` |
-//! | failed | RUN_ERROR with the message API_OVERLOADED, RATE_LIMITED or UNKNOWN_ERROR; `error` says it to people, `code` to programs |
+//! | failed | RUN_ERROR with the message API_OVERLOADED, RATE_LIMITED or UNKNOWN_ERROR; `error` holds the text for people, `code` the code for programs |
 //!
-//! Every event has a `timestamp`, and every event but a delta a `runId`: several runs share a
+//! Every event has a `timestamp`, and every event except deltas a `runId`: several runs share a
 //! socket.
 //!
-//! A client that comes back and names its run is told RUN_STARTED, MESSAGES_SNAPSHOT and
-//! STATE_SNAPSHOT again, what is open with its text so far, and once more what waits for the
-//! client: its calls and its approvals.
+//! A client that reconnects and names its run gets RUN_STARTED, MESSAGES_SNAPSHOT and
+//! STATE_SNAPSHOT again, then everything that is open with its text so far, and finally what
+//! waits for the client: its calls and its approvals.
 //!
 //! # Lossy
 //!
 //! Writing: as `ag_ui`.
 //!
-//! Reading: `mcpHeaders` and other properties that are forwarded to the agent, besides `agent`
+//! Reading: `mcpHeaders` and other properties that are forwarded to the agent, except `agent`
 //! and `model`.
 
 mod read;

@@ -15,7 +15,7 @@ use wellspring_core::{
     AgentNo, Answer, CancelWhen, CancellationToken, Event, Outcome, Question, QuestionId, Record,
     RunId, Seq, Stop, Transcript,
 };
-use wellspring_engine::{Control, ControlError, StartRun, WorkerResult};
+use wellspring_engine::{Control, StartRun, WorkerResult};
 use wellspring_log::Cursor;
 
 use crate::error::ThinkError;
@@ -121,7 +121,8 @@ impl Following {
     /// Stops the run. That it is over already is not an error.
     pub(crate) async fn cancel(&self, when: CancelWhen) -> Result<(), ThinkError> {
         let run = self.run().await?;
-        cancel(&self.control, run, when, None).await
+        self.control.stop(run, when, None).await?;
+        Ok(())
     }
 
     /// Answers a question.
@@ -183,18 +184,6 @@ impl Following {
     }
 }
 
-async fn cancel(
-    control: &Control,
-    run: RunId,
-    when: CancelWhen,
-    why: Option<&str>,
-) -> Result<(), ThinkError> {
-    match control.cancel(run, when, why).await {
-        Ok(_) | Err(ControlError::Finished(_)) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 impl Known {
     /// Nothing will come any more.
     fn end(&mut self, error: ThinkError) {
@@ -249,7 +238,7 @@ impl Follower {
             Some(signal) => signal.cancelled().await,
             None => std::future::pending().await,
         }
-        cancel(&self.control, run, CancelWhen::Now, Some(BY_SIGNAL)).await?;
+        self.control.stop(run, CancelWhen::Now, Some(BY_SIGNAL)).await?;
         std::future::pending().await
     }
 

@@ -1,6 +1,8 @@
-//! Front matter: the lines between two lines of dashes at the head of a Markdown file.
+//! Front matter: the lines between two lines of dashes at the start of a Markdown file.
 
-/// A file in two parts: what its front matter says, and the text below it.
+mod text;
+
+/// A file with front matter, in two parts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrontMatter<'a> {
     /// The lines between the dashes.
@@ -37,7 +39,7 @@ impl<'a> FrontMatter<'a> {
     ///
     /// # Errors
     ///
-    /// When the file does not begin with front matter.
+    /// If the file does not begin with front matter.
     pub fn split(text: &'a str) -> Result<Self, FrontMatterError> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         let mut lines = text.split_inclusive('\n');
@@ -53,6 +55,21 @@ impl<'a> FrontMatter<'a> {
             end += line.len();
         }
         Err(FrontMatterError::Unclosed)
+    }
+
+    /// The text of a key at the outermost level of the head: plain, quoted or a block. `None` if
+    /// it is missing or empty.
+    ///
+    /// ```
+    /// use wellspring::front_matter::FrontMatter;
+    ///
+    /// let file = FrontMatter::split("---\nname: haiku\ndescription: Use it: often\n---\n")?;
+    /// assert_eq!(file.text("description").as_deref(), Some("Use it: often"));
+    /// # Ok::<(), wellspring::front_matter::FrontMatterError>(())
+    /// ```
+    #[must_use]
+    pub fn text(&self, key: &str) -> Option<String> {
+        text::text(self.head, key)
     }
 }
 

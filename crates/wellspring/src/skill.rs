@@ -7,10 +7,7 @@
 //!
 //! # What is deliberately absent
 //!
-//! YAML: of the front matter the two texts are read, plain, quoted or as a block; whatever
-//! else it says is left to others.
-
-mod texts;
+//! Other members of the front matter: only the name and the description are read.
 
 use std::fmt;
 use std::io::{self, Read as _};
@@ -125,12 +122,12 @@ impl Skill {
         let text =
             read_file(&dir, Path::new(SKILL_FILE)).map_err(|cause| unreadable(&file, cause))?;
         let missing = |missing| SkillError::Incomplete { path: file.clone(), missing };
-        let FrontMatter { head, body } = FrontMatter::split(&text).map_err(|_| missing("name"))?;
-        let said = |key| texts::text(head, key).ok_or_else(|| missing(key));
+        let file = FrontMatter::split(&text).map_err(|_| missing("name"))?;
+        let field = |key| file.text(key).ok_or_else(|| missing(key));
         Ok(Self {
-            name: said("name")?.into(),
-            description: said("description")?.into(),
-            body: body.into(),
+            name: field("name")?.into(),
+            description: field("description")?.into(),
+            body: file.body.into(),
             files: Some(Arc::new(dir)),
         })
     }

@@ -1,15 +1,15 @@
 //! `cargo xtask acp-agents`: the real agents, driven offline against a mock provider.
 //!
-//! They are not among the peers, for together they are half a gigabyte. They need a network to
-//! be fetched, and none to run.
+//! They are not among the peers, because together they are half a gigabyte. They need a network
+//! to be installed, and none to run.
 
 use std::process::ExitCode;
 
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
-/// The versions that the table in `docs/acp.md` is about. Some want a newer Node than many
-/// machines have, and the package `node` has one.
+/// The versions in the table of `docs/acp.md`. Some need a newer Node than many machines have;
+/// the package `node` provides one.
 pub const PACKAGES: &[&str] = &[
     "@agentclientprotocol/claude-agent-acp@0.99.1",
     "@agentclientprotocol/codex-acp@2.6.0",
@@ -18,7 +18,7 @@ pub const PACKAGES: &[&str] = &[
     "node@22",
 ];
 
-/// Where they are kept.
+/// The directory they are installed in.
 pub const FOLDER: &str = "target/peers/acp-agents";
 
 /// Arguments of `cargo xtask acp-agents`.
@@ -28,11 +28,11 @@ pub struct Options {
     pub agents: Vec<String>,
 }
 
-/// Fetches the agents, drives each through all scenes, and prints a table.
+/// Installs the agents, runs each through all scenes, and prints a table.
 ///
 /// # Errors
 ///
-/// When npm or cargo cannot be started.
+/// If npm or cargo cannot be started.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     let folder = workspace.root.join(FOLDER);

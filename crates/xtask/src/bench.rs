@@ -15,16 +15,16 @@ pub struct Options {
     /// Only the benches of this crate.
     #[arg(long = "crate", value_name = "NAME")]
     pub package: Option<String>,
-    /// Measure briefly: enough to see whether something broke, too little to quote.
+    /// Measure briefly: enough to see whether something broke, but too little to publish.
     #[arg(long)]
     pub quick: bool,
 }
 
-/// Runs the benches; what they print is passed on, and the figures come last.
+/// Runs the benches. Their output is forwarded, and the figures come last.
 ///
 /// # Errors
 ///
-/// When there is nothing to run, a bench fails, or it says something that is not a figure.
+/// If there is nothing to run, a bench fails, or it prints an invalid figure.
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "the table is the product")]
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
@@ -61,7 +61,7 @@ fn step(workspace: &Workspace, options: &Options) -> anyhow::Result<Step> {
         Some(package) => format!("--package {package}"),
         None => "--workspace".to_owned(),
     };
-    // Of all targets only the benches: `--benches` would run every unit test again.
+    // Only the bench targets: `--benches` would run every unit test again.
     let mut step = Step::cargo("bench", &format!("bench {selected} --all-features --bench *"));
     if options.quick {
         step = step.env("WELLSPRING_QUICK", "1");

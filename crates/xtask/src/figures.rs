@@ -1,4 +1,4 @@
-//! The figures protocol: how a bench says what it measured.
+//! The figures protocol: how a bench reports its measurements.
 //!
 //! A *figure* is one line of JSON on a bench's standard output:
 //!
@@ -7,16 +7,15 @@
 //! ```
 //!
 //! - `figure` is its name: what is measured, then how, from coarse to fine, with slashes.
-//! - `value` is a finite number in `unit`. Say what one would compare: a cost (`ns/record`,
-//!   `KiB`), a rate (`records/s`), a share (`%`).
-//! - `baseline`, if there is one, names the figure that this one is compared with, in the
-//!   same unit; the table shows `value / baseline`. Digits differ between machines and days,
-//!   ratios of one run hardly do, so a claim rests on a ratio.
+//! - `value` is a finite number in `unit`: a cost (`ns/record`, `KiB`), a rate (`records/s`),
+//!   or a share (`%`).
+//! - `baseline`, if present, names the figure that this one is compared with, in the same unit;
+//!   the table shows `value / baseline`. Absolute values differ between machines and days, but
+//!   ratios within one run hardly do, so claims should rest on ratios.
 //!
-//! Everything else that a bench prints is passed on unread. A bench (`harness = false`)
-//! measures when it is called with `--bench`, as `cargo bench` does, and otherwise makes the
-//! smallest round that still runs every line: that is how the tests run it. With
-//! `WELLSPRING_QUICK` set it measures briefly.
+//! Other output of a bench is forwarded unchanged. A bench (`harness = false`) measures if it
+//! is called with `--bench`, as `cargo bench` does, and otherwise runs every line once, as the
+//! tests do. With `WELLSPRING_QUICK` set it measures briefly.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,27 +23,27 @@ use std::fmt::Write as _;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
-/// One thing that was measured.
+/// A measurement.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields)]
 pub struct Figure {
     /// Its name.
     pub figure: String,
-    /// How much.
+    /// The measured value, in `unit`.
     pub value: f64,
-    /// Of what.
+    /// The unit.
     pub unit: String,
-    /// What it is compared with.
+    /// The name of the figure that it is compared with.
     #[serde(default)]
     pub baseline: Option<String>,
 }
 
 impl Figure {
-    /// The figure that a line says, or `None` if it is any other line.
+    /// Parses a line; `None` if it is not a figure.
     ///
     /// # Errors
     ///
-    /// If the line begins like a figure but is not valid.
+    /// If the line starts like a figure but is not valid.
     ///
     /// ```
     /// use xtask::figures::Figure;
@@ -62,11 +61,11 @@ impl Figure {
     }
 }
 
-/// All figures of one run, as an aligned Markdown table in the order of their coming.
+/// Formats all figures of one run as an aligned Markdown table, in their original order.
 ///
 /// # Errors
 ///
-/// When two figures have one name, or a figure and its baseline differ in unit.
+/// If two figures have the same name, or a figure and its baseline have different units.
 pub fn table(figures: &[Figure]) -> anyhow::Result<String> {
     let mut by_name = BTreeMap::new();
     for figure in figures {
@@ -79,7 +78,7 @@ pub fn table(figures: &[Figure]) -> anyhow::Result<String> {
         let (ratio, to) = match &figure.baseline {
             None => (String::new(), String::new()),
             Some(name) => match by_name.get(name.as_str()) {
-                // Another crate's, when only some were run.
+                // It belongs to another crate, and only some were run.
                 None => ("not run".to_owned(), name.clone()),
                 Some(baseline) => {
                     ensure!(
@@ -99,7 +98,7 @@ pub fn table(figures: &[Figure]) -> anyhow::Result<String> {
     Ok(aligned(&rows))
 }
 
-/// The rate per second of something that takes this long.
+/// The rate per second, for a figure that is a time.
 fn per_second(figure: &Figure) -> String {
     let units_per_second = match figure.unit.split_once('/') {
         Some(("ns", _)) => 1e9,
@@ -110,7 +109,7 @@ fn per_second(figure: &Figure) -> String {
     number((units_per_second / figure.value).round())
 }
 
-/// Four digits that matter, or all those before the point, in groups of three.
+/// Four significant digits, or all digits before the point, in groups of three.
 fn number(value: f64) -> String {
     let decimals = match value.abs() {
         size if size >= 1000.0 => 0,
@@ -132,7 +131,7 @@ fn number(value: f64) -> String {
     grouped + rest
 }
 
-/// Words to the left, numbers to the right.
+/// Aligns text to the left and numbers to the right.
 fn aligned(rows: &[[String; 6]]) -> String {
     const RIGHT: [bool; 6] = [false, true, false, true, true, false];
     let width = |column: usize| {

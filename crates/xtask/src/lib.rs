@@ -1,14 +1,14 @@
-//! What cargo cannot do for this workspace by itself.
+//! Workspace tasks beyond plain cargo.
 //!
-//! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long versions,
-//! `cargo xtask bench` measures everything and prints one table, `cargo xtask record` records the
-//! responses of real servers as fixtures, `cargo xtask acp-agents` drives real agents,
-//! `cargo xtask openclaw` a real gateway, and `cargo xtask release` checks what is to be published. Each is a list of [`step::Step`]s: plain commands that
-//! can be repeated by hand.
+//! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long
+//! versions, `cargo xtask bench` measures everything and prints one table, `cargo xtask record`
+//! records the responses of real servers as fixtures, `cargo xtask acp-agents` runs real
+//! agents, `cargo xtask openclaw` a real gateway, and `cargo xtask release` checks what is to be
+//! published. Each is a list of [`step::Step`]s: plain commands that can be repeated by hand.
 //!
 //! # What is deliberately absent
 //!
-//! Anything plain cargo does well. Nothing here is needed to build, use or change a crate,
+//! Anything that plain cargo does well. Nothing here is needed to build, use or change a crate,
 //! and nothing has to be installed first.
 
 pub mod acp_agents;

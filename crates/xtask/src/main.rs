@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use xtask::{acp_agents, bench, openclaw, record, release, soak, test};
 
-/// What cargo cannot do for this workspace by itself.
+/// Workspace tasks beyond plain cargo.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
@@ -15,17 +15,17 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Runs all that CI runs, and stops at the first failure.
+    /// Runs everything that CI runs, and stops at the first failure.
     Test(test::Options),
     /// Runs the tests in their long versions, optimised.
     Soak(soak::Options),
     /// Runs every bench and prints the figures in one table.
     Bench(bench::Options),
-    /// Record the responses of real servers again, as fixtures.
+    /// Records the responses of real servers again, as fixtures.
     Record(record::Options),
-    /// Drives the real ACP agents, offline, and prints a table of what came of it.
+    /// Runs the real ACP agents, offline, and prints a table of the outcomes.
     AcpAgents(acp_agents::Options),
-    /// Drives a real OpenClaw gateway, offline, through all scenarios.
+    /// Runs a real OpenClaw gateway, offline, through all scenarios.
     Openclaw(openclaw::Options),
     /// Checks what is to be published: dependencies, interfaces, packages. It publishes nothing.
     Release(release::Options),

@@ -1,32 +1,31 @@
 //! `cargo xtask openclaw`: a real OpenClaw gateway, driven offline against a mock provider.
 //!
-//! It is not among the peers, for it is more than half a gigabyte. It needs a network to be
-//! fetched, and none to run.
+//! It is not among the peers, because it is more than half a gigabyte. It needs a network to be
+//! installed, and none to run.
 
 use std::process::ExitCode;
 
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
-/// The gateway that the recordings are of.
+/// The gateway version of the recordings.
 pub const GATEWAY: &str = "openclaw@2026.9.6";
 
-/// The gateway wants a newer Node than many machines have, and this package has one.
+/// The gateway needs a newer Node than many machines have; this package provides one.
 pub const NODE: &str = "node@24.21.0";
 
-/// Where they are kept.
+/// The directory they are installed in.
 pub const FOLDER: &str = "target/peers/openclaw";
 
-/// What `cargo xtask openclaw` can be told.
+/// Arguments of `cargo xtask openclaw`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Options {}
 
-/// Fetches the gateway, starts it, and drives it through all scenarios. It fails if the gateway
-/// cannot be fetched or started.
+/// Installs the gateway, starts it, and runs it through all scenarios.
 ///
 /// # Errors
 ///
-/// When npm or cargo cannot be started.
+/// If npm or cargo cannot be started.
 pub fn run(_: &Options) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     let folder = workspace.root.join(FOLDER);
@@ -50,7 +49,7 @@ fn steps(folder: &str) -> [Step; 3] {
     };
     [
         Step::new("fetch Node", "npm", install(NODE, "node", &[])),
-        // Its scripts refuse to run with the Node that is there.
+        // Its install scripts fail with the machine's own Node.
         Step::new("fetch the gateway", "npm", install(GATEWAY, "gateway", &["--ignore-scripts"])),
         Step::cargo(
             "drive the gateway",

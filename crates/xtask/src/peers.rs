@@ -1,31 +1,31 @@
 //! External programs that some tests use: official suites, SDKs, agents.
 //!
-//! A peer's tests are ordinary tests (`tests/it/peer.rs`) that return early unless the
-//! peer's variable is set; this table is what sets it. **In CI (`CI` is set) a missing peer
-//! is a failure; elsewhere it is skipped, out loud.** So a laptop without Node can test the
-//! rest, and no protocol is ever unproven on the main branch.
+//! A peer's tests are ordinary tests (`tests/it/peer.rs`) that return early unless the peer's
+//! variable is set; this table sets it. **In CI (`CI` is set) a missing peer is a failure;
+//! elsewhere it is skipped with a message.** So a laptop without Node can test the rest, and no
+//! protocol goes untested on the main branch.
 
 use std::process::{Command, Stdio};
 
 use crate::step::Step;
 
-/// A program that is not ours.
+/// An external program.
 #[derive(Clone, Copy, Debug)]
 pub struct Peer {
-    /// What people call it.
+    /// The name for people.
     pub name: &'static str,
-    /// Where it comes from.
+    /// How to install it.
     pub source: Source,
-    /// Its tests run when this variable is set.
+    /// The variable that enables its tests.
     pub variable: &'static str,
 }
 
-/// Where a peer comes from.
+/// How to install a peer.
 #[derive(Clone, Copy, Debug)]
 pub enum Source {
     /// The npm packages that a folder's lock file names.
     Npm(&'static str),
-    /// The npm packages that a folder asks for, where no lock file can be.
+    /// The npm packages that a folder requires, without a lock file.
     NpmUnlocked(&'static str),
     /// Python packages, in an environment of this name below `target/peers`.
     Python {
@@ -36,15 +36,15 @@ pub enum Source {
     },
     /// Debian packages, and the programs that they bring.
     Debian {
-        /// What has to be on the path.
+        /// The programs that must be on the path.
         programs: &'static str,
-        /// What brings it there.
+        /// The packages that provide them.
         packages: &'static str,
     },
 }
 
 impl Source {
-    /// Succeeds where the peer can run, or be installed.
+    /// A command that succeeds if the peer can run, or be installed.
     fn probe(self) -> String {
         match self {
             Self::Npm(_) | Self::NpmUnlocked(_) => "npm --version".into(),
@@ -55,7 +55,7 @@ impl Source {
         }
     }
 
-    /// How to install it.
+    /// How to install what is missing.
     fn advice(self) -> String {
         match self {
             Self::Npm(_) | Self::NpmUnlocked(_) => "https://nodejs.org, version 20 or newer".into(),
@@ -64,7 +64,7 @@ impl Source {
         }
     }
 
-    /// Fetches what the peer consists of, from the workspace's root.
+    /// A command that installs the peer, run from the workspace's root.
     fn setup(self) -> String {
         match self {
             Self::Npm(folder) => format!("npm ci --no-audit --no-fund --prefix {folder}"),
@@ -90,9 +90,9 @@ fn are_there(programs: &str) -> String {
     format!("{{ {}; }}", each.join(" && "))
 }
 
-/// Answers as five providers do.
+/// A server that imitates five providers.
 pub const AIMOCK: Peer = Peer {
-    name: "aimock, which answers as five providers do",
+    name: "aimock, which imitates five providers",
     source: Source::Npm("crates/wellspring-models/tests/peer"),
     variable: "WELLSPRING_PEER_AIMOCK",
 };
@@ -107,7 +107,7 @@ pub const LLAMA: Peer = Peer {
     variable: "WELLSPRING_PEER_LLAMA",
 };
 
-/// Every peer there is. A protocol that has an official client or suite adds its row here.
+/// All peers. A protocol with an official client or suite adds its row here.
 pub const PEERS: &[Peer] = &[
     Peer {
         name: "MCP example server and TypeScript SDK",
@@ -206,24 +206,24 @@ pub const PEERS: &[Peer] = &[
     },
 ];
 
-/// What is done about a peer.
+/// What to do with a peer.
 #[derive(Debug, Eq, PartialEq)]
 pub enum Plan {
-    /// It can run: set it up, then let its tests run.
+    /// It can run: install it, then run its tests.
     Use {
-        /// Fetches it.
+        /// The command that installs it.
         setup: Step,
-        /// The variable its tests look for.
+        /// The variable that enables its tests.
         variable: &'static str,
     },
-    /// It cannot, and that is no failure here.
+    /// It cannot run, and is skipped. Holds the reason.
     Skip(String),
-    /// It cannot, and it should.
+    /// It cannot run, which is a failure. Holds the reason.
     Missing(String),
 }
 
 impl Peer {
-    /// What to do about it.
+    /// Decides what to do with it.
     #[must_use]
     pub fn plan(&self, in_ci: bool) -> Plan {
         let mut probe = Command::new("sh");

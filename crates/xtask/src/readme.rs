@@ -1,9 +1,10 @@
-//! The commands of the README, so that they can be run.
+//! Finds the commands in the README, so that they can be run.
 //!
 //! Every fenced block of `console` or `sh` is run from the workspace's root, in order. In a
-//! `console` block, lines that begin with `$ ` are commands (a backslash continues one) and all
-//! others are output; in an `sh` block every line is a command. A block that cannot be run (because
-//! it needs input or a key) has a comment on the line before, and is then skipped with a message:
+//! `console` block, lines that start with `$ ` are commands (a backslash continues one) and all
+//! others are output; in an `sh` block every line is a command. A block that cannot be run
+//! (because it needs input or a key) has a comment on the line before, and is skipped with a
+//! message:
 //!
 //! ````markdown
 //! <!-- not run: it needs a key -->
@@ -12,14 +13,14 @@
 //! ```
 //! ````
 //!
-//! A block that serves until it is stopped has `<!-- serves a page -->` before it: it must say
-//! where it is, answer there, and stop when told.
+//! A block that serves until it is stopped has `<!-- serves a page -->` before it: it must
+//! print its address, respond there, and stop on a signal.
 //!
-//! Blocks of `rust` are not ours: rustdoc compiles them where the library includes the file.
+//! Blocks of `rust` are skipped: rustdoc compiles them where the library includes the file.
 
 use anyhow::{bail, ensure};
 
-/// Says of a block that it serves.
+/// The comment before a block that serves.
 const SERVES: &str = "<!-- serves a page -->";
 
 /// A block of commands.
@@ -29,17 +30,17 @@ pub struct Block {
     pub line: usize,
     /// Its commands, as a script.
     pub script: String,
-    /// Why it is not run.
+    /// The reason why it is not run; `None` if it is.
     pub not_run: Option<String>,
     /// Whether it runs until it is stopped, and serves a page.
     pub serves: bool,
 }
 
-/// Finds the blocks of commands.
+/// Finds the blocks of commands in a Markdown text.
 ///
 /// # Errors
 ///
-/// When a block has no command, or is never closed.
+/// If a block has no command, or is not closed.
 ///
 /// ````
 /// let blocks = xtask::readme::blocks("Try it:\n\n```console\n$ echo hello\nhello\n```\n")?;

@@ -13,11 +13,11 @@ pub struct Options {}
 const SCRIPT: &str = "crates/wellspring-models/tests/peer/record.py";
 const FOLDER: &str = "crates/wellspring-wire/fixtures/recorded";
 
-/// Starts the servers and records them again; a person reviews the changes.
+/// Starts the servers and records them again. Review the changes before you commit them.
 ///
 /// # Errors
 ///
-/// When a command cannot be started.
+/// If a command cannot be started.
 pub fn run(_: &Options) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     let mut runner = Runner::default();

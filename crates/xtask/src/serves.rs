@@ -1,4 +1,5 @@
-//! Checks a command that serves: it must print its address, answer there, and stop on a signal.
+//! Checks a command that serves: it must print its address, respond there, and stop on a
+//! signal.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,18 +9,18 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, ensure};
 
-/// How long a server may take to answer, and to stop: it does nothing else meanwhile.
+/// How long a server may take to respond, and to stop.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Bytes of a page that are read.
+/// Maximum size of a page.
 const PAGE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// Starts a command, sees it serve a page at the address that it prints, and stops it. It must
-/// have said where it is before the deadline.
+/// Starts a command, fetches the page at the address that it prints, and stops it. The address
+/// must be printed before the deadline.
 ///
 /// # Errors
 ///
-/// When it does not serve, or ends badly. Nothing is left running then.
+/// If it does not serve, or exits with an error. The process is always stopped.
 pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
     // In its own process group, so that its children get the signal too.
     #[cfg(unix)]
@@ -29,7 +30,7 @@ pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
     let address = server.address(deadline)?;
     let page = fetch(&address).with_context(|| format!("http://{address} did not answer"))?;
     ensure!(page.starts_with("HTTP/1.1 200 "), "the page is {:?}", page.lines().next());
-    // Not an interrupt: a background process may have to ignore those.
+    // Not an interrupt: background processes may have to ignore those.
     server.signal("TERM")?;
     let stopping = Instant::now();
     while stopping.elapsed() < PATIENCE {
@@ -45,7 +46,7 @@ pub fn serves(mut command: Command, deadline: Instant) -> anyhow::Result<()> {
 struct Started(Child);
 
 impl Started {
-    /// What it says about where it is.
+    /// The address that it prints.
     fn address(&mut self, deadline: Instant) -> anyhow::Result<String> {
         let stdout = self.0.stdout.take().context("its output is ours")?;
         let (sender, lines) = mpsc::channel();
@@ -113,7 +114,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let answering = std::thread::spawn(move || {
             let (mut client, _) = listener.accept().unwrap();
-            // All of the request: what is left unread would cut the answer off.
+            // Read the whole request: unread data would reset the connection.
             let mut asked = Vec::new();
             while !asked.ends_with(b"\r\n\r\n") {
                 let mut byte = [0];
@@ -122,7 +123,7 @@ mod tests {
             }
             client.write_all(b"HTTP/1.1 200 OK\r\n\r\nhello").unwrap();
         });
-        // The shell stands in for what prints the address; this test answers there.
+        // The shell prints the address; this test responds there.
         let script =
             format!("trap 'exit 0' TERM; echo at http://{address}; while :; do sleep 1; done");
         serves(shell(&script), soon()).unwrap();

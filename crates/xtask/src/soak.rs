@@ -1,10 +1,10 @@
 //! `cargo xtask soak`: the tests in their long versions.
 //!
-//! A test whose rounds can be many asks `wellspring_testkit::soak(ci, long)` how many, at
-//! run time; that looks at `WELLSPRING_SOAK`, which is set here and nowhere else. Property
-//! tests take `PROPTEST_CASES`. So there is one source of each test, the same binary runs
-//! both versions (with the checks that a release build leaves out), and a long one that fails
-//! can be repeated by hand with the variable set.
+//! A test with a variable number of rounds calls `wellspring_testkit::soak(ci, long)`, which
+//! reads `WELLSPRING_SOAK` at run time; only this command sets it. Property tests read
+//! `PROPTEST_CASES`. So each test exists once, the same binary runs both versions (with the
+//! checks that a release build omits), and a failing long version can be repeated by hand with
+//! the variable set.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
-/// Cases per property in a soak: sixteen times proptest's own 256, about what a machine does
-/// in the minutes that one waits for a soak.
+/// Cases per property in a soak: sixteen times proptest's default of 256, which takes a machine
+/// a few minutes.
 pub const PROPERTY_CASES: u32 = 4096;
 
 /// Arguments of `cargo xtask soak`.
@@ -31,7 +31,7 @@ pub struct Options {
 ///
 /// # Errors
 ///
-/// When cargo cannot be started.
+/// If cargo cannot be started.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     let deadline = Instant::now() + Duration::from_secs(60 * options.minutes.unwrap_or(0));

@@ -1,4 +1,4 @@
-//! A step: one command, announced, timed, and easy to repeat by hand.
+//! A step: one command, which is announced, timed, and easy to repeat by hand.
 
 use std::ffi::OsStr;
 use std::fmt::{self, Write as _};
@@ -15,30 +15,30 @@ use crate::workspace::cargo;
 /// Poll interval of a command with a time limit.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Default time until a server must have printed its address: it may have to be built first.
+/// Default time limit until a server has printed its address: it may have to be built first.
 const SERVE_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// One command and how it is announced.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Step {
-    /// What it is about, in a word or two.
+    /// A name of a word or two.
     pub name: String,
-    /// The program; `cargo` means the cargo that runs us.
+    /// The program; `cargo` means the cargo that runs xtask.
     pub program: String,
     /// Its arguments.
     pub args: Vec<String>,
-    /// Variables that it gets besides ours.
+    /// Environment variables in addition to the inherited ones.
     pub env: Vec<(String, String)>,
-    /// Where it runs; where we run, when absent.
+    /// The working directory; `None` for the current one.
     pub folder: Option<PathBuf>,
-    /// Time limit; `None` for none.
+    /// Time limit; `None` for no limit.
     pub limit: Option<Duration>,
-    /// Whether it runs until it is stopped: then it must serve a page.
+    /// Whether it runs until it is stopped. It must then serve a page.
     pub serves: bool,
 }
 
 impl Step {
-    /// A command of cargo, its arguments separated by single spaces.
+    /// A cargo command; the arguments are separated by single spaces.
     #[must_use]
     pub fn cargo(name: impl Into<String>, args: &str) -> Self {
         Self::new(name, "cargo", args.split(' '))
@@ -62,14 +62,14 @@ impl Step {
         }
     }
 
-    /// With a variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// In a folder.
+    /// Sets the working directory.
     #[must_use]
     pub fn folder(mut self, folder: &Path) -> Self {
         self.folder = Some(folder.to_owned());
@@ -83,14 +83,14 @@ impl Step {
         self
     }
 
-    /// It runs until it is stopped, and serves a page.
+    /// Marks it as a command that runs until it is stopped, and serves a page.
     #[must_use]
     pub fn serves(mut self) -> Self {
         self.serves = true;
         self
     }
 
-    /// The command, ready to start. It has no input: nothing here may wait for a person.
+    /// The command, ready to start. It has no input, so it cannot wait for a person.
     #[must_use]
     pub fn command(&self) -> Command {
         let program = if self.program == "cargo" { cargo() } else { self.program.clone().into() };
@@ -102,7 +102,7 @@ impl Step {
         command
     }
 
-    /// Runs it to its end, or to its time limit.
+    /// Runs it until it exits, or until its time limit.
     fn run(&self) -> anyhow::Result<Ended> {
         if self.serves {
             let deadline = Instant::now() + self.limit.unwrap_or(SERVE_LIMIT);
@@ -159,7 +159,7 @@ fn wait_at_most(child: &mut Child, limit: Duration) -> anyhow::Result<Option<Exi
     }
 }
 
-/// A word as a shell takes it.
+/// A word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -169,8 +169,8 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Runs steps one after another and keeps count. All that it says goes to standard error,
-/// but for the last line.
+/// Runs steps one after another and counts them. Messages go to standard error, except for the
+/// last line.
 #[derive(Debug)]
 pub struct Runner {
     passed: usize,
@@ -192,11 +192,11 @@ impl Default for Runner {
 
 #[expect(clippy::print_stdout, clippy::print_stderr, reason = "it prints to the terminal")]
 impl Runner {
-    /// Announces and runs a step, and says how to repeat it if it fails.
+    /// Announces and runs a step. If it fails, prints how to repeat it.
     ///
     /// # Errors
     ///
-    /// When the command cannot be started at all.
+    /// If the command cannot be started.
     pub fn step(&mut self, step: &Step) -> anyhow::Result<bool> {
         self.headline(&format!("{}: {step}", step.name));
         let began = Instant::now();
@@ -221,17 +221,17 @@ impl Runner {
         Ok(false)
     }
 
-    /// Says out loud that something is left out.
+    /// Prints that something is skipped.
     pub fn skipped(&self, what: &str, why: &str) {
         self.headline(&format!("{what}: skipped, {why}"));
     }
 
-    /// Says that something failed before any command could be run.
+    /// Prints that something failed before a command could run.
     pub fn failed(&self, what: &str, why: &str) {
         self.headline(&format!("{what}: failed, {why}"));
     }
 
-    /// The last line: what was counted, on standard output.
+    /// Prints the summary on standard output.
     #[must_use]
     pub fn finish(self, all_passed: bool) -> ExitCode {
         eprintln!("    total {}", seconds(self.began.elapsed()));

@@ -13,15 +13,14 @@ use crate::rust::Oldest;
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
-/// Time limit of an example: a hundred times what any of them needs, so that one which waits for
-/// input is found.
+/// Time limit of an example: a hundred times what any of them needs, so that an example which
+/// waits for input is detected.
 pub const EXAMPLE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Time limit of a block of the README: its first command builds everything, optimised, on any
-/// machine that CI has.
+/// Time limit of a block of the README. Its first command builds everything in release mode.
 pub const README_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// The features that are checked one by one, and without any.
+/// The features that are checked one by one, and all off.
 pub const FEATURES: &[(&str, &[&str])] = &[
     ("wellspring", &["acp", "providers", "skills", "sqlite", "tools"]),
     ("wellspring-engine", &["tools"]),
@@ -37,11 +36,11 @@ pub struct Options {
     pub quick: bool,
 }
 
-/// Runs everything, and stops at the first failure.
+/// Runs all steps, and stops at the first failure.
 ///
 /// # Errors
 ///
-/// When a command cannot be started, or the README cannot be read.
+/// If a command cannot be started, or the README cannot be read.
 pub fn run(options: &Options) -> anyhow::Result<ExitCode> {
     let workspace = Workspace::load()?;
     let mut runner = Runner::default();
@@ -110,7 +109,7 @@ enum Planned {
     Skip { what: String, why: String },
 }
 
-/// All that is to be done, in order: cheap and likely failures first.
+/// All steps, in order: cheap ones and likely failures first.
 fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Result<Vec<Planned>> {
     let mut steps = vec![
         Step::cargo("format", "fmt --all --check"),
@@ -124,7 +123,7 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
         Step::cargo("documentation", "doc --workspace --no-deps --all-features")
             .env("RUSTDOCFLAGS", "-D warnings"),
     );
-    // Features one by one; all together are what everything else here is built with.
+    // Features one by one. Everything else here is built with all of them.
     for (package, features) in FEATURES {
         for feature in [""].iter().chain(*features) {
             let what = if feature.is_empty() { "none" } else { feature };
@@ -132,12 +131,12 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
             steps.push(Step::cargo(format!("features of {package}: {what}"), &check));
         }
     }
-    // Packing shows what publishing would refuse; building the packages is left to a release.
+    // Packaging finds what publishing would reject; `cargo xtask release` also builds the packages.
     let package = format!("package --workspace {} --no-verify --allow-dirty --quiet", excluded());
     steps.push(Step::cargo("packages", &package));
     if workspace.targets("bench").next().is_some() {
-        // Under `cargo test` a bench gets no `--bench`, and then runs everything once. It
-        // also shares the tests' build, where `cargo bench` would make an optimised one.
+        // Under `cargo test` a bench gets no `--bench`, and runs everything once. It also
+        // shares the tests' build, whereas `cargo bench` would make an optimised one.
         steps.push(Step::cargo("benches once", "test --workspace --all-features --bench *"));
     }
     if workspace.targets("example").next().is_some() {
@@ -160,7 +159,7 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
             None => {
                 let run = Step::new(what, "bash", ["-euo", "pipefail", "-c", &block.script]);
                 let run = keeps_data_in(run.limit(README_LIMIT), &data);
-                // On a free port: the usual one may be in use.
+                // On a free port, because the usual one may be in use.
                 let listen = ("WELLSPRING_LISTEN", "127.0.0.1:0");
                 Planned::Step(if block.serves { run.serves().env(listen.0, listen.1) } else { run })
             }
@@ -169,7 +168,7 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
     Ok(planned)
 }
 
-/// What a person's own command would keep in their data directory, a test keeps in ours.
+/// Redirects a step's data directory from the user's own to ours.
 fn keeps_data_in(step: Step, data: &Path) -> Step {
     step.env("XDG_DATA_HOME", data.display().to_string())
 }

@@ -10,19 +10,19 @@ use serde::Deserialize;
 /// The crates that only this repository uses.
 pub const UNPUBLISHED: [&str; 3] = ["example-mounted", "wellspring-testkit", "xtask"];
 
-/// The parts of `cargo metadata` that are used here.
+/// The parts of `cargo metadata` that xtask uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Workspace {
     /// The folder of the root manifest.
     #[serde(rename = "workspace_root")]
     pub root: PathBuf,
-    /// Where cargo builds.
+    /// The target directory.
     pub target_directory: PathBuf,
     /// The crates, by name.
     pub packages: Vec<Package>,
 }
 
-/// A crate of this workspace.
+/// A crate of the workspace.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Package {
     /// Its name.
@@ -31,22 +31,22 @@ pub struct Package {
     pub rust_version: Option<String>,
     /// Its manifest.
     pub manifest_path: PathBuf,
-    /// What it depends on, of this workspace or not.
+    /// Its dependencies, inside and outside the workspace.
     pub dependencies: Vec<Dependency>,
-    /// What it builds.
+    /// Its targets.
     pub targets: Vec<Target>,
 }
 
-/// A line of a crate's dependencies.
+/// A dependency of a crate.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Dependency {
-    /// The crate it names.
+    /// The name of the other crate.
     pub name: String,
-    /// `dev` or `build`; absent for what the crate itself uses.
+    /// `dev` or `build`; `None` for a normal dependency.
     pub kind: Option<String>,
 }
 
-/// Something that a crate builds.
+/// A target of a crate.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Target {
     /// Its name.
@@ -58,11 +58,11 @@ pub struct Target {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Runs `cargo metadata`.
     ///
     /// # Errors
     ///
-    /// When cargo fails, or says something that is not metadata.
+    /// If cargo fails, or its output cannot be parsed.
     ///
     /// ```
     /// let workspace = xtask::workspace::Workspace::load()?;
@@ -72,7 +72,7 @@ impl Workspace {
     pub fn load() -> anyhow::Result<Self> {
         let mut metadata = Command::new(cargo());
         metadata.args(["metadata", "--format-version", "1", "--no-deps"]);
-        // Wherever it is called from, it is this workspace that is meant.
+        // Always this workspace, wherever the command is called from.
         metadata.current_dir(env!("CARGO_MANIFEST_DIR"));
         let output = metadata.output().context("could not start cargo metadata")?;
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -90,7 +90,7 @@ impl Workspace {
         self.packages.iter().find_map(|package| package.rust_version.clone()).unwrap_or_default()
     }
 
-    /// The targets of a kind, each with its crate.
+    /// All targets of a kind, each with its crate.
     pub fn targets<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = (&'a Package, &'a Target)> {
         self.packages.iter().flat_map(move |package| {
             let of_kind = move |target: &&Target| target.kind.iter().any(|it| it == kind);
@@ -99,7 +99,7 @@ impl Workspace {
     }
 }
 
-/// The cargo that runs us, so that a chosen toolchain stays chosen.
+/// The cargo that runs xtask, so that a chosen toolchain is kept.
 #[must_use]
 pub fn cargo() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())

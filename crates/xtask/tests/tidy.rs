@@ -1,4 +1,5 @@
-//! What the compiler does not see: which crate may know which, and what no file may say.
+//! Rules that the compiler does not check: dependencies between crates, and what files may
+//! name.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test, in its helpers too")]
 
 use std::path::{Path, PathBuf};
@@ -7,23 +8,23 @@ use std::process::Command;
 use xtask::dependencies::Deny;
 use xtask::workspace::{Package, UNPUBLISHED, Workspace};
 
-/// Each row: a crate, the only crates of this workspace that it may use, and those that
-/// besides these and the testkit its tests may use.
+/// Each row: a crate, the only crates of this workspace that it may use, and further crates
+/// that only its tests may use (besides the testkit).
 ///
-/// A crate missing here fails the test: decide its place before it exists.
+/// A crate without a row fails the test: decide its place before you create it.
 const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("wellspring-core", &[], &[]),
     ("wellspring-wire", &["wellspring-core"], &[]),
     ("wellspring-log", &["wellspring-core"], &[]),
-    // Its tests are scripted, and the scripted model is a model like any other.
+    // Its tests use scripted models.
     ("wellspring-engine", &["wellspring-core", "wellspring-log"], &["wellspring-models"]),
-    // Its tests hold each provider's faults to what the engine makes of them.
+    // Its tests check how the engine handles each provider's faults.
     (
         "wellspring-models",
         &["wellspring-core", "wellspring-wire"],
         &["wellspring-engine", "wellspring-log"],
     ),
-    // It frames events as everybody here does.
+    // It uses the shared framing of events.
     ("wellspring-mcp", &["wellspring-core", "wellspring-wire"], &[]),
     // It drives agents on other machines; its tests run them in the engine.
     (
@@ -31,7 +32,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["wellspring-core", "wellspring-wire"],
         &["wellspring-engine", "wellspring-log"],
     ),
-    // It drives agents for the engine, and gives the engine's agents to others.
+    // It drives ACP agents for the engine, and offers the engine's agents to ACP clients.
     (
         "wellspring-acp",
         &[
@@ -78,13 +79,13 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
         &["wellspring-core", "wellspring-wire", "wellspring-log", "wellspring-engine"],
         &["wellspring-models"],
     ),
-    // Chat networks act on runs as any surface does.
+    // Chat networks act on runs like any other surface.
     (
         "wellspring-channels",
         &["wellspring-core", "wellspring-wire", "wellspring-log", "wellspring-engine"],
         &["wellspring-models"],
     ),
-    // What an application uses that mounts the server.
+    // The crates that an application uses to mount the server.
     (
         "example-mounted",
         &["wellspring-engine", "wellspring-log", "wellspring-models", "wellspring-server"],
@@ -94,7 +95,7 @@ const ALLOWED: &[(&str, &[&str], &[&str])] = &[
     ("xtask", &[], &[]),
 ];
 
-/// Each row: a crate, and the packages that may be nowhere in its dependency tree.
+/// Each row: a crate, and the packages that must not be in its dependency tree.
 const NEVER: &[(&str, &[&str])] = &[
     ("wellspring-core", &["tokio", "tokio-util", "reqwest", "rusqlite", "tracing"]),
     ("wellspring-wire", &["tokio", "tokio-util", "reqwest", "rusqlite", "tracing"]),
@@ -103,7 +104,7 @@ const NEVER: &[(&str, &[&str])] = &[
     ("wellspring-models", &["rusqlite", "crossterm"]),
 ];
 
-/// What every manifest says in these words, so that one line in the root changes all.
+/// Lines that every manifest contains, so that the root manifest sets their values.
 const INHERITED: &[&str] = &[
     "version.workspace = true",
     "edition.workspace = true",
@@ -113,7 +114,7 @@ const INHERITED: &[&str] = &[
     "[lints]\nworkspace = true",
 ];
 
-/// What the manifest of a published crate needs besides.
+/// Further lines in the manifest of a published crate.
 const PUBLISHED: &[&str] = &[
     "publish.workspace = true",
     "readme = \"README.md\"",
@@ -136,7 +137,7 @@ fn dependencies_point_inwards() {
             let name = dependency.name.as_str();
             let is_dev = dependency.kind.as_deref() == Some("dev");
             let fine = allowed.contains(&name)
-                // A crate's tests may ask for more of its own features.
+                // A crate's tests may enable more of its own features.
                 || is_dev
                     && (name == "wellspring-testkit"
                         || name == package.name
@@ -205,7 +206,8 @@ fn manifests_inherit_what_all_share() {
             let missing = PUBLISHED.iter().filter(|it| !manifest.contains(&format!("\n{it}")));
             wrong.extend(missing.map(|line| format!("{name} does not say {line:?}")));
         }
-        // An example's name says what it is, so that it cannot be taken for a crate of ours.
+        // An example's name starts with `example-`, so that it is not mistaken for a library
+        // crate.
         let folder = name.strip_prefix("example-").unwrap_or(&name);
         if manifest_path.parent().and_then(Path::file_name).is_none_or(|it| *it != *folder) {
             wrong.push(format!("{name} does not lie in a folder of its name"));
@@ -229,10 +231,10 @@ fn every_target_says_what_it_is() {
     assert_eq!(wrong, [""; 0]);
 }
 
-/// Whoever clones this has another machine and may use another mirror.
+/// Other people have other machines and may use other mirrors.
 #[test]
 fn no_file_names_a_machine() {
-    // In pieces, so that this file may name them.
+    // Written in pieces, so that this file does not contain the names.
     let folders = [["", "root", ""].join("/"), ["", "work", ""].join("/")];
     let mut wrong = Vec::new();
     for (file, text) in tracked_files() {
@@ -246,10 +248,36 @@ fn no_file_names_a_machine() {
     assert_eq!(wrong, [""; 0]);
 }
 
-/// A dialect says itself how its streams begin, pause and end; the code that streams knows none
-/// of them by name.
+/// Dialects define how their streams begin, pause and end; the streaming code names no
+/// protocol.
 #[test]
 fn streams_name_no_protocol() {
+    const PROTOCOLS: [&str; 24] = [
+        "ag_ui",
+        "ag-ui",
+        "agui",
+        "acp",
+        "ai_sdk",
+        "ai-sdk",
+        "vercel",
+        "use_ai",
+        "use-ai",
+        "socket",
+        "openai",
+        "anthropic",
+        "gemini",
+        "ollama",
+        "mcp",
+        "dify",
+        "openclaw",
+        "telegram",
+        "whatsapp",
+        "thought_event",
+        "stream_delta",
+        "streaming_event",
+        "turn_event",
+        "agent_event",
+    ];
     let mut wrong = Vec::new();
     let mut looked_at = 0;
     for (file, text) in tracked_files() {
@@ -262,8 +290,7 @@ fn streams_name_no_protocol() {
         looked_at += 1;
         for (index, line) in text.lines().enumerate() {
             let lower = line.to_lowercase();
-            let names = ["ag_ui", "ag-ui", "agui", "acp", "ai_sdk", "openai", "vercel", "socket"];
-            if names.iter().any(|name| lower.contains(name)) || line.contains("DialectName::") {
+            if PROTOCOLS.iter().any(|name| lower.contains(name)) || line.contains("DialectName::") {
                 wrong.push(format!("{path}:{}: {}", index + 1, line.trim()));
             }
         }
@@ -272,7 +299,7 @@ fn streams_name_no_protocol() {
     assert!(looked_at >= 3 || tracked_files().is_empty(), "the stream's files have moved");
 }
 
-/// A source numbers its own parts, as `LocalPart`s; only the engine knows a run's `PartId`s.
+/// A source numbers its own parts as `LocalPart`s; only the engine knows a run's `PartId`s.
 #[test]
 fn sources_number_their_own_parts() {
     let mut wrong = Vec::new();
@@ -297,8 +324,8 @@ fn sources_number_their_own_parts() {
     assert!(looked_at >= 20 || tracked_files().is_empty(), "the sources' files have moved");
 }
 
-/// A surface acts on runs through `Control`, which decides who may do what. It never names the
-/// store, an inbox or the audit log.
+/// Surfaces act on runs through `Control`, which checks permissions. They never name the log,
+/// the store, an inbox or the audit log.
 #[test]
 fn surfaces_act_through_control() {
     const SURFACES: [&str; 5] = [
@@ -308,10 +335,10 @@ fn surfaces_act_through_control() {
         "crates/wellspring/src/",
         "crates/wellspring-cli/src/",
     ];
-    // These open the store, and use it for what is not about runs (tokens, defaults) or about all
-    // of them (checks, backups, deleting what is damaged).
+    // These files open the store, and use it for data outside runs (tokens, defaults) or for
+    // all runs (checks, backups, deleting damaged runs).
     const OPENERS: [&str; 6] = [
-        // Re-exports the contract, for programs with a store of their own.
+        // Re-exports the contract, for programs with their own store.
         "crates/wellspring/src/lib.rs",
         "crates/wellspring-cli/src/doctor.rs",
         "crates/wellspring-cli/src/store.rs",
@@ -319,7 +346,8 @@ fn surfaces_act_through_control() {
         "crates/wellspring-cli/src/serve.rs",
         "crates/wellspring-cli/src/demo.rs",
     ];
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 10] = [
+        "log()",
         "Store",
         "store()",
         "put_inbox",
@@ -350,8 +378,8 @@ fn surfaces_act_through_control() {
     assert!(looked_at >= 40 || tracked_files().is_empty(), "the surfaces' files have moved");
 }
 
-/// Every requirement in `docs/requirements` names where it is met and the tests that show it. The
-/// files exist, and so do the tests.
+/// Every requirement in `docs/requirements` names where it is met and the tests that show it.
+/// These files and tests exist.
 #[test]
 fn requirements_name_tests_that_exist() {
     let root = Workspace::load().unwrap().root;
@@ -375,7 +403,7 @@ fn requirements_name_tests_that_exist() {
     assert!(rows > 0 || tracked_files().is_empty(), "the tables of requirements have moved");
 }
 
-/// Every promise in `docs/security.md` names tests, and they exist in the crates that it names.
+/// Every promise in `docs/security.md` names tests that exist in the named crates.
 #[test]
 fn promises_about_security_name_tests_that_exist() {
     let files = tracked_files();
@@ -393,8 +421,8 @@ fn promises_about_security_name_tests_that_exist() {
     assert!(promises > 10, "only {promises} promises were found");
 }
 
-/// How many promises a text makes, and what is wrong with them. A promise is a paragraph that
-/// begins in bold; its last line is `Tests: `a`, `b` (engine), `c` (cli).`
+/// The number of promises in a text, and their errors. A promise is a paragraph that starts in
+/// bold; its last line is `Tests: `a`, `b` (engine), `c` (cli).`
 fn check_promises(text: &str, exists: impl Fn(&str, &str) -> bool) -> (usize, Vec<String>) {
     let promised = text.split("\n## ").find(|it| it.starts_with("What is promised"));
     let paragraphs = promised.unwrap_or_default().split("\n\n").filter(|it| it.starts_with("**"));
@@ -408,7 +436,7 @@ fn check_promises(text: &str, exists: impl Fn(&str, &str) -> bool) -> (usize, Ve
             wrong.push(format!("{title:?} names no test"));
             continue;
         };
-        // The crate stands after its tests.
+        // The crate's name follows its tests.
         for group in tests.split_inclusive(')') {
             let (names, package) = group.split_once('(').unwrap_or((group, ""));
             let package = match package.trim_end_matches(')') {
@@ -438,7 +466,7 @@ fn promises_are_checked() {
     assert_eq!(check_promises(text, exists), (3, wrong.map(str::to_owned).to_vec()));
 }
 
-/// The cells of a row of a table; `None` for its head and for other lines.
+/// The cells of a table row; `None` for a header and for other lines.
 fn table_row(line: &str) -> Option<Vec<&str>> {
     let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
     let cells: Vec<&str> = inner.split(" | ").map(str::trim).collect();
@@ -446,7 +474,9 @@ fn table_row(line: &str) -> Option<Vec<&str>> {
     (!is_head).then_some(cells)
 }
 
-/// What is wrong with a row: `requirement | where | tests`.
+/// The errors in a row: `requirement
+/// where
+/// tests`.
 fn check_requirement(root: &Path, row: &[&str]) -> Vec<String> {
     let [_, place, tests] = row else {
         return vec![format!("a row has 3 cells, this one has {}", row.len())];
@@ -491,7 +521,7 @@ fn rows_of_requirements_are_checked() {
     assert_eq!(table_row("| --- | --- | --- |"), None);
 }
 
-/// Whether a line has a word: not as a part of another.
+/// Whether a line contains a word, not as a part of another word.
 fn names_word(line: &str, word: &str) -> bool {
     let is_part = |c: char| c.is_alphanumeric() || c == '_';
     let ends_open = word.ends_with(is_part);
@@ -502,7 +532,7 @@ fn names_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// What is not done is not merged, and a test that does not run is not a test.
+/// Unfinished code is not merged, and ignored tests are not allowed.
 #[test]
 fn nothing_is_left_open() {
     let words =
@@ -534,7 +564,7 @@ fn folders_and_registries_are_recognised() {
     assert!(!names_registry("a registry, hosted somewhere"));
 }
 
-/// Whether a line names something in a folder: the folder is not the end of a longer path.
+/// Whether a line names a path in a folder. The folder must not be the end of a longer path.
 fn names_folder(line: &str, folder: &str) -> bool {
     line.match_indices(folder).any(|(at, _)| {
         let before = line[..at].chars().next_back();
@@ -542,7 +572,7 @@ fn names_folder(line: &str, folder: &str) -> bool {
     })
 }
 
-/// Whether a line holds the address of a place where packages come from.
+/// Whether a line contains the URL of a package registry.
 fn names_registry(line: &str) -> bool {
     line.match_indices("://").any(|(at, slashes)| {
         let host = &line[at + slashes.len()..];
@@ -554,7 +584,7 @@ fn names_registry(line: &str) -> bool {
     })
 }
 
-/// The text files that git knows; none, said out loud, outside a clone.
+/// The text files that git tracks; empty, with a message, outside a clone.
 fn tracked_files() -> Vec<(PathBuf, String)> {
     let root = Workspace::load().unwrap().root;
     if !root.join(".git").exists() {
@@ -562,13 +592,13 @@ fn tracked_files() -> Vec<(PathBuf, String)> {
         return Vec::new();
     }
     let mut list = Command::new("git");
-    // A new file counts before it is added: that is when one wants to know.
+    // A new file counts before it is added, because that is when the rules help.
     list.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
     let output = list.current_dir(&root).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let names = String::from_utf8(output.stdout).unwrap();
     let text = |name: &str| {
-        // What is not text, or was just deleted, names nothing.
+        // Binary files and files that were just deleted are skipped.
         std::fs::read_to_string(root.join(name)).ok().map(|text| (PathBuf::from(name), text))
     };
     names.split_terminator('\0').filter_map(text).collect()

@@ -11,7 +11,7 @@ use crate::lock;
 use crate::rpc::{Peer, Request, RpcError, Wish};
 
 impl Agent {
-    /// Has the client hear, from now on, what an agent says about no session.
+    /// Passes an agent's messages that belong to no session on to the client from now on.
     pub(super) fn attend(&self, agent: &AcpAgent) {
         let mut attended = lock(&self.attended);
         if !attended.contains_key(agent.name()) {
@@ -21,7 +21,7 @@ impl Agent {
     }
 }
 
-/// Passes on what an agent says until one of the two is gone.
+/// Passes messages on until the agent or the client disconnects.
 async fn pass_on(mut ear: Ear, peer: Peer) {
     let mut asked = JoinSet::new();
     loop {

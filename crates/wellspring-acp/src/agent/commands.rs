@@ -1,4 +1,4 @@
-//! Slash commands: what one can type instead of asking.
+//! Slash commands.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use super::follow::COMMANDS_UPDATE;
 use super::session::Session;
 use crate::rpc::RpcError;
 
-/// Runs that `/runs` and `/usage` look at.
+/// Maximum number of runs that `/runs` and `/usage` read.
 const RUNS_SHOWN: usize = 50;
 
-/// A command, and what was typed after it.
+/// A command and its argument.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Command {
     name: &'static str,
     rest: String,
 }
 
-/// Name, what it does, and what to type after it.
+/// Name, description, and a hint for the argument.
 const COMMANDS: [(&str, &str, Option<&str>); 4] = [
     ("agent", "Talk to another agent from now on, or list them", Some("name of the agent")),
     ("model", "Use another model of the agent's provider, or say which", Some("name of the model")),
@@ -31,7 +31,7 @@ const COMMANDS: [(&str, &str, Option<&str>); 4] = [
 ];
 
 impl Command {
-    /// The command that a prompt is, if it is one of ours.
+    /// Parses a prompt that is one of our commands.
     pub(super) fn of(input: &[Content], session: &Session) -> Option<Self> {
         let [Content::Text(text)] = input else { return None };
         let typed = text.trim().strip_prefix('/')?;
@@ -42,17 +42,17 @@ impl Command {
     }
 }
 
-/// The commands of an agent behind us.
+/// The commands of a proxied agent.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Commands {
-    /// Those that the protocol has a shape for.
+    /// The commands that have the protocol's form.
     listed: Vec<Value>,
     /// The agent's own update, including commands that we do not offer.
     more: Value,
 }
 
 impl Commands {
-    /// Learns from an `available_commands_update`. Says whether there is something new.
+    /// Applies an `available_commands_update`. Returns whether anything changed.
     pub(super) fn learn(&mut self, said: &Value) -> bool {
         let before = self.clone();
         let (mut sound, odd) = part_offers(said);
@@ -68,7 +68,7 @@ impl Commands {
         self.listed.iter().any(|it| it["name"] == name)
     }
 
-    /// What the client can offer: ours, and those of the agent, which come first.
+    /// The commands for the client: the agent's, and then ours.
     pub(super) fn update(&self) -> Value {
         let mut commands = self.listed.clone();
         for (name, description, hint) in COMMANDS {
@@ -87,7 +87,7 @@ impl Commands {
 }
 
 impl Agent {
-    /// Does what a command says, and tells the client.
+    /// Runs a command, and sends its output to the client.
     pub(super) async fn obey(
         &self,
         session: &Arc<Session>,

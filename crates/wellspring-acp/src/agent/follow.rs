@@ -1,4 +1,4 @@
-//! A prompt: starts a run, tells the client how it goes, and asks it what the run asks.
+//! A prompt: starts a run, sends its updates to the client, and passes on its questions.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -40,9 +40,8 @@ impl Agent {
         // Concurrently with the reader, which may be waiting for a client that does not read.
         let cancel = async {
             running.cancelled.cancelled().await;
-            match self.control.cancel(run, CancelWhen::Now, None).await {
-                Ok(_) | Err(ControlError::Finished(_)) => {}
-                Err(error) => tracing::warn!(%run, %error, "the run could not be cancelled"),
+            if let Err(error) = self.control.stop(run, CancelWhen::Now, None).await {
+                tracing::warn!(%run, %error, "failed to cancel the run");
             }
             std::future::pending::<()>().await;
         };
@@ -54,7 +53,7 @@ impl Agent {
         self.stopped(run, &outcome, theirs.as_ref()).await
     }
 
-    /// What could not be said when the session was opened.
+    /// Sends what could not be sent when the session was opened.
     async fn say_notes(&self, session: &Session) -> Result<(), RpcError> {
         let notes = std::mem::take(&mut session.state().notes);
         for note in notes {
@@ -111,7 +110,7 @@ impl Agent {
         }
     }
 
-    /// The session's agent, with what the client lends it.
+    /// The session's agent, with the client's tools.
     pub(super) fn def(&self, session: &Arc<Session>) -> Result<Arc<AgentDef>, RpcError> {
         let name = session.state().agent.clone();
         let def = self.runtime.agent(&name).ok_or_else(|| {
@@ -120,7 +119,7 @@ impl Agent {
         Ok(Arc::new(lend(&self.peer, session, self.client(), &def)))
     }
 
-    /// Cancels a run of the session whose process is gone.
+    /// Cancels a run of the session whose process no longer exists.
     async fn supersede(&self, busy: RunId) -> Result<(), RpcError> {
         let is_owned = self.control.is_owned(busy).await;
         if is_owned.map_err(|error| RpcError::internal(&error))? {
@@ -130,12 +129,11 @@ impl Agent {
             );
             return Err(RpcError::new(RpcError::INVALID_REQUEST, message));
         }
-        match self.control.cancel(busy, CancelWhen::Now, Some("superseded")).await {
-            Ok(_) | Err(ControlError::Finished(_)) => {}
-            Err(error) => return Err(RpcError::internal(&error)),
-        }
-        self.control.wait(busy).await.map_err(|error| RpcError::internal(&error))?;
-        Ok(())
+        let stop = async {
+            self.control.stop(busy, CancelWhen::Now, Some("superseded")).await?;
+            self.control.wait(busy).await
+        };
+        stop.await.map(drop).map_err(|error| RpcError::internal(&error))
     }
 
     /// Sends a run to the client until it ends. Updates are read from the log only when the
@@ -180,7 +178,7 @@ impl Agent {
         }
     }
 
-    /// Tells the client of one record; gives the outcome if it is the last.
+    /// Sends one record to the client. Returns the outcome if it is the last.
     async fn tell(
         &self,
         session: &Session,
@@ -204,13 +202,13 @@ impl Agent {
             }
         }
         if record.seq == Seq(1) {
-            // The client knows what it asked.
+            // The client knows its own prompt.
             updates.acp.encode((&updates.outline).into(), record, &mut Out::default());
         } else if Updates::is_for(self.client(), record) {
             updates.acp.encode((&updates.outline).into(), record, &mut updates.out);
         }
         if let Event::QuestionAsked(question) = &record.event {
-            // What the question is about comes first.
+            // The call that the question is about is sent first.
             self.flush(session, updates).await?;
             self.ask(session, run, question, &updates.outline, open).await?;
         } else if let Event::QuestionAnswered(answered) = &record.event {
@@ -296,7 +294,7 @@ impl Agent {
     ) -> Result<Reply, RpcError> {
         if let Outcome::Failed { kind, message, retryable } = outcome {
             let mut data = json!({"run": run, "kind": kind, "retryable": retryable});
-            // What an agent behind us calls it may mean something to the client.
+            // The client may know the proxied agent's id of the call.
             let theirs = theirs.and_then(|theirs| theirs.get("error"));
             let code = theirs.and_then(|error| error["code"].as_i64());
             if let Some(theirs) = theirs {
@@ -313,13 +311,13 @@ impl Agent {
     }
 }
 
-/// A run as the client sees it.
+/// Encodes a run as updates for the client.
 #[derive(Debug, Default)]
 pub(super) struct Updates {
     acp: Acp,
     outline: Outline,
     out: Out,
-    /// What an agent behind us answered to its prompt.
+    /// A proxied agent's own answer to its prompt.
     answered: Option<Value>,
 }
 
@@ -329,7 +327,7 @@ impl Updates {
     pub(super) fn is_for(client: Client, record: &Record) -> bool {
         let Some(said) = theirs(record) else { return true };
         match &*said.name {
-            // What becomes of these is said in other words.
+            // Their consequences are sent as other updates.
             "current_mode_update" | "config_option_update" | COMMANDS_UPDATE => false,
             "notice" => client.has_notices,
             "compaction_update" | "compaction_summary_chunk" => client.has_compaction,
@@ -355,13 +353,13 @@ impl Updates {
 
 pub(super) const COMMANDS_UPDATE: &str = "available_commands_update";
 
-/// What an agent behind us said that we have no word for.
+/// A proxied agent's message that has no event of its own.
 fn theirs(record: &Record) -> Option<&Extended> {
     let Event::Extended(said) = &record.event else { return None };
     (&*said.origin == ORIGIN && record.agent.is_root()).then_some(&**said)
 }
 
-/// The terminals that a call shows.
+/// The terminals in a call's content.
 fn terminals(record: &Record) -> Option<impl Iterator<Item = &str>> {
     let Event::ToolUpdated { update, .. } = &record.event else { return None };
     let (ContentChange::Append(content) | ContentChange::Replace(content)) =
@@ -372,7 +370,7 @@ fn terminals(record: &Record) -> Option<impl Iterator<Item = &str>> {
     }))
 }
 
-/// An agent with what the client lends it, and all those that it calls with the same.
+/// Adapts an agent, and the agents that it calls, to the client's tools.
 fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> AgentDef {
     let mut lent: Vec<_> = session.mcp.iter().flat_map(|server| server.tools()).collect();
     let mut def = def.clone();
@@ -386,7 +384,7 @@ fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> 
             }
         }
     }
-    // What works through the client takes the place of what does not.
+    // A tool of the client replaces our tool of the same name.
     def.tools.retain(|own| lent.iter().all(|tool| tool.spec().name != own.spec().name));
     def.tools.extend(lent);
     let (peer, session) = (peer.clone(), Arc::clone(session));
@@ -394,7 +392,7 @@ fn lend(peer: &Peer, session: &Arc<Session>, client: Client, def: &AgentDef) -> 
     def
 }
 
-/// An agent that speaks ACP itself.
+/// A remote agent as an ACP agent, if it is one.
 pub(super) fn acp_agent(remote: &dyn RemoteAgent) -> Option<&AcpAgent> {
     (remote as &dyn Any).downcast_ref()
 }
@@ -406,14 +404,14 @@ fn unasked(error: &RpcError) -> Answer {
 /// The questions of a run.
 #[derive(Default)]
 struct Open {
-    /// Those that the client was asked.
+    /// The questions that the client was asked.
     asked: BTreeMap<QuestionId, (Asking, rpc::Answer)>,
-    /// What an agent behind us offers with the permissions that it asks for.
+    /// The options of a proxied agent's permission requests.
     offers: Offers,
 }
 
 impl Open {
-    /// Waits for the next answer, and what the client said.
+    /// Waits for the next answer; with the client's own words.
     async fn next(&mut self) -> (QuestionId, Answer, Option<Value>) {
         let (question, result) = poll_fn(|cx| {
             for (question, (_, answer)) in &mut self.asked {

@@ -1,5 +1,5 @@
-//! What the client lends to an agent behind us that speaks ACP itself: its files and terminals,
-//! asked for in the agent's own words.
+//! The client as the `Host` of a proxied ACP agent: the agent's requests for files and terminals are
+//! passed on unchanged.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,10 +13,10 @@ use super::session::Session;
 use crate::client::{Host, Link, Listener, Prompted};
 use crate::rpc::{Peer, RpcError};
 
-/// How long a terminal is kept for a client that is slow to hear of it.
+/// How long a terminal is kept for a client that reads slowly.
 pub(super) const SHOW_TIME: Duration = Duration::from_secs(10);
 
-/// A client that lends what it has to the agent of a session.
+/// A client as the host of a session's agent.
 pub(super) struct ClientHost {
     pub(super) peer: Peer,
     pub(super) session: Arc<Session>,
@@ -28,7 +28,7 @@ impl Host for ClientHost {
         match method {
             "fs/read_text_file" => self.client.reads_files,
             "fs/write_text_file" => self.client.writes_files,
-            // What is not of the protocol, client and agent may know of.
+            // Client and agent may have methods of their own.
             _ if method.starts_with('_') => true,
             _ => method.starts_with("terminal/") && self.client.has_terminals,
         }

@@ -1,4 +1,4 @@
-//! How we introduce ourselves to a client, and the client to an agent behind us.
+//! `initialize`: our capabilities for a client, and the client's for a proxied agent.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::rpc::RpcError;
 pub const INTRODUCTION_TIME: Duration = Duration::from_secs(30);
 
 impl Agent {
-    /// Answers `initialize`. What the client can do counts from now on, not from the answer.
+    /// Answers `initialize`. The client's capabilities count immediately, also before the answer.
     pub(super) fn initialize(&self, params: &Value) -> impl Future<Output = Value> + use<> {
         *lock(&self.client) = Client::of(&params["clientCapabilities"]);
         let behind = self.behind();
@@ -38,8 +38,7 @@ impl Agent {
         }
     }
 
-    /// The agent that a new session talks to, if that speaks ACP itself. It has the say where no
-    /// session is named.
+    /// The agent of a new session, if it is an ACP agent. It answers requests that name no session.
     pub(super) fn behind(&self) -> Option<AcpAgent> {
         let def = self.runtime.agent(&self.default_agent)?;
         let Backend::Remote(remote) = &def.backend else { return None };
@@ -47,7 +46,7 @@ impl Agent {
     }
 }
 
-/// What an agent says of itself, if it does so in time.
+/// An agent's own answer to `initialize`, if it comes in time.
 async fn introduced(agent: AcpAgent) -> Option<Value> {
     let starting = tokio::spawn(async move { agent.start().await.map(|()| agent.info()) });
     match tokio::time::timeout(INTRODUCTION_TIME, starting).await {
@@ -59,7 +58,7 @@ async fn introduced(agent: AcpAgent) -> Option<Value> {
     None
 }
 
-/// What we can do. Models are shown pictures and files, and read what they can.
+/// Our capabilities. Models get pictures and files, and use what they support.
 fn ours() -> Value {
     json!({
         "protocolVersion": VERSION,
@@ -80,7 +79,7 @@ fn ours() -> Value {
     })
 }
 
-/// The error if no login is possible.
+/// The error if the agent offers no login.
 pub(super) fn no_login() -> RpcError {
     RpcError::invalid("there is nothing to authenticate for")
 }

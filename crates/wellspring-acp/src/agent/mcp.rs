@@ -5,10 +5,10 @@ use wellspring_mcp::{McpConfig, McpConnection, connect_all};
 
 use crate::rpc::RpcError;
 
-/// MCP servers of one session: each may be a process.
+/// Maximum number of MCP servers of one session: each may be a process.
 pub const SERVERS_MAX: usize = 32;
 
-/// What the client handed over, as it is to be reached.
+/// Reads the configurations of servers from the client's parameters.
 pub(super) fn configs(servers: &Value, cwd: &str) -> Result<Vec<McpConfig>, RpcError> {
     let servers = match servers {
         Value::Null => return Ok(Vec::new()),
@@ -52,7 +52,7 @@ fn pairs(list: &Value) -> impl Iterator<Item = (&str, &str)> {
     list.filter_map(|it| Some((it["name"].as_str()?, it["value"].as_str()?)))
 }
 
-/// Reaches all of them. One that cannot be reached spoils nothing; it is a note.
+/// Connects to all servers. A server that cannot be reached is a note, not an error.
 pub(super) async fn connect(configs: Vec<McpConfig>) -> (Vec<McpConnection>, Vec<String>) {
     let (mut connections, mut notes) = (Vec::new(), Vec::new());
     for connected in connect_all(configs).await {

@@ -1,4 +1,4 @@
-//! Sessions: new ones, and those that the log knows.
+//! Opens, loads, lists and closes sessions.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::{Agent, mcp, text, thread};
 use crate::lock;
 use crate::rpc::{Reply, RpcError};
 
-/// Sessions in one answer to `session/list`.
+/// Maximum number of sessions in one answer to `session/list`.
 pub const LIST_PAGE: usize = 50;
 
 /// Maximum number of runs that are read for one answer to `session/list`. The next page continues
@@ -102,7 +102,7 @@ impl Agent {
         }
     }
 
-    /// What follows the answer that opens a session.
+    /// The answer to a request that opened a session, and the notifications that follow it.
     fn opened(&self, session: &Arc<Session>, result: Value) -> Reply {
         let result = self.offered(session, result);
         session.state().news = News { commands: true, ..News::default() };
@@ -122,7 +122,7 @@ impl Agent {
         Reply { result, after, then: Some(self.announcing(session)) }
     }
 
-    /// A session whose runs are in the log, or that is open.
+    /// Finds a session that is open, or whose runs are in the log.
     async fn reopen(&self, params: &Value) -> Result<Arc<Session>, RpcError> {
         let thread = thread(params)?;
         let open = lock(&self.sessions).get(&thread).cloned();
@@ -162,7 +162,7 @@ impl Agent {
         Ok(session)
     }
 
-    /// Where a session works, and with what.
+    /// Reads the directories and MCP servers of a session from its parameters.
     async fn place(&self, params: &Value) -> Result<Place, RpcError> {
         let cwd = text(params, "cwd")?;
         let absolute = |path: &str| match Path::new(path).is_absolute() {
@@ -185,7 +185,8 @@ impl Agent {
         Ok(Place { cwd, others, mcp, opening, notes })
     }
 
-    /// A session as a list shows it: one that has a directory, named by its latest run.
+    /// A session for a list, titled by its latest run. `None` if `info` is another run, or if the
+    /// session has no directory or not the one that the list is for.
     async fn listed(&self, info: &RunInfo, cwd: Option<&str>) -> Result<Option<Value>, RpcError> {
         let latest = self.latest(info.thread).await?;
         if latest.is_none_or(|latest| latest.run != info.run) {

@@ -9,18 +9,18 @@ use wellspring_wire::acp::{besides, carry, merge, part_offers};
 use crate::client::{SESSION_OPENED, THEIR_MODE};
 use crate::rpc::RpcError;
 
-/// What the agent of a session can be set to.
+/// The modes and options of a session's agent.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Options {
-    /// As the protocol has them, each with its current value.
+    /// The options in the protocol's form, each with its current value.
     listed: Vec<Value>,
-    /// What the user chose, by the options' ids.
+    /// The user's choices, by option id.
     chosen: BTreeMap<Box<str>, Value>,
-    /// The agent's own modes, as the protocol has them.
+    /// The agent's own modes, in the protocol's form.
     modes: Value,
-    /// What it offers in another shape than the protocol's.
+    /// Options that do not have the protocol's form.
     odd: Value,
-    /// What it said with its options when they last changed.
+    /// Further members of the agent's last message about its options.
     more: Value,
 }
 
@@ -32,8 +32,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Learns from what an agent said: the name of it, and the words. Says whether there is
-    /// something new.
+    /// Applies an agent's message, given by its name and parameters. Returns whether anything changed.
     pub(super) fn learn(&mut self, name: &str, said: &Value) -> bool {
         let before = self.clone();
         let (mut sound, odd) = part_offers(said);
@@ -65,17 +64,17 @@ impl Options {
         before != *self
     }
 
-    /// What the agent offers that the protocol has no shape for, by its names. Nothing, mostly.
+    /// Options that do not have the protocol's form, by name. Usually empty.
     pub(super) fn odd(&self) -> &Value {
         &self.odd
     }
 
-    /// What it says of its modes besides which there are.
+    /// Further members of the agent's modes.
     pub(super) fn about_modes(&self) -> Value {
         besides(&self.modes, &["currentModeId", "availableModes"])
     }
 
-    /// All of them, as the protocol has them.
+    /// All options, in the protocol's form.
     pub(super) fn listed(&self) -> &[Value] {
         &self.listed
     }
@@ -85,7 +84,7 @@ impl Options {
         self.modes["availableModes"].as_array().map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// The agent's own mode that it is in.
+    /// The agent's current mode among its own.
     pub(super) fn mode(&self) -> Option<&str> {
         self.modes["currentModeId"].as_str()
     }
@@ -94,7 +93,7 @@ impl Options {
         self.listed.is_empty()
     }
 
-    /// What the user chose.
+    /// The user's choices.
     pub(super) fn choices(&self) -> Vec<(Box<str>, Value)> {
         self.chosen.iter().map(|(option, value)| (option.clone(), value.clone())).collect()
     }
@@ -116,7 +115,7 @@ impl Options {
         }
     }
 
-    /// Notes that the user chose one of the agent's own modes.
+    /// Stores the user's choice of one of the agent's own modes.
     pub(super) fn choose_mode(&mut self, mode: &str) -> Result<(), RpcError> {
         if self.modes().iter().all(|it| it["id"] != mode) {
             return Err(RpcError::invalid(format!("the agent has no mode {mode:?}")));
@@ -126,7 +125,7 @@ impl Options {
         Ok(())
     }
 
-    /// Forgets what the user chose and the agent refused: all is as the agent says.
+    /// Forgets choices that the agent refused; the agent's own values count.
     pub(super) fn take_back(&mut self, option: &str, said: &Value) {
         self.chosen.remove(option);
         self.learn(SESSION_OPENED, said);

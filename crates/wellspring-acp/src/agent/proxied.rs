@@ -19,8 +19,8 @@ use crate::rpc::{Next, Peer, Reply, RpcError};
 const RUNS_LOOKED_AT_MAX: usize = 50;
 
 impl Agent {
-    /// Opens the session of the agent, where that speaks ACP itself. If it cannot be opened, the
-    /// user hears of it, and the next prompt tries again.
+    /// Opens the session of the agent, if it is an ACP agent. If that fails, the user is told, and
+    /// the next prompt tries again.
     pub(super) async fn reach(&self, session: &Arc<Session>) {
         if let Err(error) = self.try_reach(session).await {
             session.unreached(&error);
@@ -42,7 +42,7 @@ impl Agent {
         Ok(())
     }
 
-    /// The same, and the error is the caller's to tell.
+    /// The same; reports the error to the caller.
     pub(super) async fn try_reach(&self, session: &Arc<Session>) -> Result<(), AcpError> {
         let Ok(def) = self.def(session) else { return Ok(()) };
         let Backend::Remote(remote) = &def.backend else { return Ok(()) };
@@ -57,7 +57,7 @@ impl Agent {
         Ok(())
     }
 
-    /// How the session is found that an agent had in a thread.
+    /// The handle of the session that an agent had in a thread.
     async fn handle(&self, thread: ThreadId, agent: &str) -> Option<Value> {
         let latest = self.latest(thread).await.ok()??;
         for info in self.control.history(latest.run, RUNS_LOOKED_AT_MAX).await.ok()? {
@@ -80,7 +80,7 @@ impl Agent {
         }
     }
 
-    /// One mode per agent, and those of the agent itself.
+    /// One mode per agent, and the agent's own modes.
     pub(super) fn modes(&self, session: &Session) -> Value {
         let mut state = session.state();
         let mut modes = Vec::new();
@@ -100,7 +100,7 @@ impl Agent {
                 modes.extend(theirs);
             }
         }
-        // There is no word for another list, so this one is what the client knows.
+        // The protocol cannot replace the list later, so this is the list that the client keeps.
         state.listed_modes_of = Some(state.agent.clone());
         let current = state.mode().unwrap_or_else(|| state.agent.to_string());
         let mut modes = json!({"currentModeId": current, "availableModes": modes});
@@ -173,8 +173,8 @@ impl Agent {
         })
     }
 
-    /// Has the agent do as the user chose, and gives what it says to that besides its options. One
-    /// that cannot be reached hears of it before its next prompt.
+    /// Sets the user's choice in the agent, and returns the further members of its answer. An agent
+    /// that cannot be reached gets the choice before its next prompt.
     async fn choose(
         &self,
         session: &Session,
@@ -196,13 +196,13 @@ impl Agent {
                 return Err(RpcError::invalid(error.to_string()));
             }
             Err(error) => {
-                tracing::warn!(%error, "the agent hears of a choice with its next prompt")
+                tracing::warn!(%error, "failed to set an option; the agent gets it before its next prompt")
             }
         }
         Ok(json!({}))
     }
 
-    /// Tells the client what an agent's words change.
+    /// Sends the client what an agent's message changed.
     pub(super) async fn learn(&self, session: &Session, said: &Extended) -> Result<(), RpcError> {
         session.overhear(&said.name, &said.value);
         for update in session.take_news() {
@@ -211,11 +211,11 @@ impl Agent {
         Ok(())
     }
 
-    /// What the answer that opens a session says of its agent.
+    /// The members of the answer to an opened session that describe its agent.
     pub(super) fn offered(&self, session: &Session, mut result: Value) -> Value {
         result["modes"] = self.modes(session);
         let state = session.state();
-        // Whatever else the agent said when it was opened.
+        // Further members of the agent's own answer.
         let said = state.link.as_ref().map(|link| link.said()).unwrap_or_default();
         merge(&mut result, &besides(&said, &["sessionId", "modes", "configOptions"]));
         carry(&mut result, state.options.odd());
@@ -225,7 +225,7 @@ impl Agent {
         result
     }
 
-    /// From when the client has heard of a session, it hears of what happens there.
+    /// Sends the updates of a session from now on, since the client knows it now.
     pub(super) fn announcing(&self, session: &Arc<Session>) -> Next {
         let (session, peer) = (Arc::clone(session), self.peer.clone());
         Next(Box::new(move || {
@@ -246,7 +246,7 @@ pub(super) fn listener(session: &Arc<Session>, peer: &Peer) -> Listener {
     })
 }
 
-/// In a task, of which there is one at a time: it says how things are, not how they became so.
+/// One task at a time: it sends the current state, not every change.
 fn tell_news(session: &Arc<Session>, peer: &Peer) {
     {
         let mut state = session.state();
@@ -276,7 +276,7 @@ fn tell_news(session: &Arc<Session>, peer: &Peer) {
 }
 
 impl Session {
-    /// Notes that its agent could not be reached.
+    /// Records that its agent could not be reached.
     fn unreached(&self, error: &AcpError) {
         let mut state = self.state();
         let note = format!(
@@ -286,7 +286,7 @@ impl Session {
         state.notes.push(note);
     }
 
-    /// Learns from what the agent said, if it is about what it offers.
+    /// Applies an agent's message about its modes, options or commands.
     fn overhear(&self, name: &str, said: &Value) {
         let mut state = self.state();
         let mode = state.mode();
@@ -298,7 +298,7 @@ impl Session {
         }
     }
 
-    /// What the client should hear of what the agent offers.
+    /// The changes of modes, options and commands that the client does not know.
     pub(super) fn take_news(&self) -> Vec<Value> {
         let mut state = self.state();
         let News { commands, options, mode } = std::mem::take(&mut state.news);
@@ -310,7 +310,7 @@ impl Session {
         mode.into_iter().chain(options).chain(commands).collect()
     }
 
-    /// Has the client hear all that there is to say of what the agent offers.
+    /// Marks everything that the agent offers as unknown to the client.
     pub(super) fn expect_news(&self) {
         let mut state = self.state();
         state.news.commands = true;
@@ -319,7 +319,7 @@ impl Session {
     }
 }
 
-/// What the client calls a mode of an agent's own.
+/// The client's id of an agent's own mode.
 pub(super) fn own_mode(agent: &str, mode: &str) -> String {
     format!("{agent}/{mode}")
 }

@@ -1,4 +1,4 @@
-//! A session from its beginning: its runs, read from the log.
+//! Replays a session from the log when a client loads it.
 
 use wellspring_core::{Event, EventBuffer, Outline, Record, RunId, Seq};
 use wellspring_wire::acp::Acp;
@@ -14,7 +14,7 @@ use crate::rpc::RpcError;
 pub const REPLAY_RUNS_MAX: usize = 1000;
 
 impl Agent {
-    /// Tells the client all that happened in a session, up to now.
+    /// Sends the client the session's history.
     pub(super) async fn replay(&self, session: &Session) -> Result<(), RpcError> {
         let Some(latest) = self.latest(session.thread).await? else { return Ok(()) };
         let newest_first = self.control.history(latest.run, REPLAY_RUNS_MAX).await;
@@ -46,8 +46,7 @@ impl Agent {
     }
 }
 
-/// Records with adjacent deltas of one part joined: what was said long ago need not be said
-/// again word by word.
+/// Joins adjacent deltas of one part: history need not be sent word by word.
 fn joined<'a>(records: impl Iterator<Item = &'a Record>) -> impl Iterator<Item = Record> {
     let mut joined = EventBuffer::default();
     for Record { seq, agent, at, event } in records {

@@ -1,4 +1,4 @@
-//! One client is read and answered, many requests at a time.
+//! Reads one client, and answers many of its requests concurrently.
 
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -15,10 +15,10 @@ pub const REQUESTS_MAX: usize = 256;
 /// Size of the read buffer.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What happens on a client's wish.
+/// The handler of a client's requests and notifications.
 pub(super) trait Handler: Send + Sync {
-    /// Takes a request. What is done before the future is returned is done before the next
-    /// message is read; the future may take its time. It is dropped when the connection ends.
+    /// Handles a request. Work before the future is returned is done before the next message is read;
+    /// the future runs concurrently. It is dropped when the connection ends.
     fn request(
         &self,
         method: &str,
@@ -26,16 +26,15 @@ pub(super) trait Handler: Send + Sync {
         cancelled: CancellationToken,
     ) -> BoxFuture<'static, Result<Reply, RpcError>>;
 
-    /// Takes a notification, before the next message is read. What passes it on must not take
-    /// long.
+    /// Handles a notification before the next message is read. It must not take long.
     fn notification(&self, method: &str, params: Value) -> BoxFuture<'static, ()>;
 }
 
-/// Reads until the client is gone, and does what it wishes.
+/// Reads and handles messages until the client disconnects.
 ///
 /// # Errors
 ///
-/// When reading fails, or the client sends a line longer than can be held.
+/// If reading fails, or the client sends a line that is too long.
 pub(super) async fn serve(
     peer: &Peer,
     mut input: impl AsyncRead + Unpin,
@@ -77,7 +76,7 @@ pub(super) async fn serve(
     served
 }
 
-/// What is being worked on.
+/// The requests that are being handled.
 #[derive(Default)]
 struct AtWork {
     work: JoinSet<()>,

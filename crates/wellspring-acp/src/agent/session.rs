@@ -1,4 +1,4 @@
-//! A session: a thread, and what a client said about it.
+//! A session: a thread, with the client's settings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,13 +24,13 @@ pub const SESSIONS_MAX: usize = 256;
 
 pub(super) struct Session {
     pub(super) thread: ThreadId,
-    /// What the client calls it.
+    /// The client's id of it.
     pub(super) id: Box<str>,
     pub(super) cwd: Box<str>,
     /// Other directories that the client has open.
     pub(super) others: Vec<Box<str>>,
     pub(super) mcp: Vec<McpConnection>,
-    /// What else the client said when it opened it.
+    /// Further members of the request that opened it.
     pub(super) opening: Value,
     /// The client's terminals that it was asked to show.
     shown_terminals: watch::Sender<BTreeSet<Box<str>>>,
@@ -39,31 +39,31 @@ pub(super) struct Session {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// Who is asked next.
+    /// The agent of the next prompt.
     pub(super) agent: Box<str>,
-    /// With which model.
+    /// The model of the next prompt.
     pub(super) model: Option<Box<str>>,
-    /// What its agent supports, if that is a proxied ACP agent.
+    /// The commands of its agent, if that is a proxied ACP agent.
     pub(super) their_commands: Commands,
-    /// What it can be set to.
+    /// Its agent's modes and options.
     pub(super) options: Options,
-    /// How its session is reached.
+    /// The session of its proxied agent.
     pub(super) link: Option<Arc<Link>>,
-    /// What the client should hear of these.
+    /// Changes that the client does not know.
     pub(super) news: News,
-    /// Whether an answer is about to be sent.
+    /// Whether a task is sending changes to the client.
     pub(super) is_telling: bool,
-    /// Whether the client has heard of the session.
+    /// Whether the client knows the session.
     pub(super) is_announced: bool,
     /// The agent whose own modes the client knows.
     pub(super) listed_modes_of: Option<Box<str>>,
-    /// What the client should hear before the next answer.
+    /// Notes to send before the next answer.
     pub(super) notes: Vec<String>,
     /// Cancels the active prompt.
     running: Option<CancellationToken>,
-    /// What that prompt says, in the client's own words.
+    /// The client's own parameters of that prompt.
     pub(super) prompted: Option<Arc<Prompted>>,
-    /// What the client said to that prompt's questions.
+    /// The client's own answers to that prompt's questions.
     pub(super) answers: Answers,
 }
 
@@ -71,12 +71,12 @@ pub(super) struct State {
 /// for at a time. Answers that are never collected are dropped for later ones.
 pub(super) const ANSWERS_MAX: usize = SERVED_MAX;
 
-/// Answers in the client's own words, each with what it means.
+/// The client's own answers, each with its meaning.
 #[derive(Debug, Default)]
 pub(super) struct Answers(BTreeMap<QuestionId, (Answer, Value)>);
 
 impl Answers {
-    /// Keeps an answer for the request that it belongs to.
+    /// Stores an answer for its request.
     pub(super) fn keep(&mut self, question: QuestionId, answer: Answer, said: Value) {
         self.0.insert(question, (answer, said));
         while self.0.len() > ANSWERS_MAX {
@@ -92,7 +92,7 @@ impl Answers {
     }
 }
 
-/// What is new of what an agent offers.
+/// Which of an agent's modes, options and commands have changed.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct News {
     pub(super) commands: bool,
@@ -101,7 +101,7 @@ pub(super) struct News {
 }
 
 impl State {
-    /// The mode of the agent's own that it is in, as the client calls it.
+    /// The client's id of the agent's current mode among its own.
     pub(super) fn mode(&self) -> Option<String> {
         let mode = self.options.mode()?;
         let is_known = self.listed_modes_of.as_ref() == Some(&self.agent);
@@ -128,7 +128,7 @@ impl Session {
         lock(&self.state)
     }
 
-    /// Lets another agent answer from now on. What the one before offered is gone.
+    /// Switches to another agent, and forgets what the previous one offered.
     pub(super) fn switch(&self, agent: &str) {
         let mut state = self.state();
         state.agent = agent.into();
@@ -139,8 +139,8 @@ impl Session {
         state.news.options |= !had.is_empty();
     }
 
-    /// A path below one of the session's directories, in full. It goes by names alone: links
-    /// are the client's affair.
+    /// The full path, if it is below one of the session's directories. It compares names only: the
+    /// client resolves links.
     pub(super) fn below(&self, path: &str) -> Result<PathBuf, String> {
         let mut found = PathBuf::new();
         for component in Path::new(&*self.cwd).join(path).components() {
@@ -154,7 +154,7 @@ impl Session {
                 }
             }
         }
-        // An agent behind us may know a directory by the name that its links lead to.
+        // A proxied agent may use the path behind a link.
         let roots = [&self.cwd].into_iter().chain(&self.others).map(|root| Path::new(&**root));
         let is_below = |root: &Path| {
             found.starts_with(root) || root.canonicalize().is_ok_and(|root| found.starts_with(root))
@@ -202,7 +202,7 @@ impl Session {
         self.state().running.is_some()
     }
 
-    /// Begins a prompt: one at a time.
+    /// Begins a prompt. There is one at a time.
     pub(super) fn begin(
         self: Arc<Self>,
         prompted: Prompted,
@@ -226,7 +226,7 @@ impl fmt::Debug for Session {
     }
 }
 
-/// Where a session works, and with what.
+/// The directories and MCP servers of a session.
 #[derive(Debug, Default)]
 pub(super) struct Place {
     pub(super) cwd: Box<str>,
@@ -265,7 +265,7 @@ mod tests {
         assert_eq!(answers.take(QuestionId(0), &Answer::yes()), None);
         assert_eq!(answers.take(QuestionId(1), &Answer::yes()), Some(json!(1)));
         assert_eq!(answers.take(QuestionId(1), &Answer::yes()), None);
-        // It was declined elsewhere first.
+        // It was declined through another client first.
         assert_eq!(answers.take(QuestionId(2), &Answer::NO), None);
     }
 }

@@ -21,16 +21,16 @@ use super::host::SHOW_TIME;
 use super::session::Session;
 use crate::rpc::{Peer, RpcError};
 
-/// Bytes of a command's output that the model gets: the last ones.
+/// Maximum bytes of a command's output that the model gets: the last ones.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
-/// Seconds that a command may take, unless the model asks for another time.
+/// Default time limit of a command, in seconds.
 const SECONDS_DEFAULT: u64 = 120;
 
-/// Maximum number of seconds of a command, even if the model asks for more.
+/// Maximum time limit of a command, in seconds, even if the model asks for more.
 const SECONDS_MAX: u64 = 3600;
 
-/// What a client lends to a session.
+/// The tools that a client provides for a session.
 pub(super) fn lent(peer: &Peer, session: &Arc<Session>, client: Client) -> Vec<Arc<dyn Tool>> {
     let lender = Lender {
         peer: peer.clone(),
@@ -62,7 +62,7 @@ pub(super) fn lent(peer: &Peer, session: &Arc<Session>, client: Client) -> Vec<A
             lender.clone().run(arguments, context)
         });
         let tool = tool.title("Shell").kind(ToolKind::Execute).sequential();
-        // A command may be silent for as long as it may take.
+        // A command may be silent until its time limit.
         let limit = Duration::from_secs(SECONDS_MAX + 60);
         tools.push(Arc::new(tool.idle_timeout(limit).timeout(limit)));
     }
@@ -135,7 +135,7 @@ impl Lender {
     async fn write(self, arguments: Write, context: Context) -> Result<Value, ToolError> {
         let path = self.path(&arguments.path)?;
         let params = json!({"sessionId": self.session.id, "path": shown(&path)});
-        // A file that cannot be read is taken for a new one.
+        // A file that cannot be read counts as new.
         let old_text = match self.reads_files {
             true => self.ask(&context, "fs/read_text_file", &params).await.ok(),
             false => None,
@@ -194,7 +194,7 @@ impl Lender {
             let _ = self.peer.ask("terminal/kill", &terminal.params).await;
         }
         let output = self.peer.ask("terminal/output", &terminal.params).await;
-        // A terminal can be shown only before it is given back.
+        // A terminal can be shown only before it is released.
         let _ = tokio::time::timeout(SHOW_TIME, self.session.showing(id)).await;
         terminal.release().await;
         let (status, killed) = ended?;
@@ -232,7 +232,7 @@ impl Lender {
     }
 }
 
-/// A terminal of the client, which is given back in any case: that also ends its command.
+/// A terminal of the client. It is always released, which also ends its command.
 struct Terminal {
     peer: Peer,
     params: Value,

@@ -360,7 +360,7 @@ impl Shared {
                     let shown = &shown[..shown.floor_char_boundary(GARBAGE_SHOWN_MAX)];
                     tracing::debug!(line = shown, "an agent printed what is no message");
                     if state.garbage > GARBAGE_LINES_MAX {
-                        let what = format!("it prints what is no message, such as {shown:?}");
+                        let what = format!("it printed invalid messages, such as {shown:?}");
                         break AcpError::Protocol { what: what.into(), last_words: "".into() };
                     }
                 }

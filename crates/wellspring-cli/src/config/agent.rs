@@ -71,10 +71,10 @@ pub(crate) struct SandboxConfig {
     pub(crate) network: bool,
 }
 
-/// What thinks.
+/// The backend of an agent.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BrainConfig {
-    /// A model, and those that are asked when it cannot answer.
+    /// A model, and its fallbacks.
     Models(Vec<ModelRef>),
     /// An external agent.
     Acp(Box<AcpConfig>),
@@ -217,7 +217,7 @@ pub(crate) fn agent(
     Some(agent)
 }
 
-/// The keys that say what an agent is. An agent has one of them.
+/// The keys for the backend of an agent. An agent has exactly one of them.
 const BACKENDS: [&str; 5] = ["model", "acp", "ag_ui", "openclaw", "dify"];
 
 fn backend(section: &Section<'_>, known: &Known<'_>) -> Option<BrainConfig> {
@@ -429,7 +429,7 @@ fn settings(section: &Section<'_>) -> ModelSettings {
     }
 }
 
-/// A table that is passed on as it is.
+/// A table that is passed on unchanged.
 fn object(section: &Section<'_>, name: &'static str) -> Option<Json> {
     let item = section.get(name)?;
     if matches!(item.node.value, Value::Table(_)) {

@@ -71,7 +71,7 @@ pub(crate) fn mcp(source: &Source<'_>, member: &Member, title: &str) -> Option<M
     Some(config)
 }
 
-/// Stands in for a server that is a problem already.
+/// A placeholder for a server whose problem has been reported.
 fn nowhere() -> McpTransport {
     McpTransport::Http { url: "".into(), headers: BTreeMap::new() }
 }

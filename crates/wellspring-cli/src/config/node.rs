@@ -42,7 +42,7 @@ pub(crate) struct SyntaxError {
 }
 
 impl Node {
-    /// What it is, as people say it.
+    /// A description for messages.
     pub(crate) fn kind(&self) -> String {
         match &self.value {
             Value::Nothing => "nothing".to_owned(),
@@ -55,7 +55,7 @@ impl Node {
         }
     }
 
-    /// As JSON, for what is passed on as it is: schemas, a provider's own members.
+    /// As JSON, for values that are passed on unchanged: schemas, a provider's own members.
     pub(crate) fn json(&self) -> Json {
         match &self.value {
             Value::Nothing => Json::Null,

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration, where, and what to do about it.
+//! Problems of a configuration, each with its line and a remedy.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,11 +9,11 @@ const ALIKE: f64 = 0.8;
 /// Maximum number of problems in one report: more than a person fixes before trying again.
 pub(crate) const PROBLEMS_SHOWN_MAX: usize = 20;
 
-/// One thing that is wrong.
+/// A problem.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Problem {
     pub(crate) file: PathBuf,
-    /// From 1; nothing where the whole file is meant.
+    /// From 1; `None` for the whole file.
     pub(crate) line: Option<usize>,
     pub(crate) what: String,
     /// What to do about it.
@@ -30,7 +30,7 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Everything that is wrong with a configuration, in the order of its files and lines.
+/// All problems of a configuration, in the order of its files and lines.
 #[derive(Debug, Default)]
 pub(crate) struct Problems(Vec<Problem>);
 
@@ -45,7 +45,7 @@ impl Problems {
         self.0.push(Problem { file: file.to_owned(), line: line.into(), what, remedy });
     }
 
-    /// The value, if nothing is wrong.
+    /// The value, if there are no problems.
     pub(crate) fn or<T>(mut self, value: T) -> Result<T, Self> {
         if self.0.is_empty() {
             return Ok(value);

@@ -1,4 +1,4 @@
-//! Who has models.
+//! Model providers.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub(crate) const BUILT_IN: [(&str, ProviderKind); 4] = [
 const KINDS: [(&str, ProviderKind); 5] =
     [BUILT_IN[0], BUILT_IN[1], ("openai-chat", ProviderKind::OpenAiChat), BUILT_IN[2], BUILT_IN[3]];
 
-/// What a provider speaks.
+/// The protocol of a provider.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ProviderKind {
     Anthropic,
@@ -180,7 +180,7 @@ pub(crate) fn thinking(section: &Section<'_>) -> Option<Thinking> {
     thinking
 }
 
-/// A number of which zero would make no sense.
+/// A number that must not be zero.
 pub(crate) fn above_zero<T: TryFrom<i64> + PartialEq + From<u8>>(
     section: &Section<'_>,
     name: &'static str,
@@ -199,7 +199,7 @@ pub(crate) fn above_zero<T: TryFrom<i64> + PartialEq + From<u8>>(
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct ModelRef {
     pub(crate) provider: Box<str>,
-    /// The provider's usual one when absent.
+    /// The provider's default model if absent.
     pub(crate) model: Option<Box<str>>,
 }
 

@@ -49,7 +49,7 @@ impl Source<'_> {
 pub(crate) struct Section<'a> {
     pub(crate) source: &'a Source<'a>,
     table: &'static Table,
-    /// What people call it, such as `[agents.reviewer]`.
+    /// Its title in messages, such as `[agents.reviewer]`.
     pub(crate) title: String,
     pub(crate) line: usize,
     members: &'a [Member],
@@ -184,12 +184,12 @@ impl<'a> Section<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// A text that something else understands.
+    /// A string that is parsed by its type.
     pub(crate) fn parsed<T: std::str::FromStr>(&self, name: &'static str) -> Option<T> {
         self.read(name, |node| text(node)?.parse().ok())
     }
 
-    /// Texts by name that may hold keys: `${NAME}` stands for a variable.
+    /// A table of strings that may hold secrets: `${NAME}` stands for a variable.
     pub(crate) fn secrets(&self, name: &'static str) -> BTreeMap<Box<str>, Secret> {
         let Some(item) = self.get(name) else { return BTreeMap::new() };
         let Value::Table(members) = &item.node.value else {
@@ -219,7 +219,7 @@ impl<'a> Section<'a> {
         secrets
     }
 
-    /// Texts by name.
+    /// A table of strings.
     pub(crate) fn texts_by_name(&self, name: &'static str) -> BTreeMap<Box<str>, Box<str>> {
         let Some(item) = self.get(name) else { return BTreeMap::new() };
         let Value::Table(members) = &item.node.value else {
@@ -263,7 +263,7 @@ impl<'a> Section<'a> {
         Some(Section::open(self.source, item.node, table, title))
     }
 
-    /// Two keys of which only one makes sense.
+    /// Two keys that exclude each other.
     pub(crate) fn not_both(&self, one: &'static str, other: &'static str) {
         if let (Some(_), Some(second)) = (self.get(one), self.get(other)) {
             let what = format!("{} has both `{one}` and `{other}`", self.title);

@@ -1,4 +1,4 @@
-//! What holds for the whole command: the store, the server, telemetry.
+//! Settings of the whole command: the store, the server, telemetry.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use wellspring_server::{ServerConfig, ServerLimits, UseAiConfig};
 use super::keys;
 use super::section::Section;
 
-/// Where runs are kept.
+/// The store.
 #[derive(Debug, Default)]
 pub(crate) struct StoreConfig {
     pub(crate) kind: StoreKind,
@@ -19,7 +19,7 @@ pub(crate) struct StoreConfig {
     pub(crate) bytes_max: Option<u64>,
 }
 
-/// What keeps them.
+/// The kind of store.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum StoreKind {
     #[default]

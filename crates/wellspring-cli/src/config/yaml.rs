@@ -1,8 +1,8 @@
-//! YAML as [`Node`]s: what stands between the dashes at the head of `agents/*.md`.
+//! YAML as [`Node`]s: the front matter of `agents/*.md`.
 //!
-//! All of YAML 1.2 but anchors, aliases, tags and several documents: those are refused rather
-//! than followed, so that a small file stays small. Words mean what YAML's core schema says:
-//! `no` and `on` are words.
+//! All of YAML 1.2 except anchors, aliases, tags and multiple documents, which are errors, so that a
+//! small file cannot expand to a large value. Plain scalars follow YAML's core schema: `no` and `on`
+//! are strings.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 

@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// `{"time", "level", "target", ..}` and what else the event says.
+/// `{"time", "level", "target", ..}` and the fields of the event.
 pub(super) struct JsonLines;
 
 impl<S, N> FormatEvent<S, N> for JsonLines
@@ -30,7 +30,7 @@ where
         let mut line = Line(Map::new());
         event.record(&mut line);
         let about = event.metadata();
-        // Last, so that no field can pretend to be one of them.
+        // Last, so that no field can replace one of these.
         for (name, value) in [
             ("time", time),
             ("level", about.level().to_string()),

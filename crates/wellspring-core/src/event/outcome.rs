@@ -8,13 +8,13 @@ use crate::id::InboxNo;
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stop {
-    /// It was finished.
+    /// The model finished its answer.
     EndTurn,
-    /// It asked for tool calls.
+    /// The model asked for tool calls.
     ToolCalls,
     /// The output limit was reached.
     MaxTokens,
-    /// It produced a stop sequence.
+    /// The model produced a stop sequence.
     StopSequence,
     /// The model refused.
     Refusal,
@@ -46,7 +46,7 @@ pub enum Budget {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// It ended by itself.
+    /// It was not cancelled and did not fail.
     Completed {
         /// The reason.
         stop: Stop,

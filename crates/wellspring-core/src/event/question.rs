@@ -98,7 +98,7 @@ pub enum Answer {
     Choose(Vec<Box<str>>),
     /// A value that fits the form's schema.
     Value(Value),
-    /// Nobody answered in time.
+    /// The question expired before it was answered.
     Expired,
     /// The run ended first, or the asker no longer needs the answer.
     Withdrawn,

@@ -11,6 +11,8 @@ use wellspring_core::{Millis, QuestionId, RunId, Scope, ThreadId};
 use wellspring_log::document::segment;
 use wellspring_log::{Act, DocumentFilter, Expected, NewAudit, StoreError};
 
+use crate::control::{Control, ControlError};
+use crate::principal::Permission;
 use crate::run::Run;
 use crate::runtime::Runtime;
 
@@ -36,7 +38,7 @@ pub struct StandingApproval {
 }
 
 impl StandingApproval {
-    /// What [`Runtime::revoke_approval`] takes.
+    /// What [`Control::revoke_approval`] takes.
     #[must_use]
     pub fn id(&self) -> String {
         format!("{}-{}", self.run, self.question)
@@ -49,39 +51,40 @@ impl StandingApproval {
     }
 }
 
-impl Runtime {
-    /// Lists a tenant's standing approvals.
+impl Control {
+    /// The standing approvals of the principal's tenant. Requires [`Permission::Admin`].
     ///
     /// # Errors
     ///
-    /// If the store fails.
-    pub async fn approvals(&self, tenant: &str) -> Result<Vec<StandingApproval>, StoreError> {
-        let kept = self.approval_documents(tenant).await?;
+    /// If the principal may not list them, or the store fails.
+    pub async fn approvals(&self) -> Result<Vec<StandingApproval>, ControlError> {
+        self.permit(Permission::Admin)?;
+        let kept = self.runtime().approval_documents(&self.principal().tenant).await?;
         Ok(kept.into_iter().map(|(_, approval)| approval).collect())
     }
 
-    /// Revokes a standing approval; `false` if the tenant has none with this id.
+    /// Revokes a standing approval; `false` if the principal's tenant has none with this id.
+    /// Requires [`Permission::Admin`].
     ///
     /// # Errors
     ///
-    /// If the store fails.
-    pub async fn revoke_approval(
-        &self,
-        tenant: &str,
-        id: &str,
-        by: &str,
-    ) -> Result<bool, StoreError> {
-        let kept = self.approval_documents(tenant).await?;
+    /// If the principal may not revoke it, or the store fails.
+    pub async fn revoke_approval(&self, id: &str) -> Result<bool, ControlError> {
+        self.permit(Permission::Admin)?;
+        let (runtime, who) = (self.runtime(), self.principal());
+        let kept = runtime.approval_documents(&who.tenant).await?;
         let Some((name, approval)) = kept.into_iter().find(|(_, it)| it.id() == id) else {
             return Ok(false);
         };
         let key = format!("revoke_approval-{name}");
-        let at = self.log().clock().now();
-        self.audit_approval(tenant, key, "revoke_approval", by, at, &approval).await?;
-        self.log().store().put_document(name, None, Expected::Anything).await?;
+        let at = runtime.now();
+        runtime.audit_approval(&who.tenant, key, "revoke_approval", &who.id, at, &approval).await?;
+        runtime.log().store().put_document(name, None, Expected::Anything).await?;
         Ok(true)
     }
+}
 
+impl Runtime {
     async fn approval_documents(
         &self,
         tenant: &str,

@@ -1,5 +1,5 @@
-//! The audit log: who decided what. An entry is kept in the same step as the command it is
-//! about, or before it. Deleting a run leaves the entries about it.
+//! The audit log: who decided what. An entry is written in the same step as its command, or before
+//! it. Deleting a run leaves its entries.
 
 use serde_json::{Value, json};
 use wellspring_core::{Answer, PartKind, QuestionId, Transcript};
@@ -12,7 +12,7 @@ use crate::principal::Permission;
 /// command, not for the file that it writes.
 const DETAIL_BYTES_MAX: usize = 4096;
 
-/// What an entry says besides who, when and which run.
+/// The action of an entry, and its details.
 pub(crate) struct Entry {
     did: &'static str,
     details: Value,
@@ -87,14 +87,14 @@ impl Control {
             target: "wellspring::audit",
             by = &*who.id, tenant = &*who.tenant, run = %info.run, key, said = did,
         );
-        let at = self.log().clock().now();
+        let at = self.runtime.now();
         let act = Act { at, by: (*who.id).into(), run: info.run, did: did.into(), details };
         let key = format!("{} {key}", info.run).into();
         NewAudit { tenant: info.tenant.clone(), key, act }
     }
 }
 
-/// As much of a text as an entry keeps.
+/// The start of a text, as much as an entry keeps.
 fn shortened(text: &str) -> String {
     let end = text.floor_char_boundary(DETAIL_BYTES_MAX);
     let more = if end < text.len() { "…" } else { "" };

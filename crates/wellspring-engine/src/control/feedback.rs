@@ -1,4 +1,4 @@
-//! What people think of an answer: kept beside the run, and exported with it.
+//! Users' ratings of answers, stored in addition to the run.
 
 use serde::{Deserialize, Serialize};
 use wellspring_core::{Millis, PartId, RunId};
@@ -11,7 +11,7 @@ use crate::principal::Permission;
 /// The most bytes of a rating: a word, or a sentence.
 pub const FEEDBACK_BYTES_MAX: usize = 4 * 1024;
 
-/// What somebody thinks of a part of a run.
+/// A user's rating of a part of a run.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Feedback {
     /// The run.
@@ -19,19 +19,19 @@ pub struct Feedback {
     /// The text that is rated; `None` for the whole run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<PartId>,
-    /// What they say, such as `upvote`.
+    /// The rating, such as `upvote`.
     pub rating: Box<str>,
-    /// Who says it.
+    /// The principal that gave it.
     pub by: Box<str>,
-    /// The trace that the client takes it to belong to.
+    /// The trace that the client names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<Box<str>>,
-    /// When it was said.
+    /// When it was given.
     pub at: Millis,
 }
 
 impl Control {
-    /// Rates a part of a run, or takes the rating back with `None`. A person has one rating of a
+    /// Rates a part of a run, or withdraws the rating with `None`. A principal has one rating of a
     /// part: the last. Requires [`Permission::Run`].
     ///
     /// # Errors
@@ -60,14 +60,14 @@ impl Control {
             rating: rating.into(),
             by: (*self.who.id).into(),
             trace: trace.map(Into::into),
-            at: self.log().clock().now(),
+            at: self.runtime.now(),
         });
         let text = kept.and_then(|kept| serde_json::to_string(&kept).ok()).map(Into::into);
         self.log().store().put_document(name.into(), text, Expected::Anything).await?;
         Ok(())
     }
 
-    /// What people think of a run, in the order of its parts' names. Requires
+    /// The ratings of a run, ordered by the names of its parts. Requires
     /// [`Permission::Read`].
     ///
     /// # Errors
@@ -80,7 +80,7 @@ impl Control {
         Ok(kept.iter().filter_map(|kept| serde_json::from_str(&kept.text).ok()).collect())
     }
 
-    /// Deletes what people think of a run that is gone.
+    /// Deletes the ratings of a deleted run.
     pub(super) async fn forget_feedback(&self, run: RunId) -> Result<(), ControlError> {
         let store = self.log().store();
         let filter = DocumentFilter::below(self.feedback_prefix(run));

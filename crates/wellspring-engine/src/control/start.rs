@@ -1,4 +1,4 @@
-//! Starting a run: which agent, which thread, under which key, and what if the thread is busy.
+//! Starting a run: its agent, its thread, its key, and what happens if the thread is busy.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use super::admission::Admitted;
 use super::key::{RequestKey, StartKey, same_request};
 use super::{Control, ControlError, StartError};
 use crate::agent::{AgentDef, Backend, WhenBusy};
-use crate::calls::result::ResultTool;
+use crate::calls::typed_result::ResultTool;
 use crate::principal::Permission;
-use crate::run::Announced;
+use crate::run::{Announced, Run};
 
 /// A run to be started.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct StartRun {
     pub agent: AgentRef,
     /// The thread it belongs to; a new one if absent.
     pub thread: Option<ThreadId>,
-    /// What the thread has to be like.
+    /// Whether the thread must be new, or must have runs.
     pub in_thread: InThread,
     /// The run it continues; the thread's latest if absent, unless it is to
     /// [branch](InThread::Branch).
@@ -70,18 +70,18 @@ impl StartRun {
     }
 }
 
-/// What a thread has to be like for a run to be started in it.
+/// Condition on the thread of a new run.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum InThread {
     /// New, or with runs.
     #[default]
     Any,
-    /// Without runs. None are looked for, and [`StartError::NotFirst`] says that there are some.
+    /// A thread without runs; otherwise [`StartError::NotFirst`]. Costs no lookup.
     New,
     /// A thread that has runs; otherwise [`StartError::NoThread`].
     Existing,
-    /// New, or with runs; without [`StartRun::after`] the run continues none of them: what was
-    /// said first is said anew.
+    /// New, or with runs. Without [`StartRun::after`] the run continues none of them: it begins the
+    /// conversation again.
     Branch,
 }
 
@@ -145,7 +145,7 @@ impl Control {
         }
         request.by = Some((*self.who.id).into());
         let new = New { def, thread, in_thread, after, key, request };
-        // Before the limits: what was started already is no new run.
+        // Before the limits: a repeated start is not a new run.
         if let Some(StartKey::Idempotency(_)) = &new.key
             && let Some(existing) = self.existing(&new).await?
         {
@@ -171,6 +171,19 @@ impl Control {
     /// If it was deleted since, or the store fails.
     pub async fn started(&self, started: &Started) -> Result<RunInfo, ControlError> {
         self.find(started.run).await
+    }
+
+    /// Reads the run that a start led to, from its first record. Requires what
+    /// [`attach`](Self::attach) does.
+    ///
+    /// # Errors
+    ///
+    /// As [`attach`](Self::attach).
+    pub async fn read_started(&self, started: Started) -> Result<Cursor, ControlError> {
+        match started.cursor {
+            Some(cursor) => Ok(cursor),
+            None => self.attach(started.run, Seq(0)).await,
+        }
     }
 
     async fn begin(
@@ -220,7 +233,9 @@ impl Control {
             };
             match log.begin(&tenant, Arc::clone(&started), beginning).await {
                 Ok(owner) => {
-                    self.runtime.own(owner, tenant, new.def, started, past, announced);
+                    let runtime = self.runtime.clone();
+                    let new = Run::new(runtime, owner, tenant, new.def, started, past, announced);
+                    self.runtime.spawn(new);
                     return Ok(Started { run, how: StartedAs::New, cursor: Some(cursor) });
                 }
                 Err(CreateError::Named(_)) => {
@@ -230,7 +245,7 @@ impl Control {
                 }
                 Err(CreateError::NotFirst) => return Err(StartError::NotFirst),
                 Err(CreateError::ThreadBusy(busy)) => {
-                    // While it waits for its thread, it takes no place that others could use.
+                    // A request that waits for its thread does not count as an active run.
                     drop(admitted);
                     if let Some(steered) = self.when_busy(busy, &new).await? {
                         return Ok(steered);
@@ -242,7 +257,7 @@ impl Control {
         }
     }
 
-    /// The thread's run that is in the way ends, or takes the request as input.
+    /// Waits until the thread's active run ends, or adds the request to it as input.
     async fn when_busy(&self, busy: RunId, new: &New) -> Result<Option<Started>, StartError> {
         let info = match self.unfinished(busy).await {
             Ok(info) => info,
@@ -251,10 +266,8 @@ impl Control {
         };
         if info.state == RunState::Paused {
             // The request does not answer what the run waits for, so it supersedes the run.
-            match self.cancel(busy, CancelWhen::Now, Some("superseded")).await {
-                Ok(_) | Err(ControlError::Finished(_)) => {}
-                Err(error) => return Err(StartError::Log(Box::new(error))),
-            }
+            let stopped = self.stop(busy, CancelWhen::Now, Some("superseded")).await;
+            stopped.map_err(|error| StartError::Log(Box::new(error)))?;
         } else {
             match new.def.when_busy {
                 WhenBusy::Refuse => return Err(StartError::ThreadBusy(busy)),

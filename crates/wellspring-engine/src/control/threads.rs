@@ -1,14 +1,72 @@
-//! Threads: listing, finding, naming, archiving and deleting them.
+//! Threads: listing, finding, naming, archiving and deleting them, and reading their latest runs.
 
-use wellspring_core::ThreadId;
-use wellspring_log::{RunFilter, StoreError, ThreadChange, ThreadFilter, ThreadInfo};
+use std::sync::Arc;
+
+use wellspring_core::{RunStarted, ThreadId};
+use wellspring_log::{RunFilter, RunInfo, StoreError, ThreadChange, ThreadFilter, ThreadInfo};
 
 use super::audit::Entry;
 use super::key::Key;
 use super::{Control, ControlError};
 use crate::principal::Permission;
 
+/// Maximum number of runs in [`RecentRuns`]: clients repeat their last messages, not their first.
+const RECENT_RUNS_MAX: usize = 16;
+
+/// A thread's latest runs and what each was asked: what a surface reads a client's next request
+/// against.
+#[derive(Debug)]
+pub struct RecentRuns(Vec<(RunInfo, Option<Arc<RunStarted>>)>);
+
+impl RecentRuns {
+    /// The thread's newest run; `None` if the thread has no runs.
+    #[must_use]
+    pub fn latest(&self) -> Option<&RunInfo> {
+        self.0.first().map(|(info, _)| info)
+    }
+
+    /// Whether one of the runs was started by the message that the client calls `id`.
+    #[must_use]
+    pub fn know_message(&self, id: &str) -> bool {
+        let requests = self.0.iter().filter_map(|(_, started)| started.as_ref());
+        let mut names = requests.filter_map(|started| started.request.wire.as_ref());
+        names.any(|names| names.input.as_deref() == Some(id))
+    }
+}
+
 impl Control {
+    /// A thread's latest runs. Requires [`Permission::Run`]; do not show them to a caller that
+    /// may not read.
+    ///
+    /// # Errors
+    ///
+    /// If the principal may not start runs, or the log cannot be read.
+    pub async fn recent(&self, thread: ThreadId) -> Result<RecentRuns, ControlError> {
+        let mut recent = Vec::new();
+        for info in self.newest(thread, RECENT_RUNS_MAX).await? {
+            let started = self.request(info.run).await?;
+            recent.push((info, started));
+        }
+        Ok(RecentRuns(recent))
+    }
+
+    /// A thread's newest run; `None` if the thread has no runs. Requires [`Permission::Run`]; do
+    /// not show it to a caller that may not read.
+    ///
+    /// # Errors
+    ///
+    /// If the principal may not start runs, or the store fails.
+    pub async fn latest_run(&self, thread: ThreadId) -> Result<Option<RunInfo>, ControlError> {
+        Ok(self.newest(thread, 1).await?.pop())
+    }
+
+    async fn newest(&self, thread: ThreadId, limit: usize) -> Result<Vec<RunInfo>, ControlError> {
+        self.permit(Permission::Run)?;
+        let (tenant, thread) = (Some((*self.who.tenant).into()), Some(thread));
+        let filter = RunFilter { tenant, thread, limit, ..RunFilter::default() };
+        Ok(self.log().store().list(filter).await?)
+    }
+
     /// Threads of the principal's tenant, the one with the newest run first; the filter's own
     /// tenant does not count. Requires [`Permission::Read`].
     ///

@@ -1,5 +1,5 @@
-//! Placing a remote agent's events in the log: its part and agent numbers become the run's,
-//! and every event is checked against the grammar first.
+//! Places a remote agent's events in the log: its part and agent numbers become the run's, and every
+//! event is checked against the grammar.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use wellspring_core::{AgentNo, Checker, Event, PartId, Transcript};
 
 use crate::agent_loop::AgentWork;
 
-/// Where a remote agent's parts are in the run. Clones know the same.
+/// Maps a remote agent's parts to the run's. Clones share the map.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Placed(Arc<Mutex<BTreeMap<PartId, PartId>>>);
 
@@ -22,8 +22,7 @@ impl Placed {
     }
 }
 
-/// Gives a remote agent's events their place, and holds them to the grammar: a peer that
-/// breaks it must not break our log.
+/// Renumbers and checks a remote agent's events, so that a faulty agent cannot break our log.
 pub(crate) struct Placing<'a> {
     work: &'a AgentWork,
     parts: Placed,
@@ -61,7 +60,8 @@ impl<'a> Placing<'a> {
         if matches!(event, Event::AgentStarted { .. }) {
             self.agents.insert(agent, self.work.run.mint_agent());
         }
-        let agent = *self.agents.get(&agent).ok_or("it spoke for an agent that has not started")?;
+        let agent =
+            *self.agents.get(&agent).ok_or("it sent an event of an agent that has not started")?;
         let event = self.place_event(event)?;
         let event = self.checker.admit(agent, event).map_err(|violation| violation.to_string())?;
         Ok((agent, event))
@@ -69,7 +69,7 @@ impl<'a> Placing<'a> {
 
     fn place_event(&mut self, mut event: Event) -> Result<Event, String> {
         if !is_a_remote_agents(&event) {
-            return Err(format!("it stated what is not a remote agent's to state: {event}"));
+            return Err(format!("it sent an event that only the engine may write: {event}"));
         }
         if let Event::PartStarted { part, .. } = &event {
             self.parts.insert(*part, self.work.run.mint_part());

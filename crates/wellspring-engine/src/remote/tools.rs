@@ -1,5 +1,5 @@
-//! Our tools in the hands of a remote agent: each call it makes is a call of the run, and
-//! worked on by the run's own task, so that nothing of it outlives the run.
+//! Our tools for a remote agent: each call that it makes is a call of the run and is handled by the
+//! run's own task, so that no call outlives the run.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use wellspring_core::{
 
 use crate::agent_loop::AgentWork;
 use crate::calls::Verdict;
-use crate::calls::result::ResultTool;
+use crate::calls::typed_result::ResultTool;
 use crate::host::RunHost;
 use crate::limits::REMOTE_CALLS_WAITING_MAX;
 use crate::remote::call_key;
@@ -41,7 +41,7 @@ impl RemoteToolCalls {
     }
 }
 
-/// Tools like these to give away, and the calls that are made of them.
+/// Tools with these specs for a remote agent, and the receiver of their calls.
 pub(crate) fn remote_tools(
     specs: impl Iterator<Item = ToolSpec>,
 ) -> (Vec<Arc<dyn Tool>>, RemoteToolCalls) {
@@ -51,7 +51,7 @@ pub(crate) fn remote_tools(
     (tools.collect(), RemoteToolCalls(called))
 }
 
-/// A tool that has its calls run by the run it belongs to.
+/// A tool that forwards its calls to its run.
 struct RemoteTool {
     spec: ToolSpec,
     calls: mpsc::Sender<RemoteToolCall>,
@@ -79,7 +79,7 @@ impl Tool for RemoteTool {
 }
 
 impl AgentWork {
-    /// Makes a remote agent's call a call of the run, and sees it to its end.
+    /// Handles a remote agent's call as a call of the run.
     pub(crate) async fn run_remote_call(
         &self,
         call: RemoteToolCall,
@@ -91,7 +91,7 @@ impl AgentWork {
         let waits = caller.facts().resume_key.is_some().then(|| host.resumable_wait());
         let result = self.call_for(name, arguments, caller, result_tool).await;
         drop(waits);
-        // The agent no longer waits for the result.
+        // An error means that the agent no longer waits for the result.
         let _ = done.send(result);
     }
 
@@ -160,7 +160,7 @@ impl AgentWork {
         })
     }
 
-    /// Ends a run whose agent does not get its result right.
+    /// Ends a run whose agent has given too many invalid results.
     fn limit_repairs(&self) {
         let failed = self.run.folded(|transcript| {
             let results = transcript.parts.values().filter(|part| {

@@ -63,12 +63,12 @@ pub(crate) fn close_agent(
     }
 }
 
-/// `tool finished`, said shortly.
+/// A `ToolFinished` event.
 pub(crate) fn finished(call: PartId, outcome: ToolOutcome, result: ToolResult) -> Event {
     Event::ToolFinished { call, outcome, result: Box::new(result) }
 }
 
-/// What the model reads about a call that was cut short, if the thread continues.
+/// The result of an interrupted call, which the model reads if the thread continues.
 fn why_interrupted(state: CallState, outcome: &Outcome) -> String {
     let why = match outcome {
         Outcome::Completed { .. } => "the run had ended",

@@ -1,4 +1,4 @@
-//! A run from where its owner got it to where it ends, pauses or is lost.
+//! Drives a run from its adoption or start until it ends, pauses or is lost.
 
 use std::future::poll_fn;
 use std::panic::AssertUnwindSafe;
@@ -14,7 +14,7 @@ use crate::agent_loop::AgentWork;
 use crate::run::Run;
 use crate::runtime::close::closing_events;
 
-/// How a run left its owner's hands.
+/// How the owner stopped working on a run.
 #[derive(Debug)]
 pub(crate) enum Left {
     /// It has finished.

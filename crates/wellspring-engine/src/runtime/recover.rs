@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use wellspring_core::{Command, FailureKind, InboxNo, Millis, Outcome, RunId, RunStarted};
-use wellspring_log::{AdoptError, AppendError, Due, Owner, RunInfo, RunState, StoreError};
+use wellspring_core::{Command, FailureKind, InboxNo, Millis, Outcome, RunId};
+use wellspring_log::{AdoptError, AppendError, Due, RunInfo, RunState, StoreError};
 
-use super::history::Past;
 use super::{Runtime, Working};
-use crate::agent::AgentDef;
-use crate::run::{Announced, NewRunParts, Run};
+use crate::run::{Announced, Run};
 use crate::runtime::close::closing_events;
 use crate::runtime::drive::{Left, drive};
 
@@ -20,13 +18,13 @@ const DUE_PAGE: usize = 256;
 
 /// How many runs of agents that are not known here one [`Runtime::recover`] looks into; the next
 /// call goes on with the rest.
-const STRANGERS_PER_RECOVERY: usize = 256;
+const ORPHANS_PER_RECOVERY: usize = 256;
 
 /// The most runs whose agent is not known here that are remembered.
-const STRANGERS_MAX: usize = 64 * 1024;
+const ORPHANS_MAX: usize = 64 * 1024;
 
 /// How long a run that lost its process waits for a node that knows its agent.
-const STRANGER_GRACE: Duration = Duration::from_secs(5 * 60);
+const ORPHAN_GRACE: Duration = Duration::from_secs(5 * 60);
 
 /// How many of the deadlines that come next are waited for by one [`Runtime::recover`].
 const UPCOMING_MAX: usize = 256;
@@ -56,13 +54,13 @@ impl Runtime {
                 adopted.push(run);
             }
         }
-        let mut strangers = Vec::new();
+        let mut orphans = Vec::new();
         let mut after = None;
         loop {
             let page = log.due(after, DUE_PAGE).await?;
             for due in page.runs {
                 if !self.knows(&due) {
-                    strangers.push(due.run);
+                    orphans.push(due.run);
                 } else if self.resume(due.run).await {
                     adopted.push(due.run);
                 }
@@ -72,7 +70,7 @@ impl Runtime {
                 break;
             }
         }
-        for run in self.next_strangers(strangers) {
+        for run in self.next_orphans(orphans) {
             if self.resume(run).await {
                 adopted.push(run);
             }
@@ -89,15 +87,15 @@ impl Runtime {
     }
 
     /// The next of the runs whose agents are not known here, so that all have their turn.
-    fn next_strangers(&self, mut runs: Vec<RunId>) -> Vec<RunId> {
+    fn next_orphans(&self, mut runs: Vec<RunId>) -> Vec<RunId> {
         let mut state = self.state();
         // A run that is not due any more needs no grace.
         let due: BTreeSet<_> = runs.iter().copied().collect();
-        state.strangers.retain(|run, _| due.contains(run));
-        let begin = runs.iter().position(|run| Some(*run) > state.last_stranger).unwrap_or(0);
+        state.orphans.retain(|run, _| due.contains(run));
+        let begin = runs.iter().position(|run| Some(*run) > state.last_orphan).unwrap_or(0);
         runs.rotate_left(begin);
-        runs.truncate(STRANGERS_PER_RECOVERY);
-        state.last_stranger = runs.last().copied();
+        runs.truncate(ORPHANS_PER_RECOVERY);
+        state.last_orphan = runs.last().copied();
         runs
     }
 
@@ -113,8 +111,8 @@ impl Runtime {
         }
     }
 
-    /// Starts nothing new, lets runs end until the limit, then lets go of them: whoever
-    /// recovers next goes on with them.
+    /// Starts no new runs, gives active ones until the limit to end, and then releases them, so that
+    /// another process can continue them.
     pub async fn shutdown(&self, limit: Duration) {
         self.inner.tasks.close();
         if tokio::time::timeout(limit, self.inner.tasks.wait()).await.is_err() {
@@ -132,7 +130,7 @@ impl Runtime {
         if info.state.is_final() || self.inner.closing.is_cancelled() {
             return Ok(false);
         }
-        let Some(def) = self.def_of(&info) else { return self.end_stranger(&info).await };
+        let Some(def) = self.def_of(&info) else { return self.end_orphan(&info).await };
         let before = self.state().runs.insert(run, Working::live(&def, None));
         if before.is_some_and(|before| before.live) {
             return Ok(false);
@@ -154,14 +152,15 @@ impl Runtime {
         let started = owner.with_transcript(|transcript| transcript.started.clone());
         let started = started.ok_or("the run has no first record")?;
         let past = self.past(&info.tenant, started.after).await?;
-        self.own(owner, info.tenant, def, started, past, Announced::Nothing);
+        let (runtime, announced) = (self.clone(), Announced::Nothing);
+        self.spawn(Run::new(runtime, owner, info.tenant, def, started, past, announced));
         Ok(true)
     }
 
-    /// A run whose agent is not known here is left to those who know it: another node, or this
-    /// one once the agent is configured again. It can still be cancelled; and when it has lost
-    /// its process and nobody came for it, it fails, so that nobody waits for ever.
-    async fn end_stranger(
+    /// Leaves a run whose agent is not known here to a node that knows it: another one, or this one
+    /// after the agent is configured again. The run can still be cancelled. If it has lost its process
+    /// and no node adopts it in time, it fails, so that its readers do not wait indefinitely.
+    async fn end_orphan(
         &self,
         info: &RunInfo,
     ) -> Result<bool, Box<dyn std::error::Error + Send + Sync>> {
@@ -178,17 +177,15 @@ impl Runtime {
         });
         let outcome = match cancel {
             Some(cancel) => cancel,
-            None if info.state == RunState::Running && self.nobody_came_for(run) => {
-                Outcome::Failed {
-                    kind: FailureKind::Lost,
-                    message: format!(
-                        "the run lost its process, and its agent {:?} is not configured any more",
-                        info.agent
-                    )
-                    .into(),
-                    retryable: false,
-                }
-            }
+            None if info.state == RunState::Running && self.is_orphaned(run) => Outcome::Failed {
+                kind: FailureKind::Lost,
+                message: format!(
+                    "the run lost its process, and its agent {:?} is not configured any more",
+                    info.agent
+                )
+                .into(),
+                retryable: false,
+            },
             None => {
                 tracing::debug!(%run, agent = &*info.agent, "left alone: its agent is not known here");
                 return Ok(false);
@@ -203,42 +200,26 @@ impl Runtime {
             owner.with_transcript(|transcript| closing_events(&transcript.outline, outcome)),
         );
         owner.commit().await?;
-        self.state().strangers.remove(&run);
+        self.state().orphans.remove(&run);
         Ok(true)
     }
 
-    /// Whether a run of an agent that is not known here was first seen without an owner so
-    /// long ago that nobody will come for it.
-    fn nobody_came_for(&self, run: RunId) -> bool {
+    /// Whether a run of an unknown agent has been without an owner for so long that no node is
+    /// expected to adopt it.
+    fn is_orphaned(&self, run: RunId) -> bool {
         let now = Instant::now();
         let mut state = self.state();
-        if state.strangers.len() >= STRANGERS_MAX && !state.strangers.contains_key(&run) {
+        if state.orphans.len() >= ORPHANS_MAX && !state.orphans.contains_key(&run) {
             return false;
         }
-        now - *state.strangers.entry(run).or_insert(now) > STRANGER_GRACE
+        now - *state.orphans.entry(run).or_insert(now) > ORPHAN_GRACE
     }
 
-    pub(crate) fn own(
-        &self,
-        owner: Owner,
-        tenant: Box<str>,
-        def: Arc<AgentDef>,
-        started: Arc<RunStarted>,
-        past: Past,
-        announced: Announced,
-    ) {
-        let id = started.run;
-        self.state().runs.insert(id, Working::live(&def, started.request.by.as_deref()));
-        let run = Arc::new(Run::new(NewRunParts {
-            runtime: self.clone(),
-            owner,
-            tenant,
-            def,
-            started,
-            history: past.messages.into(),
-            sessions: past.sessions,
-            announced,
-        }));
+    /// Works on a run in a task of its own.
+    pub(crate) fn spawn(&self, run: Run) {
+        let working = Working::live(&run.def, run.started.request.by.as_deref());
+        self.state().runs.insert(run.id(), working);
+        let run = Arc::new(run);
         let runtime = self.clone();
         let closing = self.inner.closing.clone();
         self.inner.tasks.spawn(async move {
@@ -250,12 +231,12 @@ impl Runtime {
         });
     }
 
-    /// A run left its owner's hands.
+    /// The owner stopped working on a run.
     async fn settle(&self, run: Arc<Run>, left: Left) {
         let id = run.id();
         let def = Arc::clone(&run.def);
         let seen = run.last_seen();
-        // The owner must be gone before anybody may adopt the run again.
+        // The owner must be dropped before the run can be adopted again.
         drop(run);
         match left {
             Left::Finished(outcome) => {
@@ -280,7 +261,7 @@ impl Runtime {
                 }
             }
             Left::Lost(error) => {
-                tracing::warn!(run = %id, %error, "the run was lost; whoever recovers next goes on with it");
+                tracing::warn!(run = %id, %error, "the run was lost; the next process that recovers runs continues it");
                 let lost = matches!(error, AppendError::Store(_));
                 self.mark(id, |working| (working.live, working.lost) = (false, lost));
             }

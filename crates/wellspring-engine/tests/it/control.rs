@@ -8,7 +8,8 @@ use serde_json::json;
 use tokio::sync::Notify;
 use wellspring_core::{
     AgentNo, Amendment, Answer, Approval, CancelWhen, Command, Content, ContextNote, Event,
-    InboxNo, QuestionId, RETURN_RESULT, RunId, RunRequest, Seq, ToolSpec,
+    InboxNo, PartId, QuestionId, RETURN_RESULT, RunId, RunRequest, Seq, ToolOutcome, ToolResult,
+    ToolSpec,
 };
 use wellspring_engine::{
     AgentDef, ClientId, Control, ControlError, InThread, Permission, Policy, Principal, RequestKey,
@@ -24,16 +25,28 @@ use crate::kit::{agent, echo, finished, log, read_until, runtime, with_model};
 
 /// An agent that asks twice at once, and once more before it is done.
 fn asking() -> AgentDef {
-    let def = agent(
-        [
-            Say::new().call("echo", json!({"say": "a"})).call("echo", json!({"say": "b"})),
-            Say::new().call("echo", json!({"say": "c"})),
-            Say::new().text("Done."),
-        ],
-        [echo()],
-    );
+    let asks_twice = Say::new().call("echo", json!({"say": "a"})).call("echo", json!({"say": "b"}));
+    asking_with(asks_twice)
+}
+
+/// An agent whose first turn calls what `first` says, and whose second asks once more.
+fn asking_with(first: Say) -> AgentDef {
+    let last = Say::new().call("echo", json!({"say": "c"}));
+    let def = agent([first, last, Say::new().text("Done.")], [echo()]);
     let policy = Policy::default().rule(Rule::tool("*").decide(Approval::Ask));
     AgentDef { policy, approvers: vec!["ben".into()], ..def }
+}
+
+/// An agent that also calls a tool of the client, as its third call.
+fn asking_the_client_too() -> AgentDef {
+    let echo = |say: &str| json!({ "say": say });
+    let calls = Say::new().call("echo", echo("a")).call("echo", echo("b")).call("paint", json!({}));
+    asking_with(calls)
+}
+
+fn with_paint() -> StartRun {
+    let client_tools = vec![ToolSpec::new("paint", "paints")];
+    StartRun::new("agent", RunRequest { client_tools, ..RunRequest::text("go") })
 }
 
 fn of(runtime: &Runtime, tenant: &str, id: &str) -> Control {
@@ -44,69 +57,146 @@ async fn paused(runtime: &Runtime, run: RunId) {
     read_until(runtime, run, |event| matches!(event, Event::RunPaused { .. })).await;
 }
 
+/// An idempotency key of the caller, or a client's id of the run.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum StartedBy {
+    Key(&'static str),
+    Id(&'static str),
+}
+
 /// Something that a principal does.
 #[derive(Clone, Debug)]
-enum Deed {
+enum Action {
     Answer(u32, bool),
     /// All answers of one request, with input.
     Respond(Vec<(u32, bool)>, &'static str),
+    Finish(u32, &'static str),
     Cancel(CancelWhen, Option<&'static str>),
     Input(Option<&'static str>, &'static str),
+    /// Input that the client has an id for.
+    Message(&'static str, &'static str),
+    Amend(Option<&'static str>, &'static str),
+    Start(StartedBy, &'static str),
     Delete,
 }
 
-fn deed() -> impl Strategy<Value = Deed> {
-    let key = prop::sample::select(vec![None, Some(""), Some("k"), Some("cancel"), Some("0")]);
+/// An action, and how often the principal lets others act before it.
+fn action() -> impl Strategy<Value = (Action, usize)> {
+    let id = prop::sample::select(vec!["", "k", "cancel", "0"]);
+    let key = prop::option::of(id.clone());
     let text = prop::sample::select(vec!["x", "y"]);
     let answers = prop::collection::vec((0..3_u32, any::<bool>()), 1..3);
     let when = prop::sample::select(vec![CancelWhen::AfterTurn, CancelWhen::Now]);
     let why = prop::sample::select(vec![None, Some("x")]);
-    prop_oneof![
-        4 => (0..3_u32, any::<bool>()).prop_map(|(question, yes)| Deed::Answer(question, yes)),
-        4 => (answers, text.clone()).prop_map(|(answers, text)| Deed::Respond(answers, text)),
-        4 => (key, text).prop_map(|(key, text)| Deed::Input(key, text)),
-        1 => (when, why).prop_map(|(when, why)| Deed::Cancel(when, why)),
-        1 => Just(Deed::Delete),
-    ]
+    let started_by =
+        prop_oneof![id.clone().prop_map(StartedBy::Key), id.clone().prop_map(StartedBy::Id)];
+    let action = prop_oneof![
+        4 => (0..3_u32, any::<bool>()).prop_map(|(question, yes)| Action::Answer(question, yes)),
+        4 => (answers, text.clone()).prop_map(|(answers, text)| Action::Respond(answers, text)),
+        3 => (0..4_u32, text.clone()).prop_map(|(call, text)| Action::Finish(call, text)),
+        3 => (key.clone(), text.clone()).prop_map(|(key, text)| Action::Input(key, text)),
+        2 => (id, text.clone()).prop_map(|(id, text)| Action::Message(id, text)),
+        2 => (key, text.clone()).prop_map(|(key, text)| Action::Amend(key, text)),
+        2 => (started_by, text).prop_map(|(by, text)| Action::Start(by, text)),
+        1 => (when, why).prop_map(|(when, why)| Action::Cancel(when, why)),
+        1 => Just(Action::Delete),
+    ];
+    (action, 0..4_usize)
 }
 
 fn yes_or_no(yes: bool) -> Answer {
     if yes { Answer::yes() } else { Answer::NO }
 }
 
-/// What became of a deed: what was put, and how many of it the audit has to know.
-async fn act(control: &Control, run: RunId, deed: Deed) -> Result<(Vec<Put>, usize), ControlError> {
-    let new = |puts: &[Put]| puts.iter().filter(|put| !put.existed).count();
-    match deed {
-        Deed::Answer(question, yes) => {
-            let put = control.answer(run, QuestionId(question), yes_or_no(yes)).await?;
-            Ok((vec![put], new(&[put])))
+fn request_key(key: Option<&str>) -> RequestKey {
+    key.map_or(RequestKey::Fresh, |key| RequestKey::Named(key.into()))
+}
+
+/// What an action led to.
+#[derive(Default)]
+struct Done {
+    puts: Vec<Put>,
+    /// Those of the puts that are input.
+    inputs: Vec<InboxNo>,
+    /// What the audit log has to have of it: what was done, and to which question.
+    audited: Vec<(&'static str, Option<u32>)>,
+    started: Option<(RunId, StartedAs)>,
+}
+
+impl Done {
+    fn answered(&mut self, put: Put, question: u32, yes: bool) {
+        self.puts.push(put);
+        if !put.existed {
+            self.audited.push((if yes { "approve" } else { "deny" }, Some(question)));
         }
-        Deed::Respond(answers, text) => {
-            let count = answers.len();
-            let answers = answers.into_iter().map(|(question, yes)| Command::Answer {
-                question: QuestionId(question),
-                answer: yes_or_no(yes),
-                by: Some("somebody else".into()),
+    }
+
+    fn added(&mut self, put: Put) {
+        self.puts.push(put);
+        self.inputs.push(put.number);
+    }
+}
+
+async fn act(control: &Control, run: RunId, action: Action) -> Result<Done, ControlError> {
+    let mut done = Done::default();
+    match action {
+        Action::Answer(question, yes) => {
+            let put = control.answer(run, QuestionId(question), yes_or_no(yes)).await?;
+            done.answered(put, question, yes);
+        }
+        Action::Respond(answers, text) => {
+            let commands = answers.iter().map(|(question, yes)| Command::Answer {
+                question: QuestionId(*question),
+                answer: yes_or_no(*yes),
+                by: Some("another principal".into()),
                 wire_run: None,
             });
             let input = Command::AddInput { content: vec![Content::text(text)], message: None };
-            let commands = answers.chain([input]).collect();
-            let puts = control.respond(run, commands, RequestKey::Named("".into())).await?;
-            let audited = new(&puts[..count]);
-            Ok((puts, audited))
+            let commands = commands.chain([input]).collect();
+            let mut puts = control.respond(run, commands, request_key(Some(""))).await?;
+            done.added(puts.pop().unwrap());
+            for (put, (question, yes)) in puts.into_iter().zip(answers) {
+                done.answered(put, question, yes);
+            }
         }
-        Deed::Cancel(when, why) => {
+        Action::Finish(call, text) => {
+            let result = ToolResult::new(text);
+            done.puts.push(control.finish_call(run, PartId(call), ToolOutcome::Ok, result).await?);
+        }
+        Action::Cancel(when, why) => {
             let put = control.cancel(run, when, why).await?;
-            Ok((vec![put], new(&[put])))
+            done.puts.push(put);
+            done.audited.extend((!put.existed).then_some(("cancel", None)));
         }
-        Deed::Input(key, text) => {
-            let key = key.map_or(RequestKey::Fresh, |key| RequestKey::Named(key.into()));
-            let put = control.add_input(run, key, vec![Content::text(text)]).await?;
-            Ok((vec![put], 0))
+        Action::Input(key, text) => {
+            let content = vec![Content::text(text)];
+            done.added(control.add_input(run, request_key(key), content).await?);
         }
-        Deed::Delete => control.delete(run).await.map(|()| (Vec::new(), 1)),
+        Action::Message(id, text) => {
+            let content = vec![Content::text(text)];
+            let input = Command::AddInput { content, message: Some(id.into()) };
+            let puts = control.respond(run, vec![input], RequestKey::Fresh).await?;
+            puts.into_iter().for_each(|put| done.added(put));
+        }
+        Action::Amend(key, text) => {
+            let (amended, state) = (Amendment::default(), Some(json!(text)));
+            done.puts.push(control.amend(run, request_key(key), amended, state).await?);
+        }
+        Action::Start(by, text) => {
+            let key = match by {
+                StartedBy::Key(key) => StartKey::Idempotency(key.into()),
+                StartedBy::Id(id) => StartKey::Client(ClientId::new("test", id)),
+            };
+            let start = StartRun { key: Some(key), ..StartRun::text("agent", text) };
+            let started = control.start(start).await.unwrap();
+            done.started = Some((started.run, started.how));
+        }
+        Action::Delete => {
+            control.delete(run).await?;
+            done.audited.push(("delete", None));
+        }
     }
+    Ok(done)
 }
 
 /// Whether a refusal says what is wrong with the request, and not that something broke.
@@ -118,6 +208,7 @@ fn is_named(error: &ControlError) -> bool {
             | ControlError::Finished(_)
             | ControlError::Unfinished(_)
             | ControlError::NoQuestion(_)
+            | ControlError::NoCall(_)
             | ControlError::AlreadyAnswered { .. }
             | ControlError::KeyReused { .. }
     )
@@ -135,52 +226,79 @@ fn block_on<T>(work: impl Future<Output = T>) -> T {
 proptest! {
     #![proptest_config(ProptestConfig { cases: wellspring_testkit::soak(150, 5000), ..ProptestConfig::default() })]
 
-    /// Two principals act on one run at once, with repeated, colliding and empty keys, and a
-    /// third of another tenant tries the same: each command takes effect once or is refused by
-    /// name, and the audit has one entry for each that it should have.
+    /// Two principals act on one run concurrently, with repeated, colliding and empty keys, and
+    /// one of another tenant tries the same. Each command takes effect once or is refused by
+    /// name, the audit log has exactly one entry for each that is audited, input that was
+    /// accepted is taken, and each key starts one run.
     #[test]
     fn any_interleaving_applies_each_command_once(
-        ann in prop::collection::vec(deed(), 0..8),
-        ben in prop::collection::vec(deed(), 0..8),
+        ann in prop::collection::vec(action(), 0..8),
+        ben in prop::collection::vec(action(), 0..8),
     ) {
         block_on(async {
             let runtime = Runtime::new(log(&Arc::new(MemoryStore::default()), "one"));
-            runtime.register(asking());
-            let run = of(&runtime, "one", "ann").start(StartRun::text("agent", "go")).await;
-            let run = run.unwrap().run;
+            runtime.register(asking_the_client_too());
+            let run = of(&runtime, "one", "ann").start(with_paint()).await.unwrap().run;
             paused(&runtime, run).await;
-            let all = async |who: &str, deeds: Vec<Deed>| {
+            let all = async |who: &'static str, actions: Vec<(Action, usize)>| {
                 let (mine, eve) = (of(&runtime, "one", who), of(&runtime, "two", who));
                 let mut done = Vec::new();
-                for deed in deeds {
-                    let stranger = act(&eve, run, deed.clone()).await;
-                    assert!(matches!(stranger, Err(ControlError::NoRun(_))), "{stranger:?}");
-                    done.push(act(&mine, run, deed).await);
-                    tokio::task::yield_now().await;
+                for (action, yields) in actions {
+                    match act(&eve, run, action.clone()).await {
+                        Err(error) => assert!(matches!(error, ControlError::NoRun(_)), "{error:?}"),
+                        Ok(done) => assert!(done.started.is_some(), "{action:?}"),
+                    }
+                    for _ in 0..yields {
+                        tokio::task::yield_now().await;
+                    }
+                    done.push((who, action.clone(), act(&mine, run, action).await));
                 }
                 done
             };
             let (anns, bens) = tokio::join!(all("ann", ann), all("ben", ben));
-            let mut new = BTreeSet::new();
-            let mut known = BTreeSet::new();
-            let mut audited = 0;
-            for done in anns.into_iter().chain(bens) {
-                match done {
-                    Ok((puts, entries)) => {
-                        audited += entries;
-                        for put in puts {
-                            let first = put.existed || new.insert(put.number);
-                            assert!(first, "entry {} was new twice", put.number);
-                            known.insert(put.number);
-                        }
+            let (mut new, mut known) = (BTreeSet::new(), BTreeSet::new());
+            let (mut inputs, mut audited) = (BTreeSet::new(), Vec::new());
+            let mut starts = BTreeMap::<_, BTreeSet<RunId>>::new();
+            let mut started = Vec::new();
+            for (who, action, done) in anns.into_iter().chain(bens) {
+                let done = match done {
+                    Ok(done) => done,
+                    Err(error) => {
+                        assert!(is_named(&error), "{error:?}");
+                        continue;
                     }
-                    Err(error) => assert!(is_named(&error), "{error:?}"),
+                };
+                for put in done.puts {
+                    let first = put.existed || new.insert(put.number);
+                    assert!(first, "entry {} was new twice", put.number);
+                    known.insert(put.number);
+                }
+                inputs.extend(done.inputs);
+                audited.extend(done.audited.into_iter().map(|(did, of)| (who, did, of)));
+                if let (Action::Start(by, _), Some((run, how))) = (action, done.started) {
+                    // An idempotency key is the principal's own, a client's id its tenant's.
+                    let owner = matches!(by, StartedBy::Key(_)).then_some(who);
+                    starts.entry((owner, by)).or_default().insert(run);
+                    started.extend((how == StartedAs::New).then_some(run));
                 }
             }
             assert_eq!(known, new, "what existed was new once");
+            assert!(starts.values().all(|runs| runs.len() == 1), "{starts:?}");
+            let runs: BTreeSet<_> = starts.values().flatten().copied().collect();
+            assert_eq!((started.len(), runs.len()), (starts.len(), starts.len()));
             let control = of(&runtime, "one", "ann");
             let entries = control.audit(None, 100).await.unwrap();
-            assert_eq!(entries.len(), audited, "{entries:?}");
+            let mut kept: Vec<_> = entries
+                .iter()
+                .map(|entry| {
+                    assert_eq!(entry.act.run, run);
+                    let question = entry.act.details["question"].as_u64();
+                    (&*entry.act.by, &*entry.act.did, question.map(|it| u32::try_from(it).unwrap()))
+                })
+                .collect();
+            kept.sort_unstable();
+            audited.sort_unstable();
+            assert_eq!(kept, audited);
             assert_eq!(of(&runtime, "two", "ann").audit(None, 100).await.unwrap(), []);
             let Ok(info) = control.info(run).await else { return };
             if !info.state.is_final() {
@@ -189,18 +307,20 @@ proptest! {
             let records = finished(&runtime, run).await;
             let mut taken = BTreeMap::<InboxNo, usize>::new();
             for record in &records {
-                match &record.event {
-                    Event::InputAccepted { inbox, .. } => *taken.entry(*inbox).or_default() += 1,
-                    Event::QuestionAnswered(answered) => {
-                        if let Some(inbox) = answered.inbox {
-                            *taken.entry(inbox).or_default() += 1;
-                        }
-                    }
-                    _ => {}
+                let inbox = match &record.event {
+                    Event::InputAccepted { inbox, .. } => Some(*inbox),
+                    Event::RunResumed { inbox, .. } => *inbox,
+                    Event::QuestionAnswered(answered) => answered.inbox,
+                    Event::ToolFinished { result, .. } => result.inbox,
+                    _ => None,
+                };
+                if let Some(inbox) = inbox {
+                    *taken.entry(inbox).or_default() += 1;
                 }
             }
             assert!(taken.values().all(|times| *times == 1), "{taken:?}");
             assert!(taken.keys().all(|inbox| new.contains(inbox)), "{taken:?} of {new:?}");
+            assert!(inputs.iter().all(|inbox| taken.contains_key(inbox)), "{inputs:?}: {taken:?}");
         });
     }
 }

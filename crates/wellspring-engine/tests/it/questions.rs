@@ -167,17 +167,18 @@ async fn a_standing_approval_is_for_one_person_and_one_call() {
     }
     assert_eq!(asked, [("ann", 1, false), ("ann", 2, true), ("ben", 1, true)]);
 
-    let tenant = wellspring_engine::DEFAULT_TENANT;
-    let listed = runtime.approvals(tenant).await.unwrap();
+    let listed = ann.approvals().await.unwrap();
     let [approval] = &listed[..] else { panic!("{listed:?}") };
     assert_eq!((approval.by.as_deref(), &*approval.tool), (Some("ann"), "risky"));
     assert_eq!((&approval.arguments, approval.thread, approval.run), (&json!({"n": 1}), None, run));
-    assert!(!runtime.revoke_approval("other", &approval.id(), "eve").await.unwrap());
-    assert!(runtime.revoke_approval(tenant, &approval.id(), "ben").await.unwrap());
-    assert_eq!(runtime.approvals(tenant).await.unwrap(), []);
+    let eve = runtime.control(Principal::local().named("eve").in_tenant("other"));
+    assert_eq!(eve.approvals().await.unwrap(), []);
+    assert!(!eve.revoke_approval(&approval.id()).await.unwrap());
+    let ben = runtime.control(Principal::local().named("ben"));
+    assert!(ben.revoke_approval(&approval.id()).await.unwrap());
+    assert_eq!(ann.approvals().await.unwrap(), []);
     assert!(asks_again("ann", 1).await.is_some());
-    let filter = wellspring_log::AuditFilter { tenant: tenant.into(), before: None, limit: 10 };
-    let kept = runtime.log().store().audit(filter).await.unwrap();
+    let kept = ann.audit(None, 10).await.unwrap();
     let acts = kept.iter().map(|it| (&*it.act.by, &*it.act.did));
     let standing: Vec<_> = acts.filter(|(_, did)| did.ends_with("_approval")).collect();
     assert_eq!(standing, [("ben", "revoke_approval"), ("ann", "standing_approval")]);

@@ -4,7 +4,7 @@ use wellspring_core::*;
 
 use super::*;
 
-/// The committed frame, and the records it must give for ever.
+/// The committed frame, which must decode to the same records forever.
 const FRAME: &[u8] = include_bytes!("../../fixtures/v1/every_event.bin");
 const RECORDS: &str = include_str!("../../fixtures/v1/every_event.jsonl");
 
@@ -17,8 +17,8 @@ fn version_1_is_read_for_ever() {
     assert_eq!(decode(Seq(1), FRAME).unwrap(), committed());
 }
 
-/// Every kind of event is in the fixture: a new one fails to compile here first, and then
-/// needs a fixture of its own, because a committed one never changes.
+/// Every kind of event is in the fixture. A new kind fails to compile here, and needs a new
+/// fixture file, because a committed one never changes.
 #[test]
 fn the_fixture_has_every_kind() {
     let mut kinds: Vec<_> = committed().iter().map(|record| kind(&record.event)).collect();
@@ -128,7 +128,7 @@ proptest! {
         prop_assert!(decode(Seq(7), &flipped).is_err());
     }
 
-    /// Even where the checksum fits: an error or some records, never a panic.
+    /// Even if the checksum matches, garbage gives an error or some records, never a panic.
     #[test]
     fn garbage_never_panics(
         records in records(),
@@ -170,7 +170,7 @@ fn refused_frames() {
         (huge(TAG_DELTA), malformed(15, "an id is too large")),
         (huge(TAG_EVENT), DecodeError::Truncated),
         ([&[VERSION][..], &[0xff; 10]].concat(), malformed(11, "a number is too long")),
-        (nested(100_000), malformed(5, "it nests too deep")),
+        (nested(100_000), malformed(5, "it is nested too deeply")),
     ] {
         assert_eq!(
             decode(Seq(1), &with_checksum(content.clone())),
@@ -197,7 +197,7 @@ fn a_delta_costs_its_text_and_a_few_bytes() {
     assert_eq!(records, [record(1, delta("hello"))]);
 }
 
-/// Writes the fixture when it is asked to; see its README. Once committed it must not change.
+/// Writes the fixture on request; see its README. Once committed, the fixture must not change.
 #[test]
 fn write_fixture() {
     if std::env::var_os("WELLSPRING_WRITE_FIXTURE").is_none() {

@@ -1,8 +1,8 @@
-//! Which of the processes that share a file have ended.
+//! Detects which of the processes that share a file have ended.
 //!
-//! Each process holds a lock on a small file of its own, in a directory next to the database. The
-//! operating system releases the lock however the process ends, so a run whose owner was killed
-//! can be adopted at once, without waiting for its heartbeats to stop.
+//! Each process holds a lock on a small file of its own, in a directory next to the database.
+//! The operating system releases the lock however the process ends, so the runs of a killed
+//! process can be adopted at once, without waiting for its heartbeats to stop.
 
 use std::fs::{self, File, TryLockError};
 use std::io;
@@ -12,30 +12,30 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::schema::{make_private, new_private_file};
 
-/// How the names of our processes begin. Other files are left alone.
+/// The prefix of our processes' file names. Other files are ignored.
 const PREFIX: &str = "node-";
 
-/// Tells the stores of one process apart.
+/// Distinguishes the stores of one process.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
-/// This process's sign of life.
+/// The locked file of this process.
 #[derive(Debug)]
 pub(super) struct Alive {
     pub(super) name: Box<str>,
-    /// Held as long as the store is open. The file stays: a process that finds it without a lock
-    /// releases the runs of this process.
+    /// Held as long as the store is open. The file itself stays: a process that finds it
+    /// unlocked releases the runs of this process.
     _lock: File,
 }
 
 impl Alive {
-    /// Makes this process known beside a database.
+    /// Creates and locks the file of this process.
     pub(super) fn announce(database: &Path) -> io::Result<Self> {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let opened = OPENED.fetch_add(1, Ordering::Relaxed);
         let moment = since_epoch.as_millis();
         let name = format!("{PREFIX}{}-{moment:x}-{opened}", std::process::id());
         let path = directory(database).join(&name);
-        // Locked under another name first: whoever finds the final name finds it locked.
+        // Locked under another name first, so that the final name is always locked.
         let unborn = path.with_extension("new");
         make_private(&unborn)?;
         new_private_file(&unborn)?;
@@ -46,25 +46,25 @@ impl Alive {
     }
 }
 
-/// A process that has ended: its file was there, and the lock was free.
+/// A process that has ended: its file existed and was not locked.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) node: String,
     path: PathBuf,
-    /// Held until the file is removed, so that one process at a time releases the runs.
+    /// Held until the file is removed, so that only one process at a time releases the runs.
     _lock: File,
 }
 
 impl Ended {
-    /// Removes the file. Call it once the runs of the process are released: a file that stays
+    /// Removes the file. Call this after the process's runs are released: a file that stays
     /// behind is found again.
     pub(super) fn forget(self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// The processes that have ended and whose files are still there. A file that is missing says
-/// nothing: heartbeats then tell whether the process is alive.
+/// The processes that have ended and whose files still exist. A missing file means nothing:
+/// heartbeats then decide whether the process is alive.
 pub(super) fn ended(database: &Path) -> Vec<Ended> {
     let Ok(entries) = fs::read_dir(directory(database)) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());

@@ -1,4 +1,4 @@
-//! Who decided what, in a table of its own.
+//! The audit log, in a table of its own.
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, params};
@@ -9,7 +9,7 @@ use super::{int, read, uint};
 use crate::audit::{AUDIT_MAX, Act, AuditEntry, AuditFilter, NewAudit};
 use crate::store::StoreError;
 
-/// Keeps an entry, once per key, and gives its number.
+/// Writes an entry, once per key. Returns its number.
 pub(super) fn put(db: &mut Db, new: &NewAudit) -> rusqlite::Result<u64> {
     let connection = &db.connection;
     let existing: Option<i64> = connection

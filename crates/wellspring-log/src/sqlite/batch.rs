@@ -1,15 +1,16 @@
-//! Frames as they lie in the file.
+//! How frames are stored in the file.
 //!
-//! The frames of one transaction lie together in a row of `batches`, whatever runs they are of:
-//! a row for each, and its entry in an index, would be most of what an append costs. Where a
-//! run's frames lie is written into `places` behind, for many at once, so that a page of that
-//! index changes now and then instead of with every transaction. What is not placed yet is found
-//! by looking through the last few batches; [`UNPLACED_BYTES_MAX`] says how many.
+//! All frames of one transaction are stored in one row of `batches`, whatever runs they belong
+//! to: a row per frame, with its index entry, would be most of the cost of an append. The
+//! positions of a run's frames are written to the index `places` later, for many frames at
+//! once, so that a page of that index is not rewritten with every transaction. Frames that are
+//! not indexed yet are found by scanning the last few batches; [`UNPLACED_BYTES_MAX`] limits
+//! how many.
 //!
 //! # Promised
 //!
-//! A batch that was committed is found, placed or not: batches are numbered upwards, for ever,
-//! and all up to the number in `placed` are placed.
+//! A committed batch is found, indexed or not: batch numbers increase and are never reused, and
+//! all batches up to the number in `placed` are indexed.
 
 use std::collections::HashMap;
 
@@ -20,19 +21,19 @@ use wellspring_core::Seq;
 use super::{int, uint};
 use crate::store::NewFrame;
 
-/// From here on a transaction begins another batch: who reads one frame of a run reads the
-/// batch that it is in.
+/// A transaction starts another batch beyond this size: a reader of one frame reads its whole
+/// batch.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// The most bytes of frames that are not placed: so much has to be looked through to find the
-/// last ones of a run. It is hundreds of frames while models talk.
+/// Maximum bytes of frames that are not indexed, which have to be scanned to find a run's last
+/// frames. This is hundreds of frames of model output.
 const UNPLACED_BYTES_MAX: usize = 128 * 1024;
 
-/// What a frame's checksum covers besides its body: its run's key, its first record, how many,
-/// its length, and the checksum of the run's frame before it.
+/// What a frame's checksum covers besides its body: its run's key, its first record, the number
+/// of records, its length, and the checksum of the run's previous frame.
 const PLACE_BYTES: usize = 8 + 8 + 4 + 4 + 4;
 
-/// What stands before a frame's body: its place, and the checksum of both.
+/// The bytes before a frame's body: its place, and the checksum of both.
 const HEAD_BYTES: usize = PLACE_BYTES + CRC_BYTES;
 
 /// A batch ends with the checksum of all that is in it.
@@ -44,9 +45,9 @@ pub(super) struct Entry<'a> {
     pub(super) run: i64,
     pub(super) first: Seq,
     pub(super) count: u32,
-    /// The checksum of the run's frame before it.
+    /// The checksum of the run's previous frame.
     pub(super) before: u32,
-    /// Its own checksum, of its place and its body.
+    /// Its own checksum, over its place and its body.
     pub(super) crc: u32,
     pub(super) body: &'a [u8],
 }
@@ -59,7 +60,7 @@ impl<'a> Entry<'a> {
     }
 
     pub(super) fn last(&self) -> Seq {
-        // What was read may be damaged: the sum must not overflow.
+        // The numbers may be damaged, so the sum must not overflow.
         Seq(self.first.0.saturating_add(u64::from(self.count)).saturating_sub(1))
     }
 
@@ -76,7 +77,7 @@ impl<'a> Entry<'a> {
 
     fn place(&self) -> [u8; PLACE_BYTES] {
         let mut place = [0; PLACE_BYTES];
-        // A frame's size has a maximum far below.
+        // A frame's maximum size is far below.
         let length = u32::try_from(self.body.len()).unwrap_or(u32::MAX);
         place[..8].copy_from_slice(&self.run.to_be_bytes());
         place[8..16].copy_from_slice(&self.first.0.to_be_bytes());
@@ -97,7 +98,7 @@ impl<'a> Entry<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Batch<'a> {
     entries: &'a [u8],
-    /// Whether all of it is as it was written.
+    /// Whether the batch's checksum matches.
     pub(super) whole: bool,
 }
 
@@ -111,19 +112,19 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// The frames as far as they can be told apart. If the batch is not whole, each has to be
-    /// looked at before it is believed.
+    /// The frames, as far as they can be separated. If the batch is damaged, each frame must be
+    /// verified before it is used.
     pub(super) fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         split(self.entries)
     }
 
-    /// A frame, if it is there and whole; also behind damage.
+    /// Finds a frame if it is intact, even behind damaged bytes.
     pub(super) fn find(&self, run: i64, first: Seq) -> Option<Entry<'a>> {
         let wanted = |entry: &Entry<'_>| (entry.run, entry.first) == (run, first);
         if let Some(entry) = self.entries().find(wanted).filter(Entry::is_whole) {
             return Some(entry);
         }
-        // A damaged length hides what comes after it: the place itself is looked for.
+        // A damaged length hides later frames, so the frame's place is searched for directly.
         let mut place = [0; 16];
         place[..8].copy_from_slice(&run.to_be_bytes());
         place[8..].copy_from_slice(&first.0.to_be_bytes());
@@ -134,7 +135,7 @@ impl<'a> Batch<'a> {
             .find(|entry| wanted(entry) && entry.is_whole())
     }
 
-    /// All of it but one frame, as the body of a row; `None` if nothing is left.
+    /// The body of the row without one frame; `None` if nothing is left.
     fn without(&self, run: i64, first: Seq) -> Option<Vec<u8>> {
         let mut others = Vec::with_capacity(self.entries.len());
         let mut rest = self.entries;
@@ -143,20 +144,20 @@ impl<'a> Batch<'a> {
                 entry.write(&mut others);
             }
         }
-        // What cannot be told apart stays: others may have frames in it.
+        // Bytes that cannot be separated are kept, because other runs may have frames in them.
         others.extend_from_slice(rest);
         (!others.is_empty()).then(|| sealed(others))
     }
 }
 
-/// The body of a row, of entries one after another.
+/// The body of a row: the entries, followed by their checksum.
 pub(super) fn sealed(mut entries: Vec<u8>) -> Vec<u8> {
     let crc = crc32fast::hash(&entries);
     entries.extend_from_slice(&crc.to_be_bytes());
     entries
 }
 
-/// Adds a frame to entries one after another.
+/// Appends a frame to the entries.
 pub(super) fn push(entries: &mut Vec<u8>, entry: &Entry<'_>) {
     entry.write(entries);
 }
@@ -166,7 +167,7 @@ fn split(entries: &[u8]) -> impl Iterator<Item = Entry<'_>> {
     std::iter::from_fn(move || split_entry(&mut rest))
 }
 
-/// Takes an entry, or nothing if what is left does not hold one.
+/// Splits the first entry off; `None` if the rest does not hold a complete one.
 fn split_entry<'a>(rest: &mut &'a [u8]) -> Option<Entry<'a>> {
     let mut more = *rest;
     let run = i64::from_be_bytes(*take(&mut more)?);
@@ -186,7 +187,7 @@ fn take<'a, const N: usize>(rest: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(taken)
 }
 
-/// The frames of a batch of the form before this one, which had no checksums.
+/// The frames of a batch in the previous format, which had no checksums.
 pub(super) fn entries_without_sums(batch: &[u8]) -> Vec<(i64, Seq, u32, &[u8])> {
     let mut rest = batch;
     let mut next = || {
@@ -202,36 +203,36 @@ pub(super) fn entries_without_sums(batch: &[u8]) -> Vec<(i64, Seq, u32, &[u8])> 
     std::iter::from_fn(&mut next).collect()
 }
 
-/// A damaged batch among those that are not placed: it is not known whose last frames are lost, so
-/// that nothing can be appended.
+/// The error for a damaged batch that is not indexed: it is unknown which runs lost their last
+/// frames, so nothing can be appended.
 fn damaged_batch(id: i64) -> rusqlite::Error {
     let what = format!("batch {id}, which holds the last records of some runs, is damaged");
     rusqlite::Error::FromSqlConversionFailure(1, Type::Blob, what.into())
 }
 
-/// What a transaction appends, on its way into batches.
+/// The frames of a transaction, before they are written as batches.
 #[derive(Debug, Default)]
 pub(super) struct Batches {
     bytes: Vec<u8>,
-    /// What lies in the file, if that is known.
+    /// What the file contains, if known.
     kept: Option<Kept>,
 }
 
 #[derive(Debug)]
 struct Kept {
-    /// The last batch there is.
+    /// The number of the last batch.
     last: i64,
     unplaced: Unplaced,
 }
 
-/// The frames that are not placed.
+/// The frames that are not indexed.
 #[derive(Debug, Default)]
 struct Unplaced {
     bytes: usize,
     places: Vec<Place>,
 }
 
-/// Where a frame lies: its run, its first record, how many, and the batch.
+/// The position of a frame: its run, its first record, the number of records, and the batch.
 type Place = (i64, i64, u32, i64);
 
 impl Unplaced {
@@ -246,10 +247,10 @@ impl Unplaced {
         self.places.push((entry.run, int(entry.first.0), entry.count, batch));
     }
 
-    /// Writes down where everything lies.
+    /// Writes the positions of all frames to the index.
     fn place(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let Some(&(.., upto)) = self.places.last() else { return Ok(()) };
-        // A run's places lie side by side, so in this order each page is changed once.
+        // A run's positions are next to each other, so in this order each page is changed once.
         self.places.sort_unstable();
         let mut statement = connection.prepare_cached(
             "INSERT INTO places (run, first, count, batch, crc)
@@ -267,13 +268,14 @@ impl Unplaced {
 }
 
 impl Batches {
-    /// Forgets what was not written, and what others or a rollback may have made wrong.
+    /// Forgets what was not written, and what other processes or a rollback may have made
+    /// invalid.
     pub(super) fn forget(&mut self) {
         self.bytes.clear();
         self.kept = None;
     }
 
-    /// Adds the frame that follows a run's end so far, and gives the new one.
+    /// Adds the frame that follows a run's current end. Returns the new end.
     pub(super) fn add(
         &mut self,
         connection: &Connection,
@@ -295,12 +297,12 @@ impl Batches {
         split(&self.bytes).filter(|entry| entry.run == run).last().map(|entry| End::of(&entry))
     }
 
-    /// The last batch there is, if that is known.
+    /// The number of the last batch, if known.
     pub(super) fn last(&self) -> Option<i64> {
         self.kept.as_ref().map(|kept| kept.last)
     }
 
-    /// Writes what was added: from now on readers of this connection see it.
+    /// Writes the added frames, so that reads on this connection find them.
     pub(super) fn write(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         if self.bytes.is_empty() {
             return Ok(());
@@ -308,7 +310,7 @@ impl Batches {
         let kept = match &mut self.kept {
             Some(kept) => kept,
             None => {
-                // A batch may be deleted, but its number is never another's.
+                // A batch may be deleted, but its number is never reused.
                 let last: i64 = connection
                     .prepare_cached("SELECT coalesce(max(id), 0) FROM batches")?
                     .query_row([], |row| row.get(0))?;
@@ -329,14 +331,14 @@ impl Batches {
         Ok(())
     }
 
-    /// Places everything, so that the next process finds all of it by the index.
+    /// Indexes all frames, so that the next process finds them by the index.
     pub(super) fn place_all(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         Unplaced::read(connection)?.place(connection)?;
         self.forget();
         Ok(())
     }
 
-    /// Writes the rest of a transaction, and places what lies there when it has become much.
+    /// Writes the rest of a transaction, and indexes the frames if many are not indexed.
     pub(super) fn finish(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         self.write(connection)?;
         match &mut self.kept {
@@ -361,17 +363,17 @@ impl End {
     }
 }
 
-/// Whether all frames that are not placed could be looked at.
+/// Whether all frames that are not indexed could be read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[must_use]
 pub(super) enum Looked {
     AtAll,
-    /// Some in this batch could not.
+    /// Some frames in this batch could not be read.
     ButSome(i64),
 }
 
 impl Looked {
-    /// For callers that have to know all of them.
+    /// For callers that need all of them.
     pub(super) fn all(self) -> rusqlite::Result<()> {
         match self {
             Self::AtAll => Ok(()),
@@ -380,14 +382,14 @@ impl Looked {
     }
 }
 
-/// Looks at every frame that is not placed, in the order of their commits; only at whole ones.
+/// Calls `look` for every intact frame that is not indexed, in commit order.
 pub(super) fn each_unplaced(
     connection: &Connection,
     mut look: impl FnMut(i64, Entry<'_>),
 ) -> rusqlite::Result<Looked> {
     let (mut last, mut gap) = (None, None);
     let looked = each_after(connection, placed_upto(connection)?, |id, entry| {
-        // They are numbered without gaps: one is deleted only after it was placed.
+        // Batch numbers have no gaps here: a batch is deleted only after it was indexed.
         if last.is_some_and(|last| id > last + 1) {
             gap = Some(id);
         }
@@ -397,8 +399,7 @@ pub(super) fn each_unplaced(
     Ok(gap.map_or(looked, Looked::ButSome))
 }
 
-/// Looks at every frame in a batch after this one, in the order of their commits; only at whole
-/// ones.
+/// Calls `look` for every intact frame in the batches after this one, in commit order.
 pub(super) fn each_after(
     connection: &Connection,
     batch: i64,
@@ -421,7 +422,7 @@ pub(super) fn each_after(
     Ok(looked)
 }
 
-/// The last batch whose frames are all placed.
+/// The last batch whose frames are all indexed.
 fn placed_upto(connection: &Connection) -> rusqlite::Result<i64> {
     let (upto, whole) = connection
         .prepare_cached("SELECT upto, crc IS row_sum(upto) FROM placed")?
@@ -433,7 +434,7 @@ fn placed_upto(connection: &Connection) -> rusqlite::Result<i64> {
     Err(rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, what.into()))
 }
 
-/// The ends of all runs that have frames which are not placed.
+/// The ends of all runs with frames that are not indexed.
 pub(super) fn unplaced_ends(
     connection: &Connection,
 ) -> rusqlite::Result<(HashMap<i64, End>, Looked)> {
@@ -444,8 +445,8 @@ pub(super) fn unplaced_ends(
     Ok((ends, looked))
 }
 
-/// Deletes up to so many frames of a run; `false` when there are none. What lies in the same
-/// batches stays.
+/// Deletes up to `limit` frames of a run; `false` if there are none. Other frames in the same
+/// batches stay.
 pub(super) fn delete(connection: &Connection, run: i64, limit: i64) -> rusqlite::Result<bool> {
     Unplaced::read(connection)?.place(connection)?;
     let places: Vec<(i64, i64)> = connection
@@ -461,7 +462,7 @@ pub(super) fn delete(connection: &Connection, run: i64, limit: i64) -> rusqlite:
             })
             .optional()?;
         match others {
-            // The place was damaged, or the batch is: what there was is gone.
+            // The index entry or the batch was damaged: its data is lost.
             None => {}
             Some(None) => {
                 connection.prepare_cached("DELETE FROM batches WHERE id = ?1")?.execute([batch])?;
@@ -505,8 +506,8 @@ mod tests {
         assert_eq!(Batch::read(&left).without(-1, Seq(u64::MAX - 1)), None);
     }
 
-    /// Whatever is flipped, a frame is found as it was written or not at all, and damage to one
-    /// does not hide the other.
+    /// Whatever byte is flipped, a frame is found as it was written or not at all, and damage
+    /// to one frame does not hide another.
     #[test]
     fn a_damaged_frame_is_not_found_and_others_are() {
         let mut entries = Vec::new();

@@ -1,8 +1,9 @@
-//! What is damaged in a file: its structure, its rows, the frames of its runs.
+//! Finds damage in a file: in its structure, its rows, and the frames of its runs.
 //!
-//! Checksums tell that a row or a frame is not what was written. That a row is *missing* only
-//! SQLite's own look at the structure of the file tells: so that is looked at when a file is
-//! opened, and where it is damaged, nothing is written and no absence is believed.
+//! Checksums detect that a row or a frame was changed. That a row is *missing* is only detected
+//! by SQLite's own check of the file's structure. So the structure is checked when a file is
+//! opened; if it is damaged, the file is not written, and a row that is not found is not
+//! reported as absent.
 
 use std::sync::Arc;
 
@@ -15,21 +16,21 @@ use super::{document, uint};
 use crate::fold::{self, read_page};
 use crate::store::{Finding, Page, SnapshotKind, StoreError, StoredFrame};
 
-/// Up to this size a file's structure is looked at before it is used: a fraction of a second.
-/// That of a larger one is looked at while it is used.
+/// Up to this size, the structure is checked before the file is used, which takes a fraction of
+/// a second. A larger file is checked while it is used.
 pub(super) const AT_ONCE_BYTES: i64 = 64 * 1024 * 1024;
 
-/// The most findings in a report: who has more needs no list.
+/// Maximum number of findings in a report: beyond it, a list does not help.
 const FINDINGS_MAX: usize = 1000;
 
-/// How much of a run is checked at once.
+/// Bytes of a run that are checked at once.
 const PAGE_BYTES: usize = 1024 * 1024;
 
 const RESTORE: &str = "restore the store from a backup";
 const DELETE: &str = "delete the run, or restore the store from a backup";
-const NOTHING: &str = "nothing: it is left aside, and goes with the run";
+const NOTHING: &str = "none needed: it is ignored, and deleted with the run";
 
-/// The tables in which something can be missing without a trace elsewhere.
+/// The tables from which rows can be missing without a trace in another table.
 const TABLES: [&str; 12] = [
     "runs",
     "places",
@@ -45,22 +46,22 @@ const TABLES: [&str; 12] = [
     "texts",
 ];
 
-/// Why a file is only read: its structure is damaged, or nothing can be written.
+/// Why a file is read-only: its structure is damaged, or it cannot be written.
 #[derive(Debug)]
 pub(super) struct Damage {
     pub(super) what: String,
-    /// Where rows may be missing.
+    /// The tables from which rows may be missing.
     tables: Vec<&'static str>,
     is_damaged: bool,
 }
 
 impl Damage {
-    /// A file that is whole, and cannot be written.
+    /// An intact file that cannot be written.
     pub(super) fn unwritable(what: String) -> Self {
         Self { what, tables: Vec::new(), is_damaged: false }
     }
 
-    /// Whether what is not found in one of these tables may have been there.
+    /// Whether rows of these tables may be missing.
     pub(super) fn concerns(&self, tables: &[&str]) -> bool {
         self.tables.iter().any(|table| tables.contains(table))
     }
@@ -74,7 +75,7 @@ impl Damage {
     }
 }
 
-/// Looks at the structure of the whole file.
+/// Checks the structure of the whole file.
 pub(super) fn structure(connection: &Connection) -> Option<Damage> {
     let what = look("PRAGMA integrity_check(10)", connection)?;
     let mut tables: Vec<_> = TABLES
@@ -84,13 +85,13 @@ pub(super) fn structure(connection: &Connection) -> Option<Damage> {
     if tables.is_empty() {
         tables.extend(TABLES);
     } else {
-        // They have no other index that would tell.
+        // These have no other index that would show missing rows.
         tables.extend(["places", "batches"]);
     }
     Some(Damage { what, tables, is_damaged: true })
 }
 
-/// What SQLite finds, if anything.
+/// What SQLite's check reports; `None` if the file is intact.
 fn look(pragma: &str, connection: &Connection) -> Option<String> {
     let found = connection.prepare(pragma).and_then(|mut statement| {
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
@@ -99,7 +100,7 @@ fn look(pragma: &str, connection: &Connection) -> Option<String> {
     match found {
         Ok(lines) if lines == ["ok"] => None,
         Ok(lines) => Some(lines.join("; ").replace('\n', " ")),
-        // It was told to stop.
+        // The check was interrupted.
         Err(error) if error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted) => None,
         Err(error) => Some(error.to_string()),
     }
@@ -127,11 +128,11 @@ pub(super) fn run_columns(prefix: &str) -> String {
     COLUMNS.map(|column| format!("{prefix}{column}")).join(", ")
 }
 
-/// What SQLite's error means: damage by its name, and anything else as a failure.
+/// Maps a SQLite error to damage or to a failure.
 pub(super) fn store_error(while_doing: &'static str, error: Arc<rusqlite::Error>) -> StoreError {
     use rusqlite::Error;
     let code = error.sqlite_error_code();
-    // What we ask never changes: if it does not fit, the form of the file has.
+    // Our queries never change, so an error in them means that the file's schema did.
     let damaged = matches!(code, Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase))
         || matches!(
             &*error,
@@ -147,7 +148,7 @@ pub(super) fn store_error(while_doing: &'static str, error: Arc<rusqlite::Error>
     StoreError::Failed { while_doing, cause: error }
 }
 
-/// Reads all frames of a run, without what is in them.
+/// Reads all frames of a run without decoding their records.
 pub(super) fn frames(
     connection: &Connection,
     run: RunId,
@@ -173,7 +174,8 @@ fn records(connection: &Connection, run: RunId) -> rusqlite::Result<Result<(), S
     })
 }
 
-/// Gives every page of a run to `look`, with the record before it; that gives the last in it.
+/// Calls `look` for every page of a run, with the record before it. `look` returns the last
+/// record of the page.
 fn each_page(
     connection: &Connection,
     run: RunId,
@@ -190,7 +192,7 @@ fn each_page(
     }
 }
 
-/// All that is damaged.
+/// Finds all damage.
 pub(super) fn everything(connection: &Connection) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(damage) = structure(connection) {
@@ -206,7 +208,7 @@ pub(super) fn everything(connection: &Connection) -> Vec<Finding> {
     found
 }
 
-/// Looks at some of it, and adds what it finds.
+/// One check, which adds its findings.
 type Step = fn(&Connection, &mut Vec<Finding>) -> rusqlite::Result<()>;
 
 fn check_runs(connection: &Connection, found: &mut Vec<Finding>) -> rusqlite::Result<()> {
@@ -243,7 +245,7 @@ fn check_snapshots(connection: &Connection, found: &mut Vec<Finding>) -> rusqlit
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        // Those of a deleted run are about to go.
+        // Those of a deleted run are about to be removed.
         let Ok(run) = read::run_id(row, 0) else { continue };
         let kind = match row.get(1)? {
             0 => Some(SnapshotKind::Outline),
@@ -259,7 +261,7 @@ fn check_snapshots(connection: &Connection, found: &mut Vec<Finding>) -> rusqlit
     Ok(())
 }
 
-/// Rows whose checksum does not fit.
+/// Finds rows whose checksum does not match.
 fn check_rows(connection: &Connection, found: &mut Vec<Finding>) -> rusqlite::Result<()> {
     let of_runs = [
         (

@@ -1,8 +1,8 @@
-//! Moving the write-ahead log into the file, away from the writer.
+//! Moves the write-ahead log into the file, outside the writer thread.
 //!
-//! The log starts over only when all of it was moved while nobody writes, which under steady
-//! load never happens by itself. So a thread of its own moves the bulk, again and again, and
-//! once the log is large the writer moves the little that is left, between two transactions.
+//! The log starts over only if all of it was moved while no write happens, which never happens
+//! by itself under steady load. So a separate thread moves most of it, again and again, and
+//! once the log is large the writer moves the small rest between two transactions.
 
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
@@ -14,27 +14,27 @@ use rusqlite::hooks::Wal;
 
 use crate::lock;
 
-/// From how many pages of write-ahead log on a checkpoint is made: 4 MiB, enough that a page
+/// Pages of write-ahead log that trigger a checkpoint: 4 MiB, enough that a page that is
 /// written often is copied once.
 const PAGES: i32 = 1024;
 
-/// From how many pages on the writer helps the log to start over: 16 MiB.
+/// Pages of write-ahead log from which on the writer helps: 16 MiB.
 const PAGES_LARGE: i32 = 4 * PAGES;
 
-/// After how long without a checkpoint the log is cut back to nothing.
+/// Idle time after which the log is truncated.
 const IDLE: Duration = Duration::from_secs(5);
 
-/// How long cutting the log back may keep the writer waiting for readers.
+/// How long truncating the log may block the writer because of readers.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// The thread that makes checkpoints.
+/// The checkpoint thread.
 pub(super) struct Checkpointer {
     connection: Connection,
     signals: Receiver<()>,
     wal: WalSize,
 }
 
-/// How large the log is, and whose turn it is to make it smaller.
+/// The size of the log, and which thread should make it smaller.
 #[derive(Clone, Default)]
 pub(super) struct WalSize {
     pages: Arc<AtomicI32>,
@@ -42,18 +42,18 @@ pub(super) struct WalSize {
 }
 
 impl Checkpointer {
-    /// The checkpointer, and what the writer's connection calls after each commit. Setting
-    /// that also turns SQLite's own checkpoints off.
+    /// Returns the checkpointer, and the hook that the writer's connection calls after each
+    /// commit. Setting the hook also disables SQLite's automatic checkpoints.
     pub(super) fn new(
         connection: Connection,
         wal: WalSize,
     ) -> (impl FnMut(&mut Wal, i32) -> rusqlite::Result<()> + Send + 'static, Self) {
-        // One signal is as good as many.
+        // One pending signal is enough.
         let (signal, signals): (SyncSender<()>, _) = mpsc::sync_channel(1);
         let size = Arc::clone(&wal.pages);
         let hook = move |_: &mut Wal, pages: i32| {
             let before = size.swap(pages, Ordering::Relaxed);
-            // Once for every so many pages; after that many again there is work again.
+            // Signalled once per [`PAGES`] pages.
             if pages / PAGES > before / PAGES {
                 let _ = signal.try_send(());
             }
@@ -79,7 +79,7 @@ impl Checkpointer {
             cut_back = done;
             let _turn = lock(&self.wal.turn);
             if let Err(error) = checkpoint(&self.connection, mode) {
-                // Nothing is lost: the log grows until the next attempt succeeds.
+                // Nothing is lost: the log grows until a later attempt succeeds.
                 tracing::warn!(%error, "could not checkpoint");
             }
         }
@@ -87,14 +87,14 @@ impl Checkpointer {
 }
 
 impl WalSize {
-    /// Called by the writer between transactions: moves what is left of a large log, so that
-    /// it starts over. It waits at most for the checkpoint that is being made.
+    /// Called by the writer between transactions: moves the rest of a large log, so that the
+    /// log starts over. It waits at most for a running checkpoint.
     pub(super) fn limit(&self, connection: &Connection, tried_at: &mut i32) {
         let pages = self.pages.load(Ordering::Relaxed);
         if pages < *tried_at {
             *tried_at = 0;
         }
-        // A reader in the way makes it vain; then it is tried again a little later.
+        // A reader may prevent it; then it is retried later.
         if pages >= PAGES_LARGE && pages - *tried_at >= PAGES / 4 {
             *tried_at = pages;
             let _turn = lock(&self.turn);

@@ -1,4 +1,4 @@
-//! Documents: a row each, with a checksum over all of it.
+//! Documents: one row each, with a checksum over all columns.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -22,7 +22,7 @@ pub(super) fn put(
     text: Option<&str>,
     expected: Expected,
 ) -> Outcome<Written> {
-    // A damaged document has to be replaceable, so only its revision is looked at.
+    // A damaged document must be replaceable, so only its revision is read.
     let found: Option<i64> = connection
         .prepare_cached("SELECT revision FROM documents WHERE name = ?1")?
         .query_row([name], |row| row.get(0))
@@ -42,7 +42,7 @@ pub(super) fn put(
     Ok(Ok(Written::Done(uint(revision))))
 }
 
-/// Writes a row, in place of what had its name.
+/// Writes a row, replacing one of the same name.
 pub(super) fn insert(
     connection: &Connection,
     name: &str,
@@ -58,7 +58,8 @@ pub(super) fn insert(
 }
 
 pub(super) fn list(connection: &Connection, filter: &DocumentFilter) -> Outcome<Vec<Document>> {
-    // `0` is the character after `/`, so this is the first name after all below the prefix.
+    // `0` is the character after `/`, so this is the first name after all those below the
+    // prefix.
     let end = filter.prefix.strip_suffix('/').map(|prefix| format!("{prefix}0"));
     let mut statement = connection.prepare_cached(
         "SELECT name, revision, text, crc FROM documents
@@ -84,7 +85,7 @@ pub(super) fn damaged(connection: &Connection) -> rusqlite::Result<Vec<Box<str>>
     Ok(names)
 }
 
-/// A row as a document, if its checksum matches.
+/// A row as a document; an error if its checksum does not match.
 fn checked(row: &Row<'_>) -> rusqlite::Result<Result<Document, StoreError>> {
     let (name, revision): (Box<str>, i64) = (row.get(0)?, row.get(1)?);
     let (text, crc): (Box<str>, u32) = (row.get(2)?, row.get(3)?);
@@ -97,7 +98,7 @@ fn checked(row: &Row<'_>) -> rusqlite::Result<Result<Document, StoreError>> {
 fn checksum(name: &str, revision: i64, text: &str) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(name.as_bytes());
-    // No name contains a zero, so that name and text cannot be split in two ways.
+    // Names contain no zero byte, so name and text cannot be split in two ways.
     crc.update(&[0]);
     crc.update(&revision.to_be_bytes());
     crc.update(text.as_bytes());

@@ -21,7 +21,8 @@ use crate::store::{
 
 type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
 
-/// A run's own row, and its last record by the index; -1 where the index is damaged.
+/// The columns of a run's row, and its last record according to the index; -1 if the index is
+/// damaged.
 fn select_info() -> String {
     let columns = run_columns("runs.");
     format!(
@@ -54,7 +55,8 @@ pub(super) fn list(connection: &Connection, filter: &RunFilter) -> Outcome<Vec<R
     let blob = |uuid: uuid::Uuid| -> Box<dyn ToSql> { Box::new(*uuid.as_bytes()) };
     let text = |text: &str| -> Box<dyn ToSql> { Box::new(text.to_owned()) };
     let time = |at: Millis| -> Box<dyn ToSql> { Box::new(int(at.0)) };
-    // A thread has few runs and a tenant many; with the plus its index is not considered.
+    // A thread has few runs and a tenant many; the plus keeps SQLite from using the tenant
+    // index.
     let tenant = if filter.thread.is_some() { "+tenant =" } else { "tenant =" };
     condition(tenant, filter.tenant.as_deref().map(text));
     condition("thread =", filter.thread.map(|thread| blob(thread.uuid())));
@@ -83,7 +85,7 @@ pub(super) fn list(connection: &Connection, filter: &RunFilter) -> Outcome<Vec<R
         };
         let before = infos.last().map(|info| info.run).or(filter.after_run);
         if !filter.matches(&info) || before.is_some_and(|before| before <= info.run) {
-            return Ok(Err(damaged(info.run, Seq(0), "the index of runs points to it wrongly")));
+            return Ok(Err(damaged(info.run, Seq(0), "the index of runs points to the wrong row")));
         }
         infos.push(info);
     }
@@ -110,7 +112,7 @@ pub(super) fn page(
     let head = if closed {
         row.end.head
     } else {
-        // Its last frame may be what could not be looked at.
+        // Its last frame may be among those that could not be read.
         looked.all()?;
         match unplaced.last() {
             Some((frame, ..)) => frame.last(),
@@ -127,7 +129,8 @@ pub(super) fn page(
     if after >= page.head {
         return Ok(Ok(page));
     }
-    // From the frame with the record before on: each frame names the checksum of the one before.
+    // Reads from the frame with the previous record on: each frame names the checksum of the
+    // one before.
     let start = after.0.max(1);
     let mut statement = connection.prepare_cached(
         "SELECT first, body FROM places LEFT JOIN batches ON batches.id = batch WHERE run = ?1
@@ -145,7 +148,7 @@ pub(super) fn page(
         let first = Seq(uint(found.get(0)?));
         let body = found.get_ref(1)?.as_blob_or_null()?.unwrap_or_default();
         let Some(entry) = Batch::read(body).find(row.key, first) else {
-            return Ok(Err(damaged(run, first, "its frame does not pass its checksum")));
+            return Ok(Err(damaged(run, first, "a frame does not match its checksum")));
         };
         if let Err(error) = reading.next(&entry) {
             return Ok(Err(error));
@@ -187,12 +190,12 @@ pub(super) fn page(
         return Ok(Err(damaged(run, end.next(), "its last records are missing")));
     }
     if closed && reading.end != Some(row.end) {
-        return Ok(Err(damaged(run, head, "its last frame is not the one it ended with")));
+        return Ok(Err(damaged(run, head, "its last frame is not the one that its state names")));
     }
     Ok(Ok(page))
 }
 
-/// Checks that frames follow each other.
+/// Checks that frames are consecutive.
 struct Reading {
     run: RunId,
     start: u64,
@@ -260,7 +263,7 @@ pub(super) fn command(json: &str, column: usize) -> rusqlite::Result<Command> {
 }
 
 pub(super) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeBeat>> {
-    // Jumps from owner to owner in the index, however many runs each has.
+    // Skips from owner to owner in the index, however many runs each has.
     connection
         .prepare_cached(
             "WITH RECURSIVE owners (node) AS (
@@ -278,7 +281,7 @@ pub(super) fn nodes(connection: &Connection) -> rusqlite::Result<Vec<NodeBeat>> 
 
 pub(super) fn due(connection: &Connection, query: &DueQuery) -> rusqlite::Result<Vec<Due>> {
     let limit = query.limit_or_max();
-    // Nobody can adopt what is damaged.
+    // Damaged runs cannot be adopted.
     let whole = format!("crc IS row_sum({})", run_columns(""));
     let (since, run) = match query.after {
         Some(after) => (int(after.since.0), *after.run.uuid().as_bytes()),
@@ -316,7 +319,7 @@ pub(super) fn history(connection: &Connection, query: &HistoryQuery) -> Outcome<
             ORDER BY at DESC LIMIT 1";
         if query.folded { format!("(SELECT {column} {latest})") } else { "NULL".to_owned() }
     };
-    // Where a run was deleted, the thread's next older run follows.
+    // If a run was deleted, the thread's next older run follows.
     let sql = format!(
         "WITH RECURSIVE past (place, key) AS (
             SELECT 1, id FROM runs WHERE run = ?1
@@ -394,16 +397,16 @@ pub(super) fn resolve(connection: &Connection, external: &ExternalId) -> Outcome
     })
 }
 
-/// What a run's own row says of it.
+/// The columns of a run's own row.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunRow {
     pub(super) key: i64,
     pub(super) state: RunState,
-    /// Where it ended when its state last changed.
+    /// Its end when its state last changed.
     pub(super) end: End,
 }
 
-/// A run's own row, if it is there and whole.
+/// Reads a run's own row, if it exists and is intact.
 pub(super) fn find_run(connection: &Connection, run: RunId) -> Outcome<RunRow> {
     let columns = run_columns("");
     let found = connection
@@ -421,8 +424,8 @@ pub(super) fn find_run(connection: &Connection, run: RunId) -> Outcome<RunRow> {
     Ok(found.unwrap_or(Err(StoreError::NoRun(run))))
 }
 
-/// What is damaged where a run's own row is.
-pub(super) const OWN_ROW: &str = "what is kept of its state does not pass its checksum";
+/// The description of damage to a run's own row.
+pub(super) const OWN_ROW: &str = "its state does not match its checksum";
 
 /// The end of a run that is not finished.
 pub(super) fn end(connection: &Connection, run: RunId, row: &RunRow) -> Outcome<End> {
@@ -464,8 +467,8 @@ fn placed_head(connection: &Connection, run: RunId, key: i64) -> Outcome<Seq> {
     })
 }
 
-/// What is damaged where the index of a run's frames is.
-const PLACE: &str = "the index of its frames does not pass its checksum";
+/// The description of damage to the index of a run's frames.
+const PLACE: &str = "the index of its frames does not match its checksum";
 
 pub(super) fn run_id(row: &Row<'_>, column: usize) -> rusqlite::Result<RunId> {
     row.get(column).map(|bytes| RunId::new(uuid::Uuid::from_bytes(bytes)))
@@ -499,13 +502,13 @@ pub(super) fn state_of(row: &Row<'_>, column: usize) -> rusqlite::Result<RunStat
     }
 }
 
-/// What a row says of a run: of `asked`, if a certain one was.
+/// Reads a row as a run's info. `asked` is the run that was requested, if any.
 fn info_of(
     row: &Row<'_>,
     asked: Option<RunId>,
     (ends, looked): &(HashMap<i64, End>, Looked),
 ) -> Outcome<RunInfo> {
-    // A damaged id names no run; then the list says where it was found.
+    // A row with a damaged id is reported without a run.
     let named = asked.or_else(|| run_id(row, 0).ok());
     let run = named.unwrap_or(RunId::new(uuid::Uuid::nil()));
     if !row.get::<_, bool>(14)? || run_id(row, 0).ok() != Some(run) {

@@ -1,4 +1,4 @@
-//! The file: its form, its connections, its permissions.
+//! The file: its schema, its connections, its permissions.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -25,7 +25,7 @@ use crate::store::StoreError;
 /// Marks a file as ours ("Well").
 const APPLICATION_ID: i64 = 0x5765_6c6c;
 
-/// The steps from an empty file to today's form. A step that was released never changes.
+/// The migrations from an empty file to the current schema. A released migration never changes.
 const MIGRATIONS: &[(&str, Option<Then>)] = &[
     (
         "
@@ -164,7 +164,8 @@ const MIGRATIONS: &[(&str, Option<Then>)] = &[
     ),
 ];
 
-/// Gives everything its checksum. A frame that does not pass its own is kept, and stays damaged.
+/// Adds a checksum to every row. A frame that does not match its own checksum is kept, and
+/// stays damaged.
 fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
     let mut ends: BTreeMap<i64, End> = BTreeMap::new();
     let mut runs = connection.prepare("SELECT id, run FROM runs")?;
@@ -237,11 +238,11 @@ fn add_checksums(connection: &Connection) -> rusqlite::Result<()> {
     ))
 }
 
-/// Owners without leases, inbox entries that are numbered in one order for all runs, threads with
-/// titles, and the text by which they are found.
+/// Owners without leases, inbox entries that are numbered in one sequence for all runs, threads
+/// with titles, and searchable text.
 ///
-/// Entries that were in an inbox get numbers above all that were used, because a run remembers
-/// the numbers that it took. Paused runs are due once, because their deadlines were not kept.
+/// Existing inbox entries get numbers above all used ones, because a run remembers the numbers
+/// that it took. Paused runs become due once, because their deadlines were not stored.
 const OWNERS_AND_THREADS: &str = "
     DROP INDEX runs_lease;
     ALTER TABLE runs DROP COLUMN lease_until;
@@ -283,7 +284,7 @@ const OWNERS_AND_THREADS: &str = "
     CREATE VIRTUAL TABLE texts USING fts5 (text, content = '', contentless_delete = 1);
 ";
 
-/// What a step does that SQL cannot.
+/// A migration step that SQL cannot express.
 type Then = fn(&Connection) -> rusqlite::Result<()>;
 
 fn frames_into_batches(connection: &Connection) -> rusqlite::Result<()> {
@@ -318,7 +319,7 @@ fn settings_into_documents(connection: &Connection) -> rusqlite::Result<()> {
             document::insert(connection, &name, 1, &value)?;
             continue;
         };
-        // Where a token was ever made, requests need one.
+        // If a token was ever created, requests require one.
         document::insert(connection, "server.tokens-required", 1, "yes")?;
         for token in tokens {
             let id = token.get("id").and_then(serde_json::Value::as_str).unwrap_or_default();
@@ -331,8 +332,8 @@ fn settings_into_documents(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch("DROP TABLE settings")
 }
 
-/// Makes the file, and its directory where that is missing, for its owner's eyes only.
-/// SQLite gives its other files the same permissions.
+/// Creates the file, and its directory if missing, readable by its owner only. SQLite gives its
+/// other files the same permissions.
 pub(super) fn make_private(path: &Path) -> io::Result<()> {
     if let Some(directory) = path.parent().filter(|parent| !parent.as_os_str().is_empty())
         && !directory.exists()
@@ -365,8 +366,8 @@ pub(super) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
     configure(Connection::open_with_flags(path, flags)?)
 }
 
-/// A connection that needs no other file, for a disk on which none can be made. Nobody may write
-/// to the file meanwhile, so it is refused if its last writer has left something to move into it.
+/// A connection that creates no other files, for a disk on which that is impossible. Nothing
+/// may write to the file meanwhile, so it fails if the write-ahead log is not empty.
 pub(super) fn connect_immutable(path: &Path) -> rusqlite::Result<Connection> {
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
@@ -379,7 +380,7 @@ pub(super) fn connect_immutable(path: &Path) -> rusqlite::Result<Connection> {
     configure(Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)?)
 }
 
-/// Whether a file that cannot be written has today's form, and what is damaged in it.
+/// Whether a read-only file has the current schema, and what is damaged in it.
 pub(super) fn look_at(connection: &Connection) -> rusqlite::Result<(bool, Option<Damage>)> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     let known = number("application_id")? == APPLICATION_ID
@@ -390,14 +391,15 @@ pub(super) fn look_at(connection: &Connection) -> rusqlite::Result<(bool, Option
 fn configure(connection: Connection) -> rusqlite::Result<Connection> {
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.set_prepared_statement_cache_capacity(64);
-    // A statement is planned once: without this, many are planned again for every new value.
+    // Keeps a statement's query plan. Without it, many statements are planned again for every
+    // new value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     sum::register(&connection)?;
     threads::add_function(&connection)?;
     Ok(connection)
 }
 
-/// Brings the file to today's form, unless its structure is damaged: then it stays as it is.
+/// Migrates the file to the current schema, unless its structure is damaged.
 pub(super) fn migrate(
     connection: &mut Connection,
     path: &Path,
@@ -412,7 +414,7 @@ pub(super) fn migrate(
     let began = Instant::now();
     let form = loop {
         match migrate_to(connection, int(MIGRATIONS.len() as u64)) {
-            // Another process makes the file at this moment, or changes its form.
+            // Another process is creating or migrating the file.
             Err(error) if is_busy(&error) && began.elapsed() < MIGRATION_TIMEOUT => {
                 std::thread::sleep(MIGRATION_POLL);
             }
@@ -436,7 +438,7 @@ enum Form {
     },
     Foreign,
     Damaged(Damage),
-    /// It has no checksums yet, so nothing in it can be trusted.
+    /// It has no checksums yet, so no row can be trusted.
     DamagedAndOlder(Damage),
 }
 
@@ -444,7 +446,7 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
     let number = |connection: &Connection, pragma: &str| {
         connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0))
     };
-    // Looked at before anything is changed, so that nothing is done to a foreign file.
+    // Checked before anything is changed, so that a foreign file is not modified.
     let tables: i64 =
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables > 0 && number(connection, "application_id")? != APPLICATION_ID {
@@ -454,7 +456,8 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
     if found > known {
         return Ok(Form::Newer { found, known });
     }
-    // A large file is looked at while it is used; before everything in it changes, at once.
+    // A large file is usually checked while it is used, but before a migration it is checked at
+    // once.
     if tables > 0
         && (found < known || !is_large(connection)?)
         && let Some(damage) = check::structure(connection)
@@ -466,11 +469,12 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
         });
     }
     if found == known {
-        // Nothing is left to do, and a disk that is full does not keep anybody from reading.
+        // Nothing to do, so a full disk does not prevent reading.
         return Ok(Form::Known);
     }
     connection.pragma_update(None, "journal_mode", "wal")?;
-    // Another process may be doing the same: only inside the lock is it certain what is left.
+    // Another process may be migrating too: only under the lock is it certain what is left to
+    // do.
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = number(&transaction, "user_version")?;
     let done = usize::try_from(found).unwrap_or(0);
@@ -489,19 +493,19 @@ fn migrate_to(connection: &mut Connection, known: i64) -> rusqlite::Result<Form>
     Ok(Form::Known)
 }
 
-/// Whether looking at the structure of the file takes too long to wait for it.
+/// Whether checking the file's structure takes too long to wait for it.
 pub(super) fn is_large(connection: &Connection) -> rusqlite::Result<bool> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i64>(0));
     Ok(number("page_count")?.saturating_mul(number("page_size")?) > check::AT_ONCE_BYTES)
 }
 
-/// Sweeps what a process that died while deleting has left.
+/// Removes what a process that died during a deletion left behind.
 pub(super) fn finish_deletions(connection: &mut Connection) -> rusqlite::Result<()> {
     let some = "SELECT 1 FROM doomed LIMIT 1";
     if !connection.prepare(some)?.exists([])? {
         return Ok(());
     }
-    // A run that is there is not doomed, whatever a damaged row says.
+    // A run that still has a row was not deleted, whatever a damaged row says.
     let next = "SELECT run FROM doomed WHERE run NOT IN (SELECT id FROM runs) LIMIT 1";
     loop {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -533,7 +537,7 @@ pub(super) fn configure_checkpointer(
     options: &SqliteOptions,
 ) -> rusqlite::Result<()> {
     synchronous(connection, options)?;
-    // A checkpoint that has to wait for readers keeps the writer waiting too.
+    // A checkpoint that waits for readers also blocks the writer.
     connection.busy_timeout(super::checkpoint::BUSY_TIMEOUT)
 }
 
@@ -545,7 +549,7 @@ fn synchronous(connection: &Connection, options: &SqliteOptions) -> rusqlite::Re
     connection.pragma_update(None, "synchronous", level)
 }
 
-/// Copies everything, as it is at one moment, to a new file.
+/// Copies a consistent state of everything to a new file.
 pub(super) fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
     let failed = |error: Box<dyn std::error::Error + Send + Sync>| {
         StoreError::failed("making a backup", error)
@@ -564,7 +568,7 @@ pub(super) fn backup(from: &Path, to: &Path) -> Result<(), StoreError> {
             sync.map_err(|error| failed(error.into()))
         });
     if copied.is_err() {
-        // Half a backup is worse than none.
+        // An incomplete backup must not be left behind.
         let _ = fs::remove_file(to);
     }
     copied
@@ -636,8 +640,8 @@ mod tests {
         assert_eq!(check::everything(&connection), []);
     }
 
-    /// Entries that an older program put are read after the change of the file's form, with numbers
-    /// that the run has not taken yet.
+    /// Entries of an older schema are read after the migration, with numbers that the run has
+    /// not taken yet.
     #[test]
     fn inbox_entries_of_an_older_form_keep_waiting() {
         let mut connection = configure(Connection::open_in_memory().unwrap()).unwrap();
@@ -662,8 +666,7 @@ mod tests {
         assert_eq!(threads.iter().map(|thread| thread.latest).collect::<Vec<_>>(), [run]);
     }
 
-    /// A frame that was damaged before there were checksums of its place does not get one that
-    /// fits.
+    /// A frame that was damaged before checksums covered its place does not get a matching one.
     #[test]
     fn what_was_damaged_before_stays_so() {
         let mut connection = configure(Connection::open_in_memory().unwrap()).unwrap();

@@ -1,9 +1,8 @@
 //! Checksums of rows, as the SQL function `row_sum`.
 //!
-//! Every table whose rows mean something has a column `crc` with the checksum of all other
-//! columns, the key included: a row that was changed, or found in another row's place, does not
-//! pass for whole. Rows of `runs` get theirs from triggers, which leave the checksum of a row
-//! alone that was damaged before.
+//! Every table with data has a column `crc` with the checksum of all other columns, including
+//! the key: a row that was changed, or moved to another key, does not match. Rows of `runs` get
+//! theirs from triggers, which leave the checksum of a damaged row unchanged.
 
 use crc32fast::Hasher;
 use rusqlite::Connection;
@@ -11,7 +10,7 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 use wellspring_core::RunId;
 
-/// What a connection needs to read or write rows with checksums.
+/// Registers the SQL function, which a connection needs to read or write rows with checksums.
 pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8
         | FunctionFlags::SQLITE_DETERMINISTIC
@@ -25,7 +24,7 @@ pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     })
 }
 
-/// Each value with its kind and length, so that no two rows are the same bytes.
+/// Adds each value with its type and length, so that no two rows give the same bytes.
 fn add(crc: &mut Hasher, value: ValueRef<'_>) {
     let (kind, bytes): (u8, &[u8]) = match value {
         ValueRef::Null => (0, &[]),
@@ -43,7 +42,7 @@ fn add_bytes(crc: &mut Hasher, kind: u8, bytes: &[u8]) {
     crc.update(bytes);
 }
 
-/// What the checksum of a run's first frame continues, so that it fits no other run.
+/// The start of a run's checksum chain, so that its first frame matches no other run.
 pub(super) fn chain_start(run: RunId) -> u32 {
     crc32fast::hash(run.uuid().as_bytes())
 }

@@ -1,4 +1,4 @@
-//! Threads: a row each, which follows the runs, and an index of the text of finished runs.
+//! Threads: one row each, updated with the runs, and a full-text index of finished runs.
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ToSql;
@@ -13,7 +13,7 @@ use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
 /// The columns that a row's checksum covers.
 pub(super) const COLUMNS: &str = "thread, tenant, latest, runs, title, archived";
 
-/// A run was created.
+/// Updates the thread of a run that was created.
 pub(super) fn created(connection: &Connection, new: &NewRun) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -24,7 +24,7 @@ pub(super) fn created(connection: &Connection, new: &NewRun) -> rusqlite::Result
         .map(drop)
 }
 
-/// A run is about to be deleted.
+/// Updates the thread of a run that is about to be deleted.
 pub(super) fn deleting(connection: &Connection, key: i64) -> rusqlite::Result<()> {
     connection.execute("DELETE FROM texts WHERE rowid = ?1", [key])?;
     let of_run = "(SELECT thread FROM runs WHERE id = ?1)";
@@ -39,7 +39,7 @@ pub(super) fn deleting(connection: &Connection, key: i64) -> rusqlite::Result<()
     Ok(())
 }
 
-/// Keeps the text of a run that is finished.
+/// Indexes the text of a finished run.
 pub(super) fn put_text(connection: &Connection, key: i64, text: &str) -> rusqlite::Result<()> {
     connection
         .prepare_cached("INSERT INTO texts (rowid, text) VALUES (?1, ?2)")?
@@ -88,7 +88,7 @@ pub(super) fn list(
     }
     let words = filter.words();
     if !words.is_empty() {
-        // Words have letters and digits only, so that quotes are enough.
+        // Words consist of letters and digits, so quoting them is enough.
         let wanted: Vec<_> = words.iter().map(|word| format!("\"{word}\"*")).collect();
         condition(
             "(threads.thread IN (SELECT thread FROM runs WHERE id IN
@@ -129,7 +129,7 @@ pub(super) fn list(
 fn info(row: &Row<'_>) -> rusqlite::Result<Result<ThreadInfo, StoreError>> {
     let latest: RunId = read::run_id(row, 5)?;
     if !row.get::<_, bool>(10)? {
-        return Ok(Err(read::damaged(latest, Seq(0), "what is kept of its thread")));
+        return Ok(Err(read::damaged(latest, Seq(0), "the row of its thread")));
     }
     Ok(Ok(ThreadInfo {
         thread: ThreadId::new(uuid::Uuid::from_bytes(row.get(0)?)),
@@ -145,7 +145,7 @@ fn info(row: &Row<'_>) -> rusqlite::Result<Result<ThreadInfo, StoreError>> {
     }))
 }
 
-/// Lets queries ask whether a title has a word that begins with another.
+/// Registers a SQL function that tells whether a title has a word with a given prefix.
 pub(super) fn add_function(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("has_word", 2, flags, |arguments| {

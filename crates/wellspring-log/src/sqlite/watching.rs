@@ -1,8 +1,9 @@
-//! Which runs other processes have changed.
+//! Detects which runs other processes have changed.
 //!
-//! Batches, inbox entries and deletions are numbered upwards. So what other processes have written
-//! since the last look is what has a higher number: three queries, however many runs are watched.
-//! They are only made if SQLite's own counter says that another connection has committed.
+//! Batches, inbox entries and deletions have increasing numbers. So the changes of other
+//! processes are the rows with higher numbers than last time: three queries, however many runs
+//! are watched. They run only if SQLite's commit counter shows that another connection has
+//! committed.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +13,11 @@ use super::batch::{self, Looked};
 use super::read;
 use crate::watch::Watches;
 
-/// The most deleted runs that are remembered: a look that is farther behind wakes all watches.
+/// Maximum number of deleted runs that are remembered. A process that is farther behind wakes
+/// all watches.
 const DELETED_MAX: i64 = 1024;
 
-/// The highest numbers that were looked at.
+/// The highest numbers that were read.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(super) struct Marks {
     pub(super) batch: i64,
@@ -24,7 +26,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Everything that is there now.
+    /// The current highest numbers.
     pub(super) fn now(connection: &Connection) -> rusqlite::Result<Self> {
         let batch = connection
             .prepare_cached(
@@ -35,7 +37,7 @@ impl Marks {
         Ok(Self { batch, inbox, deleted: last_number(connection, "deleted")? })
     }
 
-    /// Wakes the watches of the runs that have changed since, and moves on.
+    /// Wakes the watches of the runs that have changed since, and updates the numbers.
     pub(super) fn wake(
         &mut self,
         connection: &Connection,
@@ -76,7 +78,7 @@ impl Marks {
     }
 }
 
-/// The last number that a table has given, also if its row was deleted.
+/// The last number that a table has used, also if its row was deleted.
 pub(super) fn last_number(connection: &Connection, table: &str) -> rusqlite::Result<i64> {
     let last = connection
         .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = ?1")?
@@ -85,7 +87,7 @@ pub(super) fn last_number(connection: &Connection, table: &str) -> rusqlite::Res
     Ok(last.unwrap_or(0))
 }
 
-/// Notes that a run is deleted.
+/// Records that a run was deleted.
 pub(super) fn note_deletion(connection: &Connection, run: &[u8; 16]) -> rusqlite::Result<()> {
     connection.prepare_cached("INSERT INTO deleted (run) VALUES (?1)")?.execute([run])?;
     let old = connection.last_insert_rowid() - DELETED_MAX;

@@ -1,4 +1,4 @@
-//! Writes, each inside the writer's transaction.
+//! Writes, each within the writer's transaction.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use wellspring_core::{InboxNo, RunId, Seq};
@@ -16,7 +16,7 @@ use crate::store::{
     Append, AppendError, Created, ExternalId, NewFrame, NewRun, RunState, SnapshotKind, StoreError,
 };
 
-/// Rows deleted in one transaction: a few milliseconds, so that appends never wait long.
+/// Rows deleted per transaction: a few milliseconds, so that appends never wait long.
 const DELETE_ROWS: i64 = 256;
 
 type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
@@ -76,7 +76,7 @@ pub(super) fn create(db: &mut Db, new: &NewRun, first: &NewFrame) -> Outcome<Cre
     Ok(Ok(Created::New))
 }
 
-/// Why a run was not created. Most are, so this is asked only afterwards.
+/// The reason why a run was not created. Most runs are, so the query is only made afterwards.
 fn in_the_way(db: &mut Db, new: &NewRun, named: Option<RunId>) -> Outcome<Created> {
     db.batches.write(&db.connection)?;
     match read::info(&db.connection, new.run)? {
@@ -156,7 +156,7 @@ fn change_state(
                 WHERE id = ?1 AND state != ?2",
             )?
             .execute(params![key, code, at, last, chain])?,
-        // A paused run with a command that waits is due at once, and otherwise at its deadline.
+        // A paused run is due at once if a command waits, and otherwise at its deadline.
         RunState::Paused => connection
             .prepare_cached(
                 "UPDATE runs SET state = ?2, updated_at = iif(state = ?2, updated_at, ?3),
@@ -183,7 +183,7 @@ fn change_state(
     Ok(())
 }
 
-/// What stands before a command whose effect is in a frame. No JSON begins with it.
+/// The prefix of a command whose effect is in a frame. JSON never starts with it.
 pub(super) const TAKEN: &str = "#";
 
 pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> Outcome<PutAll> {
@@ -255,7 +255,7 @@ pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> O
     Ok(Ok(PutAll::Done(puts)))
 }
 
-/// Why commands were not put.
+/// Why commands were not put into an inbox.
 enum Refused {
     Store(StoreError),
     Sqlite(rusqlite::Error),
@@ -372,12 +372,12 @@ fn insert_name(connection: &Connection, name: &ExternalId, key: i64) -> rusqlite
         .map(drop)
 }
 
-/// Makes a finished run disappear; its rows are swept chunk by chunk. Gives its key.
+/// Deletes a finished run's row; the rest is removed chunk by chunk. Returns its key.
 pub(super) fn doom(db: &mut Db, run: RunId) -> Outcome<Option<i64>> {
     let key = match read::find_run(&db.connection, run)? {
         Err(StoreError::NoRun(_)) => return Ok(Ok(None)),
         Ok(row) if row.state.is_final() => row.key,
-        // Nobody can cancel what is damaged, so it goes as it is.
+        // A damaged run cannot be cancelled, so it is deleted in any state.
         Ok(row) => match check::frames(&db.connection, run)? {
             Ok(()) => return Ok(Err(StoreError::Unfinished(run))),
             Err(_) => row.key,
@@ -396,10 +396,10 @@ pub(super) fn doom(db: &mut Db, run: RunId) -> Outcome<Option<i64>> {
     Ok(Ok(Some(key)))
 }
 
-/// Sweeps a chunk; `false` when nothing is left.
+/// Removes a chunk; `false` if nothing is left.
 pub(super) fn delete_chunk(db: &mut Db, key: i64) -> rusqlite::Result<bool> {
     db.batches.write(&db.connection)?;
-    // Sweeping places what is not placed.
+    // Deleting indexes frames that are not indexed yet.
     db.batches.forget();
     sweep(&db.connection, key)
 }

@@ -1,4 +1,4 @@
-//! The thread that writes, and its group commit.
+//! The writer thread, with group commit.
 
 use std::collections::HashMap;
 use std::io;
@@ -19,55 +19,55 @@ use super::{FOREIGN_POLL, check, write};
 use crate::store::{Append, AppendDone, AppendError, StoreError};
 use crate::watch::Watches;
 
-/// The most writes in one transaction: every run of a busy server, and still a transaction
-/// that others can wait for.
+/// Maximum number of jobs per transaction: enough for every run of a busy server, and short
+/// enough for others to wait for.
 const JOBS_MAX: usize = 4096;
 
-/// The most runs whose heads are remembered; past it they are read again.
+/// Maximum number of runs whose heads are cached. Beyond it, they are read again.
 const HEADS_MAX: usize = 64 * 1024;
 
 pub(super) enum Message {
     Job(Box<dyn Job>),
-    /// A run is watched, after a time in which none was.
+    /// A run is watched again after none was.
     Watch,
 }
 
 /// A write. It may be applied twice: with others, and, if their transaction failed, alone.
 pub(super) trait Job: Send {
     fn apply(&mut self, db: &mut Db) -> rusqlite::Result<()>;
-    /// Where whoever waits for it lives.
+    /// The runtime of the caller that waits for it.
     fn runtime(&self) -> Option<&Handle>;
     /// Called once the transaction is decided.
     fn done(self: Box<Self>, committed: Result<(), Arc<rusqlite::Error>>);
 }
 
-/// The writer's connection, and what it remembers of runs it has appended to.
+/// The writer's connection, and its cache of the runs that it has appended to.
 pub(super) struct Db {
     pub(super) connection: Connection,
     heads: HashMap<RunId, Head>,
     pub(super) batches: Batches,
-    /// SQLite's count of other connections' commits, as of the last look.
+    /// SQLite's count of other connections' commits when it was last read.
     foreign: i64,
-    /// How far the runs that other processes change were looked at.
+    /// The changes of other processes that were already seen.
     marks: Marks,
     watches: Watches,
-    /// Whether changes by other processes are looked at, because a run is watched.
+    /// Whether changes of other processes are polled, because a run is watched.
     watching: bool,
     /// Whether this transaction has put inbox entries or deleted a run.
     pub(super) numbered: bool,
-    /// The file that is written; `None` in memory.
+    /// The file being written; `None` in memory.
     file: Option<OpenFile>,
 }
 
-/// The file that was opened. If it is deleted or replaced while it is open, SQLite goes on with
-/// a file that nobody can find again.
+/// The file that was opened. If it is deleted or replaced meanwhile, SQLite keeps writing to a
+/// file that cannot be opened again.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     path: PathBuf,
     id: FileId,
 }
 
-/// What tells a file from another one of the same name.
+/// Distinguishes a file from another one of the same name.
 type FileId = Option<(u64, u64)>;
 
 impl OpenFile {
@@ -102,7 +102,7 @@ fn file_id(path: &Path) -> io::Result<FileId> {
     Ok(id)
 }
 
-/// Where a run is. Only unfinished ones are remembered.
+/// The head of a run. Only heads of unfinished runs are cached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head {
     pub(super) key: i64,
@@ -130,8 +130,8 @@ impl Db {
         Ok(db)
     }
 
-    /// Looks at changes by other processes from now on if a run is watched. All watches are woken
-    /// then, because what happened before was not looked at.
+    /// Starts polling changes of other processes if a run is watched. All watches are then
+    /// woken, because earlier changes were not polled.
     fn set_watching(&mut self) -> rusqlite::Result<bool> {
         let wanted = !self.watches.is_empty();
         if wanted && !self.watching {
@@ -162,12 +162,12 @@ impl Db {
         self.batches.forget();
     }
 
-    /// Does something for which there is room past the maximum: freeing room takes some.
+    /// Runs something that is allowed to exceed the maximum size: freeing space needs some.
     pub(super) fn past_maximum<T>(
         &mut self,
         work: impl FnOnce(&mut Self) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
-        /// As many as SQLite can have.
+        /// SQLite's maximum.
         const ALL: i64 = 4_294_967_294;
         let set = |connection: &Connection, pages: i64| {
             connection.pragma_update_and_check(None, "max_page_count", pages, |_| Ok(()))
@@ -179,8 +179,8 @@ impl Db {
         done
     }
 
-    /// Whether others have written since the last look. If so, what is remembered is forgotten,
-    /// and the watches of the runs that have changed are woken.
+    /// Checks whether other processes have written since the last time. If so, the caches are
+    /// cleared, and the watches of the changed runs are woken.
     fn look_for_others(&mut self) -> rusqlite::Result<()> {
         let now = self
             .connection
@@ -194,8 +194,8 @@ impl Db {
             && self.watching
             && let Err(error) = self.marks.wake(&self.connection, &self.watches)
         {
-            // Writing goes on also where a frame of another run is damaged.
-            tracing::warn!(%error, "could not look which runs others have changed");
+            // Writing continues even if a frame of another run is damaged.
+            tracing::warn!(%error, "could not read which runs other processes have changed");
             self.watches.wake_all();
             self.marks = Marks::now(&self.connection)?;
         }
@@ -232,11 +232,12 @@ impl Db {
             file.check()?;
         }
         self.connection.prepare_cached("BEGIN IMMEDIATE")?.execute([])?;
-        // Inside the transaction, so that nobody can write between this look and the commit.
+        // Inside the transaction, so that no other process can write between this check and the
+        // commit.
         self.look_for_others()?;
         self.numbered = false;
         work(self)?;
-        // What this transaction wrote is not foreign.
+        // Changes of this transaction are not foreign.
         let marks = if self.numbered && self.watching {
             Marks::now(&self.connection)?
         } else {
@@ -264,8 +265,8 @@ impl Writer {
             match self.receive() {
                 Ok(Message::Job(job)) => {
                     jobs.push(job);
-                    // Where processors are scarce, whoever sent it was interrupted by this
-                    // thread's waking up, and has more to send: one transaction takes it all.
+                    // On few processors, the sender was interrupted when this thread woke up,
+                    // and has more to send: yielding lets one transaction take all of it.
                     std::thread::yield_now();
                 }
                 Ok(Message::Watch) => {}
@@ -291,20 +292,20 @@ impl Writer {
         }
     }
 
-    /// Leaves the file so that its index knows all frames.
+    /// Closes the file with a complete index of frames.
     fn close(mut self) {
         let placed = self.db.transact_with(|db| db.batches.place_all(&db.connection));
         if let Err(error) = placed {
             tracing::debug!(%error, "could not place the last frames");
         }
-        // Connections that close at the same time may leave this to the next process, which may
+        // If several connections close at once, this may be left to the next process, which may
         // not be able to write.
         if let Err(error) = checkpoint(&self.db.connection, "truncate") {
             tracing::debug!(%error, "could not checkpoint");
         }
     }
 
-    /// Waits for a message, and wakes up to look for others while a run is watched.
+    /// Waits for a message, and polls for changes of other processes while a run is watched.
     fn receive(&mut self) -> Result<Message, RecvTimeoutError> {
         self.asleep.store(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -324,8 +325,8 @@ impl Writer {
     fn write(&mut self, jobs: &mut Vec<Box<dyn Job>>) {
         match self.db.transact(jobs) {
             Ok(()) => finish(jobs, &Ok(())),
-            // Another process holds the lock. All that waits is told now: one after the other, the
-            // last would wait for ever.
+            // Another process holds the lock. All waiting jobs fail now: retried one after the
+            // other, the last would wait for a very long time.
             Err(error) if is_busy(&error) => {
                 while let Ok(message) = self.messages.try_recv() {
                     if let Message::Job(job) = message {
@@ -334,7 +335,7 @@ impl Writer {
                 }
                 finish(jobs, &Err(Arc::new(error)));
             }
-            // One of them may be the cause; alone, the others succeed.
+            // One of the jobs may be the cause; alone, the others succeed.
             Err(_) if jobs.len() > 1 => {
                 for mut job in jobs.drain(..) {
                     let result = self.db.transact(std::slice::from_mut(&mut job));
@@ -348,16 +349,16 @@ impl Writer {
     }
 }
 
-/// Whether another process holds the lock.
+/// Whether the error means that another process holds the lock.
 pub(super) fn is_busy(error: &Error) -> bool {
     matches!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked))
 }
 
-/// Tells everybody who waits for a transaction that it is decided. Each is then on its way to
-/// publish a frame and to hand over the next one, so that the next transaction takes them all.
+/// Reports the outcome to all jobs of a transaction. Each of them then publishes a frame and
+/// appends the next one, so that the next transaction takes them all.
 ///
-/// They are told where they live, all of a runtime in one task: from here every single one of
-/// them would be a wake-up across threads.
+/// All jobs of one runtime are called in one task on that runtime: calling them from here would
+/// wake a thread for each.
 fn finish(jobs: &mut Vec<Box<dyn Job>>, decided: &Result<(), Arc<rusqlite::Error>>) {
     while let Some(first) = jobs.first() {
         let runtime = first.runtime().cloned();
@@ -373,7 +374,7 @@ fn finish(jobs: &mut Vec<Box<dyn Job>>, decided: &Result<(), Arc<rusqlite::Error
     }
 }
 
-/// An append and who waits for it.
+/// An append and its callback.
 pub(super) struct AppendJob {
     append: Append,
     result: Result<(), AppendError>,
@@ -410,7 +411,7 @@ impl Job for AppendJob {
 }
 
 impl Drop for AppendJob {
-    /// Nobody may wait for ever: not even when the writer is gone.
+    /// Reports an error if the writer is gone, so that no caller waits forever.
     fn drop(&mut self) {
         if let Some(done) = self.done.take() {
             done(Err(StoreError::failed("appending", "the store is closed").into()));
@@ -418,7 +419,7 @@ impl Drop for AppendJob {
     }
 }
 
-/// Any other write, and who waits for it.
+/// Any other write, and the caller that waits for its result.
 pub(super) struct Call<T, W> {
     while_doing: &'static str,
     work: W,
@@ -460,7 +461,7 @@ where
             (Ok(()), None) => failed(Arc::new(rusqlite::Error::InvalidQuery)),
             (Err(cause), _) => failed(cause),
         };
-        // Whoever asked may have stopped waiting; the write is made all the same.
+        // The caller may have stopped waiting; the write is done anyway.
         let _ = reply.send(result);
     }
 }

@@ -1,4 +1,4 @@
-//! Audit entries are kept apart from the runs.
+//! Audit entries are independent of the runs.
 
 use serde_json::json;
 use wellspring_core::{Millis, RunId};
@@ -25,7 +25,7 @@ async fn page(store: &dyn Store, tenant: &str, before: Option<u64>) -> Vec<Audit
     store.audit(filter).await.unwrap()
 }
 
-/// Contract 12: an entry is kept once, in order and per tenant, and outlives its run.
+/// Contract 12: an entry is written once, in order and per tenant, and outlives its run.
 pub async fn an_audit_outlives_its_runs(subject: &impl Subject) {
     let store = subject.open();
     let run = create(&*store, 1).await;
@@ -46,8 +46,8 @@ pub async fn an_audit_outlives_its_runs(subject: &impl Subject) {
     }
 }
 
-/// Contracts 12 and 15: past [`AUDIT_MAX`] the oldest of the same tenant goes, and no number is
-/// used twice.
+/// Contracts 12 and 15: beyond [`AUDIT_MAX`], the oldest entry of the same tenant is dropped,
+/// and no number is reused.
 pub async fn an_audit_is_bounded(subject: &impl Subject) {
     let store = subject.open();
     let run = run_id(1);

@@ -1,4 +1,4 @@
-//! What is damaged is said, and never served.
+//! Damaged data is reported, and never returned.
 
 use futures::TryStreamExt as _;
 use uuid::Uuid;
@@ -12,9 +12,9 @@ use crate::log::Log;
 use crate::options::LogOptions;
 use crate::store::StoreError;
 
-/// Contract 16: what is damaged is an error by name, for readers and for an owner that would go on
-/// with the run; nothing of another run is served; everything else stays readable; and what is
-/// damaged can be deleted.
+/// Contract 16: damaged data is a named error, for readers and for an owner that would continue
+/// the run; no data of another run is returned; everything else stays readable; and a damaged
+/// run can be deleted.
 pub async fn nothing_damaged_is_served(subject: &impl Subject) {
     let open = || Log::new(subject.open(), LogOptions::default());
     let other = finished_run(&open(), "other").await;
@@ -32,7 +32,7 @@ pub async fn nothing_damaged_is_served(subject: &impl Subject) {
         let read = read.await.map(|records| records.len());
         let damaged = |error: &StoreError| matches!(error, StoreError::Damaged { .. });
         assert!(matches!(&read, Err(ReadError::Store(it)) if damaged(it)), "{what:?}: {read:?}");
-        // A store that keeps the folded run may serve that: it is whole.
+        // A store with an intact stored transcript may return that.
         match log.transcript(run).await {
             Ok(folded) => assert_eq!(folded.words(AgentNo::ROOT), "one one", "{what:?}"),
             Err(ReadError::Store(error)) => assert!(damaged(&error), "{what:?}: {error:?}"),
@@ -54,7 +54,7 @@ pub async fn nothing_damaged_is_served(subject: &impl Subject) {
     }
 }
 
-/// A run of four frames that says a word twice.
+/// A run of four frames that contains a word twice.
 async fn finished_run(log: &Log, word: &str) -> RunId {
     let started = RunStarted {
         run: RunId::new(Uuid::now_v7()),

@@ -24,8 +24,8 @@ fn done(written: Written) -> u64 {
     }
 }
 
-/// A write that expects something else than what is there changes nothing and returns what is
-/// there. No revision is used twice.
+/// A write whose precondition fails changes nothing and returns the current document. No
+/// revision is reused.
 pub async fn documents_are_written_by_compare_and_set(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let document = |revision, text: &str| {
@@ -59,7 +59,7 @@ pub async fn documents_are_written_by_compare_and_set(subject: &impl Subject) {
     assert!(revisions.is_sorted_by(|before, after| before < after), "{revisions:?}");
 }
 
-/// Two processes increment a counter by compare-and-set: every increment counts.
+/// Two processes increment a counter by compare-and-set: no increment is lost.
 pub async fn of_two_writers_of_a_document_one_wins(subject: &impl Subject) {
     const EACH: u64 = 50;
     let increment = |store: std::sync::Arc<dyn Store>| async move {
@@ -83,7 +83,7 @@ pub async fn of_two_writers_of_a_document_one_wins(subject: &impl Subject) {
     assert_eq!(*count.text, *(2 * EACH).to_string());
 }
 
-/// A prefix is whole segments; pages follow each other by name.
+/// A prefix matches whole segments; pages continue by name.
 pub async fn documents_are_listed_by_prefix(subject: &impl Subject) {
     let store = subject.open();
     let names = ["a", "a-b", "a/b", "a/b/c", "a/b0", "a/~", "a0", "b/a"];
@@ -120,7 +120,7 @@ pub async fn documents_are_listed_by_prefix(subject: &impl Subject) {
     assert_eq!(store.documents(late).await.unwrap(), []);
 }
 
-/// Names, texts and pages have maxima, and what breaks them changes nothing.
+/// Names, texts and pages have limits, and exceeding them changes nothing.
 pub async fn documents_are_bounded(subject: &impl Subject) {
     let store = subject.open();
     let put_any = |name: &str, text: &str| {

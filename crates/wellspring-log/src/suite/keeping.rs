@@ -1,4 +1,4 @@
-//! How long runs are kept, and where else.
+//! Retention and backups.
 
 use wellspring_core::{InboxNo, Millis};
 
@@ -7,7 +7,7 @@ use crate::log::Log;
 use crate::options::LogOptions;
 use crate::store::{RunState, StoreError};
 
-/// [`Log::purge`] deletes runs that ended before a moment, as many as it may at once.
+/// [`Log::purge`] deletes runs that ended before a time, up to a limit per call.
 pub async fn retention_takes_what_is_old_and_over(subject: &impl Subject) {
     let store = subject.open();
     let ended = async |thread, at| {
@@ -30,8 +30,8 @@ pub async fn retention_takes_what_is_old_and_over(subject: &impl Subject) {
     assert_eq!(bodies(&*store, running).await, ["a"]);
 }
 
-/// A backup has all that was acknowledged before it, and replaces none; a store that cannot
-/// make one says so, and leaves no file that could be taken for one.
+/// A backup contains everything acknowledged before it, and overwrites no file. A store without
+/// backups reports that, and leaves no file behind.
 pub async fn a_backup_is_whole_or_refused(subject: &impl Subject) {
     let directory = tempfile::tempdir().unwrap();
     let to = directory.path().join("backup");

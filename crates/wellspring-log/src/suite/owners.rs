@@ -1,4 +1,4 @@
-//! Owners, heartbeats and what is due.
+//! Owners, heartbeats and due runs.
 
 use wellspring_core::{InboxNo, Millis, RunId, Seq};
 
@@ -30,7 +30,7 @@ pub async fn owners_follow_appends_and_states(subject: &impl Subject) {
     let run = create(&*store, 1).await;
     let owner = async || other.info(run).await.unwrap().unwrap().owner;
     assert_eq!(owner().await.as_deref(), Some("node"));
-    assert_eq!(due(&*other, u64::MAX, &["someone"]).await, [], "no clock takes it away");
+    assert_eq!(due(&*other, u64::MAX, &["someone"]).await, [], "time does not end ownership");
     other.release(run, "thief".into(), 0).await.unwrap();
     store.release(run, "node".into(), 1).await.unwrap();
     store.release(run_id(99), "node".into(), 0).await.unwrap();
@@ -50,10 +50,10 @@ pub async fn owners_follow_appends_and_states(subject: &impl Subject) {
     assert_eq!(store.info(run).await.unwrap(), Some(want.clone()));
     other.release(run, "other".into(), 1).await.unwrap();
     assert_eq!(store.info(run).await.unwrap(), Some(want));
-    assert_eq!(due(&*store, u64::MAX, &["other"]).await, [], "it waits for people");
+    assert_eq!(due(&*store, u64::MAX, &["other"]).await, [], "it waits for an answer");
 }
 
-/// Contract 8: the nodes that own running runs are listed, and each beat changes a number.
+/// Contract 8: the nodes that own running runs are listed, and each heartbeat changes a number.
 pub async fn beats_are_counted_per_node(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     assert_eq!(store.nodes().await.unwrap(), []);
@@ -85,7 +85,7 @@ pub async fn beats_are_counted_per_node(subject: &impl Subject) {
     assert_eq!(nodes, [NodeBeat { node: "b".into(), beat: 0 }], "a paused run has no owner");
 }
 
-/// Contract 9: what is due comes by time and then by run.
+/// Contract 9: due runs are ordered by time and then by run.
 pub async fn what_is_due_comes_in_order(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     for number in 1..=6 {
@@ -97,7 +97,7 @@ pub async fn what_is_due_comes_in_order(subject: &impl Subject) {
     append(&*store, paused(run(1), 1, Some(9000))).await.unwrap();
     append(&*store, paused(run(3), 1, Some(5000))).await.unwrap();
     append(&*store, paused(run(4), 1, None)).await.unwrap();
-    // An entry that comes before the pause and is not taken makes it due, too.
+    // An entry that arrives before the pause and is not taken also makes the run due.
     put(&*store, run(5), &[("early", "x")]).await.unwrap();
     append(&*store, paused(run(5), 1, Some(7000))).await.unwrap();
     assert_eq!(due(&*other, 4999, &[]).await, [(run(5), 0)]);
@@ -107,7 +107,7 @@ pub async fn what_is_due_comes_in_order(subject: &impl Subject) {
     put(&*other, run(1), &[("answer", "x")]).await.unwrap();
     let want = [(run(1), 0), (run(4), 0), (run(5), 0), (run(3), 5000)];
     assert_eq!(due(&*store, 9999, &[]).await, want);
-    // Who adopts it, and takes the entry before the next pause, makes it wait again.
+    // An owner that adopts it and takes the entry before the next pause makes it wait again.
     append(&*other, adopted(run(4), 2, 1, "other")).await.unwrap();
     assert_eq!(due(&*store, 9999, &[]).await.len(), 3);
     let number = store.inbox(run(4), InboxNo(0)).await.unwrap()[0].number;
@@ -118,7 +118,7 @@ pub async fn what_is_due_comes_in_order(subject: &impl Subject) {
     assert_eq!(due(&*store, 9999, &[]).await, [(run(5), 0), (run(3), 5000)]);
 }
 
-/// Contracts 9 and 15: page after page gives everything, however much is due.
+/// Contracts 9 and 15: paging returns every due run, however many there are.
 pub async fn due_is_paged_without_a_window(subject: &impl Subject) {
     const RUNS: u128 = DUE_PAGE_MAX as u128 + 101;
     let store = subject.open();

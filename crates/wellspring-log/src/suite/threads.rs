@@ -29,8 +29,8 @@ async fn numbers(store: &dyn Store, filter: ThreadFilter) -> Vec<u128> {
     found.into_iter().map(|info| info.thread.uuid().as_u128()).collect()
 }
 
-/// Contract 14: threads come in the order of their newest runs, paged, per tenant; a title that
-/// was set wins over that of the first run; the last run takes its thread with it.
+/// Contract 14: threads are ordered by their newest runs, paged, per tenant; a title that was
+/// set replaces that of the first run; deleting the last run deletes its thread.
 pub async fn threads_are_listed_and_changed(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     for (number, thread, tenant) in [(1, 1, "a"), (2, 2, "a"), (3, 3, "b"), (4, 4, "a")] {
@@ -88,8 +88,8 @@ pub async fn threads_are_listed_and_changed(subject: &impl Subject) {
     assert_eq!(other.threads(one).await.unwrap(), []);
 }
 
-/// Contract 14: a thread is found by the beginnings of words, in its title or in the text of one
-/// of its finished runs, and only by its tenant.
+/// Contract 14: a thread is found by prefixes of words, in its title or in the text of one of
+/// its finished runs, and only by its tenant.
 pub async fn threads_are_found_by_words(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let texts = [

@@ -1,4 +1,4 @@
-//! Watches are woken by what other processes do to their runs.
+//! Watches are woken by other processes' changes to their runs.
 
 use futures::FutureExt;
 use wellspring_core::{InboxNo, Seq};
@@ -6,14 +6,14 @@ use wellspring_core::{InboxNo, Seq};
 use super::{Subject, append, create, frame, put, with_state};
 use crate::store::{RunState, Store};
 
-/// Contract 10: a watch is woken by foreign appends and inbox entries of its run, and not by
-/// those of others.
+/// Contract 10: a watch is woken by other processes' appends and inbox entries in its run, and
+/// not by those in other runs.
 pub async fn a_watch_is_woken_by_its_run_only(subject: &impl Subject) {
     let (store, other) = (subject.open(), subject.open());
     let (run, idle) = (create(&*store, 1).await, create(&*store, 2).await);
     let mut watch = other.watch(run);
     let mut quiet = other.watch(idle);
-    // A store may wake a new watch once, because it did not look before.
+    // A store may wake a new watch once, because it did not poll before.
     append(&*store, frame(run, 1, &["b"])).await.unwrap();
     watch.changed().await;
     settle(&*store, &*other, &mut watch, run).await;
@@ -26,16 +26,16 @@ pub async fn a_watch_is_woken_by_its_run_only(subject: &impl Subject) {
     put(&*store, run, &[("key", "x")]).await.unwrap();
     watch.changed().await;
     assert_eq!(other.inbox(run, InboxNo(0)).await.unwrap().len(), 2);
-    assert!(quiet.changed().now_or_never().is_none(), "nothing happened to it");
-    // Nor is a watch woken by its own process.
+    assert!(quiet.changed().now_or_never().is_none(), "its run did not change");
+    // A watch is not woken by its own process either.
     watch.mark_seen();
     append(&*other, frame(run, 4, &["own"])).await.unwrap();
     append(&*store, frame(idle, 1, &["b"])).await.unwrap();
     quiet.changed().await;
-    assert!(watch.changed().now_or_never().is_none(), "it knows what it wrote itself");
+    assert!(watch.changed().now_or_never().is_none(), "its own process wrote this");
 }
 
-/// Waits until a first change was noticed by looking, whatever woke the watch before.
+/// Waits until a first change was found by polling, whatever woke the watch before.
 async fn settle(
     store: &dyn Store,
     other: &dyn Store,
@@ -50,8 +50,8 @@ async fn settle(
         }
         watch.changed().await;
     }
-    // What woke it may still be on its way: the last change is certain to be noticed before the
-    // next one.
+    // The wake-up may still be pending. The last change is certain to be found before the next
+    // one.
     let mut last = watch.clone();
     put(store, run, &[("settle", "x")]).await.unwrap();
     last.changed().await;

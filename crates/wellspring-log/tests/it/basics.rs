@@ -1,4 +1,4 @@
-//! One run, from its start to its end.
+//! One run from start to end.
 
 use wellspring_core::{Checker, Seq, Transcript, render};
 use wellspring_log::{AdoptError, CreateError, Log, ReadError};

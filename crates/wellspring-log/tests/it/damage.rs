@@ -1,5 +1,5 @@
-//! Single bytes of a stopped store's file are flipped: whatever is flipped, what is served is what
-//! was kept, and everything else is an error by name.
+//! Flips single bytes in a closed store's file. Afterwards, all data that is returned is
+//! correct, and everything else is a named error.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -24,7 +24,7 @@ use crate::runs::{ROOT, delta, finished, part_finished, part_started};
 
 const RUNS: u128 = 100;
 
-/// All that can be asked of a store, with what it said.
+/// The results of every read operation of a store.
 #[derive(Debug, PartialEq)]
 struct Answers {
     runs: BTreeMap<RunId, OfRun>,
@@ -43,7 +43,7 @@ struct OfRun {
     named: Result<Option<RunId>, String>,
 }
 
-/// An error, if it names the damage.
+/// The error's message, if it names the damage.
 fn by_name(error: &StoreError) -> String {
     let named = matches!(
         error,
@@ -78,7 +78,7 @@ fn open(path: &Path) -> Result<Log, wellspring_log::OpenError> {
     Ok(Log::new(Arc::new(store), options()))
 }
 
-/// A third of the runs is over, a third waits, a third goes on.
+/// A third of the runs is finished, a third is paused, a third is running.
 async fn fill(path: &Path) {
     let store = Arc::new(SqliteStore::open(path, SqliteOptions::default()).unwrap());
     let log = Log::new(store.clone(), options());
@@ -129,7 +129,7 @@ async fn fill(path: &Path) {
         tokio::task::yield_now().await;
     }
     drop(store);
-    // Connections that close at the same time may leave something in the write-ahead log.
+    // If several connections close at once, the write-ahead log may keep data.
     let file = rusqlite::Connection::open(path).unwrap();
     let busy = file.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
     assert_eq!(busy, Ok(0));
@@ -141,7 +141,7 @@ async fn ask(log: &Log) -> Answers {
     for number in 0..RUNS {
         let run = run_id(number);
         let info = store.info(run).await.map_err(|error| by_name(&error));
-        // A run that goes on has no end to wait for.
+        // An unfinished run has no end to wait for.
         let head = info.as_ref().ok().and_then(|info| Some(info.as_ref()?.head));
         let records = async {
             let cursor = log.cursor(run, Seq(0)).await?;
@@ -175,7 +175,7 @@ async fn ask(log: &Log) -> Answers {
     }
 }
 
-/// Counts the errors; everything else is as it was.
+/// Counts the errors and asserts that everything else is unchanged.
 #[derive(Debug, Default)]
 struct Compared {
     errors: usize,
@@ -210,7 +210,7 @@ impl Compared {
     }
 }
 
-/// Numbers that are the same every time.
+/// Deterministic pseudo-random numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -261,7 +261,7 @@ async fn a_flipped_byte_is_harmless_or_an_error_by_name() {
             said += 1;
             assert!(!found.is_empty(), "the check did not find it");
         }
-        // Nothing is appended to what is over or damaged.
+        // Nothing is appended to finished or damaged runs.
         for number in (0..RUNS).step_by(7) {
             let run = run_id(number);
             match log.take_over(run).await {

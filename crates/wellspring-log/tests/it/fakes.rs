@@ -1,4 +1,4 @@
-//! A store around a store, which misbehaves as it is told.
+//! A store that wraps another one and fails as instructed.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use wellspring_log::{
 /// What happens to an append.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Fault {
-    /// Nothing bad.
+    /// The append succeeds.
     None,
-    /// It fails and is not there.
+    /// It fails, and the frame is not stored.
     Lost,
-    /// It fails, and yet it is there.
+    /// It fails, but the frame is stored.
     Stored,
-    /// It fails, is not there, and arrives just before the next one.
+    /// It fails, and the frame is stored just before the next append.
     Late,
 }
 
@@ -33,16 +33,16 @@ pub(crate) struct Faulty {
     plan: Mutex<VecDeque<Fault>>,
     late: Mutex<Option<Append>>,
     held: Mutex<Option<VecDeque<(Append, AppendDone)>>>,
-    /// Every append fails from now on, and so does every read.
+    /// Every append and every read fails from now on.
     pub(crate) broken: AtomicBool,
-    /// No heartbeat gets through, as if the process were frozen.
+    /// Heartbeats are dropped, as if the process were frozen.
     pub(crate) frozen: AtomicBool,
-    /// Whenever somebody adopts, somebody else appends first.
+    /// Another node appends right before every adoption.
     pub(crate) racing: AtomicBool,
     pub(crate) appends: AtomicUsize,
-    /// How many heartbeats were written.
+    /// The number of heartbeats written.
     pub(crate) beats: AtomicUsize,
-    /// How often a page of a run was read.
+    /// The number of page reads.
     pub(crate) reads: AtomicUsize,
     pub(crate) snapshots: Mutex<Vec<(SnapshotKind, Seq)>>,
 }
@@ -64,17 +64,17 @@ impl Faulty {
         }
     }
 
-    /// What will happen to the next appends.
+    /// Sets the faults of the next appends.
     pub(crate) fn plan(&self, faults: impl IntoIterator<Item = Fault>) {
         self.plan.lock().unwrap().extend(faults);
     }
 
-    /// Lets no append through until it is released.
+    /// Holds all appends until they are released.
     pub(crate) fn hold(&self) {
         self.held.lock().unwrap().get_or_insert_default();
     }
 
-    /// Lets the oldest append that is held through.
+    /// Releases the oldest held append.
     pub(crate) fn release_one(&self) -> bool {
         let held = self.held.lock().unwrap().as_mut().and_then(VecDeque::pop_front);
         let Some((append, done)) = held else { return false };
@@ -82,9 +82,9 @@ impl Faulty {
         true
     }
 
-    /// Lets all appends through from now on.
+    /// Releases all appends, and holds no further ones.
     pub(crate) fn release(&self) {
-        // Not under the lock: what is let through brings the next one.
+        // Not while holding the lock: a released append starts the next one.
         let held = self.held.lock().unwrap().take().unwrap_or_default();
         for (append, done) in held {
             self.inner.append(append, done);

@@ -1,4 +1,4 @@
-//! Any interleaving of pushes, commits and readers gives every reader the same records, in
+//! For any interleaving of pushes, commits and readers, every reader gets the same records, in
 //! order, once.
 
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use crate::fakes::Faulty;
 use crate::runs::{ROOT, create, delta, finished, part_finished, part_started, records};
 use crate::stores::Sqlite;
 
-/// One step of what may happen.
+/// One step of an interleaving.
 #[derive(Clone, Debug)]
 enum Step {
     /// A delta for one of the two parts, perhaps with others in the same push.
     Push(Vec<(u32, String)>),
-    /// The store lets one append through.
+    /// The store commits one append.
     Commit,
-    /// A reader takes what is there.
+    /// A reader reads the available records.
     Read(usize),
-    /// A reader breaks off and comes back after what it has.
+    /// A reader disconnects and resumes after its last record.
     Resume(usize),
-    /// A reader joins, somewhere between the start and the head.
+    /// A reader joins between the start and the head.
     Join(prop::sample::Index),
 }
 
@@ -39,7 +39,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A reader, where it started and what it has seen.
+/// A reader, its start and the records that it read.
 struct Reader {
     cursor: Cursor,
     start: Seq,
@@ -51,7 +51,7 @@ impl Reader {
         Self { cursor: log.cursor(run, after).await.unwrap(), start: after, seen: Vec::new() }
     }
 
-    /// Takes what is there, without waiting.
+    /// Reads the available records without waiting.
     fn read(&mut self) {
         if let Some(frames) = self.cursor.next().now_or_never() {
             for slice in frames.unwrap().unwrap_or_default() {
@@ -69,7 +69,7 @@ impl Reader {
     }
 }
 
-/// Small maxima, so that a short test reaches all of them.
+/// Small limits, so that a short test reaches all of them.
 fn small() -> LogOptions {
     LogOptions {
         tail_bytes_max: 4000,
@@ -80,7 +80,7 @@ fn small() -> LogOptions {
     }
 }
 
-/// What was said, by part.
+/// The text of each part.
 fn said(events: impl IntoIterator<Item = Event>) -> [String; 2] {
     let mut texts = [String::new(), String::new()];
     for event in events {
@@ -102,7 +102,7 @@ fn finish(owner: &Owner) {
     owner.push_all(end.map(|event| (ROOT, event)));
 }
 
-/// Every reader has what comes after its start in the one log there is.
+/// Asserts that every reader has the records after its start.
 async fn check(log: &Log, run: RunId, pushed: &[Event], readers: &[Reader]) {
     let all = records(log, run, Seq(0)).await;
     Checker::check(&all).unwrap();
@@ -113,7 +113,7 @@ async fn check(log: &Log, run: RunId, pushed: &[Event], readers: &[Reader]) {
     }
     let whole = Transcript::fold(&all);
     assert_eq!(log.transcript(run).await.unwrap(), whole);
-    // A few places, as a reader that resumes would ask for them.
+    // Several positions, as a resuming reader would use them.
     for (place, record) in all.iter().enumerate().step_by(all.len() / 8 + 1) {
         let outline = log.outline_before(run, record.seq).await.unwrap();
         assert_eq!(outline, Transcript::fold(&all[..=place]).outline);
@@ -123,7 +123,7 @@ async fn check(log: &Log, run: RunId, pushed: &[Event], readers: &[Reader]) {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Over a store that commits when it is told to, step by step.
+    /// Over a store that commits on command, step by step.
     #[test]
     fn any_interleaving_in_steps(steps in prop::collection::vec(step(), 0..60)) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -150,7 +150,7 @@ proptest! {
                         let index = index % readers.len();
                         readers[index].read();
                         let kept = log.store().info(run).await.unwrap().unwrap().head;
-                        assert!(readers[index].cursor.position() <= kept, "seen before kept");
+                        assert!(readers[index].cursor.position() <= kept, "read before it was committed");
                     }
                     Step::Resume(index) => {
                         let index = index % readers.len();
@@ -183,7 +183,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: soak(12, 500), failure_persistence: None,
         ..ProptestConfig::default() })]
 
-    /// Over SQLite, with threads: readers of different patience, some of which break off.
+    /// Over SQLite, with threads: readers of different speed, some of which disconnect.
     #[test]
     fn any_interleaving_in_parallel(
         pushes in prop::collection::vec(prop::collection::vec((0..2u32, "[a-zé]{1,40}"), 1..90), 1..60),
@@ -238,7 +238,8 @@ proptest! {
     }
 }
 
-/// A reader that joins while records come misses none and gets none twice, ten thousand times.
+/// A reader that joins while records arrive misses none and gets none twice, ten thousand
+/// times.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_reader_misses_nothing() {
     let log = Log::in_memory();

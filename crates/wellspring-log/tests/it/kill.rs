@@ -1,4 +1,5 @@
-//! `kill -9` in the middle of a run: whatever any reader saw is there afterwards.
+//! `kill -9` in the middle of a run: every record that a reader received is still there
+//! afterwards.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -18,7 +19,7 @@ fn open(directory: &Path) -> Log {
     Log::new(Arc::new(store), LogOptions::default())
 }
 
-/// The process that is killed: it appends for ever and says what a reader has seen.
+/// The process that is killed: it appends forever and reports what a reader has received.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child() {
     let Ok(directory) = std::env::var(CHILD) else { return };
@@ -36,7 +37,7 @@ async fn child() {
     let mut out = std::io::stdout();
     while let Some(frames) = cursor.next().await.unwrap() {
         let last = frames[frames.len() - 1].last();
-        // One write per line, so that the parent never reads half of one it believes whole.
+        // One write per line, so that the parent never reads an incomplete line as complete.
         out.write_all(format!("\nseen {} {}\n", cursor.run(), last).as_bytes()).unwrap();
         out.flush().unwrap();
     }
@@ -55,7 +56,7 @@ async fn what_was_seen_survives() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        // Killed after another number of frames each time; what it said until then counts.
+        // Killed after a different number of frames each time; its reports until then count.
         let mut seen = Vec::new();
         while seen.len() < 1 + (round % 12).pow(2) * 7 {
             seen.extend(parse(&lines.next().unwrap().unwrap()));
@@ -68,7 +69,7 @@ async fn what_was_seen_survives() {
         let log = open(directory.path());
         let heir = log.take_over(run).await.unwrap();
         let head = heir.with_transcript(|transcript| transcript.outline.head);
-        assert!(head > last, "record {last} was seen, and only {head} are there");
+        assert!(head > last, "record {last} was read, but the head is {head}");
         let open = heir.with_transcript(|transcript| !transcript.outline.parts.is_empty());
         let end = open.then(|| part_finished(0)).into_iter().chain([finished()]);
         heir.push_all(end.map(|event| (ROOT, event)));

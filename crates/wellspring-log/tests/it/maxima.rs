@@ -1,4 +1,4 @@
-//! Every named maximum is reached once.
+//! Every limit is reached once.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -45,14 +45,14 @@ async fn a_frame_is_cut_no_larger_than_what_may_be_uncommitted() {
     let (store, log) = faulty();
     let owner = create(&log).await;
     let run = owner.run();
-    // Its parts differ, so that nothing is joined.
+    // Different parts, so that deltas are not joined.
     let large = |part| delta(part, &"x".repeat(300_000));
     owner.push_all((0..10).map(|part| (ROOT, large(part))));
     assert_eq!(owner.commit().await.unwrap(), Seq(11));
     let page = log.store().read(run, Seq(0), usize::MAX).await.unwrap();
     assert_eq!(page.frames.iter().map(|frame| frame.count).collect::<Vec<_>>(), [1, 3, 3, 3, 1]);
     assert!(page.frames.iter().all(|frame| frame.body.len() <= UNCOMMITTED_BYTES_MAX));
-    // A single event may be larger, up to what a store takes.
+    // A single event may be larger, up to the store's maximum.
     let largest = log.store().frame_bytes_max();
     owner.push(ROOT, delta(0, &"x".repeat(largest + 1)));
     let lost = owner.lost().await;
@@ -67,7 +67,7 @@ async fn deltas_are_joined_only_past_the_maximum() {
         let owner = create(&log).await;
         store.hold();
         owner.push_all([(ROOT, part_started(0)), (ROOT, part_started(1))]);
-        // All of one part, but for the last one.
+        // All of one part, except for the last one.
         let events = (1..waiting).map(|_| delta(0, "ab")).chain([delta(1, "é")]);
         owner.push_all(events.map(|event| (ROOT, event)));
         store.release();
@@ -149,21 +149,21 @@ async fn an_outline_is_kept_every_so_many_bytes() {
     kept.sort_unstable();
     let outlines = [6, 10, 14, 18, 22].map(|at| (SnapshotKind::Outline, Seq(at)));
     assert_eq!(kept, outlines);
-    // The run is kept folded with its last frame.
+    // The transcript is stored with the run's last frame.
     let whole = log.store().snapshot(run, SnapshotKind::Transcript, Seq(99)).await.unwrap();
     assert_eq!(whole.map(|(at, _)| at), Some(Seq(24)));
     let outline = log.outline_before(run, Seq(19)).await.unwrap();
     assert_eq!(outline.head, Seq(19));
     let words = log.transcript(run).await.unwrap().words(ROOT);
     assert_eq!(words.len(), 20 * (OUTLINE_BYTES / 4));
-    // A snapshot that cannot be read is as good as none.
+    // A snapshot that cannot be read is ignored.
     for body in ["", "\u{1}", "\u{1}{}", "\u{2}{}", "x"] {
         log.store().put_snapshot(run, SnapshotKind::Outline, Seq(20), body.into()).await.unwrap();
         assert_eq!(log.outline_before(run, Seq(21)).await.unwrap().head, Seq(21));
     }
 }
 
-/// Finished runs leave, the oldest first; what is going on stays whole.
+/// Finished runs are dropped, the oldest first; running ones stay complete.
 #[tokio::test]
 async fn memory_forgets_finished_runs_at_its_maximum() {
     let log = Log::new(Arc::new(MemoryStore::with_bytes_max(200_000)), LogOptions::default());
@@ -210,7 +210,7 @@ async fn memory_refuses_to_grow_past_its_maximum() {
          on disk"
     );
     assert!(matches!(lost, AppendError::Store(StoreError::Full { max: 100_000, .. })));
-    // After the remedy it goes on, and everything that was there is.
+    // After the remedy, writes succeed again and no data is lost.
     first.push(ROOT, finished());
     first.commit().await.unwrap();
     let heir = log.adopt(run).await.unwrap();
@@ -267,7 +267,7 @@ async fn an_event_that_nests_too_deep_is_an_error_and_one_from_a_wire_is_not() {
     }
 }
 
-/// A reader that sleeps costs its share of the tail and no more, however much comes.
+/// A sleeping reader costs its share of the tail and no more, however many records arrive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_sleeping_reader_grows_nothing_and_misses_nothing() {
     let deltas = soak(100_000, 1_000_000) as usize;

@@ -1,4 +1,4 @@
-//! Owners: failing stores, take-overs, zombies, leases and the inbox.
+//! Owners: failing stores, adoptions, zombies, leases and the inbox.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ fn named(node: &str) -> LogOptions {
     LogOptions { node: node.into(), clock, ..LogOptions::default() }
 }
 
-/// Two processes over the same runs; the first one's store can misbehave.
+/// Two processes over the same runs; the first one's store can be made to fail.
 fn two_nodes() -> (Arc<Faulty>, Log, Log) {
     let memory = MemoryStore::default();
     let beside = memory.beside();
@@ -75,7 +75,7 @@ async fn a_zombie_writes_nothing() {
 
     heir.push_all([delta(0, "heir"), part_finished(0), finished()].map(|event| (ROOT, event)));
     heir.commit().await.unwrap();
-    // The zombie's own readers go on with what the heir writes.
+    // The zombie's own readers continue with the successor's records.
     let mut seen = Vec::new();
     while let Some(frames) = reader.next().await.unwrap() {
         frames.iter().for_each(|slice| seen.extend_from_slice(slice));
@@ -93,7 +93,8 @@ async fn a_frozen_owner_is_succeeded_and_thaws_in_vain() {
     let (faulty, first, second) = two_nodes();
     let frozen = create(&first).await;
     let run = frozen.run();
-    // It beats while it is alive; no other node takes the run, however long it works.
+    // It writes heartbeats while it is alive, so no other node takes the run, however long it
+    // works.
     assert_eq!(due(&second).await, []);
     tokio::time::sleep(Duration::from_secs(300)).await;
     assert_eq!(due(&second).await, []);
@@ -124,7 +125,7 @@ async fn a_dropped_owner_releases_its_run_at_once() {
         tokio::task::yield_now().await;
     }
     let heir = second.adopt(run).await.unwrap();
-    // What was pushed before the drop is there.
+    // What was pushed before the drop is committed.
     assert!(heir.with_transcript(|transcript| transcript.outline.parts.len()) == 1);
 }
 
@@ -143,7 +144,7 @@ async fn a_paused_run_has_no_owner_and_anyone_may_adopt_it() {
     let heir = second.adopt(run).await.unwrap();
     let info = second.store().info(run).await.unwrap().unwrap();
     assert_eq!((info.state, info.epoch), (RunState::Running, 1));
-    // The same owner may pause and go on itself; it owns the run again with that.
+    // The same owner may pause and continue; that makes it the owner again.
     heir.push(ROOT, Event::RunPaused { waits: vec![] });
     heir.push(ROOT, Event::RunResumed { inbox: None, wire_run: None, amended: None });
     heir.commit().await.unwrap();
@@ -159,14 +160,14 @@ async fn an_inbox_wakes_its_owner_wherever_it_was_filled() {
     let (_, first, second) = two_nodes();
     let owner = create(&first).await;
     let run = owner.run();
-    // Nothing can be in the inbox of a run that was just created.
+    // The inbox of a run that was just created is empty.
     assert!(owner.inbox_changed().now_or_never().is_none());
     assert_eq!(owner.inbox().await.unwrap(), []);
     assert!(owner.inbox_changed().now_or_never().is_none());
     for log in [&first, &second] {
         let commands = vec![NewCommand { key: log.node().into(), command: cancel(), audit: None }];
         log.send(run, commands.clone()).await.unwrap();
-        // Sent between the look and the wait: the wait ends at once.
+        // Sent between the read and the wait: the wait ends at once.
         owner.inbox_changed().await;
         let PutAll::Done(again) = log.send(run, commands).await.unwrap() else { unreachable!() };
         assert!(again[0].existed);
@@ -180,7 +181,7 @@ async fn an_inbox_wakes_its_owner_wherever_it_was_filled() {
     assert_eq!(keys(owner.inbox().await.unwrap()), ["second"]);
     assert!(owner.inbox_changed().now_or_never().is_none());
     drop(owner);
-    // Whoever adopts knows what was taken.
+    // The next owner knows which entries were taken.
     let heir = first.adopt(run).await.unwrap();
     heir.inbox_changed().await;
     assert_eq!(keys(heir.inbox().await.unwrap()), ["second"]);
@@ -200,7 +201,7 @@ async fn a_store_that_keeps_failing_loses_the_owner_and_tells_the_readers() {
     assert!(matches!(reader.next().await, Err(ReadError::OwnerLost(_))));
     assert_eq!(reader.position(), Seq(1));
     assert!(matches!(first.adopt(run).await, Err(AdoptError::Store(_))));
-    // Repaired, the run goes on under a new owner, and the reader with it.
+    // After the repair, the run continues under a new owner, and so does the reader.
     faulty.broken.store(false, Ordering::SeqCst);
     let heir = first.adopt(run).await.unwrap();
     heir.push(ROOT, finished());
@@ -222,7 +223,7 @@ async fn a_creation_whose_answer_was_lost_is_found_again() {
         assert_eq!(owner.commit().await.unwrap(), Seq(1));
         assert_eq!(second.transcript(owner.run()).await.unwrap().outline.head, Seq(1));
     }
-    // But somebody else's run of the same id is not ours.
+    // A run of the same id that another process created is not ours.
     let (faulty, first, second) = two_nodes();
     let started = started();
     let other = wellspring_core::RunStarted { agent: "other".into(), ..started.clone() };
@@ -292,7 +293,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// However appends fail, nothing is lost and nothing is there twice.
+    /// However appends fail, nothing is lost and nothing is duplicated.
     #[test]
     fn ambiguous_appends_neither_lose_nor_double(
         faults in prop::collection::vec(fault(), 0..40),
@@ -308,7 +309,7 @@ proptest! {
             let owner = create(&first).await;
             let run = owner.run();
             let mut reader = first.cursor(run, Seq(0)).await.unwrap();
-            // Never as many in a row as make an owner give up.
+            // Never as many in a row as would make an owner give up.
             let mut row = 0;
             faulty.plan(faults.into_iter().map(|fault| {
                 row = if fault == Fault::None { 0 } else { row + 1 };
@@ -334,7 +335,7 @@ proptest! {
     }
 }
 
-/// A clock whose time of day steps, as that of a machine may.
+/// A clock whose wall-clock time steps.
 struct Stepping {
     tokio: TokioClock,
     step: std::sync::atomic::AtomicI64,
@@ -351,8 +352,8 @@ impl Clock for Stepping {
     }
 }
 
-/// However the clocks of two nodes step, also by a year, neither takes the other's run, and the
-/// time that an owner has worked is what it was.
+/// However the clocks of two nodes step, even by a year, neither takes the other's run, and the
+/// owner's working time is correct.
 #[tokio::test(start_paused = true)]
 async fn a_clock_that_steps_takes_no_run_and_no_time() {
     const YEAR: i64 = 365 * 24 * 60 * 60 * 1000;
@@ -387,8 +388,8 @@ async fn a_clock_that_steps_takes_no_run_and_no_time() {
     }
 }
 
-/// Two nodes that do not hear each other's heartbeats take a run from each other ever more
-/// seldom: in a day it changes hands a few times, not thousands of times.
+/// Two nodes that cannot read each other's heartbeats take a run from each other less and less
+/// often: a few times per day, not thousands of times.
 #[tokio::test(start_paused = true)]
 async fn a_run_that_keeps_changing_owners_is_left_with_one() {
     let memory = MemoryStore::default();
@@ -406,7 +407,7 @@ async fn a_run_that_keeps_changing_owners_is_left_with_one() {
         for log in &logs {
             if due(log).await == [run] && log.node() != owner_of(&logs[0], run).await {
                 let heir = log.adopt(run).await.unwrap();
-                // The other one notices when it appends next.
+                // The other node notices when it appends next.
                 owner.push(ROOT, part_started(100 + taken));
                 owner.lost().await;
                 owner = heir;
@@ -421,19 +422,19 @@ async fn owner_of(log: &Log, run: RunId) -> String {
     log.store().info(run).await.unwrap().unwrap().owner.unwrap().into()
 }
 
-/// A process that was frozen itself does not take what it did not hear of meanwhile for silence.
+/// After a process was frozen, missed heartbeats do not count as silence.
 #[tokio::test(start_paused = true)]
 async fn silence_is_not_counted_while_nobody_listens() {
     let (_, first, second) = two_nodes();
     let owner = create(&first).await;
     assert_eq!(due(&second).await, []);
-    // Both processes are frozen: no task of theirs runs, and time goes by.
+    // Both processes are frozen: no task of theirs runs while time passes.
     tokio::time::advance(Duration::from_secs(3600)).await;
     assert_eq!(due(&second).await, []);
     assert!(second.adopt(owner.run()).await.is_err());
 }
 
-/// An append that is decided late does not cost an owner its run, if the log may wait for it.
+/// An append with a late outcome does not cost an owner its run, if the log may wait for it.
 #[tokio::test(start_paused = true)]
 async fn how_long_an_append_may_settle_is_an_option() {
     for (settle, survives) in [(5, false), (20, true)] {
@@ -443,14 +444,14 @@ async fn how_long_an_append_may_settle_is_an_option() {
         let owner = create(&log).await;
         faulty.broken.store(true, Ordering::SeqCst);
         owner.push(ROOT, part_started(0));
-        // As long as a store takes that changes its leader.
+        // As long as a store may need to elect a leader.
         tokio::time::sleep(Duration::from_secs(7)).await;
         faulty.broken.store(false, Ordering::SeqCst);
         assert_eq!(owner.commit().await.is_ok(), survives, "{settle:?}");
     }
 }
 
-/// An entry that had no effect is done with the next frame, and does not make a paused run due.
+/// An entry without effect is taken by the next frame, and does not make a paused run due.
 #[tokio::test(start_paused = true)]
 async fn a_dismissed_entry_is_not_read_again() {
     let (_, first, second) = two_nodes();
@@ -475,7 +476,7 @@ async fn a_dismissed_entry_is_not_read_again() {
     assert_eq!(due(&first).await, [run], "its deadline");
 }
 
-/// Readers of idle runs read nothing because of what happens to another run.
+/// Readers of idle runs read nothing when another run changes.
 #[tokio::test(start_paused = true)]
 async fn an_idle_reader_costs_no_reads() {
     let memory = MemoryStore::default();
@@ -493,7 +494,7 @@ async fn an_idle_reader_costs_no_reads() {
     let mut reader = there.cursor(busy.run(), Seq(1)).await.unwrap();
     assert!(reader.next().now_or_never().is_none());
     let reads = || store.reads.load(Ordering::SeqCst);
-    // Each looks once, finds nothing and waits.
+    // Each reads once, finds nothing and waits.
     while reads() < 101 {
         tokio::task::yield_now().await;
     }
@@ -507,7 +508,7 @@ async fn an_idle_reader_costs_no_reads() {
     assert!(idle.iter().all(|(_, waits)| !waits.is_finished()));
 }
 
-/// A node writes one heartbeat for all its runs, and none while it has no run.
+/// A node writes one heartbeat for all its runs, and none while it has no runs.
 #[tokio::test(start_paused = true)]
 async fn a_node_beats_once_for_all_its_runs() {
     let (faulty, first, _) = two_nodes();

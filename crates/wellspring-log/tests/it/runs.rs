@@ -1,4 +1,4 @@
-//! Runs to test with.
+//! Runs for tests.
 
 use futures::TryStreamExt;
 use uuid::Uuid;
@@ -41,7 +41,7 @@ pub(crate) fn finished() -> Event {
     Event::RunFinished { outcome: Box::new(Outcome::Completed { stop: Stop::EndTurn }) }
 }
 
-/// Everything of a finished run after a record.
+/// All records of a finished run after a position.
 pub(crate) async fn records(log: &Log, run: RunId, after: Seq) -> Vec<Record> {
     log.cursor(run, after).await.unwrap().into_records().try_collect().await.unwrap()
 }

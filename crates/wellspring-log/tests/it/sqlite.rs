@@ -1,4 +1,4 @@
-//! What only the SQLite store has: a file.
+//! Properties of the SQLite store's file.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ async fn a_damaged_frame_is_an_error_and_never_a_record() {
     owner.push(ROOT, part_started(0));
     owner.commit().await.unwrap();
     let file = sqlite.directory.path().join("runs.db");
-    // The second batch is the second frame; what stands before its body has 32 bytes.
+    // The second batch is the second frame; its body starts after 32 bytes.
     let flip =
         "UPDATE batches SET body = CAST(substr(body, 1, 40) || 'x' || substr(body, 42) AS BLOB)
         WHERE id = 2";
@@ -88,7 +88,7 @@ async fn a_damaged_frame_is_an_error_and_never_a_record() {
     let mut cursor = log.cursor(owner.run(), Seq(0)).await.unwrap();
     let error = cursor.next().await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
-    // Nobody knows whose last frame it was, because it is not in the index yet.
+    // It is not indexed yet, so it is unknown which run's last frame it was.
     assert!(source.contains("batch 2, which holds the last records of some runs"), "{source}");
     assert_eq!(cursor.position(), Seq(0));
 }
@@ -190,7 +190,7 @@ async fn a_transaction_takes_what_waits_up_to_its_maximum() {
     }
 }
 
-/// What a process that died in the middle of a deletion has left is swept at the next start.
+/// What a process that died during a deletion left behind is removed at the next start.
 #[tokio::test]
 async fn an_interrupted_deletion_is_finished() {
     let sqlite = Sqlite::new(Durability::ProcessCrash);
@@ -212,8 +212,9 @@ async fn an_interrupted_deletion_is_finished() {
     assert_eq!((count("batches"), count("places"), count("doomed")), (0, 0, 0));
 }
 
-/// Many runs at once, so that their frames share batches: each is read whole, placed or not, by
-/// whoever comes later too; and of one that is deleted nothing is left, and of the others all.
+/// Many concurrent runs, whose frames share batches: each is read completely, indexed or not,
+/// also by a process that opens the file later; deleting one removes all of its data and
+/// nothing else.
 #[tokio::test]
 async fn what_lies_beside_a_deleted_run_stays() {
     const RUNS: usize = 16;
@@ -251,7 +252,7 @@ async fn what_lies_beside_a_deleted_run_stays() {
         let info = log.store().info(runs[run]).await.unwrap().unwrap();
         let all = records(&log, runs[run], Seq(0)).await;
         assert_eq!(info.head, all.last().unwrap().seq);
-        // From any record on there is the rest.
+        // Reading from any record returns the rest.
         let rest = records(&log, runs[run], Seq(info.head.0 / 2)).await;
         assert_eq!(rest, all[all.len() / 2..]);
         assert_eq!(Transcript::fold(&all).words(ROOT), words(run).repeat(ROUNDS));
@@ -275,14 +276,14 @@ async fn what_lies_beside_a_deleted_run_stays() {
     }
     assert_eq!(number("SELECT count(*) FROM batches"), 0);
 
-    // A batch never gets the number of one that was deleted: it would not be looked for.
+    // A batch never gets the number of a deleted one: it would not be found.
     let run = create(&log).await.run();
     for store in [log.store(), self::log(sqlite.store()).store()] {
         assert_eq!(store.read(run, Seq(0), 1).await.unwrap().frames.len(), 1);
     }
 }
 
-/// The write-ahead log is moved into the file, and cut back when it has grown large.
+/// The write-ahead log is moved into the file, and truncated when it has grown large.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_write_ahead_log_stays_small() {
     let sqlite = Sqlite::new(Durability::ProcessCrash);
@@ -300,11 +301,11 @@ async fn the_write_ahead_log_stays_small() {
     assert!(largest < 60 * 1024 * 1024, "{largest} bytes for 120 MB written");
 }
 
-/// Another process holds the lock and does not let go: jobs that wait fail, and once it lets go
-/// the run goes on.
+/// Another process holds the lock: waiting jobs fail, and once it is released the run
+/// continues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_that_is_held_elsewhere_is_said() {
-    // Longer than the five seconds that are promised, and far shorter than for ever.
+    // Longer than the five seconds that are promised, but bounded.
     let patience = std::time::Duration::from_secs(20);
     let sqlite = Sqlite::new(Durability::ProcessCrash);
     let log = log(sqlite.store());
@@ -328,8 +329,8 @@ async fn a_lock_that_is_held_elsewhere_is_said() {
     wellspring_core::Checker::check(&records(&log, run, Seq(0)).await).unwrap();
 }
 
-/// A directory that is deleted, or replaced, under an open store: nothing is written to a file
-/// that nobody finds, and no new one is made.
+/// The directory is deleted or replaced while the store is open: nothing is written to a file
+/// that cannot be opened again, and no new file is created.
 #[tokio::test]
 async fn a_deleted_file_is_noticed() {
     let sqlite = Sqlite::new(Durability::ProcessCrash);
@@ -344,7 +345,7 @@ async fn a_deleted_file_is_noticed() {
     let Err(wellspring_log::CreateError::Store(error)) = started else { panic!("{started:?}") };
     assert!(refused(&error), "{error:?}");
     assert!(!sqlite.directory.path().exists());
-    // And one of the same name is another.
+    // A new file of the same name is another file.
     std::fs::create_dir_all(sqlite.directory.path()).unwrap();
     let other = sqlite.store();
     let started = log.create("tenant", crate::runs::started()).await.map(drop);
@@ -352,7 +353,7 @@ async fn a_deleted_file_is_noticed() {
     assert_eq!(other.info(run).await.unwrap(), None);
 }
 
-/// A file that may not grow: it is opened, and runs are deleted from it, audited.
+/// A file at its maximum size: it is opened, and runs are deleted from it, with audit entries.
 #[tokio::test]
 async fn deleting_has_room_at_the_maximum() {
     let mut sqlite = Sqlite::new(Durability::ProcessCrash);
@@ -367,7 +368,7 @@ async fn deleting_has_room_at_the_maximum() {
         runs.push(owner.run());
     }
     drop(log);
-    // Less than there is: not a page more may be used.
+    // Less than the current size: not a single page may be added.
     sqlite.options.bytes_max = Some(100_000);
     let store = sqlite.store();
     let log = self::log(sqlite.store());
@@ -391,7 +392,7 @@ async fn deleting_has_room_at_the_maximum() {
     create(&log).await;
 }
 
-/// Many begin at once with nothing there.
+/// Many processes start at once with an empty directory.
 #[test]
 fn many_open_an_empty_directory_at_once() {
     for _ in 0..20 {
@@ -414,8 +415,8 @@ fn many_open_an_empty_directory_at_once() {
     }
 }
 
-/// When the directory with the processes' files is deleted under two of them, neither takes the
-/// other's runs, and neither does a third one that comes.
+/// If the directory with the processes' files is deleted under two of them, neither takes the
+/// other's runs, nor does a third process.
 #[tokio::test]
 async fn a_missing_nodes_directory_is_not_a_death() {
     let sqlite = Sqlite::new(Durability::ProcessCrash);
@@ -427,7 +428,7 @@ async fn a_missing_nodes_directory_is_not_a_death() {
     let (one, two) = (node(), node());
     let (first, second) = (create(&one).await, create(&two).await);
     std::fs::remove_dir_all(sqlite.directory.path().join("runs.db-nodes")).unwrap();
-    // For longer than a lease, as the heartbeats of both tell.
+    // For longer than a lease, as the heartbeats of both show.
     while one.store().nodes().await.unwrap().iter().any(|node| node.beat < 5) {
         for log in [&one, &two] {
             assert_eq!(log.due(None, 9).await.unwrap().runs, []);
@@ -443,7 +444,7 @@ async fn a_missing_nodes_directory_is_not_a_death() {
     }
 }
 
-/// The runs of a process that has ended are released at once, and its file goes then.
+/// The runs of a process that has ended are released at once, and its file is removed.
 #[tokio::test]
 async fn the_runs_of_a_process_that_ended_are_due_at_once() {
     let sqlite = Sqlite::new(Durability::ProcessCrash);
@@ -453,7 +454,7 @@ async fn the_runs_of_a_process_that_ended_are_due_at_once() {
     let owner = create(&one).await;
     let run = owner.run();
     assert_eq!(two.due(None, 9).await.unwrap().runs, []);
-    // As if it were killed: the lock goes, and nothing is said.
+    // As if it were killed: the lock is released, and nothing is written.
     std::mem::forget(owner);
     let nodes = sqlite.directory.path().join("runs.db-nodes");
     let files = || std::fs::read_dir(&nodes).unwrap().count();

@@ -1,4 +1,4 @@
-//! Every store passes the one suite.
+//! Every store passes the same suite.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -50,10 +50,10 @@ impl Subject for Sqlite {
     }
 
     fn damage(&self, run: RunId, what: Damage) -> bool {
-        // Whoever closes a file leaves all frames in its index.
+        // Closing a file indexes all its frames.
         drop(self.store());
         let file = Connection::open(self.directory.path().join("runs.db")).unwrap();
-        // The checksums of rows are the store's business; this one's are always new.
+        // Checksums of rows are computed by the store; this function always writes valid ones.
         let flags = FunctionFlags::SQLITE_UTF8;
         file.create_scalar_function("row_sum", -1, flags, |_| Ok(0)).unwrap();
         let key = |run: RunId| -> i64 {
@@ -64,8 +64,8 @@ impl Subject for Sqlite {
             let sql = "UPDATE runs SET state = 0 WHERE id = ?1";
             return file.execute(sql, [key(run)]).unwrap() == 1;
         }
-        // A frame begins with its run's key and its first record. Here each is alone in its
-        // batch, because each was committed by itself.
+        // A frame starts with its run's key and its first record. Here each frame is alone in
+        // its batch, because each was committed separately.
         let start = |run: RunId| {
             let mut start = key(run).to_be_bytes().to_vec();
             start.extend(2u64.to_be_bytes());

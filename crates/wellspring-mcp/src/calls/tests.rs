@@ -5,7 +5,7 @@ use wellspring_core::{ContextFacts, RunId};
 
 use super::*;
 
-/// A context of the run of this number.
+/// A context of the run with this number.
 fn context(run: u128) -> Context {
     let outside = Context::create("trace", CancellationToken::new());
     let facts = ContextFacts { run: RunId::new(Uuid::from_u128(run)), ..outside.facts().clone() };
@@ -52,7 +52,7 @@ fn progress_reaches_its_call_and_no_other() {
     calls.sent(&first.call, &id(1), Some(&id(10)));
     calls.sent(&second.call, &id(2), Some(&id(20)));
     calls.progress(progress(id(10), 1.0).with_total(2.0).with_message("half"));
-    // Some servers make text of a number.
+    // Some servers convert numbers to strings.
     calls.progress(progress(NumberOrString::String("20".into()), 5.0));
     calls.progress(progress(id(30), 9.0));
     let half = json!({"progress": 1.0, "total": 2.0, "message": "half"});
@@ -94,7 +94,7 @@ fn what_is_over_hears_nothing() {
     calls.sent(&call, &id(1), Some(&id(1)));
     drop(ticket);
     calls.progress(progress(id(1), 1.0));
-    // Its request may leave after its end, and must not bring it back.
+    // Its request may be sent after its end, and must not register it again.
     calls.sent(&call, &id(2), Some(&id(2)));
     calls.progress(progress(id(2), 1.0));
     assert_eq!(call.waiting(), None);

@@ -121,13 +121,13 @@ fn words_structure_and_errors() {
         ..ToolResult::default()
     };
     assert_eq!(result(&structured).unwrap(), want);
-    // Too much of it: the words are what is left, and these are cut.
+    // Too much structured content: only the text is used, and it is truncated.
     let long = "x".repeat(RESULT_BYTES_MAX + 1);
     let much = result(&json!({"content": [text(&long)], "structuredContent": [long]})).unwrap();
     let cut = format!("{}\n[... 1 bytes left out ...]", "x".repeat(RESULT_BYTES_MAX));
     assert_eq!(much, ToolResult::new(cut));
     let error = |value: Value| result(&value).unwrap_err().to_string();
     assert_eq!(error(json!({"content": [text("no")], "isError": true})), "no");
-    assert_eq!(error(json!({"isError": true})), "the tool failed and did not say why");
+    assert_eq!(error(json!({"isError": true})), "the tool failed without an error message");
     assert_eq!(result(&json!({})).unwrap(), ToolResult::new(""));
 }

@@ -1,4 +1,4 @@
-//! A call that came in: how it is run, what its client hears of it, how it is cancelled.
+//! An incoming call: how it runs, reports progress and is cancelled.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,8 +17,8 @@ use wellspring_core::{
 
 use crate::calls::{PROGRESS_BYTES_MAX, cut};
 
-/// How often a client hears of a call that has nothing to say: it turns the answer into a
-/// stream, which no client gives up on while a person thinks about a question.
+/// How often a client gets a message about a silent call. The response is then a stream, so
+/// clients do not time out while a person answers a question.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
 /// A call of one of our tools by an external agent.
@@ -48,13 +48,13 @@ impl LoopbackCall {
         &self.tool.0
     }
 
-    /// Its arguments, as they came.
+    /// The arguments as the agent sent them.
     #[must_use]
     pub fn arguments(&self) -> &Value {
         &self.arguments
     }
 
-    /// The protocol's `_meta`: agents put the id of their own call here.
+    /// The protocol's `_meta`, in which agents send the id of their own call.
     #[must_use]
     pub fn meta(&self) -> &Value {
         &self.meta
@@ -66,14 +66,14 @@ impl LoopbackCall {
         &self.signal
     }
 
-    /// What tells the client of progress; it may outlive this.
+    /// Reports progress to the client. It may outlive the call.
     #[must_use]
     pub fn reporter(&self) -> Reporter {
         self.reporter.clone()
     }
 
-    /// Runs it in a context: the client hears its progress, and its end is the context's
-    /// signal too.
+    /// Runs the call in a context. Its progress is also sent to the client, and the context's
+    /// cancellation ends it too.
     pub async fn run(self, context: Context) -> Result<ToolResult, ToolError> {
         let signal = context.signal().child_token();
         let facts = ContextFacts { signal: signal.clone(), ..context.facts().clone() };
@@ -88,13 +88,13 @@ impl LoopbackCall {
     }
 }
 
-/// Tells a client of a call's progress. Cheap to clone.
+/// Reports a call's progress to the client. Cheap to clone.
 #[derive(Clone)]
 pub struct Reporter(Arc<Reporting>);
 
 struct Reporting {
     peer: Peer<RoleServer>,
-    /// A client without a progress token gets no progress.
+    /// The client's progress token; `None` if it did not ask for progress.
     token: Option<ProgressToken>,
     /// The last progress value; the protocol requires it to increase. The lock is held while
     /// sending, so that reports are sent in order.
@@ -106,13 +106,13 @@ impl Reporter {
         Self(Arc::new(Reporting { peer, token, progress: Default::default() }))
     }
 
-    /// Tells of progress. Does nothing when the client did not ask for it.
+    /// Sends a progress report. Does nothing if the client did not ask for progress.
     pub async fn report(&self, update: &ToolUpdate) {
         let data = update.data.as_ref().unwrap_or(&Value::Null);
         self.send(data["progress"].as_f64(), data["total"].as_f64(), message(update)).await;
     }
 
-    /// Tells that there is life.
+    /// Sends a report without news, to keep the call alive.
     pub(super) async fn heartbeat(&self) {
         self.send(None, None, None).await;
     }
@@ -120,13 +120,15 @@ impl Reporter {
     async fn send(&self, progress: Option<f64>, total: Option<f64>, message: Option<String>) {
         let Some(token) = &self.0.token else { return };
         let mut last = self.0.progress.lock().await;
-        // Where the tool does not count we do, and a total that is not its own would mislead.
+        // If the tool reports no number, we count; a total that does not match would be
+        // misleading.
         let own = progress.filter(|progress| *progress > *last);
         *last = own.unwrap_or(*last + 1.0);
         let mut param = ProgressNotificationParam::new(token.clone(), *last);
         param.total = own.and(total);
         param.message = message;
-        // A client that is gone hears nothing; the call is cancelled elsewhere.
+        // If the client has disconnected, the report is lost. Cancellation is handled in
+        // another place.
         let _ = self.0.peer.notify_progress(param).await;
     }
 }
@@ -137,7 +139,7 @@ impl fmt::Debug for Reporter {
     }
 }
 
-/// What a person would read of an update.
+/// The text of an update for people.
 fn message(update: &ToolUpdate) -> Option<String> {
     let data = update.data.as_ref();
     let said = data.and_then(|data| data["message"].as_str().or(data.as_str()));
@@ -155,7 +157,7 @@ fn message(update: &ToolUpdate) -> Option<String> {
     Some(cut(text, PROGRESS_BYTES_MAX))
 }
 
-/// A run whose progress a client hears too.
+/// A run whose progress is also sent to a client.
 struct Overheard {
     context: Context,
     reporter: Reporter,
@@ -186,11 +188,11 @@ impl Host for Overheard {
     }
 }
 
-/// The calls that are running, by their request.
+/// The running calls, by the request's id.
 ///
-/// Without sessions each request stands alone, so a cancellation, which is a request of its
-/// own, finds its call here. Two clients may count alike; then it is not known which call is
-/// meant, and none is cancelled.
+/// Without sessions, each request is independent, so a cancellation, which is a request of its
+/// own, finds its call here. If two clients use the same id, it is unknown which call is meant,
+/// and none is cancelled.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Running(Arc<Mutex<HashMap<NumberOrString, Vec<CancellationToken>>>>);
 

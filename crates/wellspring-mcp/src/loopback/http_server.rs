@@ -1,4 +1,4 @@
-//! The HTTP side of the server: checks each request, and answers it.
+//! The HTTP side of the server: checks each request, and responds.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -35,16 +35,16 @@ use wellspring_core::{Content, MediaSource, Tool, ToolContent, ToolError, ToolKi
 use super::Shared;
 use super::call::{Called, HEARTBEAT, LoopbackCall, Reporter};
 
-/// Bytes of a request: the arguments of one call, a file in base64 among them.
+/// Maximum size of a request: the arguments of one call, possibly with a file in base64.
 pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Calls that run at a time; further ones are refused. An agent has a few.
+/// Concurrent calls; further ones are refused. An agent makes a few.
 pub const CALLS_MAX: usize = 64;
 
-/// Connections at a time; further ones wait. An agent has a few for each of its calls.
+/// Concurrent connections; further ones wait. An agent has a few for each of its calls.
 pub const CONNECTIONS_MAX: usize = 128;
 
-/// How long a call has to end once it is cancelled.
+/// How long a call may take to end once it is cancelled.
 pub const CANCEL_GRACE: Duration = Duration::from_secs(5);
 
 type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -52,25 +52,25 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 pub(super) struct HttpServer {
     shared: Arc<Shared>,
     path: Box<str>,
-    mcp: StreamableHttpService<Desk, NeverSessionManager>,
+    mcp: StreamableHttpService<ToolServer, NeverSessionManager>,
 }
 
 impl HttpServer {
     pub(super) fn new(shared: Arc<Shared>, path: Box<str>) -> Self {
-        // Some agents drop a server that has sessions, or that streams what it could say at
-        // once. A browser has no business here.
+        // Some agents drop a server that has sessions, or that streams a response
+        // unnecessarily. Requests from browsers are rejected.
         let config = StreamableHttpServerConfig::default()
             .with_legacy_session_mode(false)
             .with_json_response(true)
             .with_max_request_body_bytes(BODY_BYTES_MAX)
             .enforce_origin_validation();
-        let desk = Desk(shared.clone());
+        let tools = ToolServer(shared.clone());
         let sessions = Arc::new(NeverSessionManager::default());
-        let mcp = StreamableHttpService::new(move || Ok(desk.clone()), sessions, config);
+        let mcp = StreamableHttpService::new(move || Ok(tools.clone()), sessions, config);
         Self { shared, path, mcp }
     }
 
-    /// Lets clients in, until it is dropped; then all of them are out.
+    /// Accepts clients until it is dropped; then all connections are closed.
     pub(super) async fn open(self, listener: TcpListener) {
         let door = Arc::new(self);
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
@@ -104,7 +104,7 @@ impl HttpServer {
 
     async fn answer(&self, request: Request<Incoming>) -> Answer {
         if request.uri().path() != &*self.path {
-            return refusal(StatusCode::NOT_FOUND, "there is nothing here");
+            return refusal(StatusCode::NOT_FOUND, "not found");
         }
         let token = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
         let token = token.and_then(|value| value.strip_prefix(b"Bearer "));
@@ -121,7 +121,7 @@ impl HttpServer {
             Ok(body) => body.to_bytes(),
             Err(_) => return refusal(StatusCode::PAYLOAD_TOO_LARGE, "the request is too large"),
         };
-        // The SDK takes no notice of notifications without a session.
+        // The SDK ignores notifications without a session.
         if let Ok(Cancelled { method: "notifications/cancelled", params }) =
             serde_json::from_slice(&body)
         {
@@ -149,17 +149,17 @@ fn refusal(status: StatusCode, why: &'static str) -> Answer {
     answer
 }
 
-/// Compares without telling by the time it takes how much is right.
+/// Compares in constant time.
 fn same(given: &[u8], wanted: &[u8]) -> bool {
     let difference = given.iter().zip(wanted).fold(0, |sum, (a, b)| sum | (a ^ b));
     given.len() == wanted.len() && difference == 0
 }
 
-/// Speaks the protocol.
+/// Implements the protocol.
 #[derive(Clone)]
-struct Desk(Arc<Shared>);
+struct ToolServer(Arc<Shared>);
 
-impl ServerHandler for Desk {
+impl ServerHandler for ToolServer {
     fn get_info(&self) -> ServerConfig {
         let mut capabilities = ServerCapabilities::default();
         capabilities.tools = Some(ToolsCapability::default());
@@ -225,7 +225,7 @@ impl ServerHandler for Desk {
     }
 }
 
-/// The end of a call that was cancelled.
+/// Waits for the end of a cancelled call, up to [`CANCEL_GRACE`].
 async fn ending(
     running: impl Future<Output = Result<ToolResult, ToolError>>,
 ) -> Result<ToolResult, ToolError> {
@@ -256,7 +256,7 @@ fn listed(tool: &dyn Tool) -> ListedTool {
     listed
 }
 
-/// A result in the protocol's form: the model's output, and content that is not text.
+/// A result as the protocol defines it: the model's output, and content that is not text.
 fn done_well(result: ToolResult) -> CallToolResult {
     let mut blocks = vec![ContentBlock::text(result.output_text())];
     for content in result.content {

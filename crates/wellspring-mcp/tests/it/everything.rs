@@ -17,7 +17,7 @@ async fn connect() -> Option<McpConnection> {
         .cwd(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests"));
     config.resources = true;
     let connection = soon(McpServer::new(config).connect()).await.unwrap();
-    // It offers some tools only once it knows who asks, and then says that the list changed.
+    // It adds some tools only after the handshake, and then announces that the list changed.
     let mut versions = connection.versions();
     let all = |_: &u64| {
         let tools = connection.tools();
@@ -76,7 +76,7 @@ async fn tools_results_and_resources() {
     let gone = of_error(&connection, "read_resource", json!({"uri": "demo://no/such"})).await;
     assert!(gone.contains("MCP server \"everything\""), "{gone}");
 
-    // We said which directory it is about.
+    // The configured directory is its root.
     let roots = call("get-roots-list", json!({})).await.output;
     assert!(roots.as_str().unwrap().contains("wellspring-mcp/tests/"), "{roots}");
 
@@ -102,7 +102,7 @@ async fn progress_in_order_then_the_result() {
     assert_eq!(result.output, json!(want));
 }
 
-/// The server goes on sending progress after a cancel; nobody hears it.
+/// The server continues to send progress after a cancel; it is dropped.
 #[tokio::test]
 async fn cancel() {
     let Some(connection) = connect().await else { return };
@@ -119,7 +119,8 @@ async fn cancel() {
     let ended = soon(calling).await.unwrap();
     assert_eq!(ended, Err("cancelled; the server was notified".to_owned()));
     let heard = run.heard().len();
-    // Another call's progress shows that the server had time to send more of the first.
+    // Another call's progress shows that the server had time to send more progress of the
+    // first.
     let other = Run::new();
     other.call(&operation, json!({"duration": 0.4, "steps": 2})).await.unwrap();
     assert_eq!((run.heard().len(), other.heard().len()), (heard, 2));

@@ -1,4 +1,4 @@
-//! Servers with bad habits: what becomes of a call, and of the next one.
+//! Faulty servers: the outcome of a call, and of the next one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn of(connection: &McpConnection, name: &str) -> Arc<dyn Tool> {
     tool(&connection.tools(), &format!("s__{name}"))
 }
 
-/// What a call's error says of the server.
+/// The kind of the server's error in a call's error.
 fn kind(error: &ToolError) -> McpErrorKind {
     let cause = error.cause().expect("there is a cause");
     cause.downcast_ref::<McpError>().expect("it is the server's").kind().clone()
@@ -70,7 +70,7 @@ async fn names_and_specs() {
     s__no_schema Other Ask false
     ");
     assert_eq!(connection.instructions().as_deref(), Some("Be careful."));
-    // Each is mapped back to the name the server knows.
+    // Each is mapped back to the server's own name.
     for tool in connection.tools().iter().filter(|tool| tool.spec().name.contains("a_b")) {
         let answer = Run::new().call(tool, json!({})).await.unwrap();
         let own = answer.output.as_str().unwrap().split(':').next().unwrap().to_owned();
@@ -103,7 +103,7 @@ async fn a_death_in_mid_call_is_said_and_the_server_comes_back() {
     let error = fails(&die).await;
     assert_eq!(kind(&error), McpErrorKind::DiedMidCall { exit: Some("exit status: 3".into()) });
     assert!(error.to_string().ends_with("out of cheese"), "{error}");
-    // Meanwhile the tools say so, and why.
+    // Meanwhile the tools report the reason.
     let error = fails(&echo).await;
     let McpErrorKind::Restarting { why, .. } = kind(&error) else { panic!("{error}") };
     assert_eq!(&*why, "it ended (exit status: 3)");
@@ -134,7 +134,7 @@ async fn a_flood_of_progress_is_bounded_and_in_order() {
     assert_eq!(answer, Ok(ToolResult::new("flooded")));
     let heard: Vec<f64> = run.heard().iter().map(|it| it["progress"].as_f64().unwrap()).collect();
     assert!(heard.is_sorted());
-    // The latest is never among what is left out.
+    // The latest report is never dropped.
     assert_eq!(heard.last(), Some(&20_000.0));
     assert!(heard.len() >= PROGRESS_WAITING_MAX.min(20_000));
 }
@@ -162,7 +162,7 @@ async fn progress_after_a_cancel_is_dropped() {
     run.signal.cancel();
     let ended = soon(calling).await.unwrap();
     assert_eq!(ended, Err("cancelled; the server was notified".to_owned()));
-    // The server has sent its late progress before it answers this.
+    // The server has sent its late progress before it responds to this.
     let other = Run::new();
     other.call(&of(&connection, "echo"), json!({})).await.unwrap();
     assert_eq!(run.heard(), [json!({"progress": 1.0, "message": "in time"})]);
@@ -207,7 +207,7 @@ async fn questions_go_to_the_run_that_called() {
     assert_eq!(answer, Ok(ToolResult::new("{\"action\":\"cancel\"}")));
 }
 
-/// Over stdio nobody knows which call a question belongs to; a stranger must not be asked.
+/// Over stdio it is unknown which call a question belongs to; another user must not be asked.
 #[tokio::test]
 async fn a_question_that_may_be_a_strangers_is_declined() {
     let connection = connect(server("s", "")).await;
@@ -234,7 +234,7 @@ async fn a_flood_of_questions_is_refused() {
     let answer = run.call(&of(&connection, "ask_flood"), json!({})).await;
     assert_eq!(answer, Ok(ToolResult::new("8 refused")));
     assert_eq!(run.asked().len(), SERVER_REQUESTS_MAX);
-    // They ended with the call, and none stays counted: the next one is answered.
+    // They end with the call and no longer count: the next question is answered.
     let run = Run::new().answers([Answer::NO]);
     let answer = run.call(&of(&connection, "ask"), json!({})).await;
     assert_eq!(answer, Ok(ToolResult::new("{\"action\":\"decline\"}")));
@@ -259,7 +259,7 @@ async fn what_a_server_asks_and_lists_is_bounded() {
     assert_eq!(kind(&error), McpErrorKind::Protocol(what.into()));
 }
 
-/// A server over HTTP that leads in circles is followed only so far.
+/// A server over HTTP that redirects in circles is followed only a few times.
 #[tokio::test]
 async fn redirects_are_bounded() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -328,7 +328,7 @@ async fn a_server_that_cannot_start_says_why() {
     assert!(matches!(error.kind(), McpErrorKind::Configuration(_)), "{error:?}");
 }
 
-/// A server and all that it started are gone when it is closed, and when it is dropped.
+/// A server and all its child processes are gone when it is closed or dropped.
 #[tokio::test]
 async fn nothing_is_left_running() {
     for closed in [true, false] {
@@ -351,7 +351,7 @@ async fn nothing_is_left_running() {
             assert!(linger.call(json!({"fifo": "/dev/null"}), Run::new().context()).await.is_ok());
             drop(linger);
         }
-        // The end of the FIFO is the end of the last process that held it.
+        // The FIFO ends when the last process that holds it ends.
         soon(alive.read_to_end(&mut Vec::new())).await.unwrap();
     }
 }
@@ -370,7 +370,7 @@ async fn restarts_go_on_until_it_works() {
     Run::new().call(&echo, json!({})).await.unwrap();
 }
 
-/// Attempts end some time, and begin again when somebody needs the server.
+/// Restarts stop after a number of attempts, and resume when a call needs the server.
 #[tokio::test]
 async fn a_server_that_stays_away_is_down_until_it_is_needed() {
     let directory = tempfile::tempdir().unwrap();
@@ -386,7 +386,7 @@ async fn a_server_that_stays_away_is_down_until_it_is_needed() {
     let (die, echo) = (of(&connection, "die"), of(&connection, "echo"));
     std::fs::remove_file(&program).unwrap();
     fails(&die).await;
-    // Nothing but the clock is waited for now: a program that is not there fails at once.
+    // Only the clock is waited for from here on: a missing program fails at once.
     tokio::time::pause();
     let error = connection.ready().await.unwrap_err();
     let McpErrorKind::Down { attempts, why } = error.kind() else { panic!("{error}") };
@@ -395,7 +395,7 @@ async fn a_server_that_stays_away_is_down_until_it_is_needed() {
     tokio::time::resume();
     there();
     let mut versions = connection.versions();
-    // This call finds it down, and is the reason for one more attempt.
+    // This call finds it down, and triggers one more attempt.
     let McpErrorKind::Down { .. } = kind(&fails(&echo).await) else { panic!("it is back") };
     soon(versions.changed()).await.unwrap();
     soon(connection.ready()).await.unwrap();

@@ -1,4 +1,4 @@
-//! A server over streamable HTTP that others wrote: the TypeScript SDK, with its sessions.
+//! A third-party server over streamable HTTP: the TypeScript SDK, with sessions.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use wellspring_mcp::{McpConfig, McpConnection, McpErrorKind, McpServer};
 
 use crate::support::{Run, peers, soon, tool};
 
-/// The server, which ends with its input, and where it is.
+/// The server, which ends with its input, and its URL.
 async fn start(answers: &str) -> Option<(Child, String)> {
     let mut command = Command::new("node");
     command.arg(peers()?.join("server.mjs")).arg(answers).kill_on_drop(true);
@@ -31,8 +31,8 @@ fn of(connection: &McpConnection, name: &str) -> Arc<dyn Tool> {
     tool(&connection.tools(), &format!("h__{name}"))
 }
 
-/// Over HTTP a question comes on the stream of its call: each run is asked its own, however
-/// many are under way.
+/// Over HTTP a question arrives on the stream of its call: each run gets its own questions,
+/// however many run.
 #[tokio::test]
 async fn each_run_is_asked_its_own_question() {
     let Some((_server, url)) = start("streams").await else { return };
@@ -91,7 +91,7 @@ async fn a_server_that_says_no_and_one_that_is_gone() {
     assert!(error.contains("MCP server \"h\""), "{error}");
     let error = soon(without()).await.unwrap_err();
     assert!(error.to_string().contains("could not be reached"), "{error}");
-    // It may end up in a log that others read.
+    // The error may be logged where others read it.
     assert!(!error.to_string().contains("secret"), "{error}");
 }
 

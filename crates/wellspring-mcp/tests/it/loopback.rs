@@ -1,4 +1,5 @@
-//! Our tools for others: through the SDK's own client, the TypeScript SDK, and by hand.
+//! Our tools for other programs: with the SDK's own client, with the TypeScript SDK, and by
+//! hand.
 
 use std::process::Stdio;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ use crate::support::{Run, peers, soon, tool};
 type Work =
     fn(Value, Context, watch::Sender<u32>) -> BoxFuture<'static, Result<ToolResult, ToolError>>;
 
-/// A tool of ours, and how many of its calls were cancelled.
+/// A tool of ours, which counts its cancelled calls.
 struct Ours {
     spec: ToolSpec,
     work: Work,
@@ -88,7 +89,7 @@ fn tools(cancelled: &watch::Sender<u32>) -> Vec<Arc<dyn Tool>> {
     ]
 }
 
-/// A server with all our tools, the run that their calls are in, and how many were cancelled.
+/// A server with all our tools, the run of their calls, and the number of cancelled calls.
 async fn start() -> (Loopback, Run, watch::Receiver<u32>) {
     let cancelled = watch::Sender::new(0);
     let run = Run::new();
@@ -121,7 +122,7 @@ async fn our_own_client() {
     let failed = Run::new().call(&of(&connection, "fail"), json!({})).await;
     assert_eq!(failed, Err("no such city".to_owned()));
 
-    // Progress is heard on both sides, in order and to the end.
+    // Progress arrives on both sides, in order and completely.
     let run = Run::new();
     let counted = run.call(&of(&connection, "count"), json!({"to": 3})).await.unwrap();
     assert_eq!(counted.output, json!({"counted": 3}));
@@ -131,7 +132,7 @@ async fn our_own_client() {
     assert_eq!(run.heard(), [far(1), far(2), far(3)]);
     assert_eq!(at_home.heard().len(), 3);
 
-    // A cancelled call is cancelled here, a dropped one too.
+    // A cancelled call is cancelled here too, and so is a dropped one.
     let wait = of(&connection, "wait");
     let run = Run::new();
     let mut calling = wait.call(json!({}), run.context());
@@ -192,7 +193,7 @@ async fn calls_at_a_time_are_bounded() {
     soon(cancelled.wait_for(|count| *count as usize == CALLS_MAX)).await.unwrap();
 }
 
-/// Connections beyond the maximum wait until another has gone.
+/// Connections beyond the maximum wait until another one closes.
 #[tokio::test]
 async fn connections_at_a_time_are_bounded() {
     let (loopback, _, _) = start().await;
@@ -215,7 +216,7 @@ async fn connections_at_a_time_are_bounded() {
     }
     let mut outside = connect().await;
     ask(&mut outside).await;
-    // Whoever is inside is still served, and meanwhile nobody else was.
+    // The open connections are still served, and no other was served meanwhile.
     ask(&mut inside[0]).await;
     answered(&mut inside[0]).await;
     let waits = outside.try_read(&mut [0; 1]).unwrap_err().kind();
@@ -235,7 +236,7 @@ async fn what_is_seen_is_known() {
     assert_eq!(loopback.seen(within).await, Err(NeverSeen { within, visited: true }));
     let connection = connect(&loopback).await;
     assert_eq!(loopback.seen(within).await, Ok(()));
-    // The same tools once more are known; others are not until they are listed.
+    // The same tools again count as listed; other tools do not, until they are listed.
     let cancelled = watch::Sender::new(0);
     loopback.offer(tools(&cancelled));
     assert_eq!(loopback.seen(within).await, Ok(()));
@@ -301,7 +302,7 @@ async fn dropped_it_is_gone() {
     assert!(error.contains("MCP server \"loop\""), "{error}");
 }
 
-/// Reads answers until all of these ids are answered.
+/// Reads responses until all of these ids have one.
 async fn answers(lines: &mut (impl AsyncBufRead + Unpin), ids: &[i64]) -> Vec<Value> {
     let mut answers = Vec::new();
     while answers.iter().filter(|it: &&Value| it.get("id").is_some()).count() < ids.len() {

@@ -1,4 +1,4 @@
-//! MCP against servers and clients of others, and against scripted ones.
+//! MCP with third-party servers and clients, and with scripted ones.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "tests, in their helpers too")]
 
 mod everything;

@@ -1,4 +1,4 @@
-//! Servers with bad habits over streamable HTTP, spoken by hand.
+//! Faulty servers over streamable HTTP, implemented by hand.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use wellspring_mcp::{
 
 use crate::support::{Run, soon, tool};
 
-/// One request, and the way back.
+/// One request, and the connection for its response.
 struct Asked {
     method: String,
     last_event_id: Option<String>,
@@ -50,7 +50,7 @@ impl Asked {
         Some(Self { method, last_event_id, body, back })
     }
 
-    /// The head of an answer that ends with the connection.
+    /// Writes the head of a response that ends with the connection.
     async fn head(&mut self, status: u16, media_type: &str) {
         let head = format!(
             "HTTP/1.1 {status} So\r\ncontent-type: {media_type}\r\nconnection: close\r\n\r\n"
@@ -58,7 +58,7 @@ impl Asked {
         self.write(head.as_bytes()).await;
     }
 
-    /// Whether the other side still takes it.
+    /// Writes; returns whether the client still reads.
     async fn write(&mut self, bytes: &[u8]) -> bool {
         self.back.write_all(bytes).await.is_ok()
     }
@@ -78,7 +78,7 @@ impl Asked {
         json!({"jsonrpc": "2.0", "id": self.body["id"], "result": result}).to_string()
     }
 
-    /// Writes for as long as somebody takes it.
+    /// Writes for as long as the client reads.
     async fn for_ever(&mut self, bytes_written: &AtomicUsize) {
         let piece = vec![b' '; 64 * 1024];
         while self.write(&piece).await {
@@ -86,7 +86,7 @@ impl Asked {
         }
     }
 
-    /// What every server says, whatever its habits.
+    /// Responds to the handshake, like every server.
     async fn introduction(&mut self) -> bool {
         match (&*self.method, self.body["method"].as_str()) {
             ("POST", Some("initialize")) => {
@@ -127,7 +127,7 @@ const TOOLS: [&str; 11] = [
     "resumes",
 ];
 
-/// Serves on a port of its own.
+/// Serves on its own port.
 async fn serve<F>(answer: impl Fn(Asked) -> F + Send + Sync + 'static) -> String
 where
     F: Future<Output = ()> + Send + 'static,
@@ -148,7 +148,7 @@ where
 
 async fn habits(mut asked: Asked, written: Arc<AtomicUsize>) {
     if asked.method == "GET" {
-        // What was asked before is not known here, and need not be: it is the only request.
+        // The earlier requests are not known here: it is the only request.
         let id = asked.last_event_id.clone().unwrap_or_default();
         let text = format!("resumed after {id}");
         let request: u64 = id.rsplit('-').next().and_then(|id| id.parse().ok()).unwrap_or(0);
@@ -197,7 +197,7 @@ async fn habits(mut asked: Asked, written: Arc<AtomicUsize>) {
         "resumes" => {
             let id = asked.body["id"].clone();
             asked.head(200, "text/event-stream").await;
-            // Nothing but where to go on, in pieces.
+            // Only the id to resume from, in pieces.
             for piece in ["retry: 1\nid", ": at-", &format!("{id}\n"), "\n"] {
                 asked.write(piece.as_bytes()).await;
             }
@@ -225,8 +225,8 @@ fn of(connection: &McpConnection, name: &str) -> Arc<dyn Tool> {
     tool(&connection.tools(), &format!("s__{name}"))
 }
 
-/// Plain answers, streams and refusals without an end: each fails its own call, says why, and
-/// harms no other.
+/// Endless responses, streams and refusals: each fails its own call with the reason, and
+/// affects no other call.
 #[tokio::test]
 async fn answers_without_an_end() {
     let (connection, written) = connect().await;
@@ -237,7 +237,7 @@ async fn answers_without_an_end() {
         let answer = Run::new().call(&of(&connection, "echo"), json!({})).await;
         assert_eq!(answer, Ok(ToolResult::new("echo")), "{name}");
     }
-    // Nobody went on reading: what was written beyond the maximum waits in some buffer.
+    // The client stopped reading: what was written beyond the maximum is in buffers.
     let slack = 16 * 1024 * 1024;
     assert!(written.load(Ordering::Relaxed) < 3 * (MESSAGE_BYTES_MAX + slack));
 }
@@ -255,18 +255,18 @@ async fn the_largest_answers_that_fit() {
 async fn answers_that_are_odd() {
     let (connection, _) = connect().await;
     let call = async |name: &str| Run::new().call(&of(&connection, name), json!({})).await;
-    // An error that says not to whom is the asker's.
+    // An error without an id belongs to the request.
     let error = call("error_to_nobody").await.unwrap_err();
     assert!(error.ends_with("not like this"), "{error}");
     let error = call("nonsense").await.unwrap_err();
     assert!(error.contains(r#"{\"hello\":\"there\"}"#), "{error}");
-    // What is said at length is cut: a model reads it.
+    // A long message is truncated, because a model reads it.
     let error = call("error_at_length").await.unwrap_err();
     assert_eq!(error.matches("no ").count(), 1024 / 3, "{error}");
     assert!(error.ends_with("[... 298976 bytes left out ...]"), "{error}");
     let error = call("nonsense_at_length").await.unwrap_err();
     assert_eq!(error.matches("la ").count(), 255 / 3, "{error}");
-    // A stream may end before it has answered, and say where it goes on.
+    // A stream may end before its response, with the id to resume from.
     let resumed = call("resumes").await.unwrap().output;
     assert!(resumed.as_str().unwrap().starts_with("resumed after at-"), "{resumed}");
 }
@@ -297,7 +297,7 @@ async fn headers_of_the_protocol_are_not_for_a_configuration() {
     }
 }
 
-/// However much is asked at once, a bridge carries so many requests and reads no more.
+/// However many requests arrive at once, a bridge forwards a limited number and reads no more.
 #[tokio::test]
 async fn a_bridge_carries_so_many_at_a_time() {
     let open = watch::Sender::new(0);
@@ -334,12 +334,12 @@ async fn a_bridge_carries_so_many_at_a_time() {
     }
     let mut opened = open.subscribe();
     soon(opened.wait_for(|open| *open == BRIDGED_MAX)).await.unwrap();
-    // A bridge that carried more would have had the time to.
+    // A bridge without a limit would have had time to forward more.
     for _ in 0..2000 {
         tokio::task::yield_now().await;
     }
     assert_eq!(*open.borrow(), BRIDGED_MAX);
-    // One that is answered makes room for one more.
+    // A response makes room for one more.
     gate.add_permits(1);
     soon(lines.next_line()).await.unwrap().unwrap();
     soon(opened.wait_for(|open| *open == BRIDGED_MAX)).await.unwrap();

@@ -1,8 +1,8 @@
-//! A server with bad habits. It is this test binary, started again with a variable that says
-//! which habits; it speaks JSON by hand and shares no code with what it tests.
+//! A faulty server. It is this test binary, started again with a variable that selects the
+//! faults; it writes JSON by hand and shares no code with what it tests.
 //!
-//! (The test harness greets on standard output before the server gets to it, so every test
-//! here also shows that a greeting does no harm.)
+//! (The test harness prints to standard output before the server starts, so every test here
+//! also shows that a banner does no harm.)
 
 #![expect(clippy::print_stderr, reason = "it speaks to whoever started it")]
 
@@ -14,7 +14,7 @@ use wellspring_mcp::McpConfig;
 
 const VARIABLE: &str = "WELLSPRING_TEST_MCP_HABITS";
 
-/// A server with these habits.
+/// A server with these faults.
 pub(crate) fn server(name: &str, habits: &str) -> McpConfig {
     let program = std::env::current_exe().unwrap();
     let args = ["scripted::speaks_when_started_as_a_server", "--exact", "--nocapture", "--quiet"];
@@ -23,7 +23,7 @@ pub(crate) fn server(name: &str, habits: &str) -> McpConfig {
 
 #[test]
 fn speaks_when_started_as_a_server() {
-    // Started as a test among others, there is nothing to do.
+    // Started as a regular test, it does nothing.
     if let Ok(habits) = std::env::var(VARIABLE) {
         Server { habits, renamed: false, cancelled: Vec::new() }.run();
         exit(0);
@@ -43,7 +43,7 @@ impl Server {
                 eprintln!("no licence found");
                 exit(2);
             }
-            // Dies at its start as long as the file has lines to take away.
+            // Exits at its start as long as the file has lines to remove.
             Some(("flaky", file)) => {
                 let left: u32 = std::fs::read_to_string(file).unwrap().trim().parse().unwrap();
                 if left > 0 {
@@ -137,7 +137,7 @@ impl Server {
             tools.extend(["ask_at_length", "ask_for_ever"].map(plain));
         }
         tools.extend(names.map(plain));
-        // A server may be as careless as this.
+        // A tool without a schema is possible.
         tools.push(json!({"name": "no_schema"}));
         tools.push(json!({"description": "nameless"}));
         tools.push(plain("die"));
@@ -190,7 +190,7 @@ impl Server {
                 ask("the question", &json!({"name": kind, "age": {"type": "integer"}}));
                 let answer = loop {
                     let answer = next().unwrap();
-                    // Answers to earlier questions may come after their call has ended.
+                    // Answers to earlier questions may arrive after their call has ended.
                     if answer["id"] == "the question" {
                         break answer;
                     }
@@ -207,7 +207,7 @@ impl Server {
                 result(id, &json!({"resultType": "input_required", "requestState": "again"}));
             }
             "ask_flood" => {
-                // Nobody answers the first 32; the other eight are refused at once.
+                // The first 32 get no answer; the other eight are refused at once.
                 for n in 0..40 {
                     ask(&format!("q{n}"), &json!({}));
                 }
@@ -233,11 +233,11 @@ impl Server {
                 result(id, &json!({"content": content, "isError": true}));
             }
             "linger" => {
-                // A child that holds the FIFO and ignores a polite end; so does its parent.
+                // A child that holds the FIFO and ignores SIGTERM; so does its parent.
                 let fifo = arguments["fifo"].as_str().unwrap();
                 let child = format!("trap '' TERM; exec 3>{fifo}; echo on >&3; sleep 600");
                 let child = std::process::Command::new("sh").args(["-c", &child]).spawn();
-                // It is left to whoever closes this server.
+                // Closing this server must kill it.
                 std::mem::forget(child.unwrap());
                 text(id, "lingering");
             }

@@ -1,4 +1,4 @@
-//! A run to call tools in, that remembers what it heard.
+//! A run to call tools in, which records progress and questions.
 
 #![expect(clippy::print_stderr, reason = "what is skipped is skipped out loud")]
 
@@ -17,7 +17,7 @@ use wellspring_core::{
     RunId, ThreadId, Tool, ToolError, ToolResult, ToolUpdate,
 };
 
-/// A run that remembers progress and questions, and answers these from a list.
+/// A run that records progress and questions, and answers these from a list.
 #[derive(Clone)]
 pub(crate) struct Run {
     host: Arc<Memory>,
@@ -70,7 +70,7 @@ impl Run {
         Context::new(facts, self.host.clone())
     }
 
-    /// Calls a tool; an error is its message.
+    /// Calls a tool. An error is returned as its message.
     pub(crate) async fn call(
         &self,
         tool: &Arc<dyn Tool>,
@@ -85,7 +85,7 @@ impl Run {
         self.host.heard.borrow().clone()
     }
 
-    /// Resolves once there was so much progress.
+    /// Resolves once `count` progress reports have arrived.
     pub(crate) async fn heard_at_least(&self, count: usize) {
         let mut heard = self.host.heard.subscribe();
         soon(heard.wait_for(|heard| heard.len() >= count)).await.unwrap();
@@ -121,14 +121,14 @@ impl Host for Memory {
     }
 }
 
-/// A tool by its name.
+/// Finds a tool by its name.
 pub(crate) fn tool(tools: &[Arc<dyn Tool>], name: &str) -> Arc<dyn Tool> {
     let found = tools.iter().find(|tool| &*tool.spec().name == name);
     found.expect("there is a tool of this name").clone()
 }
 
-/// Where the programs of others are; nothing, said out loud, when they are not wanted.
-/// `cargo xtask test` fetches them and sets the variable.
+/// The directory of the external programs; `None`, with a message, if the variable is not set.
+/// `cargo xtask test` installs them and sets the variable.
 pub(crate) fn peers() -> Option<PathBuf> {
     const VARIABLE: &str = "WELLSPRING_PEER_MCP";
     if std::env::var_os(VARIABLE).is_none() {
@@ -138,7 +138,7 @@ pub(crate) fn peers() -> Option<PathBuf> {
     Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer"))
 }
 
-/// Fails rather than hangs.
+/// Fails instead of waiting forever.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(60), what).await.expect("it takes too long")
 }

@@ -1,4 +1,4 @@
-//! What a script's author holds in hand while the script plays: gates, counters, failures.
+//! Controls for a test while a script plays: gates, counters, failures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ impl Gate {
         Self { permits: Arc::new(Semaphore::new(0)), reached: watch::Sender::new(0) }
     }
 
-    /// Lets one script pass once, now or when it comes.
+    /// Lets one script pass, now or when it arrives.
     pub fn pass(&self) {
         self.permits.add_permits(1);
     }
@@ -33,11 +33,12 @@ impl Gate {
         self.permits.close();
     }
 
-    /// Resolves once scripts have come to this gate `times` times, passed or not.
+    /// Resolves once scripts have arrived at this gate `times` times, whether or not they have
+    /// passed.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it forgets nothing.
+    /// Dropping the future loses no arrivals.
     pub async fn reached(&self, times: u32) {
         // The sender lives as long as `self`, so waiting cannot fail.
         let _ = self.reached.subscribe().wait_for(|&reached| reached >= times).await;
@@ -45,7 +46,7 @@ impl Gate {
 
     pub(super) async fn wait(&self) {
         self.reached.send_modify(|reached| *reached += 1);
-        // An error means that the gate is open for good.
+        // An error means that the gate is permanently open.
         if let Ok(permit) = self.permits.acquire().await {
             permit.forget();
         }
@@ -58,9 +59,9 @@ impl Default for Gate {
     }
 }
 
-/// Counts how often a script came to a place: what a failure that goes away needs to know.
+/// Counts how often a script reached a point, for failures that go away after some attempts.
 ///
-/// A request does not say which attempt it belongs to, so the count lives outside the
+/// A request does not tell which attempt it belongs to, so the count is kept outside the
 /// script. Clones are the same counter.
 #[derive(Clone, Debug, Default)]
 pub struct Attempts(Arc<AtomicU32>);
@@ -72,7 +73,7 @@ impl Attempts {
         Self::default()
     }
 
-    /// How often so far.
+    /// The count so far.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.0.load(Ordering::SeqCst)
@@ -83,7 +84,7 @@ impl Attempts {
     }
 }
 
-/// An error of a script, from which a [`ModelError`] can be made any number of times.
+/// An error of a script. Makes a [`ModelError`] any number of times.
 #[derive(Clone, Debug)]
 pub struct Failure {
     kind: FailureKind,
@@ -92,7 +93,7 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// An error of a kind, with its message.
+    /// An error with a kind and a message.
     #[must_use]
     pub fn new(kind: FailureKind, message: impl Into<Box<str>>) -> Self {
         Self { kind, message: message.into(), retry_after: None }

@@ -12,11 +12,11 @@ use super::control::{Failure, Gate};
 use super::say::{Say, Step};
 use super::voice::{NotOpen, Voice};
 
-/// Plays one turn. It spawns nothing: dropped, it is gone.
+/// Plays one turn. It spawns no task, so dropping it ends it.
 pub(super) struct Player {
     model: Arc<str>,
     steps: VecDeque<Step>,
-    /// `None` once it was reported, or will not be.
+    /// `None` once it was emitted, or if there will be none.
     stop: Option<(Stop, Option<Usage>)>,
     voice: Voice,
     pace: Duration,
@@ -60,7 +60,7 @@ impl Player {
         .boxed()
     }
 
-    /// The next batch. A batch goes out before the script waits, fails or ends.
+    /// The next batch. A batch is emitted before the script waits, fails or ends.
     async fn next(&mut self) -> Result<Option<Batch>, ModelError> {
         while let Some(step) = self.steps.front() {
             if !step.speaks()
@@ -135,7 +135,7 @@ impl Player {
         failure.of(&self.model)
     }
 
-    /// Says nothing more, not even a stop.
+    /// Ends the turn without a stop.
     fn end(&mut self) {
         self.steps.clear();
         self.stop = None;

@@ -13,9 +13,9 @@ use super::control::{Attempts, Failure, Gate};
 /// and that cuts fall inside names and strings, as they do at real providers.
 pub const ARGUMENT_FRAGMENT_CHARS: usize = 12;
 
-/// What the model says in one turn, in order.
+/// The content of one model turn, in order.
 ///
-/// Parts count from 0. A part is finished when the next thing is said, unless it is left
+/// Parts count from 0. A part is finished when the next part starts, unless it is left
 /// [`unfinished`](Say::unfinished). A turn ends with a stop, unless it [`fail`](Say::fail)s,
 /// [`break`](Say::break_off)s off or [`hang`](Say::hang)s.
 ///
@@ -35,7 +35,7 @@ pub struct Say {
 
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Between two batches; where the pace is kept.
+    /// Between two batches; pauses and gates for every batch apply here.
     Cut,
     Start(PartKind),
     Delta(usize, Box<str>),
@@ -54,7 +54,7 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Whether it adds to the batch that is being made; before all else that batch goes out.
+    /// Whether it adds to the current batch. The batch is emitted before any other step.
     pub(super) fn speaks(&self) -> bool {
         match self {
             Self::Start(_)
@@ -77,38 +77,38 @@ impl Step {
 }
 
 impl Say {
-    /// Says nothing yet.
+    /// An empty turn.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Words for the user, a word at a time.
+    /// Text for the user, one delta per word.
     #[must_use]
     pub fn text(self, text: impl AsRef<str>) -> Self {
         self.part(PartKind::TEXT, words(text.as_ref()))
     }
 
-    /// Words for the user, in exactly these deltas.
+    /// Text for the user, in exactly these deltas.
     #[must_use]
     pub fn chunks<S: Into<Box<str>>>(self, chunks: impl IntoIterator<Item = S>) -> Self {
         self.part(PartKind::TEXT, chunks)
     }
 
-    /// Reasoning, a word at a time.
+    /// Reasoning, one delta per word.
     #[must_use]
     pub fn thought(self, text: impl AsRef<str>) -> Self {
         self.part(PartKind::Thought, words(text.as_ref()))
     }
 
-    /// A wish to use a tool; the arguments come in fragments of their JSON.
+    /// A tool call; the arguments' JSON is split into fragments.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "callers write `json!(..)` in place")]
     pub fn call(self, name: impl Into<Box<str>>, arguments: Value) -> Self {
         self.call_fragments(name, fragments(&arguments.to_string()))
     }
 
-    /// A wish to use a tool, in exactly these fragments; they need not be valid JSON.
+    /// A tool call, in exactly these fragments, which need not be valid JSON.
     #[must_use]
     pub fn call_fragments<S: Into<Box<str>>>(
         self,
@@ -118,7 +118,7 @@ impl Say {
         self.part(PartKind::call(name), fragments)
     }
 
-    /// Something that only its origin can read.
+    /// An opaque part, which only its origin can read.
     #[must_use]
     pub fn opaque(self, origin: impl Into<Box<str>>, raw: Value) -> Self {
         let kind = PartKind::Opaque(Box::new(Opaque { origin: origin.into(), raw }));
@@ -145,7 +145,7 @@ impl Say {
         self
     }
 
-    /// Leaves the last part open: to be extended with [`more`](Say::more), and finished by
+    /// Leaves the last part open, to be extended with [`more`](Say::more). It is finished by
     /// [`finish`](Say::finish) or by the turn's stop.
     #[must_use]
     pub fn unfinished(mut self) -> Self {
@@ -153,7 +153,7 @@ impl Say {
         self
     }
 
-    /// More of a part that was left unfinished, a word at a time. Parts interleave this way.
+    /// Extends a part that was left unfinished, one delta per word. This interleaves parts.
     #[must_use]
     pub fn more(mut self, part: usize, text: impl AsRef<str>) -> Self {
         self.settle();
@@ -170,7 +170,7 @@ impl Say {
         self.push(Step::Finish(part))
     }
 
-    /// Says something of the last part, before it is finished.
+    /// Annotates the last part before it is finished.
     #[must_use]
     pub fn annotate(mut self, annotation: Annotation) -> Self {
         let part = self.parts.saturating_sub(1);
@@ -178,31 +178,31 @@ impl Say {
         self
     }
 
-    /// Says something of an earlier part, be it finished or not.
+    /// Annotates an earlier part, which may be finished.
     #[must_use]
     pub fn annotate_part(self, part: usize, annotation: Annotation) -> Self {
         self.push(Step::Cut).push(Step::Annotate(part, annotation))
     }
 
-    /// Signs the last part.
+    /// Annotates the last part with a signature.
     #[must_use]
     pub fn signature(self, signature: impl Into<Box<str>>) -> Self {
         self.annotate(Annotation::Signature(signature.into()))
     }
 
-    /// Gives the last part the provider's own id.
+    /// Annotates the last part with the provider's id.
     #[must_use]
     pub fn provider_id(self, id: impl Into<Box<str>>) -> Self {
         self.annotate(Annotation::ProviderId(id.into()))
     }
 
-    /// What the answer rests on.
+    /// A source that the answer cites.
     #[must_use]
     pub fn source(self, source: Source) -> Self {
         self.fact(Event::SourceCited(Box::new(source)))
     }
 
-    /// A file that the model made.
+    /// A file that the model generated.
     #[must_use]
     pub fn file(self, file: FileProduced) -> Self {
         self.fact(Event::FileProduced(Box::new(file)))
@@ -214,21 +214,21 @@ impl Say {
         self.fact(Event::Extended(Box::new(extended)))
     }
 
-    /// Tokens spent so far, in mid-turn.
+    /// Reports the tokens used so far, in the middle of the turn.
     #[must_use]
     pub fn usage_so_far(self, usage: Usage) -> Self {
         self.fact(Event::UsageReported(Box::new(usage)))
     }
 
-    /// What the turn cost; told with the stop.
+    /// The usage of the turn, reported with the stop.
     #[must_use]
     pub fn usage(mut self, usage: Usage) -> Self {
         self.usage = Some(usage);
         self
     }
 
-    /// Why the model stops, where it is not [`Stop::ToolCalls`] after a call and
-    /// [`Stop::EndTurn`] otherwise.
+    /// The reason why the model stops [default: [`Stop::ToolCalls`] after a call, otherwise
+    /// [`Stop::EndTurn`]].
     #[must_use]
     pub fn stop(mut self, stop: Stop) -> Self {
         self.stop = Some(stop);
@@ -243,8 +243,8 @@ impl Say {
     }
 
     /// Everything before this happens before the model answers: within
-    /// [`Model::attempt`](wellspring_core::Model::attempt), not in its stream. Only waiting and
-    /// failing can come before it.
+    /// [`Model::attempt`](wellspring_core::Model::attempt), not in its stream. Only waits and
+    /// failures may precede it.
     #[must_use]
     pub fn connected(self) -> Self {
         self.push(Step::Connected)
@@ -280,25 +280,25 @@ impl Say {
         self.push(Step::Fail(failure))
     }
 
-    /// Fails here the first `times` times that a script comes by, as counted by `attempts`.
+    /// Fails here the first `times` times that a script gets here, as counted by `attempts`.
     #[must_use]
     pub fn fail_first(self, attempts: &Attempts, times: u32, failure: Failure) -> Self {
         self.push(Step::Flaky(attempts.clone(), times, failure))
     }
 
-    /// Ends here without a stop, like a broken connection that went unnoticed.
+    /// Ends here without a stop, like a lost connection that was not noticed.
     #[must_use]
     pub fn break_off(self) -> Self {
         self.push(Step::BreakOff)
     }
 
-    /// Says nothing more and never ends.
+    /// Waits here forever.
     #[must_use]
     pub fn hang(self) -> Self {
         self.push(Step::Hang)
     }
 
-    /// All that it says, thoughts and arguments too, a line for each part.
+    /// All content, including thoughts and arguments, one line per part.
     #[must_use]
     pub fn said(&self) -> String {
         let mut parts = vec![String::new(); self.parts];
@@ -333,7 +333,7 @@ impl Say {
         self.steps.push(Step::Delta(part, chunk));
     }
 
-    /// Finishes the last part: later content does not belong to it.
+    /// Finishes the last part: later content starts another part.
     fn settle(&mut self) {
         if let Some(part) = self.last.take() {
             self.steps.push(Step::Finish(part));
@@ -341,7 +341,7 @@ impl Say {
     }
 }
 
-/// Whether a part asks us, or the client, to run a tool.
+/// Whether a part is a call of a tool that we, or the client, run.
 fn is_ours(kind: &PartKind) -> bool {
     match kind {
         PartKind::ToolCall(tool) => match tool.runs_on {
@@ -355,7 +355,7 @@ fn is_ours(kind: &PartKind) -> bool {
     }
 }
 
-/// Words, each with the space after it.
+/// Splits text into words, each with the space after it.
 pub(super) fn words(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -56,7 +56,7 @@ fn lines(mut batch: Batch) -> String {
     out.join("\n")
 }
 
-/// An attempt to its end: batches divided by `--`.
+/// Runs an attempt to its end: batches separated by `--`.
 async fn attempt(model: &Scripted, request: TurnRequest) -> String {
     let mut stream = match model.attempt(request).await {
         Ok(stream) => stream,
@@ -287,7 +287,7 @@ async fn the_turn_follows_from_the_request_alone() {
         (vec![user(), answer("one"), answer("two"), user()], first, third),
         (vec![], first, first),
     ] {
-        // A fresh model each time, as after a crash.
+        // A new model each time, as after a crash.
         let request = asked(messages);
         assert_eq!(attempt(&Scripted::new(turns()), request.clone()).await, since_user);
         assert_eq!(attempt(&Scripted::conversation(turns()), request).await, in_all);
@@ -524,7 +524,7 @@ fn parts(records: &[Record]) -> Vec<(PartKind, String, Vec<Annotation>)> {
     parts
 }
 
-/// Contract 2: an end that is not a stop is an error or the bare end, never a stop.
+/// Contract 2: a turn without a stop ends with an error, or without any, but never with a stop.
 #[tokio::test]
 async fn contract_2_no_stop_after_a_failure_or_a_break() {
     let failure = || Failure::new(FailureKind::Protocol, "reset");
@@ -541,7 +541,7 @@ async fn contract_2_no_stop_after_a_failure_or_a_break() {
     }
 }
 
-/// Contract 3: a dropped stream takes nothing with it and leaves nothing behind.
+/// Contract 3: a dropped stream consumes nothing and leaves nothing behind.
 #[tokio::test(start_paused = true)]
 async fn contract_3_dropping_the_stream_leaves_nothing_behind() {
     let gate = Gate::new();
@@ -550,7 +550,8 @@ async fn contract_3_dropping_the_stream_leaves_nothing_behind() {
     assert!(futures::poll!(dropped.next()).is_pending());
     drop(dropped);
     gate.pass();
-    // The pass is still there for the next attempt, since nobody waits any more.
+    // The pass is still available to the next attempt, since the dropped one does not wait any
+    // more.
     assert_snapshot!(attempt(&model, hello()).await, @r#"
     part 0 started text
     part 0 delta "a"
@@ -565,7 +566,7 @@ async fn contract_3_dropping_the_stream_leaves_nothing_behind() {
     assert!(waited.is_err(), "it never ends");
 }
 
-/// Contract 4, as a person would read it.
+/// Contract 4, as a readable example.
 #[tokio::test]
 async fn contract_4_not_streaming_gives_each_part_in_one_delta() {
     let say = Say::new()
@@ -588,7 +589,7 @@ async fn contract_4_not_streaming_gives_each_part_in_one_delta() {
     "#);
 }
 
-/// A run of the script is complete when the engine adds what is the engine's.
+/// The events of a script are a complete run once the engine's events are added.
 #[test]
 fn a_scripted_run_is_a_run() {
     let mut run = records(Say::new().thought("Hm.").text("It is noon."), true);

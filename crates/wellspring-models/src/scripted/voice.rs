@@ -1,12 +1,12 @@
-//! How what a script says goes out: piece by piece, or whole.
+//! How a script's content is emitted: in pieces, or whole.
 
 use wellspring_core::{Annotation, Batch, Event, LocalPart, PartKind, Stop, Usage};
 
 /// How a script's content is streamed.
 pub(super) enum Voice {
-    /// As it comes.
+    /// In pieces.
     Streaming { batch: Box<Batch>, open: Vec<bool> },
-    /// All at the end, as a provider's non-streaming call answers.
+    /// All at the end, as in a provider's non-streaming answer.
     Whole { parts: Vec<WholePart>, order: Vec<Said> },
 }
 
@@ -22,7 +22,7 @@ pub(super) enum Said {
     Fact(Event),
 }
 
-/// A script spoke of a part that is not open.
+/// The script names a part that is not open.
 pub(super) struct NotOpen {
     pub(super) part: usize,
 }
@@ -59,7 +59,7 @@ impl Voice {
         Ok(())
     }
 
-    /// Legal for finished parts too, until the turn ends.
+    /// Allowed for finished parts too, until the turn ends.
     pub(super) fn annotate(&mut self, part: usize, annotation: Annotation) -> Result<(), NotOpen> {
         match self {
             Self::Streaming { batch, open } if part < open.len() => {
@@ -105,7 +105,7 @@ impl Voice {
         }
     }
 
-    /// What can go out now, if there is anything.
+    /// The events that can be emitted now, if there are any.
     pub(super) fn flush(&mut self) -> Option<Batch> {
         match self {
             Self::Streaming { batch, .. } => (!batch.is_empty()).then(|| batch.take()),
@@ -113,7 +113,7 @@ impl Voice {
         }
     }
 
-    /// All that has not gone out, and the stop.
+    /// Everything that was not emitted yet, and the stop.
     pub(super) fn last_words(&mut self, stop: Stop, usage: Option<Usage>) -> Batch {
         let mut batch = match self {
             Self::Streaming { batch, .. } => batch.take(),
@@ -146,7 +146,7 @@ impl Voice {
     }
 }
 
-/// A batch counts parts as a script does: from 0, in the order of their start.
+/// A batch numbers parts as a script does: from 0, in the order of their start.
 fn local(part: usize) -> LocalPart {
     LocalPart::new(u32::try_from(part).unwrap_or(u32::MAX))
 }

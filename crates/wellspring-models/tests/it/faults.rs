@@ -1,4 +1,4 @@
-//! Every fault of every provider, and what the engine makes of it.
+//! Every fault of every provider, and how the engine reacts.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,7 +10,7 @@ use wellspring_testkit::{Answer, FakeProvider};
 
 use crate::kit::{Provider, Remembering, agent, outcome, play, providers};
 
-/// Each row: a fault, and what the server does; the last thing it does it does for ever.
+/// Each row: a fault, and the server's answers. The last answer is repeated.
 pub(crate) fn faults(provider: &Provider) -> Vec<(&'static str, Vec<Answer>)> {
     let whole = || provider.streams(&*provider.whole);
     let begun = || provider.streams(&*provider.begun);
@@ -70,7 +70,7 @@ async fn line(provider: &Provider, fault: &str, answers: Vec<Answer>) -> String 
         attempts, asked,
         "{fault}: each attempt that is answered is one request, and none is made behind its back"
     );
-    // Silence is the engine's to notice: it drops the attempt.
+    // Silence is detected by the engine, which drops the attempt.
     let first = errors.lock().unwrap().first().cloned().unwrap_or_else(|| "-".to_owned());
     format!(
         "{fault}: asked {asked}, touched {}, said {:?}, {}\n    {first}",
@@ -80,7 +80,7 @@ async fn line(provider: &Provider, fault: &str, answers: Vec<Answer>) -> String 
     )
 }
 
-/// The table: the same for every provider, or there is a reason.
+/// The table is the same for every provider, except for documented differences.
 #[tokio::test]
 async fn outcomes() {
     let providers = providers();
@@ -88,7 +88,7 @@ async fn outcomes() {
         let faults = faults(provider).into_iter();
         let lines = faults.map(async |(fault, answers)| line(provider, fault, answers).await);
         let table = join_all(lines).await.join("\n");
-        // They differ in name only.
+        // They differ only in name.
         let names = [provider.name, "openai-compatible", "openai"];
         names.iter().fold(table, |table, name| table.replace(name, "provider"))
     }));
@@ -114,9 +114,9 @@ async fn outcomes() {
     an empty answer: asked 2, touched 0, said "Done", completed end_turn
         Protocol: provider: the answer ended before the model had stopped
     garbage: asked 2, touched 0, said "Done", completed end_turn
-        Protocol: provider: an event is not the JSON it should be
+        Protocol: provider: an event is not the expected JSON
     garbage in mid-stream: asked 2, touched 0, said "Done", completed end_turn
-        Protocol: provider: an event is not the JSON it should be
+        Protocol: provider: an event is not the expected JSON
     bytes of no sort: asked 2, touched 0, said "Done", completed end_turn
         Protocol: provider: the answer ended before the model had stopped
     an end in mid-stream, always: asked 4, touched 0, said "Half", failed protocol: provider: the answer ended before the model had stopped
@@ -124,7 +124,7 @@ async fn outcomes() {
     an error body with success: asked 2, touched 0, said "Done", completed end_turn
         Unavailable: provider: Broken
     a page of HTML with success: asked 2, touched 0, said "Done", completed end_turn
-        Protocol: provider: sent something else than an answer (text/html): "<html>Sign in</html>"
+        Protocol: provider: sent a response that is not an answer (text/html): "<html>Sign in</html>"
     429, seconds: asked 2, touched 0, said "Done", completed end_turn
         Unavailable: provider: status 429: Broken (wait 0ns)
     429, milliseconds: asked 2, touched 0, said "Done", completed end_turn
@@ -146,8 +146,7 @@ async fn outcomes() {
     a redirect: asked 1, touched 0, said "", failed bad_request: provider: status 307
         BadRequest: provider: status 307
     "#);
-    // Lines of JSON have no frame that nonsense would not fill, and Ollama's errors have no
-    // word for what they are: there the status tells.
+    // Any nonsense is a line of JSON, and Ollama's errors have no code, so the status decides.
     let mut differences = String::new();
     for (provider, table) in providers.iter().zip(&tables) {
         assert_eq!(table.lines().count(), first.lines().count(), "{}", provider.name);
@@ -161,7 +160,7 @@ async fn outcomes() {
         }
     }
     assert_snapshot!(differences, @r"
-    ollama, bytes of no sort: Protocol: provider: an event is not the JSON it should be
+    ollama, bytes of no sort: Protocol: provider: an event is not the expected JSON
     ollama, 429, seconds: RateLimited: provider: status 429: Broken (wait 0ns)
     ollama, 429, milliseconds: RateLimited: provider: status 429: Broken (wait 1.5ms)
     ollama, 429, a date: RateLimited: provider: status 429: Broken (wait 0ns)

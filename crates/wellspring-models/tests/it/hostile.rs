@@ -1,7 +1,7 @@
-//! Streams that a provider should not send, and what comes of each.
+//! Streams that a provider should not send, and their outcomes.
 //!
-//! Each stream is a file of nothing but what the server says, written here as code so that the
-//! five wire formats stay side by side. The table that is checked in has a line per stream.
+//! Each stream is written here as code, so that the five wire formats stay side by side. The
+//! snapshot has one line per stream.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use wellspring_testkit::{Answer, FakeProvider};
 use crate::faults::faults;
 use crate::kit::{Provider, agent, outcome, play, providers};
 
-/// Runs that are played at the same time: each has a server of its own.
+/// Runs that are played at the same time, each with its own server.
 const AT_ONCE: usize = 16;
 
 /// How a provider frames its events.
@@ -28,7 +28,7 @@ fn body(provider: &Provider, events: &[Value]) -> String {
     events.iter().map(framed).collect()
 }
 
-/// Streams of each provider in its own words. What a model would say next is always "Done".
+/// Streams of each provider in its own format. The model's next answer is always "Done".
 fn own(provider: &Provider) -> Vec<(&'static str, Answer)> {
     let streams: Vec<(&'static str, Vec<Value>)> = match provider.name {
         "anthropic" => anthropic(),
@@ -478,7 +478,7 @@ fn ollama() -> Vec<(&'static str, Vec<Value>)> {
     ]
 }
 
-/// Plays one stream, and then a whole answer to whatever is asked next.
+/// Plays one stream; the server answers all later requests well.
 async fn line(provider: &Provider, what: &str, answers: Vec<Answer>) -> String {
     let server = FakeProvider::start(answers).await.unwrap();
     let (mut def, touched) = agent((provider.model)(&server.url()), true);
@@ -503,7 +503,8 @@ async fn line(provider: &Provider, what: &str, answers: Vec<Answer>) -> String {
     )
 }
 
-/// Every stream is understood or refused by name; none panics, hangs, or runs half a call.
+/// Every stream is either read or rejected with a named error; none panics, hangs, or runs an
+/// incomplete call.
 #[tokio::test]
 async fn outcomes_of_hostile_streams() {
     let providers = Arc::new(providers());

@@ -1,4 +1,4 @@
-//! The plumbing: what is sent, and when a connection closes.
+//! HTTP: what is sent, and when connections close.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use wellspring_testkit::{Answer, FakeProvider};
 
 use crate::kit::{SILENCE, agent, hello, outcome, play, providers};
 
-/// Dropping the stream closes the connection at once; so does giving up on the answer's head.
+/// Dropping the stream closes the connection at once, also before the response head arrived.
 #[tokio::test]
 async fn dropping_closes_the_connection() {
     for provider in providers() {
@@ -40,7 +40,7 @@ async fn dropping_closes_the_connection() {
     }
 }
 
-/// Cancelling a run closes the connection at once: long before the server would be given up.
+/// Cancelling a run closes the connection at once, long before the server would time out.
 #[tokio::test]
 async fn cancelling_a_run_closes_the_connection() {
     for provider in providers() {
@@ -70,8 +70,8 @@ async fn cancelling_a_run_closes_the_connection() {
     }
 }
 
-/// The fallback model answers where the first one fails, before its first word or after it. The
-/// log names both, and what the first one said is void.
+/// The fallback model answers if the first one fails, before its first content or after it. The
+/// log names both, and the first one's output is voided.
 #[tokio::test]
 async fn the_next_model_answers() {
     let providers = providers();
@@ -92,7 +92,7 @@ async fn the_next_model_answers() {
                 .or(Named((next.model)(&well.url()), "next"));
             let (mut def, _) = agent(Arc::new(chain), true);
             def.limits.attempts = 1;
-            // However short the time for a first word is.
+            // However short the time limit for the first content is.
             def.timeouts.first_content = SILENCE / 10;
             def.timeouts.between_chunks = SILENCE / 10;
             let records = play(def, "go").await;
@@ -109,7 +109,7 @@ async fn the_next_model_answers() {
     }
 }
 
-/// A model under a name of its own.
+/// A model under another name.
 struct Named(Arc<dyn Model>, &'static str);
 
 impl Model for Named {
@@ -122,15 +122,15 @@ impl Model for Named {
     }
 }
 
-/// Some servers send the head of their answer when they have read the prompt. That is waiting
-/// for the first content, not connecting, however short the time for that is.
+/// Some servers send the response head after reading the prompt. That counts as waiting for the
+/// first content, not as connecting, however short the connect limit is.
 #[tokio::test]
 async fn a_late_head_is_not_a_late_connection() {
     for provider in providers() {
         let whole = provider.streams(&*provider.whole);
         let server = FakeProvider::start([whole]).await.unwrap();
         let (mut def, _) = agent((provider.model)(&server.url()), true);
-        // No head is there before it was waited for.
+        // With this limit, only a head that is already there would be in time.
         def.timeouts.connect = std::time::Duration::ZERO;
         let outcome = outcome(&play(def, "go").await).to_string();
         assert_eq!(
@@ -142,7 +142,8 @@ async fn a_late_head_is_not_a_late_connection() {
     }
 }
 
-/// Once the model has stopped, the answer is over, even if the server keeps the connection.
+/// Once the model has stopped, the answer is over, even if the server keeps the connection
+/// open.
 #[tokio::test]
 async fn the_models_stop_is_the_end() {
     for provider in providers() {
@@ -159,7 +160,7 @@ async fn the_models_stop_is_the_end() {
     }
 }
 
-/// A connection that the server was just closing is nobody's failure, once.
+/// A connection that the server was just closing does not fail the request, once.
 #[tokio::test]
 async fn a_request_that_met_a_closing_connection_is_sent_again() {
     for provider in providers() {
@@ -177,7 +178,7 @@ async fn a_request_that_met_a_closing_connection_is_sent_again() {
     }
 }
 
-/// Without streaming, the same comes of it.
+/// The result is the same without streaming.
 #[tokio::test]
 async fn answers_in_one_piece() {
     for provider in providers() {
@@ -192,7 +193,7 @@ async fn answers_in_one_piece() {
         assert_eq!((spent.input, spent.output), (3, 7));
         let said = outcome(&records).to_string();
         assert!(said.ends_with("the answer ended before the model had stopped"), "{said}");
-        // Ollama streams unless told not to.
+        // Ollama streams by default.
         let streams = server.asked()[0].body.get("stream").cloned();
         assert!(streams.is_none_or(|streams| streams == false), "{}", provider.name);
     }
@@ -214,7 +215,7 @@ async fn what_lets_us_in_is_sent() {
     ];
     for model in models {
         let said = model.attempt(hello()).await.unwrap().next().await.unwrap();
-        let Err(error) = said else { panic!("401 is no answer") };
+        let Err(error) = said else { panic!("401 is not an answer") };
         let shown = format!("{error} {error:?}");
         assert!(!shown.contains("sk-1"), "{shown}");
     }
@@ -228,7 +229,7 @@ async fn what_lets_us_in_is_sent() {
     assert_eq!(sent(1, "authorization"), "Bearer sk-1");
 }
 
-/// What the answer is read by cannot be replaced: such a request is not sent.
+/// Members that reading the answer depends on cannot be replaced: such a request is not sent.
 #[tokio::test]
 async fn extra_does_not_replace_what_the_answer_depends_on() {
     for provider in providers() {
@@ -242,13 +243,13 @@ async fn extra_does_not_replace_what_the_answer_depends_on() {
         let mut request = hello();
         request.settings.extra = Some(serde_json::json!({conversation: []}));
         let Err(error) = model.attempt(request).await else { panic!("{}", provider.name) };
-        let want = format!("`extra` cannot set `{conversation}`: remove it there");
+        let want = format!("`extra` cannot set `{conversation}`: remove it from `extra`");
         assert!(error.to_string().ends_with(&want), "{error}");
         assert_eq!(server.asked().len(), 0);
     }
 }
 
-/// The body of an error is read so far and no farther: this one never ends.
+/// The body of an error is read up to a limit: this one never ends.
 #[tokio::test]
 async fn errors_without_an_end() {
     let body = "x".repeat(ERROR_BODY_BYTES_MAX + 1);
@@ -261,7 +262,7 @@ async fn errors_without_an_end() {
     }
 }
 
-/// Lists of models that have no end: of pages, and of bytes.
+/// Lists of models without an end: of pages, and of bytes.
 #[tokio::test]
 async fn lists_without_an_end() {
     let page = r#"{"data":[{"id":"m"}],"has_more":true,"last_id":"m"}"#;

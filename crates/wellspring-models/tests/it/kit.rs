@@ -1,4 +1,4 @@
-//! What every test here starts from.
+//! Shared functions of these tests.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ use wellspring_log::{Log, LogOptions, MemoryStore};
 use wellspring_models::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses};
 use wellspring_testkit::Answer;
 
-/// A provider: its client, and what its server says. One row per wire format.
+/// A provider: its client, and its server's answers. One row per wire format.
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
     /// A client for a server at this address.
@@ -32,7 +32,7 @@ pub(crate) struct Provider {
     pub(crate) call: String,
     /// The same in one piece.
     pub(crate) call_at_once: String,
-    /// What it says in mid-stream when it fails.
+    /// The event of an error in the middle of a stream.
     pub(crate) error: String,
     /// The body of an error.
     pub(crate) error_body: &'static str,
@@ -142,7 +142,7 @@ fn openai_responses() -> Provider {
         ]
         .concat()
     };
-    // The one call is at another place than the words.
+    // The call has another index than the text.
     let place = |event: String| event.replace("\"output_index\":0", "\"output_index\":1");
     let item = |status: &str, arguments: &str| {
         let arguments = Value::from(arguments).to_string();
@@ -204,7 +204,7 @@ fn gemini() -> Provider {
     }
 }
 
-/// Its calls come whole, so that there is no half of one.
+/// Its calls arrive complete, so there is no incomplete one.
 fn ollama() -> Provider {
     let line = |message: &str, more: &str| {
         format!("{{\"model\":\"m\",\"message\":{{\"role\":\"assistant\",{message}}},{more}}}\n")
@@ -226,8 +226,8 @@ fn ollama() -> Provider {
     }
 }
 
-/// How long a server may be silent in these tests: an eternity on a loopback, and short
-/// enough to be waited for.
+/// How long a server may be silent in these tests: far longer than loopback needs, and short
+/// enough to wait for.
 pub(crate) const SILENCE: Duration = Duration::from_secs(2);
 
 /// An agent with one tool, `touch`, which counts how often it ran.
@@ -275,7 +275,7 @@ pub(crate) fn outcome(records: &[Record]) -> &Outcome {
     outcome
 }
 
-/// A model that remembers what went wrong.
+/// A model that records its errors.
 pub(crate) struct Remembering {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) errors: Arc<Mutex<Vec<String>>>,

@@ -1,4 +1,4 @@
-//! Models against servers: ones that fail in every way, and ones that others wrote.
+//! Models against servers: failing ones, and third-party ones.
 
 #![expect(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! Against servers that others wrote: aimock, and llama.cpp's own.
+//! Tests against third-party servers: aimock, and llama.cpp's own.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -21,7 +21,7 @@ use crate::kit::{hello, outcome, play};
 
 type Row = (&'static str, fn(&str) -> Arc<dyn Model>);
 
-/// Each row: a wire format, and its client at a server's address.
+/// Each row: a wire format, and its client for a server's URL.
 const AIMOCK: &[Row] = &[
     ("anthropic", |url| Arc::new(Anthropic::keyless(url).unwrap())),
     ("openai_chat", |url| Arc::new(OpenAiChat::keyless(&format!("{url}/v1")).unwrap())),
@@ -39,15 +39,15 @@ const LLAMA: &[Row] = &[
     ("openai_responses", |url| Arc::new(OpenAiResponses::keyless(&format!("{url}/v1")).unwrap())),
 ];
 
-/// A server of somebody else's; it dies with this.
+/// A third-party server, killed on drop.
 struct Peer {
     url: String,
     _child: Child,
 }
 
 impl Peer {
-    /// Starts it, or says that it is skipped. `variable` is what `cargo xtask test` sets once
-    /// it has fetched the peer.
+    /// Starts it, or reports that it is skipped. `cargo xtask test` sets `variable` once it has
+    /// fetched the peer.
     async fn start(variable: &str, mut command: Command) -> Option<Self> {
         if std::env::var_os(variable).is_none() {
             println!("skipped: {variable} is not set; `cargo xtask test` sets it");
@@ -60,7 +60,7 @@ impl Peer {
         while let Some(line) = lines.next_line().await.unwrap() {
             if let Some(at) = line.find("http://127.0.0.1:") {
                 let url = line[at..].trim().to_owned();
-                // Whoever fills a pipe that nobody reads waits for ever.
+                // Keep reading, because a process blocks on a full pipe.
                 tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
                 return Some(Self { url, _child: child });
             }
@@ -92,7 +92,7 @@ fn asking(text: &str) -> TurnRequest {
     TurnRequest { messages: [Message::user(text)].into(), ..hello() }
 }
 
-/// What was said: the parts of the turn, how it stopped, and in how many pieces it came.
+/// An answer: the parts of the turn, how it stopped, and the number of its deltas.
 #[derive(Debug)]
 struct Said {
     parts: Vec<MessagePart>,
@@ -129,7 +129,7 @@ fn message_part(part: PartId, kind: PartKind) -> MessagePart {
     MessagePart { id, kind, text: String::new(), annotations: Vec::new() }
 }
 
-/// aimock cuts its words every 20 units of UTF-16: here, through a character.
+/// aimock splits text every 20 UTF-16 units: here, within a character.
 #[tokio::test]
 async fn aimock_talks() {
     let Some(peer) = Peer::aimock().await else { return };
@@ -157,7 +157,7 @@ async fn aimock_talks() {
     }
 }
 
-/// Two calls at once, run by the engine, and the answer that rests on them.
+/// Two parallel calls, run by the engine, and the answer that uses their results.
 #[tokio::test]
 async fn aimock_calls_tools() {
     let Some(peer) = Peer::aimock().await else { return };
@@ -182,8 +182,8 @@ async fn aimock_calls_tools() {
     }
 }
 
-/// A real server: it streams, counts, stops at the limit, goes on with the conversation, and
-/// refuses what does not fit.
+/// A real server: it streams, counts tokens, stops at the limit, continues the conversation,
+/// and rejects invalid requests.
 #[tokio::test]
 async fn llama_talks() {
     const LIMIT: u32 = 12;
@@ -196,7 +196,7 @@ async fn llama_talks() {
             request.settings.temperature = Some(0.0);
             request
         };
-        // It calls every response completed; the usage shows that it was cut.
+        // It reports every response as completed; the usage shows that it was cut off.
         let stop = Stop::MaxTokens;
         for streaming in [true, false] {
             let said = ask(&*model, asking(vec![Message::user("Hi")], streaming)).await.unwrap();

@@ -25,8 +25,8 @@ struct Now {
     /// How many requests there are.
     requests: usize,
     next: u64,
-    /// Requests that handed over a piece of their answer, and when: the connection has not come
-    /// back for more. HTTP/2 only; a socket notices by itself.
+    /// Requests with a piece of their response that the connection may not have sent, and since
+    /// when. HTTP/2 only; the socket notices this itself for HTTP/1.
     unread: Vec<(u64, Instant)>,
     /// Its number among the idle ones, and since when it has been one.
     idle: Option<(u64, Instant)>,
@@ -77,7 +77,7 @@ impl Activity {
         }
     }
 
-    /// When the connection is given up if nothing happens.
+    /// When the connection is closed if nothing happens.
     fn due(&self) -> Instant {
         let now = lock(&self.now);
         let unread = now.unread.iter().map(|(_, at)| *at + UNREAD_TIMEOUT).min();

@@ -1,4 +1,4 @@
-//! How many connections there are, and which one makes room for a new one.
+//! Counts connections, and closes an idle one to make room for a new one.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -13,7 +13,7 @@ pub(super) struct Places(Arc<Mutex<Taken>>);
 struct Taken {
     max: usize,
     open: usize,
-    /// Those without a request, the one that has waited longest first.
+    /// Connections without a request, longest idle first.
     idle: BTreeMap<u64, Weak<Activity>>,
     next: u64,
 }
@@ -23,8 +23,8 @@ impl Places {
         Self(Arc::new(Mutex::new(Taken { max, open: 0, idle: BTreeMap::new(), next: 0 })))
     }
 
-    /// A place for a new connection, if need be that of an idle one. `None` when every
-    /// connection has a request.
+    /// A place for a new connection; an idle one is closed if necessary. `None` if every connection
+    /// has a request.
     pub(super) fn take(&self) -> Option<Arc<Activity>> {
         let is_full = {
             let taken = lock(&self.0);
@@ -37,7 +37,7 @@ impl Places {
         Some(Activity::new(self.clone()))
     }
 
-    /// Ends the connection that has waited longest without a request, if there is one.
+    /// Closes the connection that has been idle longest, if there is one.
     pub(super) fn make_room(&self) -> bool {
         let oldest = {
             let mut taken = lock(&self.0);

@@ -1,4 +1,4 @@
-//! A connection's bytes, and a client that does not take them.
+//! A connection's socket, which fails if the client does not read.
 
 use std::io;
 use std::pin::Pin;
@@ -13,12 +13,12 @@ use super::UNREAD_TIMEOUT;
 use super::places::Place;
 use crate::metrics::Open;
 
-/// A TCP connection that counts for as long as it is open, also after it was upgraded to
-/// another protocol, and that fails when its client takes nothing.
+/// A TCP connection that is counted for as long as it is open, also after an upgrade to another
+/// protocol, and that fails if its client reads nothing for too long.
 pub(super) struct Socket {
     stream: TcpStream,
-    /// Runs while there are bytes that the kernel does not take. Made only then, so that
-    /// connections without trouble are small.
+    /// Runs while the kernel accepts no more bytes. Created only then, so that other connections are
+    /// small.
     unread: Option<Pin<Box<Sleep>>>,
     /// Held for as long as the connection is open.
     _counted: (Place, Open, TaskTrackerToken),

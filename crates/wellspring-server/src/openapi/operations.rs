@@ -7,7 +7,7 @@ use wellspring_wire::record::KINDS;
 
 use super::schemas::{count, event_id, list, object, optional, part, schema, uuid};
 
-/// What anything may answer.
+/// Errors that any route may return.
 pub(super) const COMMON_ERRORS: &[&str] = &["400", "401", "403", "429", "500", "503"];
 
 /// The description of one route.
@@ -105,7 +105,7 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                     "name": "Last-Event-ID",
                     "in": "header",
                     "description": "The last id that was seen; it counts more than `after`.",
-                    // Some send an empty one before they have seen anything.
+                    // Some browsers send an empty one at first.
                     "schema": { "anyOf": [event_id(), { "const": "" }] },
                 }),
                 dialect(),

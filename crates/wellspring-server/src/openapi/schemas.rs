@@ -1,4 +1,4 @@
-//! The shapes that requests and answers have, and what they are made of.
+//! The schemas of requests and responses.
 
 use serde_json::{Map, Value, json};
 
@@ -175,7 +175,7 @@ pub(super) fn schema(name: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{name}") })
 }
 
-/// An object with exactly these members, all of them there.
+/// An object with exactly these members, all of them required.
 pub(super) fn object(members: &[(&str, Value)]) -> Value {
     let names: Vec<_> = members.iter().map(|(name, _)| *name).collect();
     let members: Map<_, _> =
@@ -183,7 +183,7 @@ pub(super) fn object(members: &[(&str, Value)]) -> Value {
     json!({ "type": "object", "properties": members, "required": names })
 }
 
-/// One of several forms, named by its only member.
+/// An object whose only member names one of several forms.
 fn one(name: &str, schema: Value) -> Value {
     let mut form = object(&[(name, schema)]);
     form["additionalProperties"] = json!(false);
@@ -206,7 +206,7 @@ pub(super) fn count() -> Value {
     json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX })
 }
 
-/// A record's number, or an event's within it.
+/// A position: `seq` or `seq.k`.
 pub(super) fn event_id() -> Value {
     json!({ "type": "string", "pattern": "^[0-9]{1,9}([.][0-9]{1,4})?$" })
 }

@@ -16,9 +16,9 @@ pub(crate) const SUBSCRIPTIONS_MAX: usize = 1024;
 
 /// Streams that share one connection, by the client's names for them.
 ///
-/// Each is a cursor that is pulled when the connection takes more, in the order in which they
-/// have something. So a run that says much, or that its client reads slowly, holds up no other;
-/// and nothing is kept for a client that does not read.
+/// Each is a cursor that is pulled when the connection can take more, in the order in which they
+/// become ready. So a busy run or a slow reader does not delay other runs, and nothing is buffered
+/// for a client that does not read.
 pub(crate) struct Subscriptions<K> {
     pulled: FuturesUnordered<Pull<K>>,
     known: BTreeMap<K, Known>,
@@ -34,13 +34,13 @@ struct Pulled<K> {
 
 struct Known {
     abort: AbortHandle,
-    /// How many more events the client takes; without end if `None`.
+    /// How many more events the client accepts; unlimited if `None`.
     credit: Option<i64>,
     /// The stream while there is no credit for it.
     held: Option<Box<EventStream>>,
 }
 
-/// What a stream gave.
+/// The output of a stream.
 #[derive(Debug)]
 pub(crate) struct Delivery<K> {
     pub(crate) key: K,
@@ -52,14 +52,14 @@ pub(crate) struct Delivery<K> {
 /// A stream that cannot be added.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NotAdded {
-    /// The client uses the name for another one.
+    /// The client already uses the name.
     Exists,
-    /// There are too many.
+    /// There are [`SUBSCRIPTIONS_MAX`] streams.
     Full,
 }
 
 impl NotAdded {
-    /// What a client is told for [`Self::Exists`]: the open one goes on.
+    /// The error code for [`Self::Exists`]. The open subscription continues.
     pub(crate) const EXISTS: &str = "subscription_exists";
 }
 
@@ -70,8 +70,8 @@ impl<K> Default for Subscriptions<K> {
 }
 
 impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
-    /// Adds a stream. With `credit` it gives about that many events, until it is
-    /// [given more](Self::add_credit).
+    /// Adds a stream. With `credit` it yields about that many events, and more after
+    /// [`add_credit`](Self::add_credit).
     pub(crate) fn insert(
         &mut self,
         key: K,
@@ -91,7 +91,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
         Ok(())
     }
 
-    /// Ends a stream; its run goes on. Whether there was one.
+    /// Removes a stream; its run continues. `false` if there is none of this name.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         match self.known.remove(key) {
             Some(known) => {
@@ -102,7 +102,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
         }
     }
 
-    /// Lets a stream give more events. Whether there is one.
+    /// Lets a stream yield more events. `false` if there is none of this name.
     pub(crate) fn add_credit(&mut self, key: &K, more: u32) -> bool {
         let Some(known) = self.known.get_mut(key) else { return false };
         known.credit = known.credit.map(|credit| credit.saturating_add(i64::from(more)));
@@ -110,7 +110,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
         true
     }
 
-    /// Lets all streams come to their end, whatever their credit.
+    /// Lets all streams run to their end, regardless of credit.
     pub(crate) fn release(&mut self) {
         let keys: Vec<_> = self.known.keys().cloned().collect();
         for key in keys {
@@ -125,7 +125,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
         self.known.is_empty()
     }
 
-    /// What the next stream gives that has something. Waits for ever while there is none.
+    /// The output of the next stream that is ready. Pending while there are no streams.
     ///
     /// # Cancel safety
     ///
@@ -135,7 +135,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
             let Some(pulled) = self.pulled.next().await else {
                 return std::future::pending().await;
             };
-            // One that was removed in the meantime.
+            // It was removed in the meantime.
             let Ok(Pulled { key, stream, piece }) = pulled else { continue };
             let framing = stream.framing();
             match &piece {
@@ -157,7 +157,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
         }
     }
 
-    /// Asks a stream for more, if it has credit and was not asked.
+    /// Pulls a stream, if it has credit and is not being pulled.
     fn pull(&mut self, key: &K) {
         let Some(known) = self.known.get_mut(key) else { return };
         if known.credit.is_some_and(|credit| credit <= 0) {

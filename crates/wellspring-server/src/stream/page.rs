@@ -1,4 +1,4 @@
-//! A run in pages, for those who do not stream.
+//! A run's events in pages, for clients that cannot stream.
 
 use tokio::time::Instant;
 use wellspring_core::Event;
@@ -10,14 +10,14 @@ use super::reader::{encoder_at, history};
 /// Events of a page: a position each, and its JSON.
 pub(crate) struct EventPage {
     pub(crate) events: Vec<(WirePosition, Box<serde_json::value::RawValue>)>,
-    /// Where to read on.
+    /// The position after this page.
     pub(crate) next: WirePosition,
     /// Nothing more will come.
     pub(crate) done: bool,
 }
 
-/// Reads a page of events, waiting for the first of them until a moment; not at all without
-/// one.
+/// Reads a page of events. If there are none, it waits until the deadline; without one it does not
+/// wait.
 pub(crate) async fn page(
     log: &Log,
     info: &RunInfo,
@@ -56,7 +56,7 @@ pub(crate) async fn page(
         }
         page.next = WirePosition::after(cursor.position());
         for (position, json) in out.events() {
-            // It was just written, by us.
+            // The JSON is our own, so this does not fail.
             let Ok(text) = std::str::from_utf8(json) else { continue };
             let Ok(raw) = serde_json::value::RawValue::from_string(text.to_owned()) else {
                 continue;

@@ -13,7 +13,7 @@ use wellspring_wire::{
     WirePosition,
 };
 
-use super::{Begin, Wanted};
+use super::{Begin, Readable, Wanted};
 use crate::lock;
 
 /// The folds that readers of the same run and dialect share.
@@ -59,13 +59,13 @@ pub(super) struct Reader {
     run: RunId,
     dialect: DialectChoice,
     framing: Framing,
-    /// What the reader's protocol calls the run, if it is not the run's usual name there.
+    /// The run's id in the reader's protocol, if it differs from the usual one.
     called: Option<Box<str>>,
     /// The last event that the reader had seen at the start.
     after: WirePosition,
     /// The fold of all readers that see the same bytes; `None` if no other reader does.
     shared: Option<Arc<Shared>>,
-    /// While it is behind, has seen part of a record, or shares nothing.
+    /// Set while the reader is behind, has seen part of a record, or shares no fold.
     own: Option<Box<Encoder>>,
 }
 
@@ -77,7 +77,8 @@ impl Reader {
         folds: &Arc<Folds>,
         wanted: Wanted,
     ) -> Result<(Self, Option<(Out, Outline)>), ReadError> {
-        let Wanted { run, dialect, start, until: _, cursor } = wanted;
+        let Wanted { run: readable, dialect, start, until: _ } = wanted;
+        let run = readable.id();
         let joins = dialect.dialect().joins();
         let (after, joined) = match (start, joins) {
             (Begin::After(after), _) => (after, None),
@@ -87,9 +88,9 @@ impl Reader {
                 (WirePosition::after(joined.encoder.outline().head), Some(joined))
             }
         };
-        let cursor = match cursor {
-            Some(cursor) => cursor,
-            None => log.cursor(run, after.whole()).await?,
+        let cursor = match readable {
+            Readable::At(cursor) => cursor,
+            Readable::Run(_) => log.cursor(run, after.whole()).await?,
         };
         let (own, called, first) = match joined {
             Some(Joined { encoder, out, called }) => {
@@ -158,7 +159,7 @@ impl Reader {
             Some(own) if own.outline().head == before => own,
             _ => {
                 let after = WirePosition::after(before);
-                // Boxed, as all that a reader seldom does: there may be many that wait.
+                // Boxed, because it is rare and many readers may be waiting.
                 Box::pin(encoder_at(log, self.run, &self.dialect, after)).await?
             }
         };
@@ -228,7 +229,7 @@ impl Reader {
 /// What the shared fold can do for a reader.
 enum Shares {
     Made(Bytes),
-    /// It could, if it were given the runs of the thread up to this one.
+    /// It needs the runs of the thread up to this one first.
     Needs(RunId),
     /// The reader is behind it, or ahead.
     Not,
@@ -237,7 +238,7 @@ enum Shares {
 /// A reader that joins a run in the middle.
 struct Joined {
     encoder: Box<Encoder>,
-    /// What it gets first.
+    /// The dialect's opening.
     out: Out,
     called: Option<Box<str>>,
 }
@@ -271,7 +272,7 @@ impl Joined {
     }
 }
 
-/// Calls a run by another name of the reader's protocol.
+/// Sets the run's id in the reader's protocol.
 fn rename(outline: &mut Outline, called: &str) {
     if let Some(head) = &mut outline.run {
         head.wire_run = Some(called.into());
@@ -283,7 +284,7 @@ pub(super) async fn history(log: &Log, run: RunId) -> Vec<Transcript> {
     let mut earlier = Vec::new();
     let mut next = Some(run);
     while let Some(run) = next.filter(|_| earlier.len() < HISTORY_RUNS_MAX) {
-        // What came before a run that was deleted is not known.
+        // The runs before a deleted run cannot be found.
         let Ok(transcript) = log.transcript(run).await else { break };
         next = transcript.started.as_ref().and_then(|started| started.after);
         earlier.push(transcript);
@@ -333,7 +334,7 @@ async fn replay(log: &Log, run: RunId, to: Seq, encoder: &mut Encoder) -> Result
 }
 
 thread_local! {
-    /// Where frames are encoded; what readers get is cut to size.
+    /// Scratch space for encoding frames; the result is copied to its exact size.
     static SCRATCH: RefCell<Out> = RefCell::default();
 }
 

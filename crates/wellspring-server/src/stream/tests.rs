@@ -77,12 +77,12 @@ impl Watched {
 
     /// Somebody who watches, and has been told what was there.
     async fn viewer(&self, dialect: DialectName) -> EventStream {
+        let cursor = self.log.cursor(self.owner.run(), Seq(0)).await.unwrap();
         let wanted = Wanted {
-            run: self.owner.run(),
+            run: Readable::At(cursor),
             dialect: dialect.into(),
             start: Begin::After(WirePosition::START),
             until: Until::End,
-            cursor: None,
         };
         let around = Surroundings {
             carrier: Carrier::Response,

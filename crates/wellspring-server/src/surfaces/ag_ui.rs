@@ -1,4 +1,4 @@
-//! AG-UI 1.0 at `/ag-ui/{agent}`: what its stock clients speak, as SSE or protobuf.
+//! AG-UI 1.0 at `/ag-ui/{agent}`, for stock clients, as SSE or protobuf.
 //!
 //! A client chooses the ids of its threads and runs; we map them to our runs, per tenant. The
 //! protocol cannot resume a stream, so a request with a known run id attaches to that run: the
@@ -29,8 +29,8 @@ use wellspring_core::{
     canonical_json,
 };
 use wellspring_engine::{
-    AgentDef, ClientId, Control, ControlError, InThread, Permission, RequestKey, StartError,
-    StartKey, StartRun, Started, StartedAs,
+    AgentDef, ClientId, Control, InThread, Permission, RequestKey, StartError, StartKey, StartRun,
+    StartedAs,
 };
 use wellspring_log::{Cursor, RunInfo, RunState};
 use wellspring_wire::ag_ui::types::{Message, RunAgentInput};
@@ -41,20 +41,16 @@ use super::Route;
 use super::native::wants;
 use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace, run_id};
 use crate::error::ApiError;
-use crate::stream::{Begin, Until, Wanted};
+use crate::stream::{Begin, Readable, Until, Wanted};
 
-/// Under which name the clients' run ids are kept.
+/// The kind of the clients' run ids.
 const RUNS: &str = "ag-ui";
 
-/// Of what kind the clients' thread ids are.
+/// The kind of the clients' thread ids.
 const THREADS: &str = "ag-ui.thread";
 
-/// Of what kind the names of answers are.
+/// The kind of the ids of answers: digests, so that a repeated request is recognised.
 const ANSWERS: &str = "ag-ui.answers";
-
-/// How many runs of a thread are asked which message was their input: a client repeats its
-/// last messages, not its first.
-const KNOWN_RUNS_MAX: usize = 16;
 
 /// How long to wait until a running run has taken an answer. Usually that is immediate; after a
 /// crash it takes until another process adopts the run.
@@ -69,11 +65,11 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// What may be said of a run besides its body.
+/// Query parameters of a run.
 #[derive(Deserialize)]
 struct RunQuery {
-    /// Another model of the agent's provider: stock clients can change their address, and
-    /// not always their body.
+    /// Another model of the agent's provider: stock clients can change their URL, but not always
+    /// their body.
     model: Option<Box<str>>,
 }
 
@@ -89,10 +85,8 @@ async fn run(
 ) -> Result<Response, ApiError> {
     let asked_at = Instant::now();
     let dialect = dialect(&headers);
-    let Some(def) = app.runtime.agent(&agent) else {
-        return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
-    };
-    // A client that does not care names neither.
+    let def = app.agent(&agent)?;
+    // Both ids are optional.
     let control = app.control(&who);
     let run_name = (!input.run_id.is_empty()).then(|| ClientId::new(RUNS, &*input.run_id));
     let thread_name =
@@ -116,20 +110,15 @@ async fn run(
         (None, Some(thread)) => asked.go_on(&app, &def, thread).await?,
         (None, None) => return Err(ApiError::no_run(&*input.run_id)),
     };
-    let (run, after, cursor) = match begun {
-        Begun::Follows { run, after, cursor } => (run, after, cursor),
+    let (after, cursor) = match begun {
+        Begun::Follows { after, cursor } => (after, cursor),
         Begun::Joins { run, at } => {
             let name = Some(&*input.run_id).filter(|name| !name.is_empty());
             return joined(&app, &control, Joins { run, at, name }, dialect).await;
         }
     };
-    let wanted = Wanted {
-        run,
-        dialect,
-        start: Begin::After(WirePosition::after(after)),
-        until: Until::Pause,
-        cursor,
-    };
+    let start = Begin::After(WirePosition::after(after));
+    let wanted = Wanted { run: Readable::At(cursor), dialect, start, until: Until::Pause };
     Ok(app.stream(&who, wanted, Some(asked_at)).await?.into_response())
 }
 
@@ -144,16 +133,16 @@ struct Request<'a> {
     name: Option<ClientId>,
 }
 
-/// What came of it.
+/// The result of a request.
 enum Begun {
-    /// This run, from here on.
-    Follows { run: RunId, after: Seq, cursor: Option<Cursor> },
+    /// The cursor's run, from this record on.
+    Follows { after: Seq, cursor: Cursor },
     /// An existing run: its state at that record, or its current state, and everything after it.
     Joins { run: RunId, at: Option<Seq> },
 }
 
 impl Request<'_> {
-    /// Begins a conversation; nothing if there is one already.
+    /// Begins a conversation; `None` if the thread has runs already.
     async fn begin(&self, app: &App, def: &AgentDef) -> Result<Option<Begun>, ApiError> {
         match Asked::read(self.input, None, |_| false, Trust::User)? {
             Asked::Start(request) => self.start(app, def, *request, InThread::New).await,
@@ -161,17 +150,17 @@ impl Request<'_> {
         }
     }
 
-    /// Goes on with a conversation, or begins it after all.
+    /// Continues a conversation, or begins it after all.
     async fn go_on(&self, app: &App, def: &AgentDef, thread: ThreadId) -> Result<Begun, ApiError> {
-        let runs = self.control.recent(thread, KNOWN_RUNS_MAX).await?;
+        let runs = self.control.recent(thread).await?;
         // If the thread has no runs, the id is not in use there; if another thread uses it,
         // starting the run fails.
+        let latest = runs.latest();
         let named = match &self.name {
-            Some(name) if !runs.is_empty() => self.control.resolve(name).await?,
+            Some(name) if latest.is_some() => self.control.resolve(name).await?,
             Some(_) | None => None,
         };
-        let latest = runs.first().map(|(info, _)| info);
-        // A remote agent waits for its answer without a pause of the run.
+        // A run that waits for a remote agent's question is not paused.
         let may_wait = |info: &&RunInfo| match info.state {
             RunState::Paused => true,
             RunState::Running => !self.input.resume.is_empty(),
@@ -181,12 +170,8 @@ impl Request<'_> {
             Some(info) => Some(self.control.waiting(info.run).await?),
             None => None,
         };
-        let is_known = |id: &str| {
-            let requests = runs.iter().filter_map(|(_, started)| started.as_ref());
-            let names = requests.filter_map(|started| started.request.wire.as_ref());
-            names.filter_map(|names| names.input.as_deref()).any(|known| known == id)
-        };
         let outline = waiting.as_ref().map(|waiting| &waiting.outline);
+        let is_known = |id: &str| runs.know_message(id);
         let asked = Asked::read(self.input, outline, is_known, Trust::User);
         match (asked, named, latest, &waiting) {
             (Ok(Asked::Answer { commands }), _, Some(info), Some(waiting)) => {
@@ -195,7 +180,7 @@ impl Request<'_> {
                 }
                 self.answer(info.run, waiting, commands).await
             }
-            // The request was understood before, and nothing in it is left to do.
+            // A repeated request: everything in it has been done.
             (Ok(_), Some(run), ..) => Ok(Begun::Joins { run, at: None }),
             (Err(InputError::NotOpen { .. }), Some(run), ..) => match self.resumed() {
                 Some(same) if self.control.resolve(&same).await? != Some(run) => {
@@ -212,7 +197,7 @@ impl Request<'_> {
         }
     }
 
-    /// Sends all answers to the run that waits for them: all count, or none does.
+    /// Sends all answers to the run that waits for them, as one step.
     async fn answer(
         &self,
         run: RunId,
@@ -235,13 +220,13 @@ impl Request<'_> {
             self.control.name(name, run).await?;
         }
         if is_paused {
-            return Ok(Begun::Follows { run, after, cursor: Some(cursor) });
+            return Ok(Begun::Follows { after, cursor });
         }
         Ok(Begun::Joins { run, at: answers_taken(cursor, answered).await? })
     }
 
-    /// The name of exactly these answers under the client's run id. It tells a request that is
-    /// sent again from another one that reuses the id.
+    /// An id of exactly these answers and the client's run id. It tells a repeated request from
+    /// another request that reuses the run id.
     fn resumed(&self) -> Option<ClientId> {
         let name = self.name.as_ref().filter(|_| !self.input.resume.is_empty())?;
         let resume = canonical_json(&self.input.resume);
@@ -258,7 +243,7 @@ impl Request<'_> {
         ApiError::new(StatusCode::CONFLICT, "run_exists", message, remedy)
     }
 
-    /// Starts a run; nothing if it was to be the thread's first and is not.
+    /// Starts a run; `None` if it was to be the thread's first and is not.
     async fn start(
         &self,
         app: &App,
@@ -270,32 +255,28 @@ impl Request<'_> {
             return Err(ApiError::bad("no_input", "no message of a user is new"));
         }
         let model = match self.model {
-            // Said to this agent: what it cannot have is an error.
+            // In the URL of this agent, so a model that it does not allow is an error.
             Some(model) => Some(model.into()),
             // Agents that do not allow it ignore a model in the props.
             None => request.model.filter(|_| def.allow_model),
         };
-        let Trace { id, parent } = self.trace.clone();
-        let (trace_id, trace_parent) = (Some(id), parent);
+        let request = self.trace.clone().with(RunRequest { model, ..request });
         let start = StartRun {
             thread: self.thread,
             in_thread,
             key: self.name.clone().map(StartKey::Client),
-            ..StartRun::new(self.agent, RunRequest { trace_id, trace_parent, model, ..request })
+            ..StartRun::new(self.agent, request)
         };
-        let Started { run, how, cursor } = match self.control.start(start).await {
+        let started = match self.control.start(start).await {
             Err(StartError::NotFirst) => return Ok(None),
             started => started?,
         };
-        Ok(Some(match how {
-            StartedAs::Existing { .. } => Begun::Joins { run, at: None },
+        Ok(Some(match started.how {
+            StartedAs::Existing { .. } => Begun::Joins { run: started.run, at: None },
             StartedAs::New | StartedAs::Input => {
                 app.metrics.run_started();
-                let cursor = match cursor {
-                    Some(cursor) => cursor,
-                    None => self.control.attach(run, Seq(0)).await?,
-                };
-                Begun::Follows { run, after: Seq(0), cursor: Some(cursor) }
+                let cursor = self.control.read_started(started).await?;
+                Begun::Follows { after: Seq(0), cursor }
             }
         }))
     }
@@ -337,7 +318,7 @@ fn answer_of(command: &Command) -> Option<QuestionId> {
     }
 }
 
-/// Attaches to a run, by the client's name of it or by ours.
+/// Attaches to a run, by the client's id or by ours.
 async fn attach(
     State(app): State<App>,
     MayRead(who): MayRead,
@@ -349,7 +330,7 @@ async fn attach(
     joined(&app, &control, Joins { run, at: None, name: None }, dialect(&headers)).await
 }
 
-/// Stops a run: closing a connection does not.
+/// Stops a run. (Closing a connection does not.)
 async fn cancel(
     State(app): State<App>,
     MayRun(who): MayRun,
@@ -357,15 +338,11 @@ async fn cancel(
 ) -> Result<Response, ApiError> {
     let control = app.control(&who);
     let run = named(&control, &agent, &run).await?;
-    match control.cancel(run, CancelWhen::Now, None).await {
-        Ok(_) | Err(ControlError::Finished(_)) => {
-            Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
-        }
-        Err(error) => Err(error.into()),
-    }
+    control.stop(run, CancelWhen::Now, None).await?;
+    Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response())
 }
 
-/// A run of this agent, by the client's name of it or by ours.
+/// A run of this agent, by the client's id or by ours.
 async fn named(control: &Control, agent: &str, name: &str) -> Result<RunId, ApiError> {
     let run = match control.resolve(&ClientId::new(RUNS, name)).await? {
         Some(run) => run,
@@ -377,9 +354,9 @@ async fn named(control: &Control, agent: &str, name: &str) -> Result<RunId, ApiE
 /// A reader who joins a run.
 struct Joins<'a> {
     run: RunId,
-    /// As it stood at that record, or as it stands.
+    /// The record at which to join; the latest if `None`.
     at: Option<Seq>,
-    /// What a client's request calls the run: that is what its answer calls it, too.
+    /// The run id in the client's request, which the response repeats.
     name: Option<&'a str>,
 }
 
@@ -391,9 +368,9 @@ async fn joined(
     dialect: DialectChoice,
 ) -> Result<Response, ApiError> {
     let Joins { run, at, name } = joins;
-    control.info(run).await?;
+    let run = Readable::Run(control.info(run).await?);
     let start = Begin::Join { at, called: name.map(Into::into) };
-    let wanted = Wanted { run, dialect, start, until: Until::Pause, cursor: None };
+    let wanted = Wanted { run, dialect, start, until: Until::Pause };
     Ok(app.stream(control.principal(), wanted, None).await?.into_response())
 }
 

@@ -1,15 +1,14 @@
-//! The AI SDK at `/ai-sdk/{agent}`: what `useChat` and its transports speak.
+//! The AI SDK at `/ai-sdk/{agent}`: the protocol of `useChat` and its transports.
 //!
-//! A chat is a thread, by the client's name of it, and each run is one assistant message. A
-//! client sends its whole conversation; of that only what its user says now counts, and answers
-//! to what a run waits for. Where it edits a message or has one made again, the new run
-//! branches off the conversation there.
+//! The client's chat id names a thread, and each run is one assistant message. A client sends its
+//! whole conversation; only the new message of its user and answers to what a run waits for are
+//! used. If it edits a message or regenerates one, the new run branches off the conversation there.
 //!
 //! # What is promised
 //!
-//! 1. A closed connection changes nothing: the message is there to be resumed. Stopping is a
-//!    request of its own.
-//! 2. A message that is resumed is told from its beginning.
+//! 1. A closed connection changes nothing: the message can be resumed. Stopping is a separate
+//!    request.
+//! 2. A resumed message is sent from its beginning.
 
 mod socket;
 
@@ -20,10 +19,9 @@ use axum::routing::{get, post};
 use axum::{Extension, Json};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use wellspring_core::{CancelWhen, RunId, RunRequest, Seq, ThreadId};
+use wellspring_core::{CancelWhen, RunRequest, Seq, ThreadId};
 use wellspring_engine::{
-    ClientId, Control, ControlError, InThread, Permission, RequestKey, StartKey, StartRun,
-    StartedAs,
+    ClientId, Control, InThread, Permission, RequestKey, StartKey, StartRun, StartedAs,
 };
 use wellspring_log::{RunFilter, RunInfo, RunState};
 use wellspring_wire::ai_sdk::types::ChatRequest;
@@ -33,12 +31,12 @@ use wellspring_wire::{DialectName, WirePosition};
 use super::Route;
 use crate::app::{App, JsonBody, MayRead, MayRun, Trace};
 use crate::error::ApiError;
-use crate::stream::{Begin, Until, Wanted};
+use crate::stream::{Begin, Readable, Until, Wanted};
 
-/// Of what kind the clients' chat ids are.
+/// The kind of the clients' chat ids.
 const CHATS: &str = "ai-sdk.chat";
 
-/// Of what kind the names of runs are: the message that each answers.
+/// The kind of the runs' ids: each is the id of the user message that the run answers.
 const MESSAGES: &str = "ai-sdk.message";
 
 /// Bytes of a client's id: a UUID, or a few of them.
@@ -54,7 +52,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Says something, answers what a run waits for, or has an answer made again.
+/// Starts a run, passes on answers to a run that waits, or regenerates a message.
 async fn chat(
     State(app): State<App>,
     MayRun(who): MayRun,
@@ -68,7 +66,7 @@ async fn chat(
     Ok(app.stream(&who, wanted, Some(asked_at)).await?.into_response())
 }
 
-/// The current message from its beginning; 204 when nothing is going on.
+/// Resumes the current message from its beginning; 204 if no run is active.
 async fn resume(
     State(app): State<App>,
     MayRead(who): MayRead,
@@ -88,24 +86,14 @@ async fn stop(
     Path((agent, chat)): Path<(String, String)>,
 ) -> Result<(StatusCode, Json<Value>), ApiError> {
     let chat = Chat::new(&app, app.control(&who), &agent, &chat)?;
-    let recent = chat.control.recent(chat.thread, 1).await?;
-    let stopped = match recent.first() {
-        Some((info, _)) => cancel(&chat.control, info.run).await?,
+    let stopped = match chat.control.latest_run(chat.thread).await? {
+        Some(info) => chat.control.stop(info.run, CancelWhen::Now, None).await?,
         None => false,
     };
     Ok((StatusCode::ACCEPTED, Json(json!({ "stopped": stopped }))))
 }
 
-/// Stops a run. Whether it was going on.
-async fn cancel(control: &Control, run: RunId) -> Result<bool, ApiError> {
-    match control.cancel(run, CancelWhen::Now, None).await {
-        Ok(_) => Ok(true),
-        Err(ControlError::Finished(_)) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
-/// A conversation with an agent, as its client names it.
+/// A conversation with an agent, with the client's id of it.
 struct Chat<'a> {
     app: &'a App,
     control: Control,
@@ -116,14 +104,12 @@ struct Chat<'a> {
 
 impl<'a> Chat<'a> {
     fn new(app: &'a App, control: Control, agent: &'a str, id: &'a str) -> Result<Self, ApiError> {
-        if app.runtime.agent(agent).is_none() {
-            return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
-        }
+        app.agent(agent)?;
         let thread = control.thread(&ClientId::new(CHATS, format!("{agent}/{}", check(id)?)));
         Ok(Self { app, control, agent, id, thread })
     }
 
-    /// Does what a request asks for. Gives what its answer streams.
+    /// Handles a request. Returns what its response streams.
     async fn send(&self, request: &ChatRequest, trace: Trace) -> Result<Wanted, ApiError> {
         match Asked::read(request)? {
             Asked::Start { request, branch } => self.start(*request, branch, trace).await,
@@ -138,7 +124,7 @@ impl<'a> Chat<'a> {
         trace: Trace,
     ) -> Result<Wanted, ApiError> {
         let message = request.wire.as_ref().and_then(|names| names.input.as_deref());
-        // A message that is sent again is the same one, unless it was changed.
+        // A message that is sent again starts no second run, unless it was edited.
         let key = match (message, branch) {
             (Some(message), None) => {
                 let name = format!("{}/{}/{}", self.agent, self.id, check(message)?);
@@ -146,8 +132,6 @@ impl<'a> Chat<'a> {
             }
             (Some(_), Some(_)) | (None, _) => None,
         };
-        let Trace { id, parent } = trace;
-        let request = RunRequest { trace_id: Some(id), trace_parent: parent, ..request };
         let (in_thread, after) = match branch {
             None => (InThread::Any, None),
             Some(Branch::After(run)) => (InThread::Any, Some(run)),
@@ -158,36 +142,26 @@ impl<'a> Chat<'a> {
             in_thread,
             after,
             key,
-            ..StartRun::new(self.agent, request)
+            ..StartRun::new(self.agent, trace.with(request))
         };
         let started = self.control.start(start).await?;
         match started.how {
             StartedAs::New | StartedAs::Input => self.app.metrics.run_started(),
             StartedAs::Existing { .. } => {}
         }
-        let cursor = match started.cursor {
-            Some(cursor) => cursor,
-            None => self.control.attach(started.run, Seq(0)).await?,
-        };
-        Ok(Wanted {
-            run: started.run,
-            dialect: DialectName::AiSdk.into(),
-            start: Begin::After(WirePosition::START),
-            until: Until::Pause,
-            cursor: Some(cursor),
-        })
+        let cursor = self.control.read_started(started).await?;
+        Ok(wanted(Readable::At(cursor), WirePosition::START, Until::Pause))
     }
 
-    /// Hands in answers. The message goes on where it was left.
+    /// Passes on answers. The stream continues the message where it stopped.
     async fn answer(&self, request: &ChatRequest) -> Result<Wanted, ApiError> {
-        let recent = self.control.recent(self.thread, 1).await?;
+        let latest = self.control.latest_run(self.thread).await?;
         let nothing = || {
             let message = "nothing in this chat waits for these answers";
             let remedy = "resume the stream to see how the message went on";
             ApiError::new(StatusCode::CONFLICT, "nothing_waits", message, remedy)
         };
-        let going_on = recent.first().map(|(info, _)| info);
-        let info = going_on.filter(|info| !info.state.is_final()).ok_or_else(nothing)?;
+        let info = latest.filter(|info| !info.state.is_final()).ok_or_else(nothing)?;
         let waiting = self.control.waiting(info.run).await?;
         let commands = match Asked::answers(request, &waiting.outline) {
             Err(InputError::NotOpen { .. }) => return Err(nothing()),
@@ -199,37 +173,28 @@ impl<'a> Chat<'a> {
         let after = waiting.outline.head;
         let cursor = self.control.attach(info.run, after).await?;
         self.control.respond(info.run, commands, RequestKey::Fresh).await?;
-        Ok(Wanted {
-            run: info.run,
-            dialect: DialectName::AiSdk.into(),
-            start: Begin::After(WirePosition::after(after)),
-            until: Until::Pause,
-            cursor: Some(cursor),
-        })
+        Ok(wanted(Readable::At(cursor), WirePosition::after(after), Until::Pause))
     }
 
-    /// The message that is going on, if there is one.
+    /// The message of the active run, if there is one.
     async fn resume(&self) -> Result<Option<Wanted>, ApiError> {
         let filter = RunFilter { thread: Some(self.thread), limit: 1, ..RunFilter::default() };
-        let latest = self.control.list(filter).await?;
-        Ok(latest.first().and_then(resumed))
+        Ok(self.control.list(filter).await?.pop().and_then(resumed))
     }
 }
 
-/// A message from its beginning. Its earlier pauses do not end it.
-fn resumed(info: &RunInfo) -> Option<Wanted> {
+/// A message from its beginning. Earlier pauses of the run do not end the stream.
+fn resumed(info: RunInfo) -> Option<Wanted> {
     let seen = match info.state {
         RunState::Running => info.head,
         RunState::Paused => Seq(info.head.0.saturating_sub(1)),
         RunState::Completed | RunState::Cancelled | RunState::Failed => return None,
     };
-    Some(Wanted {
-        run: info.run,
-        dialect: DialectName::AiSdk.into(),
-        start: Begin::After(WirePosition::START),
-        until: Until::PauseAfter(seen),
-        cursor: None,
-    })
+    Some(wanted(Readable::Run(info), WirePosition::START, Until::PauseAfter(seen)))
+}
+
+fn wanted(run: Readable, after: WirePosition, until: Until) -> Wanted {
+    Wanted { run, dialect: DialectName::AiSdk.into(), start: Begin::After(after), until }
 }
 
 fn check(id: &str) -> Result<&str, ApiError> {

@@ -1,7 +1,7 @@
-//! Our own API under `/v1`: runs and threads, their events, and what people want of them.
+//! Our own API under `/v1`: runs and threads, their events, and commands to runs.
 //!
-//! What creates takes an `Idempotency-Key`. What goes to a run goes to its inbox, is durable
-//! when answered, and counts once however often it is sent.
+//! Requests that create something take an `Idempotency-Key`. Commands to a run are durable when
+//! they are answered, and take effect once however often they are sent.
 
 use axum::Json;
 use axum::extract::State;
@@ -75,7 +75,7 @@ async fn agents(State(app): State<App>, _: MayRead) -> Json<Value> {
     Json(json!({ "agents": agents }))
 }
 
-/// A run as lists show it.
+/// A run in lists.
 #[derive(Serialize)]
 struct RunJson<'a> {
     run: String,
@@ -110,7 +110,7 @@ fn run_json(info: &RunInfo) -> Value {
     serde_json::to_value(RunJson::from(info)).unwrap_or_default()
 }
 
-/// What a run waits for from outside.
+/// The questions and client calls that a run waits for.
 fn waits(outline: &Outline, transcript: &wellspring_core::Transcript) -> Value {
     let questions: Vec<_> = outline
         .questions
@@ -127,7 +127,7 @@ fn waits(outline: &Outline, transcript: &wellspring_core::Transcript) -> Value {
     json!({ "questions": questions, "calls": calls })
 }
 
-/// A whole number, however it is written: to JSON, and to the description, `3.0` is one too.
+/// A whole number. JSON and the OpenAPI description allow `3.0` as well.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Whole(u32);
 
@@ -135,7 +135,7 @@ impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let number = f64::deserialize(from)?;
         let whole = number.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&number);
-        // In range and whole, so nothing is cut off.
+        // In range and whole, so the conversion is exact.
         whole.then_some(Self(number as u32)).ok_or_else(|| {
             let message = format!("{number} is not a whole number from 0 to {}", u32::MAX);
             de::Error::custom(message)
@@ -146,7 +146,7 @@ impl<'de> Deserialize<'de> for Whole {
 /// Bytes of an idempotency key: a UUID, or a few of them.
 const KEY_BYTES_MAX: usize = 255;
 
-/// What makes a request count once, as a header or a message has it.
+/// Checks an idempotency key from a header or a message.
 fn idempotency_key(key: Option<&[u8]>) -> Result<Option<&str>, ApiError> {
     let Some(key) = key else { return Ok(None) };
     let is_key = |key: &&str| {

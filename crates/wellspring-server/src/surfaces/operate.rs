@@ -1,4 +1,4 @@
-//! What operators read: is it alive, is it ready, what does it count; and the API described.
+//! Endpoints for operators: liveness, readiness, metrics, and the OpenAPI description.
 
 use axum::extract::State;
 use axum::http::{HeaderValue, Method, header};
@@ -26,7 +26,7 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// Whether to send requests here: not while it stops, nor while its store fails.
+/// Readiness: 503 during shutdown and while the store fails.
 async fn ready(State(app): State<App>) -> Result<&'static str, ApiError> {
     if app.draining.is_cancelled() {
         return Err(ApiError::draining());

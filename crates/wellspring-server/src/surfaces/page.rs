@@ -53,7 +53,7 @@ pub(super) fn routes() -> Vec<Route> {
 fn file(media_type: &'static str, text: Cow<'static, str>) -> Response {
     let headers: [(HeaderName, HeaderValue); 4] = [
         (header::CONTENT_TYPE, HeaderValue::from_static(media_type)),
-        // The next version of the server has the next version of the page.
+        // A new version of the server brings a new version of the page.
         (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),

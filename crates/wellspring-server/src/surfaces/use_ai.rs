@@ -1,12 +1,12 @@
-//! use-ai's wire: its clients, unchanged, over Socket.IO and over a plain WebSocket.
+//! use-ai's wire, for its unchanged clients, over Socket.IO and over a plain WebSocket.
 //!
-//! A [`Client`] is what one socket asks for, whichever its transport: [`plain`] is a WebSocket
-//! with bare JSON at `/use-ai`, [`socket_io`] is Socket.IO 4 at `/socket.io/`, which begins with
-//! [`polling`] and mostly goes on with a WebSocket.
+//! A [`Client`] handles the messages of one socket, whatever its transport: [`plain`] is a
+//! WebSocket with bare JSON at `/use-ai`, [`socket_io`] is Socket.IO 4 at `/socket.io/`, which
+//! begins with [`polling`] and usually changes to a WebSocket.
 //!
-//! A client names its threads and runs itself. A request that names a known run attaches to it;
-//! so does an answer to a run that the socket does not follow yet. That is how a client goes on
-//! after its socket was lost.
+//! A client names its threads and runs itself. A request that names a known run attaches to it,
+//! and so does an answer to a run that the socket does not follow yet. That is how a client
+//! continues after it lost its socket.
 //!
 //! # What is deliberately absent
 //!
@@ -24,12 +24,10 @@ use axum::routing::{get, post};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
-use wellspring_core::{CancelWhen, RunId, RunRequest, Seq, ThreadId, WirePartId};
+use wellspring_core::{CancelWhen, RunId, RunRequest, ThreadId, WirePartId};
 use wellspring_engine::{
-    ClientId, Control, ControlError, InThread, Permission, Principal, RequestKey, StartKey,
-    StartRun, Started, StartedAs,
+    ClientId, Control, InThread, Permission, Principal, RequestKey, StartKey, StartRun, StartedAs,
 };
-use wellspring_log::Cursor;
 use wellspring_wire::ag_ui::{Asked, Trust};
 use wellspring_wire::use_ai::types::{
     AbortRun, AgentInfo, Agents, Config, MessageFeedback, RunAgent, RunWorkflow,
@@ -44,19 +42,15 @@ use crate::app::{App, Trace};
 use crate::error::ApiError;
 use crate::lock;
 use crate::socket::Step;
-use crate::stream::{Begin, Until, Wanted};
+use crate::stream::{Begin, Readable, Until, Wanted};
 
 pub(crate) use self::polling::PolledSessions;
 
-/// Under which name the clients' run ids are kept.
+/// The kind of the clients' run ids.
 const RUNS: &str = "use-ai";
 
-/// Of what kind the clients' thread ids are.
+/// The kind of the clients' thread ids.
 const THREADS: &str = "use-ai.thread";
-
-/// How many runs of a thread are asked which message was their input: a client repeats its
-/// last messages, not its first.
-const KNOWN_RUNS_MAX: usize = 16;
 
 pub(super) fn routes() -> Vec<Route> {
     let route = |method, path, scope, handler| Route { method, path, scope: Some(scope), handler };
@@ -67,16 +61,16 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
-/// One client: what it asks for, on one socket.
+/// One client on one socket.
 pub(super) struct Client {
     app: App,
     trace: Trace,
     dialect: DialectChoice,
-    /// The runs whose events it gets.
+    /// The runs whose events are sent to it.
     followed: Mutex<BTreeSet<RunId>>,
 }
 
-/// What a client may choose, after the question mark of its address.
+/// The options in the query string of a socket.
 #[derive(Default, Deserialize)]
 struct Choices {
     #[serde(default)]
@@ -94,7 +88,7 @@ enum ReasoningChoice {
     Hidden,
 }
 
-/// A message that cannot be done, and the run that it was about.
+/// The error of a message, and the run that it was about.
 struct Refused {
     run: Option<Box<str>>,
     error: ApiError,
@@ -127,7 +121,7 @@ impl Client {
         Self { app, trace, dialect, followed: Mutex::default() }
     }
 
-    /// The agents to choose from.
+    /// The agents that a client can choose from.
     fn agents(&self) -> Agents {
         let all = self.app.runtime.agents();
         let agents = all.iter().map(|def| AgentInfo {
@@ -150,7 +144,7 @@ impl Client {
         known.cloned().or_else(first).unwrap_or_default()
     }
 
-    /// Does what a message asks for, and says what did not work.
+    /// Handles a message. An error is sent as an event.
     async fn handle(
         &self,
         who: &Principal,
@@ -195,23 +189,17 @@ impl Client {
     async fn run_agent(&self, control: &Control, asked: RunAgent) -> Result<Steps, ApiError> {
         let RunAgent { input, agent } = asked;
         let agent = agent.unwrap_or_else(|| self.default_agent());
-        let Some(def) = self.app.runtime.agent(&agent) else {
-            return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
-        };
+        let def = self.app.agent(&agent)?;
         if let Some(run) = self.named(control, &input.run_id).await? {
             return self.join(control, run).await;
         }
         let thread = thread_of(control, &input.thread_id);
         let runs = match thread {
-            Some(thread) => control.recent(thread, KNOWN_RUNS_MAX).await?,
-            None => Vec::new(),
+            Some(thread) => Some(control.recent(thread).await?),
+            None => None,
         };
-        let is_known = |id: &str| {
-            let requests = runs.iter().filter_map(|(_, started)| started.as_ref());
-            let names = requests.filter_map(|started| started.request.wire.as_ref());
-            names.filter_map(|names| names.input.as_deref()).any(|known| known == id)
-        };
-        // A request never answers: results and approvals have messages of their own.
+        let is_known = |id: &str| runs.as_ref().is_some_and(|runs| runs.know_message(id));
+        // A request never contains answers: results and approvals are separate messages.
         let request = match Asked::read(&input, None, is_known, Trust::User)? {
             Asked::Start(request) => *request,
             Asked::Answer { .. } => return Err(ApiError::bad("no_input", "nothing is asked")),
@@ -250,29 +238,26 @@ impl Client {
         request: RunRequest,
     ) -> Result<Steps, ApiError> {
         let asked_at = Instant::now();
-        let Trace { id, parent } = self.trace.clone();
-        let request = RunRequest { trace_id: Some(id), trace_parent: parent, ..request };
+        let request = self.trace.clone().with(request);
         let key = (!name.is_empty()).then(|| StartKey::Client(ClientId::new(RUNS, name)));
         let start =
             StartRun { thread, in_thread: InThread::Any, key, ..StartRun::new(agent, request) };
-        let Started { run, how, cursor } = control.start(start).await?;
-        match how {
+        let started = control.start(start).await?;
+        let run = started.run;
+        match started.how {
             StartedAs::New => {
                 self.app.metrics.run_started();
-                let cursor = match cursor {
-                    Some(cursor) => cursor,
-                    None => control.attach(run, Seq(0)).await?,
-                };
+                let cursor = control.read_started(started).await?;
                 let start = Begin::After(WirePosition::START);
-                self.follow(control, run, start, Some(cursor), Some(asked_at)).await
+                self.follow(control, Readable::At(cursor), start, Some(asked_at)).await
             }
-            // It became input of a run: if that is followed already, the client hears of it there.
+            // The request became input of a run. If the client follows that run, it sees the input there.
             StartedAs::Input if lock(&self.followed).contains(&run) => Ok(Vec::new()),
             StartedAs::Input | StartedAs::Existing { .. } => self.join(control, run).await,
         }
     }
 
-    /// Answers something that a run waits for.
+    /// Passes on an answer to a run that waits for it.
     async fn answer(&self, control: &Control, answers: Answers<'_>) -> Result<Steps, ApiError> {
         let not_waiting =
             |id: &str| MessageError::NotWaiting { id: id.chars().take(128).collect() };
@@ -286,7 +271,7 @@ impl Client {
         self.join(control, run).await
     }
 
-    /// Stops a run, or all that this socket follows. Each says itself that it was stopped.
+    /// Stops a run, or all that this socket follows. Their streams report that they were stopped.
     async fn abort(&self, control: &Control, abort: AbortRun) -> Result<Steps, Refused> {
         let runs: Vec<RunId> = match &abort.run_id {
             None => lock(&self.followed).iter().copied().collect(),
@@ -301,10 +286,9 @@ impl Client {
         };
         let mut steps = Vec::new();
         for run in runs {
-            match control.cancel(run, CancelWhen::Now, Some("aborted by the user")).await {
-                Ok(_) | Err(ControlError::Finished(_)) => {}
-                Err(error) => return Err(of(abort.run_id.as_deref().unwrap_or(""), error.into())),
-            }
+            let stopped = control.stop(run, CancelWhen::Now, Some("aborted by the user")).await;
+            let name = abort.run_id.as_deref().unwrap_or_default();
+            stopped.map_err(|error| of(name, error.into()))?;
             if !lock(&self.followed).contains(&run) {
                 steps.extend(self.join(control, run).await?);
             }
@@ -312,7 +296,7 @@ impl Client {
         Ok(steps)
     }
 
-    /// A client's run, by its own name of it.
+    /// The run that the client's id means, if there is one.
     async fn named(&self, control: &Control, name: &str) -> Result<Option<RunId>, ApiError> {
         if name.is_empty() {
             return Ok(None);
@@ -320,23 +304,21 @@ impl Client {
         Ok(control.resolve(&ClientId::new(RUNS, name)).await?)
     }
 
-    /// Gives the client a run as it stands, and what comes then.
+    /// Sends the client the current state of a run, and the events that follow.
     async fn join(&self, control: &Control, run: RunId) -> Result<Steps, ApiError> {
-        control.info(run).await?;
-        let start = Begin::Join { at: None, called: None };
-        self.follow(control, run, start, None, None).await
+        let run = Readable::Run(control.info(run).await?);
+        self.follow(control, run, Begin::Join { at: None, called: None }, None).await
     }
 
     async fn follow(
         &self,
         control: &Control,
-        run: RunId,
+        readable: Readable,
         start: Begin,
-        cursor: Option<Cursor>,
         asked_at: Option<Instant>,
     ) -> Result<Steps, ApiError> {
-        let dialect = self.dialect.clone();
-        let wanted = Wanted { run, dialect, start, until: Until::End, cursor };
+        let (run, dialect) = (readable.id(), self.dialect.clone());
+        let wanted = Wanted { run: readable, dialect, start, until: Until::End };
         let stream = self.app.subscribe(control.principal(), wanted, asked_at).await?;
         lock(&self.followed).insert(run);
         let again = Step::Unsubscribe { key: run, done: None, unknown: None };
@@ -345,13 +327,13 @@ impl Client {
         Ok(vec![again, subscribe])
     }
 
-    /// The run gives no more events.
+    /// The run's stream has ended.
     fn ended(&self, run: RunId) {
         lock(&self.followed).remove(&run);
     }
 }
 
-/// Keeps what a person thinks of an answer.
+/// Stores a user's rating of an answer.
 async fn rate(control: &Control, feedback: &MessageFeedback) -> Result<(), ApiError> {
     let MessageFeedback { message_id, trace_id, feedback } = feedback;
     let Ok(WirePartId { run, part }) = message_id.parse() else {

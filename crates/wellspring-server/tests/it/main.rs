@@ -23,3 +23,4 @@ mod peer;
 mod socket;
 mod streams;
 mod use_ai;
+mod wires;

@@ -45,7 +45,11 @@ impl Socket {
     }
 
     pub(crate) async fn send(&mut self, message: &Value) {
-        self.stream.send(Message::text(message.to_string())).await.unwrap();
+        self.send_text(&message.to_string()).await;
+    }
+
+    pub(crate) async fn send_text(&mut self, message: &str) {
+        self.stream.send(Message::text(message)).await.unwrap();
     }
 
     /// The next message; `None` after the end, with what the end says.
@@ -57,11 +61,17 @@ impl Socket {
     }
 
     async fn receive(&mut self) -> Result<Value, Option<(u16, String)>> {
+        let text = self.receive_text().await?;
+        Ok(serde_json::from_str(&text).unwrap())
+    }
+
+    /// The next message of a protocol that is not bare JSON.
+    pub(crate) async fn receive_text(&mut self) -> Result<String, Option<(u16, String)>> {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {
             let next = tokio::time::timeout_at(until, self.stream.next()).await;
             match next.unwrap() {
-                Some(Ok(Message::Text(text))) => return Ok(serde_json::from_str(&text).unwrap()),
+                Some(Ok(Message::Text(text))) => return Ok(text.to_string()),
                 Some(Ok(Message::Close(frame))) => {
                     let said = frame.map(|it| (CloseCode::into(it.code), it.reason.to_string()));
                     return Err(said);
@@ -73,7 +83,7 @@ impl Socket {
     }
 
     /// The answer to a request; events in between are kept.
-    async fn ask(&mut self, message: &Value) -> Value {
+    pub(crate) async fn ask(&mut self, message: &Value) -> Value {
         self.send(message).await;
         loop {
             let answer = self.receive().await.unwrap();
@@ -85,7 +95,7 @@ impl Socket {
     }
 
     /// Events of a subscription until it has ended, or until one says this.
-    async fn events(&mut self, id: &str, until: &str) -> Vec<Value> {
+    pub(crate) async fn events(&mut self, id: &str, until: &str) -> Vec<Value> {
         let mut events = Vec::new();
         loop {
             let message = self.next().await.unwrap();
@@ -108,7 +118,7 @@ impl Socket {
     }
 }
 
-fn started(answer: &Value) -> String {
+pub(crate) fn started(answer: &Value) -> String {
     assert_eq!(answer["type"], "started", "{answer}");
     answer["run"]["run"].as_str().unwrap().to_owned()
 }

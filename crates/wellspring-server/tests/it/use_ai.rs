@@ -18,7 +18,6 @@ use wellspring_log::Log;
 use wellspring_models::{Failure, Gate, Say, Scripted};
 use wellspring_server::{ServerConfig, UseAiConfig};
 
-use crate::access::two_tenants;
 use crate::kit::{Kit, agent, config, echo, has_peer};
 use crate::socket::Socket;
 
@@ -123,7 +122,7 @@ async fn socket_io_client() {
     ");
 }
 
-fn run_agent(agent: &str, run: &str, more: &Value) -> Value {
+pub(crate) fn run_agent(agent: &str, run: &str, more: &Value) -> Value {
     let mut data = json!({
         "threadId": format!("t-{run}"), "runId": run,
         "messages": [{"id": format!("m-{run}"), "role": "user", "content": "go"}],
@@ -135,7 +134,7 @@ fn run_agent(agent: &str, run: &str, more: &Value) -> Value {
     json!({"type": "run_agent", "data": data})
 }
 
-async fn until(socket: &mut Socket, kind: &str) -> Vec<Value> {
+pub(crate) async fn until(socket: &mut Socket, kind: &str) -> Vec<Value> {
     let mut events = Vec::new();
     loop {
         let event = socket.next().await.unwrap();
@@ -272,30 +271,4 @@ async fn said_and_done(kit: &Kit, call: &str) -> Value {
         .collect();
     let turns = agents.values().map(|agent| agent.items.len()).sum::<usize>();
     json!({"parts": parts, "turns": turns, "outcome": outcome})
-}
-
-/// Another tenant's runs are not to be had, answered, aborted or rated over this wire either.
-#[tokio::test]
-async fn another_tenants_runs_are_not_found() {
-    let (mut kit, [_, other]) = two_tenants(config()).await;
-    let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
-    socket.send(&run_agent("agent", "mine", &json!({}))).await;
-    let events = until(&mut socket, "TOOL_APPROVAL_REQUEST").await;
-    let message = events.last().unwrap()["toolCallId"].as_str().unwrap().to_owned();
-    let run = message.rsplit_once('-').unwrap().0.to_owned();
-    kit.token = Some(other);
-    let mut stranger = Socket::open(&kit, "/use-ai").await.unwrap();
-    until(&mut stranger, "CUSTOM").await;
-    stranger.next().await.unwrap();
-    for message in [
-        json!({"type": "abort_run", "data": {"runId": run}}),
-        json!({"type": "abort_run", "data": {"runId": "mine"}}),
-        json!({"type": "tool_result", "data": {"toolCallId": message, "content": "1"}}),
-        json!({"type": "tool_approval_response", "data": {"toolCallId": message, "approved": true}}),
-        json!({"type": "message_feedback", "data": {"messageId": message, "feedback": "upvote"}}),
-    ] {
-        stranger.send(&message).await;
-        let said = stranger.next().await.unwrap();
-        assert_eq!(said["code"], "no_run", "{message}: {said}");
-    }
 }

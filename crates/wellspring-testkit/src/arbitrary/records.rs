@@ -1,4 +1,4 @@
-//! Nonsense: any record after any other, with ids that collide and numbers at their limits.
+//! Random records in any order, with colliding ids and numbers at their limits.
 //!
 //! Every strategy is boxed: unboxed, their nested types do not fit on a test's stack.
 
@@ -37,7 +37,7 @@ pub fn arb_record() -> impl Strategy<Value = Record> {
 
 /// Any event.
 pub fn arb_event() -> BoxedStrategy<Event> {
-    // Parts and calls first and often, because most of what dialects do is about them.
+    // Parts and calls first and often, because most code of dialects handles those.
     prop_oneof![
         4 => (part(), kind()).prop_map(|(part, kind)| Event::PartStarted { part, kind }),
         4 => (part(), text()).prop_map(|(part, text)| Event::PartDelta {
@@ -219,7 +219,7 @@ pub fn arb_json() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// What stands for itself: an absent object and a `null` are the same to JSON.
+/// Only values that differ as JSON: an absent object and `null` are the same.
 fn json_object() -> BoxedStrategy<Value> {
     text().prop_map(|text| json!({"path": text})).boxed()
 }

@@ -1,9 +1,9 @@
 //! Legal random runs.
 //!
-//! A run is driven by a list of numbers: each picks one of the events that the outline allows at
-//! that point. So proptest shrinks a failing run by dropping and lowering numbers, and the rest is
-//! still legal. When the numbers are used up, everything open is closed, as the engine does on an
-//! abort.
+//! A run is driven by a list of numbers: each picks one of the events that the outline allows
+//! at that point. So proptest shrinks a failing run by dropping and lowering numbers, and the
+//! result is still legal. When the numbers are used up, everything open is closed, as the
+//! engine does on an abort.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -31,7 +31,7 @@ pub fn arb_small_run() -> impl Strategy<Value = Vec<Record>> {
     vec(any::<[u16; 3]>(), 0..25).prop_map(|choices| build(&choices))
 }
 
-/// One thing that can happen next.
+/// The kinds of events that can come next.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     StartTurn,
@@ -71,7 +71,8 @@ fn build(choices: &[[u16; 3]]) -> Vec<Record> {
     run.finish(outcome)
 }
 
-/// Everything the grammar allows `agent` to do now; things worth more tests come twice.
+/// Everything that the grammar allows `agent` to do now. Steps that need more tests are listed
+/// twice.
 fn allowed(run: &RunBuilder, agent: AgentNo) -> Vec<Step> {
     let outline = run.outline();
     let Some(state) = outline.agents.get(&agent) else { return vec![Step::Say] };
@@ -151,7 +152,7 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
         }
         Step::Void => {
             let mut parts = voidable(run, agent);
-            // All of them and a new attempt, as after a broken one; or just some, as when a
+            // All of them and a new attempt, as after a failed one; or only some, as when a
             // remote agent corrects itself.
             if how.is_multiple_of(2) {
                 run.void(&parts, VoidReason::Restarted);
@@ -247,7 +248,7 @@ fn take(run: &mut RunBuilder, agent: AgentNo, step: Step, how: usize) {
     }
 }
 
-/// A call's result; its output and its sub-agent end first.
+/// Finishes a call, after its output and its sub-agent.
 fn finish_call(run: &mut RunBuilder, call: PartId, how: usize) {
     let outputs = run.outline().parts.iter().filter(
         |(_, part)| matches!(part.shape, PartShape::Output(of, _) if of == call && part.open),
@@ -266,7 +267,7 @@ fn finish_call(run: &mut RunBuilder, call: PartId, how: usize) {
     run.result(call, outcome, ToolResult { output, content, ..ToolResult::default() });
 }
 
-/// What the engine does when a run is cut short: innermost agents first.
+/// Closes everything as the engine does when a run is cut short: innermost agents first.
 fn close_all(run: &mut RunBuilder) {
     let agents: Vec<AgentNo> = run.outline().agents.keys().rev().copied().collect();
     for agent in agents {
@@ -303,7 +304,7 @@ fn is_closed(run: &RunBuilder, agent: AgentNo) -> bool {
         && !outline.agents.values().any(|inner| inner.parent == agent)
 }
 
-/// The parts that `agent` may take back. What a tool wrote stays written.
+/// The parts that `agent` may void. A tool's output cannot be voided.
 fn voidable(run: &RunBuilder, agent: AgentNo) -> Vec<PartId> {
     let parts = run.outline().parts.iter();
     let may = parts.filter(|(_, part)| part.agent == agent && !is_output(part.shape));
@@ -314,7 +315,8 @@ fn is_output(shape: PartShape) -> bool {
     matches!(shape, PartShape::Output(..))
 }
 
-/// Texts with everything that a wire may have to escape; also what looks like arguments.
+/// Texts with every kind of character that a wire may have to escape, and text that looks like
+/// arguments.
 const WORDS: [&str; 8] =
     ["Hello", " wörld", "\n\n", "\"quoted\" \\", "\u{1}\u{1f980}", "{\"a\":", "1}", "data: x\r\n"];
 
@@ -445,7 +447,7 @@ mod tests {
 
     use super::arb_run;
 
-    /// Random runs are only worth something if they go everywhere.
+    /// The random runs must cover every event.
     #[test]
     fn random_runs_are_legal_and_use_every_event() {
         let mut runner = TestRunner::deterministic();

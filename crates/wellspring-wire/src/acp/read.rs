@@ -22,7 +22,7 @@ use super::{ELICITATION, ORIGIN, PERMISSION};
 use call::Call;
 pub(super) use content::{has_sound_meta, is_block};
 
-/// The log's name for an agent's own report about a call of one of our tools.
+/// The name in the log of an agent's own report about a call of one of our tools.
 const OUR_TOOL_CALL: &str = "lent_tool_call";
 
 /// Calls of one prompt that we track. Long prompts make a few hundred; reports about
@@ -63,7 +63,7 @@ pub struct Reader {
 struct Open {
     kind: PartKind,
     message: Option<Box<str>>,
-    /// Further members of its latest chunk.
+    /// Unknown members of its latest chunk.
     rest: Map<String, Value>,
     part: LocalPart,
 }
@@ -79,7 +79,7 @@ struct Terminal {
 }
 
 impl Reader {
-    /// A reader for a prompt during which the agent has these tools of ours.
+    /// Creates a reader for a prompt during which the agent can call these tools of ours.
     #[must_use]
     pub fn new(our_tools: OurTools) -> Self {
         Self { our_tools, ..Self::default() }
@@ -108,13 +108,13 @@ impl Reader {
         }
     }
 
-    /// Reads the parameters of a `session/request_permission`. The call that it is about is in the
-    /// batch, or came before.
+    /// Reads the parameters of a `session/request_permission`. The call that it is about is
+    /// already in the batch or was read before.
     pub fn permission(&mut self, params: &Value, batch: &mut Batch) -> Permission {
         let call = &params["toolCall"];
         let told = self.tool_call(call, batch);
-        // A question cannot hold everything in an option. What was understood of the call is
-        // in the call.
+        // A question cannot hold every member of an option, so the rest is kept here. What was
+        // understood about the call is in the call.
         match (told, params) {
             (Told::OurTool, _) => {}
             (Told::Whole, Value::Object(params)) => {
@@ -140,7 +140,7 @@ impl Reader {
         permission
     }
 
-    /// Reads how an `elicitation/create` asks, and its further members, which a question cannot
+    /// Keeps the mode and further members of an `elicitation/create`, which a question cannot
     /// hold.
     pub fn elicitation(&mut self, params: &Value, batch: &mut Batch) {
         let more = besides(params, &["sessionId", "mode", "message"]);
@@ -149,20 +149,20 @@ impl Reader {
         }
     }
 
-    /// Notes that a call was not permitted: its failure is then a denial.
+    /// Records that a call was not permitted, so that its failure is reported as a denial.
     pub fn denied(&mut self, call: &str) {
         if let Some(call) = self.calls.get_mut(call) {
             call.deny();
         }
     }
 
-    /// Ends the current message: something happened that the agent does not report, such as a call of
-    /// one of our tools. Further text is a new message.
+    /// Ends the current message, because something happened that the agent does not report,
+    /// such as a call of one of our tools. Later text starts a new message.
     pub fn pause(&mut self, batch: &mut Batch) {
         self.close_message(batch);
     }
 
-    /// Whether a call has shown a terminal.
+    /// Returns whether a call has shown this terminal.
     #[must_use]
     pub fn has_shown(&self, terminal: &str) -> bool {
         self.terminals.get(terminal).is_some_and(|known| known.call.is_some() || known.over)
@@ -182,8 +182,8 @@ impl Reader {
         }
     }
 
-    /// Reads the answer to a `session/prompt` after which the agent is prompted again, and closes
-    /// what is open.
+    /// Reads a response to `session/prompt` that is followed by another prompt, and closes
+    /// everything that is open.
     pub fn turn(&mut self, response: &Value, batch: &mut Batch) {
         self.close(batch);
         if response["usage"].is_object() {
@@ -202,7 +202,7 @@ impl Reader {
         }
     }
 
-    /// Reads the answer to the last `session/prompt`, and closes what is open.
+    /// Reads the response to the last `session/prompt`, and closes everything that is open.
     pub fn end(&mut self, response: &Value, batch: &mut Batch) {
         self.turn(response, batch);
         let members = response.as_object().into_iter().flatten();
@@ -215,7 +215,7 @@ impl Reader {
         batch.stop(stop(response["stopReason"].as_str()), None);
     }
 
-    /// Closes everything: calls without a final report are interrupted.
+    /// Closes everything that is open. Calls without a final report are interrupted.
     pub fn close(&mut self, batch: &mut Batch) {
         self.close_message(batch);
         for terminal in self.terminals.values_mut() {
@@ -273,7 +273,7 @@ impl Reader {
         }
     }
 
-    /// A call, new or known.
+    /// Reads a report about a new or a known call.
     fn tool_call(&mut self, update: &Value, batch: &mut Batch) -> Told {
         let Some(id) = update["toolCallId"].as_str() else { return Told::Partly };
         if self.our_tools.is_ours(id, update) {
@@ -351,7 +351,7 @@ impl Terminal {
         batch.delta(part, text);
     }
 
-    /// Stops showing a terminal. Later output is dropped.
+    /// Stops following a terminal. Its later output is dropped.
     fn close(&mut self, batch: &mut Batch) {
         if let Some(part) = self.output.take() {
             batch.finish(part);
@@ -364,13 +364,14 @@ impl Terminal {
     }
 }
 
-/// Further members that came with a part.
+/// Further members of the update that opened a part.
 fn rest_annotation(rest: Map<String, Value>) -> Annotation {
     let extended = Extended { origin: ORIGIN.into(), name: REST.into(), value: rest.into() };
     Annotation::Other(Box::new(extended))
 }
 
-/// Keeps further members of an update for the next event of the batch.
+/// Stores further members of an update in an extended event; they belong to the batch's next
+/// event.
 fn rest_of_next(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) {
     if !rest.is_empty() {
         rest.insert("sessionUpdate".into(), update["sessionUpdate"].clone());
@@ -384,7 +385,7 @@ fn is_sound_chunk(update: &Value) -> bool {
     is_block(&update["content"]) && has_sound_meta(update) && (id.is_null() || id.is_string())
 }
 
-/// An image or a sound from the agent.
+/// An image or audio from the agent.
 fn file(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) -> bool {
     let block = &update["content"];
     let (Some("image" | "audio"), Some(data), Some(media_type)) =

@@ -1,4 +1,5 @@
-//! A proxied agent's updates as a client gets them: read into records and written again.
+//! Tests a proxied agent's updates on their way to a client: read into records and written
+//! again.
 
 use serde_json::Value;
 use wellspring_core::{AgentNo, Batch, Event, Millis, Record, RunRequest, RunStarted, Seq};
@@ -7,7 +8,7 @@ use super::Reader;
 use crate::DialectName;
 use crate::testing::encode;
 
-/// The updates that a proxied agent's update becomes.
+/// The updates that the client gets for the proxied agent's updates.
 fn through(lines: &str) -> String {
     let (mut reader, mut batch) = (Reader::default(), Batch::default());
     for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {

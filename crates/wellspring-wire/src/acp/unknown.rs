@@ -1,19 +1,19 @@
-//! Members of an update that we do not understand. They are kept with what was understood, and
-//! written again with it, so that a client gets everything that a proxied agent said.
+//! Members of an update that we do not understand. They are kept with the understood members
+//! and written again with them, so that a client gets everything that a proxied agent sent.
 
 use serde_json::{Map, Value, json};
 
 use super::read::{has_sound_meta, is_block};
 use super::validate::{is_command, is_option};
 
-/// The log's name for such members: as an annotation, they belong to the part's next delta; as an
-/// extended event, to the next record that becomes an update of the same kind.
+/// The log's name for these members. As an annotation, they belong to the part's next delta; as
+/// an extended event, to the next record that becomes an update of the same kind.
 pub(super) const REST: &str = "rest";
 
 /// Our own key in `_meta`.
 pub(super) const OURS: &str = "wellspring";
 
-/// The members of an object besides these. Null counts as absent.
+/// The members of an object except these. Null counts as absent.
 pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
     let members = of.as_object().into_iter().flatten();
     let others =
@@ -21,7 +21,7 @@ pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
     others.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
-/// The same, without an invalid `_meta`.
+/// The members of an object except these, without an invalid `_meta`.
 #[must_use]
 pub fn besides(of: &Value, understood: &[&str]) -> Value {
     let mut others = left(of, understood);
@@ -31,8 +31,8 @@ pub fn besides(of: &Value, understood: &[&str]) -> Value {
     others.into()
 }
 
-/// Merges the members into an update: objects are merged, and for other values the kept ones
-/// win.
+/// Merges `rest` into an update. Objects are merged recursively; for other values, those in
+/// `rest` win.
 pub fn merge(into: &mut Value, rest: &Value) {
     match (into, rest) {
         (Value::Object(into), Value::Object(rest)) => {
@@ -44,20 +44,20 @@ pub fn merge(into: &mut Value, rest: &Value) {
     }
 }
 
-/// Adds something to a message's `_meta`.
+/// Adds a value to a message's `_meta`.
 pub fn carry(into: &mut Value, odd: &Value) {
     if odd.as_object().is_some_and(|odd| !odd.is_empty()) {
         merge(into, &json!({"_meta": {OURS: odd}}));
     }
 }
 
-/// Wraps an update that the protocol does not know in one that it knows: clients may be strict,
-/// and `_meta` may hold anything.
+/// Wraps an update that the protocol does not define in one that it defines. Clients may reject
+/// unknown updates, but `_meta` may hold anything.
 pub(super) fn carried(update: &Value) -> Value {
     json!({"sessionUpdate": "session_info_update", "_meta": {OURS: {"update": update}}})
 }
 
-/// Whether an update can be sent as it is: its kind is known and its shape is valid.
+/// Returns whether an update can be sent unchanged: its kind is known and its shape is valid.
 pub(super) fn is_sayable(update: &Value) -> bool {
     let all = |name: &str, fits: &dyn Fn(&Value) -> bool| {
         update[name].as_array().is_some_and(|it| it.iter().all(|it| fits(it) && has_sound_meta(it)))

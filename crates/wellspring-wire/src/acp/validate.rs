@@ -1,12 +1,12 @@
-//! Validates what an agent offers in a session: its modes, options and
-//! commands. Clients may be strict, so invalid entries are separated from valid ones.
+//! Validates what an agent offers in a session: its modes, options and commands. Clients may
+//! reject invalid entries, so these are separated from valid ones.
 
 use serde_json::{Map, Value};
 
 use super::read::has_sound_meta;
 
-/// What an agent offers, as two objects with the same members: `modes`, `configOptions` and
-/// `availableCommands`. The first has the valid entries, the second the invalid ones.
+/// Splits an agent's offers into two objects with the same members (`modes`, `configOptions`,
+/// `availableCommands`): the first holds the valid entries, the second the invalid ones.
 ///
 /// ```
 /// use serde_json::json;

@@ -36,7 +36,7 @@ use content::text_block;
 use shown::{Room, Shown, Voice};
 use update::{Location, PlanEntry, Said, Status, ToolCallUpdate, Window, kind};
 
-/// A run as the `update`s of `session/update`.
+/// Writes a run as the `update`s of `session/update` notifications.
 ///
 /// ```
 /// use wellspring_core::{AgentNo, Event, Millis, Outline, PartId, PartKind, Record, Seq};
@@ -56,17 +56,17 @@ use update::{Location, PlanEntry, Said, Status, ToolCallUpdate, Window, kind};
 pub struct Acp {
     reasoning: Reasoning,
     usage: UsageReports,
-    /// What the open calls show.
+    /// The content of the open calls.
     calls: BTreeMap<PartId, Shown>,
-    /// The directory that the run is about.
+    /// The run's working directory; `None` until the run has started.
     cwd: Option<Box<str>>,
-    /// Whether the terminals of an agent behind us are the client's.
+    /// Whether a proxied agent uses the client's terminals.
     lends_terminals: bool,
-    /// What an agent behind us says with the words of open parts besides them.
+    /// Further members that a proxied agent sent with the text of open parts.
     rests: BTreeMap<PartId, Value>,
-    /// What it says with its next update of some kind.
+    /// Further members for the next update of the same kind.
     rest_of_next: Option<Value>,
-    /// What it calls its calls, the first [`CALLS_MAX`] of them.
+    /// The proxied agent's own ids of its calls, for the first [`CALLS_MAX`] of them.
     their_calls: BTreeMap<Box<str>, PartId>,
 }
 
@@ -103,7 +103,7 @@ impl Dialect for Acp {
             Event::PartAnnotated { part, annotation } => self.annotate(before, *part, annotation, out),
             Event::PartFinished { part } => {
                 self.rests.remove(part);
-                // The arguments are complete; without any there is nothing to add.
+                // The arguments are complete. A call without arguments has nothing to add.
                 if let Some(id) = shown_id(before, *part)
                     && let Some(call) = before.call(*part)
                     && !call.arguments.is_empty()
@@ -155,7 +155,7 @@ impl Dialect for Acp {
                         source: file.source.clone(),
                         name: file.name.clone(),
                     };
-                    // One that comes amid a message is of that message.
+                    // Input that arrives in the middle of a message belongs to that message.
                     let id = match open_message(before, PartShape::Text(Role::Assistant)) {
                         Some(message) => message.to_string(),
                         None => format!("{}-file-{}", head.run, record.seq),
@@ -174,7 +174,7 @@ impl Dialect for Acp {
             | Event::TurnStarted(_)
             | Event::TurnFinished { .. }
             | Event::PartStarted { .. }
-            // A call that was shown is pending until it starts.
+            // A call stays pending on the client's screen until it starts.
             | Event::ToolQueued { .. }
             | Event::QuestionAsked(_)
             | Event::QuestionAnswered(_)
@@ -190,12 +190,12 @@ impl Dialect for Acp {
             | Event::ResultReady { .. }
             | Event::Attached { .. }
             | Event::Extended(_)
-            // The answer to the prompt says how it ended.
+            // The response to `session/prompt` reports the outcome.
             | Event::RunFinished { .. } => {}
         }
     }
 
-    /// What a call shows is in no fold in the order in which it came.
+    /// No fold keeps the content of a call in the order in which it arrived.
     fn fold(&self) -> Fold {
         Fold::Records
     }
@@ -215,7 +215,7 @@ impl Acp {
             Grown::Message => self.words("agent_message_chunk", before, part, text, out),
             Grown::Thought if self.reasoning == Reasoning::Hidden => {}
             Grown::Thought => self.words("agent_thought_chunk", before, part, text, out),
-            // A terminal of the client's shows by itself what is written there.
+            // A client's own terminal shows its output itself.
             Grown::Output(_, call, OutputStream::Terminal)
                 if self.lends_terminals && call.tool.runs_on == RunsOn::Agent => {}
             Grown::Output(call, ..) => self.say(before, call, Voice::Console, text, out),
@@ -231,7 +231,8 @@ impl Acp {
         }
     }
 
-    /// More words of a part, and what was said with them.
+    /// Writes more text of a part, with the further members that the proxied agent sent with
+    /// it.
     fn words(&self, update: &str, before: &Outline, part: PartId, text: &str, out: &mut Out) {
         let id = wire_id(before, part);
         let Some(rest) = self.rests.get(&part) else { return chunk(update, text, id, out) };
@@ -242,7 +243,7 @@ impl Acp {
         out.event(&said);
     }
 
-    /// What an agent behind us said with a part besides it.
+    /// Keeps further members that a proxied agent sent with a part.
     fn annotate(&mut self, before: &Outline, part: PartId, said: &Annotation, out: &mut Out) {
         let is_call = before.part(part).is_some_and(|part| part.shape == PartShape::Call);
         match said {
@@ -267,7 +268,7 @@ impl Acp {
         }
     }
 
-    /// What an agent behind us said that there was no word for.
+    /// Handles an extended event of a proxied agent.
     fn extended(&mut self, before: &Outline, said: &Extended, out: &mut Out) {
         if &*said.name == REST {
             self.rest_of_next = Some(said.value.clone());
@@ -276,8 +277,8 @@ impl Acp {
         }
     }
 
-    /// Says an update of an agent behind us as it said it, where the protocol has a word for it,
-    /// and otherwise carries it. In both, ids are ours.
+    /// Forwards an update of a proxied agent unchanged if the protocol defines it, and
+    /// otherwise carries it in `_meta`. Ids are replaced by ours.
     fn pass_on(&self, before: &Outline, update: &Value, out: &mut Out) {
         let mut update = update.clone();
         let shape = match update["sessionUpdate"].as_str() {
@@ -302,13 +303,14 @@ impl Acp {
         out.event(&if is_sayable(&update) { update } else { carried(&update) });
     }
 
-    /// Says an update, with what the agent behind us said with it.
+    /// Writes an update together with the further members that the proxied agent sent with it.
     fn say_with_rest(&mut self, kind: &str, said: &impl Serialize, out: &mut Out) {
         let rest = self.rest_of_next.take_if(|rest| rest["sessionUpdate"] == kind);
         say_merged(said, rest.as_ref(), out);
     }
 
-    /// The context window. Money is the session's here, so only the session's sum is said.
+    /// Writes the size and use of the context window. The cost on this wire is the session's,
+    /// so only the session's total is written.
     fn window(&mut self, usage: &Usage, out: &mut Out) {
         let shown = self.usage == UsageReports::Included;
         let Some(context) = usage.context.filter(|_| shown) else { return };
@@ -318,14 +320,14 @@ impl Acp {
         self.say_with_rest("usage_update", &said, out);
     }
 
-    /// For a client whose terminals an agent behind us uses.
+    /// For a client whose terminals the proxied agent uses.
     #[must_use]
     pub fn lending_terminals(mut self) -> Self {
         self.lends_terminals = true;
         self
     }
 
-    /// Where a call happens. A terminal of a proxied agent is not the client's, unless the client
+    /// Where a call runs. A terminal of a proxied agent is not the client's, unless the client
     /// provides the terminals.
     fn room(&self, before: &Outline, call: PartId) -> Room<'_> {
         let has_terminals = match before.call(call).map(|call| call.tool.runs_on) {
@@ -336,7 +338,7 @@ impl Acp {
         Room { cwd: self.cwd.as_deref(), has_terminals }
     }
 
-    /// Text that a call shows piece by piece.
+    /// Adds streamed text to what a call shows.
     fn say(&mut self, before: &Outline, call: PartId, voice: Voice, text: &str, out: &mut Out) {
         let Some(id) = shown_id(before, call) else { return };
         let shown = self.calls.entry(call).or_default();
@@ -392,7 +394,7 @@ impl Acp {
             && before.call(call).is_some_and(|call| call.tool.runs_on.is_ours())
             && let Value::String(text) = &result.output
         {
-            // The output for the model is all that can be shown.
+            // Only the output for the model is left to show.
             shown.say(Voice::Words, text);
         }
         let status = match outcome {
@@ -440,10 +442,10 @@ impl Acp {
     }
 }
 
-/// The answer to a prompt: why the run stopped, in the protocol's words, and what it spent. What
-/// the protocol has no word for is in `_meta`. `theirs` is what an agent behind us answered.
+/// The response to `session/prompt`: the stop reason and the usage of the run. Values that the
+/// protocol does not define go to `_meta`. `theirs` is the response of a proxied agent.
 ///
-/// None for a run that failed, which is an error there.
+/// `None` for a run that failed: the protocol reports that as an error.
 #[must_use]
 pub fn prompt_response(outcome: &Outcome, usage: &Usage, theirs: Option<&Value>) -> Option<Value> {
     let (reason, unknown) = match outcome {
@@ -454,7 +456,7 @@ pub fn prompt_response(outcome: &Outcome, usage: &Usage, theirs: Option<&Value>)
             Stop::MaxTokens => ("max_tokens", None),
             Stop::TurnLimit | Stop::Budget(_) => ("max_turn_requests", None),
             Stop::Refusal | Stop::ContentFilter => ("refusal", None),
-            // A proxied agent that was stopped by another client.
+            // Another client stopped the proxied agent.
             Stop::Other(other) if &**other == "cancelled" => ("cancelled", None),
             Stop::Other(other) => ("end_turn", Some(&**other)),
         },
@@ -481,7 +483,7 @@ pub fn prompt_response(outcome: &Outcome, usage: &Usage, theirs: Option<&Value>)
     Some(response)
 }
 
-/// What a run spent.
+/// The usage of a run.
 fn prompt_usage(usage: &Usage) -> Value {
     let mut said = json!({
         "totalTokens": usage.input.saturating_add(usage.output),
@@ -500,7 +502,7 @@ fn prompt_usage(usage: &Usage) -> Value {
     said
 }
 
-/// A piece of text, written by hand: there are many.
+/// One text chunk. Formatted by hand, because there are many of them.
 fn chunk(update: &str, text: &str, id: Option<WirePartId>, out: &mut Out) {
     out.write(|json| {
         json.raw(r#"{"sessionUpdate":""#).raw(update);
@@ -512,7 +514,7 @@ fn chunk(update: &str, text: &str, id: Option<WirePartId>, out: &mut Out) {
     });
 }
 
-/// Blocks of one message.
+/// Content blocks of one message.
 fn blocks(update: &str, contents: &[Content], id: &str, out: &mut Out) {
     for content in contents {
         out.event(&block(update, content, id));
@@ -523,14 +525,14 @@ fn block(update: &str, content: &Content, id: &str) -> Value {
     json!({"sessionUpdate": update, "content": content_block(content), "messageId": id})
 }
 
-/// The message of the root's that is being said.
+/// The message of the root agent that is open.
 fn open_message(before: &Outline, shape: PartShape) -> Option<WirePartId> {
     let is_it = |part: &PartOutline| part.open && part.agent.is_root() && part.shape == shape;
     let (part, _) = before.parts.iter().rev().find(|(_, part)| is_it(part))?;
     wire_id(before, *part)
 }
 
-/// Says an update together with its rest.
+/// Writes an update merged with its further members.
 fn say_merged(said: &impl Serialize, rest: Option<&Value>, out: &mut Out) {
     match (rest, serde_json::to_value(said)) {
         (Some(rest), Ok(mut said)) => {
@@ -541,7 +543,8 @@ fn say_merged(said: &impl Serialize, rest: Option<&Value>, out: &mut Out) {
     }
 }
 
-/// Whether the data of a call is what an agent behind us reported of it, each by its name.
+/// Whether the data of a call is what a proxied agent reported about it, each member under its
+/// own name.
 fn is_theirs(before: &Outline, call: PartId, data: &Value) -> bool {
     let is_agents = before.call(call).is_some_and(|call| call.tool.runs_on == RunsOn::Agent);
     let mut names = data.as_object().into_iter().flatten().map(|(name, _)| name.as_str());
@@ -563,7 +566,7 @@ fn start(before: &Outline, part: PartId, tool: &ToolCall, out: &mut Out) {
     }
 }
 
-/// Progress that is made of words: said as such, or the way a command's output is reported.
+/// Progress that consists of text only: prose, or the output of a command.
 fn words(data: &Value) -> Option<(Voice, &str)> {
     if let Some(text) = data.as_str() {
         return Some((Voice::Words, text));

@@ -4,10 +4,10 @@ use std::fmt::Display;
 
 use wellspring_core::{AgentNo, InboxNo, PartId, QuestionId, RunHead, RunId, WirePartId};
 
-/// The activity that shows a plan.
+/// The type of the activity that shows a plan.
 pub(super) const PLAN: &str = "plan";
 
-/// The activity that shows what a call does.
+/// The type of the activity that shows a call's progress.
 pub(super) const TOOL_PROGRESS: &str = "tool_progress";
 
 pub(crate) fn thread(head: &RunHead) -> Box<str> {
@@ -55,7 +55,8 @@ pub(super) fn step(turn: u32) -> Box<str> {
     boxed(format_args!("step-{turn}"))
 }
 
-/// Whether this is an id that we gave to user input: such a message is not new to us.
+/// Whether this is an id that we gave to user input. Messages with our own ids are already in
+/// the log.
 pub(super) fn is_input(name: &str) -> bool {
     let run = name.split_once("-input").map(|(run, rest)| (run.parse::<RunId>(), rest));
     matches!(run, Some((Ok(_), rest)) if rest.is_empty() || rest.starts_with('-'))

@@ -1,5 +1,5 @@
-//! How a client attaches in mid-run. The protocol cannot resume, so the client gets a run that
-//! starts now, with everything so far.
+//! How a client attaches to a running run. The protocol cannot resume, so the client gets a run
+//! that starts now and contains everything so far.
 
 use serde_json::json;
 use wellspring_core::{Outline, PartId, PartKind, RunsOn, Transcript};
@@ -11,9 +11,10 @@ use super::types::{
 };
 use super::write::{Pauses, Scene, messages_snapshot, terminal};
 
-/// What a client is told that attaches to a run at this point: RUN_STARTED, MESSAGES_SNAPSHOT
-/// with all that is complete, STATE_SNAPSHOT, and STARTs for what is open with its text so far.
-/// A run that is over, or waits in a form of the protocol that shows pauses, ends at once.
+/// The events for a client that attaches at this point: RUN_STARTED, MESSAGES_SNAPSHOT with
+/// everything that is complete, STATE_SNAPSHOT, and STARTs for everything that is open, with
+/// its text so far. If the run has finished, or is paused and `pauses` shows that, RUN_FINISHED
+/// follows at once.
 pub(super) fn join(history: &[Transcript], transcript: &Transcript, pauses: Pauses) -> Vec<Event> {
     let Some(scene) = Scene::new(&transcript.outline) else { return Vec::new() };
     let mut events: Vec<Event> = vec![scene.run_started().into()];
@@ -43,7 +44,7 @@ pub(super) fn join(history: &[Transcript], transcript: &Transcript, pauses: Paus
     events
 }
 
-/// What the client has to do, said again: a client that comes back may not have done it.
+/// Repeats what the client has to do: a client that reconnects may not have done it.
 fn waiting(scene: &Scene<'_>, events: &mut Vec<Event>) {
     for (id, call) in &scene.outline.calls {
         let part = scene.outline.part(*id);
@@ -78,8 +79,8 @@ fn waiting(scene: &Scene<'_>, events: &mut Vec<Event>) {
     }
 }
 
-/// How the wire's run ends although ours goes on: something in it waits at work for an answer,
-/// and a client gives answers with its next request. Nothing where nothing does.
+/// The end of the wire's run when a question blocks our run, which continues: clients answer
+/// with their next request. Empty if no question blocks the run.
 pub(super) fn interrupted(outline: &Outline) -> Vec<Event> {
     let waits = outline.blocking_questions();
     let mut events = Vec::new();
@@ -91,7 +92,7 @@ pub(super) fn interrupted(outline: &Outline) -> Vec<Event> {
     events
 }
 
-/// Opens a part with its text so far.
+/// Opens a part and sends its text so far.
 fn open_part(scene: &Scene<'_>, transcript: &Transcript, id: PartId, events: &mut Vec<Event>) {
     let Some(part) = transcript.parts.get(&id) else { return };
     let (name, tag) = (scene.id(id), scene.tag(part.agent));

@@ -15,9 +15,9 @@ use super::types::{
 };
 use super::write::{progress_start, result_metadata, tool_metadata, words};
 
-/// A run as AG-UI messages, in the order in which they started: input, text, thoughts,
-/// calls and results, and the activities that show plan and progress. Open messages
-/// hold their text so far.
+/// A run as AG-UI messages, in the order in which they started: input, text, thoughts, calls
+/// and results, and the activities that show plan and progress. Open messages hold their text
+/// so far.
 ///
 /// The history of a thread is the messages of its runs, one after the other.
 #[must_use]
@@ -30,8 +30,8 @@ pub fn messages(transcript: &Transcript) -> Vec<Message> {
 pub(super) enum Texts {
     /// With their text so far.
     Whole,
-    /// They are left out, because they are about to be opened again with their text; or
-    /// empty, to hold their place if a complete message follows.
+    /// They are left out, because they are about to be opened again with their text. An empty
+    /// one is kept as a placeholder if a complete message follows.
     Complete,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn conversation_messages(
     all
 }
 
-/// A message being built, with what follows it.
+/// A message under construction, with the messages that belong directly after it.
 struct Slot {
     message: Message,
     /// Whether its text is still growing.
@@ -55,7 +55,7 @@ struct Slot {
     open_calls: Vec<usize>,
     results: Vec<Message>,
     activities: Vec<ActivityMessage>,
-    /// Whether it is left out.
+    /// Whether the message is left out.
     skipped: bool,
 }
 
@@ -104,7 +104,7 @@ fn slots(transcript: &Transcript, run: RunId) -> Vec<Slot> {
     let turns = turns(transcript);
     let mut slots: Vec<Slot> = Vec::new();
     let mut places: BTreeMap<PartId, usize> = BTreeMap::new();
-    // The latest text of each agent and turn, which holds the calls after it.
+    // The latest text of each agent and turn: the message that holds the calls after it.
     let mut said: BTreeMap<(AgentNo, u32), usize> = BTreeMap::new();
     for (id, part) in &transcript.parts {
         match &part.kind {
@@ -234,7 +234,7 @@ fn shows_progress(call: &CallProgress) -> bool {
         || call.data.is_some()
 }
 
-/// The activity that shows a call, created if necessary.
+/// The activity that shows a call's progress, created if necessary.
 fn progress(run: RunId, call: PartId, agent: AgentNo, slot: &mut Slot) -> &mut ActivityMessage {
     let id = ids::progress(run, call);
     let place = slot.activities.iter().position(|activity| activity.id == id);
@@ -251,7 +251,7 @@ fn progress(run: RunId, call: PartId, agent: AgentNo, slot: &mut Slot) -> &mut A
     &mut slot.activities[place]
 }
 
-/// Empties open messages, and leaves them out if nothing complete follows.
+/// Empties open messages, and drops those that no complete message follows.
 fn hollow(slots: &mut [Slot]) {
     let mut followed = false;
     for slot in slots.iter_mut().rev() {
@@ -292,7 +292,7 @@ fn hollow(slots: &mut [Slot]) {
     }
 }
 
-/// Encrypted data of a part: the latest, since the wire holds only one.
+/// Encrypted data of a part. The wire holds only one value per part, so the latest is used.
 fn encrypted(part: &Part) -> Option<Box<str>> {
     part.annotations.iter().rev().find_map(encrypted_value).map(Into::into)
 }

@@ -1,4 +1,4 @@
-//! What we say to a remote agent: the conversation, and answers to its interrupts.
+//! What we send to a remote agent: the conversation, and answers to its interrupts.
 
 use serde_json::{Value, json};
 use wellspring_core::{
@@ -17,8 +17,8 @@ pub fn user_message(id: &str, content: &[Content]) -> Message {
     user(id.into(), content)
 }
 
-/// A conversation as the protocol's messages. Thoughts, and calls that the agent made itself,
-/// are left out: the agent that reads this did not necessarily write them.
+/// A conversation as the protocol's messages. Thoughts, and calls that the agent ran itself,
+/// are left out: the agent that reads this may be another one than the one that wrote them.
 #[must_use]
 pub fn conversation(messages: &[Said]) -> Vec<Message> {
     let mut said = Vec::new();
@@ -51,7 +51,7 @@ pub fn conversation(messages: &[Said]) -> Vec<Message> {
     said
 }
 
-/// Words of the agent, or a call.
+/// An assistant message with text, a call, or both.
 #[must_use]
 pub fn assistant(id: &str, text: Option<&str>, call: Option<ToolCall>) -> Message {
     Message::Assistant(AssistantMessage {
@@ -73,7 +73,7 @@ pub fn call(id: &str, name: &str, arguments: &str) -> ToolCall {
     }
 }
 
-/// The result of a call that the agent left to us.
+/// The result of a call that the agent left for us to run.
 #[must_use]
 pub fn tool_result(call: &str, outcome: ToolOutcome, text: &str) -> Message {
     Message::Tool(ToolMessage {
@@ -85,7 +85,7 @@ pub fn tool_result(call: &str, outcome: ToolOutcome, text: &str) -> Message {
     })
 }
 
-/// An interrupt as a question: yes or no where its schema asks for `approved`, a choice where
+/// Turns an interrupt into a question: yes or no if its schema asks for `approved`, a choice if
 /// it lists strings, and otherwise a value of its schema.
 #[must_use]
 pub fn question(interrupt: &Interrupt) -> Ask {
@@ -127,7 +127,7 @@ fn label(interrupt: &Interrupt, id: &str) -> Box<str> {
     label.unwrap_or(id).into()
 }
 
-/// What an answer to the question of an interrupt is on the wire.
+/// Writes the answer to an interrupt's question as a resume entry.
 #[must_use]
 pub fn resume_entry(interrupt: &Interrupt, answer: &Answer) -> ResumeEntry {
     let is_approval = form(interrupt) == Form::Approve;

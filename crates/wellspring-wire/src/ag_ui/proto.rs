@@ -1,8 +1,8 @@
 //! The binary encoding of events, `application/vnd.ag-ui.event+proto`.
 //!
-//! Each event is a protobuf message with its length in front, as four bytes, big-endian.
-//! The field numbers are those of the `.proto` files that `@ag-ui/proto` 1.0 publishes;
-//! they are few and never change, so they are written by hand, without a code generator.
+//! Each event is a protobuf message, preceded by its length as four bytes, big-endian. The
+//! field numbers are those of the `.proto` files that `@ag-ui/proto` 1.0 publishes. They are
+//! few and never change, so the encoder is written by hand, without a code generator.
 //!
 //! Writing only: requests are JSON in either encoding, and remote agents are read as JSON.
 
@@ -17,11 +17,11 @@ use super::types::{
 };
 use fields::Fields;
 
-/// The media type of the encoding. With a parameter such as a charset, the official
-/// client reads nothing.
+/// The media type of the encoding. It must have no parameters: with a charset, the official
+/// client does not recognise it.
 pub const MEDIA_TYPE: &str = "application/vnd.ag-ui.event+proto";
 
-/// Appends an event with its length in front.
+/// Appends an event, preceded by its length.
 ///
 /// ```
 /// use wellspring_wire::ag_ui::{proto, types::TextMessageEnd};
@@ -35,15 +35,15 @@ pub fn frame(event: &Event, bytes: &mut Vec<u8>) {
     let start = bytes.len();
     bytes.extend_from_slice(&[0; 4]);
     encode(event, bytes);
-    // No record of ours is longer than four bytes can express.
+    // A record is never longer than four bytes can express.
     let length = u32::try_from(bytes.len() - start - 4).unwrap_or(u32::MAX);
     bytes[start..start + 4].copy_from_slice(&length.to_be_bytes());
 }
 
 /// Appends an event.
 pub fn encode(event: &Event, bytes: &mut Vec<u8>) {
-    /// Writes one event: its field of the envelope, its number as an event type, and what
-    /// every event may have; then its own fields.
+    /// Writes one event: its field of the envelope, its event type, the fields that every event
+    /// may have, and then its own fields.
     macro_rules! event {
         ($event:ident, $field:literal, $kind:literal, |$fields:ident| $own:block) => {
             Fields::new(bytes).message($field, |$fields| {
@@ -275,7 +275,7 @@ fn run_outcome(outcome: Option<&RunOutcome>) -> (&'static str, &[Interrupt], &[B
     }
 }
 
-/// Text has its own field.
+/// Content that is plain text.
 fn words(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     match content {
         MessageContent::Text(text) => f.present(field, text),
@@ -283,7 +283,7 @@ fn words(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     }
 }
 
-/// Parts have one too.
+/// Content that consists of parts, which has a field of its own.
 fn parts(f: &mut Fields<'_>, field: u32, content: &MessageContent) {
     match content {
         MessageContent::Text(_) => {}
@@ -306,7 +306,7 @@ fn part(f: &mut Fields<'_>, part: &MessagePart) {
         MessagePart::Audio(of) => f.message(3, |f| media(f, of)),
         MessagePart::Video(of) => f.message(4, |f| media(f, of)),
         MessagePart::Document(of) => f.message(5, |f| media(f, of)),
-        // Deprecated: the official encoder writes it as a document, too.
+        // Deprecated: the official encoder also writes it as a document.
         MessagePart::Binary { mime_type, data, url, .. } => {
             let source = match (data, url) {
                 (Some(value), _) => {
@@ -342,7 +342,7 @@ fn media(f: &mut Fields<'_>, media: &PartMedia) {
     f.optional(3, media.id.as_deref());
 }
 
-/// One message has the fields of all roles.
+/// One protobuf message holds the fields of all roles.
 fn message(f: &mut Fields<'_>, message: &Message) {
     let end = |f: &mut Fields<'_>, metadata: &Option<Metadata>, tag: &Option<Box<str>>| {
         f.optional_object(9, metadata.as_ref());

@@ -38,7 +38,7 @@ fn whole(records: &[Record]) -> Vec<Value> {
     values(&read(Encoder::new(DialectName::AgUi), records, 1))
 }
 
-/// What a client is told that attaches after `cut` records.
+/// The events for a client that attaches after `cut` records.
 fn joined(records: &[Record], cut: usize, frame: usize) -> Vec<Value> {
     let (past, rest) = records.split_at(cut);
     let transcript = Transcript::fold(past);
@@ -51,25 +51,25 @@ fn joined(records: &[Record], cut: usize, frame: usize) -> Vec<Value> {
     events
 }
 
-/// What a client ends with that asked for the run, and so has the question already.
+/// The final state of the client that made the request, and so already has the input.
 fn asker(records: &[Record], events: &[Value]) -> Settled {
     settled(records, Client::with(asked(records)).fold(events))
 }
 
-/// The messages that whoever asks for a run has.
+/// The messages of the client that made the request.
 fn asked(records: &[Record]) -> Vec<Value> {
     let asked = messages(&Transcript::fold(&records[..1]));
     asked.iter().map(|message| serde_json::to_value(message).unwrap()).collect()
 }
 
-/// What somebody ends with who was not there from the start.
+/// The final state of a client that attached later.
 fn joiner(records: &[Record], events: &[Value]) -> Settled {
     settled(records, Client::default().fold(events))
 }
 
-/// A client's conversation, without what joining may order in another way. A call whose text
-/// was taken back from before it gets a message of its own, which clients put last: after such
-/// a void the order says nothing. Progress that shows nothing (any more) is none.
+/// A client's conversation, normalised where joining may order it differently. A call whose
+/// preceding text was voided gets a message of its own, which clients put last, so after such a
+/// void the order is ignored. Empty progress is ignored too.
 fn settled(records: &[Record], client: Client) -> Settled {
     let parts_stay = |record: &Record| {
         let why = |why| matches!(record.event, Event::PartsVoided { why: said, .. } if said == why);
@@ -85,8 +85,8 @@ fn settled(records: &[Record], client: Client) -> Settled {
     settled
 }
 
-/// The verifier of the `ag-ui` crate, which knows one run: each further one on the stream gets
-/// a verifier of its own, which is told the messages that the client has by then.
+/// The verifier of the `ag-ui` crate, which knows one run. Each further run on the stream gets
+/// a new verifier, which starts with the messages that the client has by then.
 fn verify(events: &[Value]) -> Result<(), String> {
     let mut verifier = EventVerifier::new();
     let mut client = Client::default();
@@ -122,7 +122,7 @@ fn samples() {
     insta::assert_snapshot!(text);
 }
 
-/// The bytes written by hand say what the types say.
+/// The fast path that writes bytes by hand agrees with the types.
 fn agrees(records: &[Record]) {
     let dialect = AgUi::default();
     let typed = typed(records, |before, record| dialect.events(before, record));
@@ -152,8 +152,8 @@ proptest! {
         agrees(&nonsense);
     }
 
-    /// All of the official client's rules hold for any legal run, and so says the verifier of
-    /// the `ag-ui` crate; also for a reader that has only the outline.
+    /// Any legal run keeps the official client's rules and passes the verifier of the `ag-ui`
+    /// crate, also for a reader that has only the outline.
     #[test]
     fn any_run_is_legal(run in arb_run()) {
         for events in [whole(&run), outlined(DialectName::AgUi, &run)] {
@@ -163,7 +163,7 @@ proptest! {
         }
     }
 
-    /// What a reader does not want it does not get, and the rest is still legal.
+    /// Events that a reader opted out of are left out, and the rest is still legal.
     #[test]
     fn options_leave_out_what_they_name(run in arb_run()) {
         let options = Options {
@@ -180,11 +180,11 @@ proptest! {
         }
     }
 
-    /// Whoever attaches at any point is told a legal run, and ends with what those have who
-    /// were there from the start.
+    /// A client that attaches at any point gets a legal run, and ends in the same state as a
+    /// client that was there from the start.
     #[test]
     fn joining_anywhere_reaches_the_same(run in arb_run(), cut: Index, frame in 1usize..9) {
-        // What joining cannot tell: see `# Lossy`.
+        // Joining loses the order of overlapping outputs: see `# Lossy`.
         prop_assume!(!outputs_overlap(&run));
         let cut = 1 + cut.index(run.len());
         let events = joined(&run, cut, frame);
@@ -194,8 +194,8 @@ proptest! {
         prop_assert_eq!(joiner(&run, &events), asker(&run, &whole(&run)));
     }
 
-    /// Where something waits at work for an answer, the wire's run can end at any point, for
-    /// those who were there and for those who come just then.
+    /// While a question blocks the run, the wire's run can end at any point, for clients that
+    /// were there before and for those that attach just then.
     #[test]
     fn any_run_can_be_interrupted(run in arb_run()) {
         for cut in 1..run.len() {

@@ -1,4 +1,4 @@
-//! What the end of a run says of all of it: the result, and the tokens that each model cost.
+//! The totals at the end of a run: its result, and the tokens of each model.
 
 use std::collections::BTreeMap;
 
@@ -7,10 +7,10 @@ use wellspring_core::{AgentNo, Item, Transcript, Usage};
 
 use super::types::TokenUsage;
 
-/// The largest number that survives JSON's readers.
+/// The largest integer that JSON readers in JavaScript represent exactly.
 const SAFE_MAX: u64 = (1 << 53) - 1;
 
-/// The typed result, or else the answer unless it is empty.
+/// The typed result, or else the answer's text unless it is empty.
 pub(super) fn result(transcript: &Transcript) -> Option<Value> {
     match &transcript.result {
         // The protocol takes no `null` here.
@@ -23,7 +23,7 @@ pub(super) fn result(transcript: &Transcript) -> Option<Value> {
     }
 }
 
-/// What each model of each provider cost.
+/// The usage of each model of each provider.
 pub(super) fn usage(transcript: &Transcript) -> Vec<TokenUsage> {
     let mut totals: BTreeMap<(Option<&str>, Option<&str>), TokenUsage> = BTreeMap::new();
     for item in transcript.agents.values().flat_map(|agent| &agent.items) {
@@ -53,7 +53,7 @@ fn add(total: &mut TokenUsage, more: &TokenUsage) {
     add(&mut total.cache_write_input_tokens, more.cache_write_input_tokens);
 }
 
-/// A usage in the protocol's words.
+/// Maps a usage to the protocol's type.
 pub(super) fn token_usage(usage: &Usage) -> TokenUsage {
     let safe = |tokens: u64| tokens.min(SAFE_MAX);
     TokenUsage {

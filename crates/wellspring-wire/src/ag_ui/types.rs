@@ -1,8 +1,8 @@
 //! The types as AG-UI 1.0 publishes them.
 //!
-//! Reading is patient: fields we do not know are ignored, and a `null` is an absent field.
-//! Writing is strict: an optional field that is absent is left out, because the official
-//! client rejects a run over a `null`.
+//! Reading is lenient: unknown fields are ignored, and `null` counts as absent. Writing is
+//! strict: absent optional fields are left out, because the official client fails a run over a
+//! `null`.
 
 mod input;
 mod message;
@@ -19,10 +19,10 @@ pub use message::{
 /// The protocol version that we speak.
 pub const PROTOCOL_VERSION: &str = "1.0";
 
-/// Anything that is attached to something, open by key.
+/// Arbitrary metadata, by key.
 pub type Metadata = Map<String, Value>;
 
-/// Writes an event's struct, with the fields that every event may have.
+/// Declares an event's struct, with the fields that every event may have.
 macro_rules! event_struct {
     ($(#[$doc:meta])* $name:ident run { $($fields:tt)* }) => {
         $(#[$doc])*
@@ -36,7 +36,7 @@ macro_rules! event_struct {
             /// When the event was made, in milliseconds.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub timestamp: Option<i64>,
-            /// The event of another protocol that it was made from.
+            /// The event of another protocol that this one was made from.
             #[serde(default, skip_serializing_if = "Option::is_none")]
             pub raw_event: Option<Value>,
         }
@@ -45,7 +45,7 @@ macro_rules! event_struct {
         event_struct! {
             $(#[$doc])* $name run {
                 $($fields)*
-                /// The sub-agent that it belongs to; `None` for the agent itself.
+                /// The sub-agent that the event belongs to; `None` for the agent itself.
                 #[serde(default, skip_serializing_if = "Option::is_none")]
                 pub subagent_run_id: Option<Box<str>>,
             }
@@ -53,7 +53,8 @@ macro_rules! event_struct {
     };
 }
 
-/// The event enum and its structs. `part` events can belong to a sub-agent, `run` events not.
+/// Declares the event enum and its structs. `part` events can belong to a sub-agent, `run`
+/// events cannot.
 macro_rules! events {
     ($($(#[$doc:meta])* $name:ident $scope:ident { $($fields:tt)* })*) => {
         /// Any AG-UI event.
@@ -99,7 +100,7 @@ events! {
         /// The message's id.
         pub message_id: Box<str>,
     }
-    /// Start, content and end in one, for producers that do not track messages.
+    /// Start, content and end in one event, for producers that do not track messages.
     TextMessageChunk part {
         /// The message's id; the open one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -136,7 +137,7 @@ events! {
         /// The call's id.
         pub tool_call_id: Box<str>,
     }
-    /// Start, arguments and end in one.
+    /// Start, arguments and end in one event.
     ToolCallChunk part {
         /// The call's id; the open one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -159,7 +160,7 @@ events! {
         pub tool_call_id: Box<str>,
         /// The output.
         pub content: MessageContent,
-        /// Always the tool's.
+        /// Always `tool`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub role: Option<ToolRole>,
     }
@@ -176,7 +177,7 @@ events! {
     }
     /// Every message of the conversation.
     MessagesSnapshot run {
-        /// In order.
+        /// In chronological order.
         pub messages: Vec<Message>,
     }
     /// Progress that is not part of the conversation.
@@ -226,14 +227,14 @@ events! {
         /// The protocol version of the producer.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub protocol_version: Option<Box<str>>,
-        /// The run that it branches off.
+        /// The parent run, if this run branches off one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parent_run_id: Option<Box<str>>,
         /// The request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub input: Option<RunAgentInput>,
     }
-    /// A run ended properly.
+    /// A run ended without an error: it completed, was interrupted or was cancelled.
     RunFinished run {
         /// The thread.
         pub thread_id: Box<str>,
@@ -279,7 +280,7 @@ events! {
     ReasoningMessageStart part {
         /// The message's id.
         pub message_id: Box<str>,
-        /// Always reasoning.
+        /// Always `reasoning`.
         #[serde(default)]
         pub role: ReasoningRole,
     }
@@ -295,7 +296,7 @@ events! {
         /// The message's id.
         pub message_id: Box<str>,
     }
-    /// Start, content and end in one.
+    /// Start, content and end in one event.
     ReasoningMessageChunk part {
         /// The message's id; the open one if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -320,7 +321,7 @@ events! {
     }
     /// A sub-agent began.
     SubagentStarted run {
-        /// Which; an id names one invocation.
+        /// The id of this invocation; unique per run.
         pub subagent_run_id: Box<str>,
         /// Its name.
         pub name: Box<str>,
@@ -330,7 +331,7 @@ events! {
         /// The sub-agent that called it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parent_subagent_run_id: Option<Box<str>>,
-        /// The call that it serves.
+        /// The tool call that it runs for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         pub parent_tool_call_id: Option<Box<str>>,
         /// The message that asked for it.
@@ -434,7 +435,7 @@ pub enum SubagentOutcome {
     },
 }
 
-/// An interrupt: something that a run waits for.
+/// An interrupt: an answer that a run waits for.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Interrupt {

@@ -1,8 +1,8 @@
 //! Records as AG-UI events.
 //!
-//! This is the dialect itself, with a fast path for deltas. [`fact`] encodes one record and leaves
-//! parts, tools, starts and ends to a module each; [`scene`] knows what is open, [`ask`] what the
-//! run waits for.
+//! This file holds the dialect itself, with a fast path for deltas. [`fact`] encodes one record
+//! and leaves parts, tools, starts and ends to one module each; [`scene`] knows what is open,
+//! [`ask`] what the run waits for.
 
 mod ask;
 mod fact;
@@ -65,23 +65,23 @@ pub struct AgUi {
     memo: Option<Memo>,
 }
 
-/// What a pause looks like.
+/// What a pause of the run looks like on the wire.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Pauses {
-    /// It ends the wire's run; the answer begins another.
+    /// It ends the wire's run; an answer starts another one.
     #[default]
     EndTheRun,
-    /// The wire's run goes on: its clients answer in mid-run.
+    /// The wire's run continues, because its clients answer while it runs.
     Invisible,
 }
 
-/// A delta on its short way to the wire.
+/// The result of the fast path for deltas.
 pub(crate) enum Delta<'a> {
     /// The bytes around it, and its text.
     Shown { before: &'a str, chunk: &'a str, after: &'a str },
-    /// Readers do not see it.
+    /// The reader does not see this part.
     Hidden,
-    /// The record is not a delta, or one that needs the long way.
+    /// The record is not a delta, or needs the full encoding.
     Other,
 }
 
@@ -100,12 +100,12 @@ impl AgUi {
         Self::pausing(options, Pauses::default())
     }
 
-    /// For a form of AG-UI with another idea of pauses.
+    /// Creates the dialect for a variant of AG-UI that shows pauses in another way.
     pub(crate) fn pausing(options: &Options, pauses: Pauses) -> Self {
         Self { reasoning: options.reasoning, usage: options.usage, pauses, memo: None }
     }
 
-    /// What `record` says in AG-UI's types, given the run `before` it.
+    /// Encodes `record` as AG-UI events, given the run `before` it.
     #[must_use]
     pub fn events(&self, before: Before<'_>, record: &Record) -> Vec<Event> {
         let mut events = Vec::new();
@@ -125,14 +125,15 @@ impl AgUi {
         }
     }
 
-    /// The events of [`join`], as far as the reader wants them.
+    /// The events of [`join`], filtered by the reader's options.
     pub(crate) fn joined(&self, now: Before<'_>) -> impl Iterator<Item = Event> {
         let history = now.history().unwrap_or_default();
         let events = now.transcript().map(|run| join(history, run, self.pauses));
         events.unwrap_or_default().into_iter().filter_map(|event| self.chosen(event))
     }
 
-    /// The whole conversation once `record` is part of it, as far as its history is known.
+    /// The whole conversation including `record`; `None` if the thread's history was not
+    /// loaded.
     pub(crate) fn conversation(&self, before: Before<'_>, record: &Record) -> Option<Event> {
         let mut current = before.transcript()?.clone();
         current.apply(record);
@@ -141,7 +142,7 @@ impl AgUi {
         self.chosen(messages_snapshot(messages).into())
     }
 
-    /// The event without what the reader does not want.
+    /// Removes from an event what the reader opted out of; `None` if nothing is left.
     pub(crate) fn chosen(&self, mut event: Event) -> Option<Event> {
         if self.usage == UsageReports::Omitted {
             if let Event::RunFinished(finished) = &mut event {
@@ -173,9 +174,9 @@ impl AgUi {
         Some(event)
     }
 
-    /// The bytes around the deltas of a part, if it is shown.
+    /// The bytes around the deltas of a part; `None` if the part is not shown.
     fn memo(&mut self, before: &Outline, part: PartId, outline: &PartOutline) -> Option<&Memo> {
-        // A call that is hidden, or has its result, says nothing more.
+        // Nothing more is sent for a call that is hidden or has its result.
         let silent = match outline.shape {
             PartShape::Call => Scene::new(before)?.call(part).is_none(),
             PartShape::Thought => self.reasoning == Reasoning::Hidden,
@@ -213,10 +214,10 @@ impl AgUi {
 }
 
 impl AgUi {
-    /// The bytes of a delta: most records are one, and need nothing but their part's name.
+    /// The bytes of a delta. Most records are deltas, and only need the name of their part.
     pub(crate) fn delta<'a>(&'a mut self, outline: &Outline, record: &'a Record) -> Delta<'a> {
         if let Fact::AgentStarted { .. } | Fact::AgentFinished { .. } = &record.event {
-            // Whose a part is may look different from here on.
+            // Any other record may change which agent a part belongs to.
             self.memo = None;
         }
         if let Fact::PartDelta { part, chunk } = &record.event
@@ -245,7 +246,7 @@ impl Dialect for AgUi {
         }
     }
 
-    /// The end repeats the answer, and a snapshot repeats everything.
+    /// The transcript, because the end repeats the answer and a snapshot repeats everything.
     fn fold(&self) -> Fold {
         Fold::Transcript
     }
@@ -272,7 +273,7 @@ impl Dialect for AgUi {
     }
 }
 
-/// The dialect `ag_ui` in the protocol's binary encoding: each event with its length before it.
+/// The dialect `ag_ui` in the protocol's binary encoding: each event is preceded by its length.
 #[derive(Debug, Default)]
 pub struct AgUiBinary(AgUi);
 
@@ -323,7 +324,7 @@ fn binary(event: &Event, out: &mut Out) {
     out.bytes(|bytes| proto::frame(event, bytes));
 }
 
-/// A stream that ends before its run does.
+/// The event for a stream that ends before its run does.
 fn closed(why: &Closed<'_>) -> Event {
     let code = Some(why.code.into());
     RunError { message: why.text().into(), code, ..RunError::default() }.into()

@@ -1,11 +1,11 @@
-//! The vocabulary in code.
+//! The vocabulary as a Rust API.
 
 use wellspring_core::Context;
 
 use super::types::{AgentEvent, ToolEvent};
 
-/// What the vocabulary calls its execution context: the trace id, the signal and `create` are
-/// [`Context`]'s own; this adds the ways to make and adapt events.
+/// The vocabulary's execution context. The trace id, the signal and `create` are [`Context`]'s
+/// own; this trait adds methods that create and adapt events.
 ///
 /// ```
 /// use serde_json::json;
@@ -22,12 +22,12 @@ use super::types::{AgentEvent, ToolEvent};
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub trait ExecutionContext {
-    /// Makes an agent's event.
+    /// Returns an agent's event.
     fn agent_event(&self, event: AgentEvent) -> AgentEvent {
         event
     }
 
-    /// Makes a tool's event.
+    /// Returns a tool's event.
     fn tool_event(&self, event: ToolEvent) -> ToolEvent {
         event
     }

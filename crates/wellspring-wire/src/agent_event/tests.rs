@@ -15,7 +15,7 @@ fn samples() {
     insta::assert_snapshot!(render_samples(DialectName::AgentEvent));
 }
 
-/// The documented shapes, read into our types and written again, are the same JSON.
+/// The documented shapes survive reading into our types and writing again.
 #[test]
 fn documented_shapes() {
     for json in [
@@ -74,7 +74,7 @@ proptest! {
         }
     }
 
-    /// One terminal, and it is last; as many results as calls.
+    /// There is one terminal event, and it is last; there are as many results as calls.
     #[test]
     fn one_terminal_and_every_call_answered(run in arb_run()) {
         let events: Vec<AgentEvent> = encode(DialectName::AgentEvent, &run)
@@ -99,8 +99,8 @@ fn said(dialect: AgentEvents, records: &[Record]) -> Vec<AgentEvent> {
     all
 }
 
-/// A limit that cuts the answer off ends with an error, as `result()` does; a typed result that
-/// was there before is whole.
+/// A limit that cuts the answer off ends with an error, as `result()` does. A typed result that
+/// was returned before is complete.
 #[test]
 fn cut_off_is_not_final() {
     let ended = |stop: Stop, has_result: bool| {
@@ -121,7 +121,7 @@ fn cut_off_is_not_final() {
     assert_eq!(ended(Stop::EndTurn, false), AgentEvent::Final);
 }
 
-/// The run waits, and the reader is told for what and how to answer.
+/// A waiting run shows the question and how to answer it.
 #[test]
 fn a_question_is_progress_of_its_call() {
     let mut run = RunBuilder::new("demo", "Go.");
@@ -150,7 +150,7 @@ fn a_question_is_progress_of_its_call() {
     assert_eq!(progress, want);
 }
 
-/// A sub-agent's words are progress; its thoughts are too, for a reader that wants them.
+/// A sub-agent's text is progress; so are its thoughts, if a reader asks for them.
 #[test]
 fn thoughts_of_a_sub_agent_can_be_forwarded() {
     let mut run = RunBuilder::new("demo", "A verse!");

@@ -3,32 +3,32 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The one event of the wire.
+/// The only event type of the wire.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum AgentEvent {
     /// More reasoning.
     Thought {
-        /// To be appended.
+        /// Text to append.
         content: String,
     },
-    /// The agent decided to use a tool.
+    /// The agent called a tool.
     ToolCall {
-        /// Which.
+        /// The tool's name.
         tool_name: String,
         /// Its arguments, as JSON text.
         tool_args: String,
     },
-    /// A tool got on.
+    /// Progress of a tool.
     ToolProgress {
-        /// Which.
+        /// The tool's name.
         tool_name: String,
-        /// Anything.
+        /// Any JSON.
         data: Value,
     },
-    /// A tool is done.
+    /// A tool finished.
     ToolResult {
-        /// Which.
+        /// The tool's name.
         tool_name: String,
         /// The output that the model gets.
         output: String,
@@ -38,32 +38,32 @@ pub enum AgentEvent {
     },
     /// More of the answer.
     Stream {
-        /// To be appended.
+        /// Text to append.
         content: String,
     },
-    /// The agent has said everything.
+    /// The answer is complete.
     Final,
     /// The agent failed or was cancelled.
     Error {
-        /// Why.
+        /// The error message.
         error: String,
     },
 }
 
-/// What a tool says while it works.
+/// Progress and the result of a tool.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ToolEvent {
-    /// Something that is not final.
+    /// Progress.
     Progress {
-        /// Which tool.
+        /// The tool's name.
         tool_name: String,
-        /// Anything.
+        /// Any JSON.
         data: Value,
     },
-    /// The one result.
+    /// The result. Emitted once.
     Result {
-        /// Which tool.
+        /// The tool's name.
         tool_name: String,
         /// The output that the model gets.
         output: String,

@@ -15,7 +15,7 @@ use crate::project::{
     AskedBy, Asking, Grown, PARAGRAPH, TAKEN_BACK, asked_by, breaks, grown, shortfall, shown_call,
 };
 
-/// The tool name under which a question is shown that belongs to no call.
+/// The tool name of a question that belongs to no call.
 const QUESTION: &str = "question";
 
 /// AgentEvents as JSON.
@@ -30,7 +30,7 @@ impl AgentEvents {
         Self { reasoning: options.reasoning, sub_agents: options.sub_agents }
     }
 
-    /// Also forwards the thoughts of a sub-agent, as the progress of the call that it serves:
+    /// Also forwards the thoughts of sub-agents, as progress of the calls that they serve:
     /// `{subtype: "thought", content}`.
     #[must_use]
     pub fn with_sub_agent_thoughts(mut self) -> Self {
@@ -38,7 +38,7 @@ impl AgentEvents {
         self
     }
 
-    /// What `record` says as AgentEvents, given what was open `before` it.
+    /// Encodes `record` as AgentEvents, given the outline `before` it.
     #[must_use]
     pub fn events(&self, before: &Outline, record: &Record) -> Vec<AgentEvent> {
         let mut events = Vec::new();
@@ -85,17 +85,17 @@ impl Dialect for AgentEvents {
     }
 }
 
-/// What `record` says as AgentEvents, given what was open `before` it.
+/// Encodes `record` as AgentEvents, given the outline `before` it.
 #[must_use]
 pub fn events(before: &Outline, record: &Record) -> Vec<AgentEvent> {
     AgentEvents::default().events(before, record)
 }
 
-/// An event that borrows what is frequent.
+/// An event that borrows its frequent members.
 enum Said<'a> {
     Thought(&'a str),
     Stream(&'a str),
-    /// A tool, and what it says of its progress.
+    /// Progress of the named tool.
     Progress(&'a str, Progress<'a>),
     Other(AgentEvent),
 }
@@ -132,7 +132,7 @@ impl From<Said<'_>> for AgentEvent {
             Said::Stream(text) => Self::Stream { content: text.into() },
             Said::Progress(tool, data) => ToolEvent::Progress {
                 tool_name: tool.into(),
-                // Strings, values and our own structs all have a JSON form.
+                // Strings, values and our own structs always serialise.
                 data: serde_json::to_value(data).unwrap_or_default(),
             }
             .into(),
@@ -179,7 +179,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
         }
         Event::ToolFinished { call, outcome, result } => {
             if let Some(outline) = shown_call(before, *call) {
-                // A remote agent may finish a call before it has told its arguments.
+                // A remote agent may finish a call before its arguments are complete.
                 if is_open(before, *call) {
                     emit(Said::Other(tool_call(outline)));
                 }
@@ -256,7 +256,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
     }
 }
 
-/// Whether a call's arguments are still coming, so that it was not shown yet.
+/// Whether a call's arguments are incomplete, so that the call was not shown yet.
 fn is_open(before: &Outline, call: wellspring_core::PartId) -> bool {
     before.part(call).is_some_and(|part| part.open)
 }

@@ -1,7 +1,7 @@
 //! Reads a client's request.
 //!
 //! A client sends the whole conversation each time, and can forge it. The log is the history,
-//! so only what its user says now counts, and answers to what a run of ours waits for.
+//! so only two things are read: new user input, and answers to what a run is waiting for.
 
 use wellspring_core::{
     Amendment, Answer, Command, Content, MediaSource, Outline, PartId, QuestionId, RunId,
@@ -17,9 +17,9 @@ use super::types::{
 pub enum Asked {
     /// A new run.
     Start {
-        /// What it is asked.
+        /// The run's request.
         request: Box<RunRequest>,
-        /// Where it branches off, if it does not continue the thread's latest run.
+        /// Where the run branches off; `None` if it continues the thread's latest run.
         branch: Option<Branch>,
     },
     /// The client has answers: read them with [`Asked::answers`].
@@ -39,8 +39,8 @@ pub enum Branch {
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
-    /// There is no message to answer.
-    #[error("`messages` has no message of a user at its end, and no answer of one")]
+    /// The last message is neither a user message nor an answer.
+    #[error("`messages` must end with a user message or with an answer to a call")]
     NoInput,
     /// A part of the user's message is invalid.
     #[error("message {id:?}: a part is invalid: {problem}")]
@@ -126,8 +126,8 @@ impl Asked {
         Ok(Self::Start { request: Box::new(run), branch })
     }
 
-    /// The answers in a request to what a run waits for, as commands for the run. What it does
-    /// not wait for in the messages is history, or forged.
+    /// Reads the answers in a request to what a run waits for, as commands for the run. Other
+    /// answers in the messages are history, or forged, and are ignored.
     ///
     /// # Errors
     ///
@@ -146,7 +146,7 @@ impl Asked {
             }
         }
         for part in &last.parts {
-            // Whatever is not an answer does not read as one.
+            // A part that is not an answer fails to parse.
             let Ok(answer) = serde_json::from_value(part.clone()) else { continue };
             let command = match answer {
                 ToolAnswer::OutputAvailable { tool_call_id, output, preliminary: false } => {
@@ -214,7 +214,7 @@ fn answered(outline: &Outline, of: RunId, given: &QuestionAnswer) -> Result<Comm
     Ok(Command::Answer { question, answer, by: None, wire_run: None })
 }
 
-/// After the last answer of ours that the client still has.
+/// Branches after the last of our answers that the client still has.
 fn branch(earlier: &[UiMessage]) -> Branch {
     let answers = earlier.iter().rev().filter(|message| message.role == Role::Assistant);
     let mut runs = answers.filter_map(|message| message.id.parse().ok());
@@ -225,7 +225,7 @@ fn said(message: &UiMessage) -> Result<Vec<Content>, InputError> {
     let mut content = Vec::new();
     for part in &message.parts {
         let kind = part.get("type").and_then(serde_json::Value::as_str).unwrap_or_default();
-        // An application's own parts are for itself.
+        // The application's own parts are not input.
         if !["text", "file"].contains(&kind) {
             continue;
         }

@@ -23,8 +23,8 @@ fn parts(records: &[wellspring_core::Record]) -> Vec<Value> {
     chunks.iter().map(|(_, json)| serde_json::from_str(json).unwrap()).collect()
 }
 
-/// What a client has of a message after these parts: the rules of its `processUIMessageStream`,
-/// which the peer tests hold us to with the real one.
+/// The message that a client builds from these parts, by the rules of its
+/// `processUIMessageStream`. The peer tests compare this model with the real one.
 fn message(chunks: &[Value]) -> Vec<String> {
     let mut parts: Vec<(String, String)> = Vec::new();
     for chunk in chunks {
@@ -73,7 +73,7 @@ fn message(chunks: &[Value]) -> Vec<String> {
 }
 
 /// A turn that is attempted again, with a plan, a source and a file in between, and a call of
-/// the turn before whose part is in an earlier step.
+/// the previous turn whose part is in an earlier step.
 #[test]
 fn a_retried_turn_leaves_the_final_parts() {
     let mut run = RunBuilder::new("demo", "go");
@@ -218,7 +218,7 @@ fn answers_count_for_what_is_waited_for() {
             },
         ]
     );
-    // A call of the server's, another run's, and nonsense.
+    // A call of the server's, a call of another run, and an invalid part.
     for part in [
         output(&here),
         output("01920000-0000-7000-8000-0000000000ff-0"),
@@ -232,7 +232,7 @@ fn answers_count_for_what_is_waited_for() {
     }
 }
 
-/// What the protocol has no answers for comes in the body: all of it counts, or none does.
+/// Answers that the protocol cannot carry come in the body: either all are applied, or none.
 #[test]
 fn questions_are_answered_in_the_body() {
     let mut run = RunBuilder::new("demo", "go");
@@ -270,7 +270,7 @@ fn questions_are_answered_in_the_body() {
     "#);
 }
 
-/// The rules of the protocol's schema: no `null` where a field is optional, and ids that were
+/// The rules of the protocol's schema: no `null` in an optional field, and no id that was not
 /// started.
 fn check(chunks: &[Value]) -> Result<(), TestCaseError> {
     for chunk in chunks {
@@ -280,7 +280,7 @@ fn check(chunks: &[Value]) -> Result<(), TestCaseError> {
             prop_assert!(free || !value.is_null(), "{chunk}");
         }
     }
-    // It panics where a client would throw.
+    // Panics where a client would throw.
     message(chunks);
     Ok(())
 }
@@ -291,7 +291,7 @@ proptest! {
         check(&parts(&run))?;
     }
 
-    /// Whatever is in the log, it is told without a panic.
+    /// Any records are encoded without a panic.
     #[test]
     fn nonsense_is_told_quietly(records in arb_records()) {
         for chunk in outlined(DialectName::AiSdk, &records) {

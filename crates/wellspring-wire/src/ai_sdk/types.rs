@@ -126,18 +126,18 @@ pub enum UiMessageChunk {
     Data(DataPart),
 }
 
-/// A part of the application's own: `data-NAME`.
+/// An application-specific part: `data-NAME`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DataPart {
     /// `data-` and its name.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// A part of the same type and id is replaced.
+    /// The part's id. A part with the same type and id is replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<Box<str>>,
-    /// What it carries.
+    /// Any JSON.
     pub data: Value,
-    /// Whether it is told once and does not become a part of the message.
+    /// Whether the part is not kept in the message.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub transient: bool,
 }
@@ -154,7 +154,7 @@ pub enum FinishReason {
     Other,
 }
 
-/// A part of what a user says.
+/// A part of a user message that is read.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "the protocol's own names")]
@@ -174,44 +174,45 @@ pub enum UserPart {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ChatRequest {
-    /// The chat.
+    /// The chat's id: our thread.
     pub id: Box<str>,
     /// The whole conversation, as the client has it.
     pub messages: Vec<UiMessage>,
-    /// Why it is sent.
+    /// Why the request was sent.
     #[serde(default)]
     pub trigger: Trigger,
-    /// The message that is sent again, answered or edited.
+    /// The message to regenerate, or that was answered or edited.
     #[serde(default)]
     pub message_id: Option<Box<str>>,
-    /// The tools that run in the page, if its application sends them in the `body`.
+    /// Tools that run in the page, if the application sends them in the `body`.
     #[serde(default)]
     pub tools: Vec<PageTool>,
-    /// Another model of the agent's provider, if its application sends one in the `body`.
+    /// Another model of the agent's provider, if the application sends one in the `body`.
     #[serde(default)]
     pub model: Option<Box<str>>,
-    /// Answers to `data-question` parts, if its application sends some in the `body`.
+    /// Answers to `data-question` parts, if the application sends any in the `body`.
     #[serde(default)]
     pub answers: Vec<QuestionAnswer>,
 }
 
-/// The answer to a `data-question` part. The protocol has answers to calls and approvals only.
+/// The answer to a `data-question` part. The protocol itself only has answers to calls and
+/// approvals.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 pub struct QuestionAnswer {
     /// The part's id.
     pub id: Box<str>,
-    /// The answer, in the form that an answered part has in its `data.answer`.
+    /// The answer, in the form of `data.answer` in an answered part.
     pub answer: Value,
 }
 
-/// Why a request is sent.
+/// Why a request was sent.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Trigger {
-    /// The user said something, or the page has answers.
+    /// The user sent a message, or the page has answers.
     #[default]
     SubmitMessage,
-    /// The last answer is to be made again.
+    /// The last answer is to be generated again.
     RegenerateMessage,
 }
 
@@ -221,14 +222,14 @@ pub struct UiMessage {
     /// Its id.
     #[serde(default)]
     pub id: Box<str>,
-    /// Who speaks.
+    /// The role of its author.
     pub role: Role,
-    /// What it consists of. Most parts are history, and are not read.
+    /// Its parts. Most are history, and are not read.
     #[serde(default)]
     pub parts: Vec<Value>,
 }
 
-/// Who speaks.
+/// The role of a message's author.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "the protocol's own names")]
@@ -242,7 +243,7 @@ pub enum Role {
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct PageTool {
-    /// The name by which the model calls it.
+    /// The name that the model calls.
     pub name: Box<str>,
     /// What it does, for the model to read.
     #[serde(default)]
@@ -252,7 +253,7 @@ pub struct PageTool {
     pub input_schema: Option<Value>,
 }
 
-/// A tool's part of an assistant message, as far as it is an answer.
+/// The tool part of an assistant message, if it holds an answer.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(tag = "state", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 #[expect(missing_docs, reason = "the protocol's own names")]
@@ -274,7 +275,7 @@ pub enum ToolAnswer {
     },
 }
 
-/// What a user decided about a call.
+/// A user's decision about a call.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[expect(missing_docs, reason = "the protocol's own names")]
 pub struct Approval {

@@ -1,7 +1,7 @@
 //! Records as the parts of a UI message stream.
 //!
-//! The protocol takes back a whole step at once, so the dialect keeps what the current step has
-//! said: what was not voided is said again.
+//! The protocol can only take back a whole step. So the dialect keeps what the current step has
+//! emitted, and emits what was not voided again.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
@@ -22,40 +22,40 @@ use crate::out::Out;
 pub struct AiSdk {
     reasoning: Reasoning,
     usage: UsageReports,
-    /// What the turns have cost so far.
+    /// The usage of all turns so far.
     spent: Usage,
-    /// What the current step has said, in order.
+    /// What the current step has emitted, in order.
     step: Vec<Said>,
-    /// The progress of calls that are going on.
+    /// The progress of running calls.
     progress: Vec<(PartId, Progress)>,
 }
 
-/// Something that a step has said.
+/// A part that the current step has emitted.
 #[derive(Debug)]
 struct Said {
     what: What,
-    /// How it began.
+    /// The chunk that opened it.
     start: String,
     /// The bytes before a delta; empty if it has none.
     delta: String,
     /// All deltas.
     text: String,
-    /// What followed.
+    /// The chunks that followed.
     rest: Vec<String>,
-    /// Whether the last of what followed is only for the time being.
+    /// Whether the last of `rest` is preliminary, so that the next one replaces it.
     passing: bool,
 }
 
-/// By what it is found again.
+/// What a kept part stands for.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum What {
     Part(PartId),
-    /// A data part, which the next one of its id replaces.
+    /// A data part, which the next one with its id replaces.
     Data(Box<str>),
     Other,
 }
 
-/// What a call has shown of its progress.
+/// The progress of a call so far.
 #[derive(Debug, Default)]
 struct Progress {
     title: Option<Box<str>>,
@@ -73,7 +73,7 @@ impl AiSdk {
         out.event(chunk);
     }
 
-    /// Says something that stays when the step is taken back.
+    /// Emits a chunk and keeps it, so that it survives when the step is reset.
     fn keep(&mut self, what: What, chunk: &Chunk, out: &mut Out) {
         let start = text(chunk);
         out.write(|json| {
@@ -93,7 +93,7 @@ impl AiSdk {
         }
     }
 
-    /// Says more of a part of the message.
+    /// Emits another chunk of a part and keeps it.
     fn follow(&mut self, part: PartId, chunk: &Chunk, out: &mut Out) {
         let json = text(chunk);
         out.write(|out| {
@@ -155,7 +155,7 @@ impl AiSdk {
         chunk: &str,
         out: &mut Out,
     ) {
-        // Most deltas are of what was opened last.
+        // Most deltas belong to the part that was opened last.
         let mut said = self.step.iter_mut().rev();
         if let Some(said) = said.find(|said| said.what == What::Part(part)) {
             said.text.push_str(chunk);
@@ -208,8 +208,7 @@ impl AiSdk {
         }
     }
 
-    /// Takes parts back. The protocol takes back all that the step has said, so the rest of it is
-    /// said again.
+    /// Voids parts. The protocol resets the whole step, so the rest of it is emitted again.
     fn void(&mut self, parts: &[PartId], out: &mut Out) {
         let is_voided =
             |said: &Said| matches!(&said.what, What::Part(part) if parts.contains(part));
@@ -274,7 +273,7 @@ impl AiSdk {
     ) {
         let Some(shown) = scene.call(call) else { return };
         self.progress.retain(|(of, _)| *of != call);
-        // A remote agent may tell a result before it has told all arguments.
+        // A remote agent may report a result before all of the arguments.
         if scene.outline.part(call).is_some_and(|of| of.open) {
             let chunk = input(scene.id(call), &shown.tool, &shown.arguments);
             self.follow(call, &chunk, out);
@@ -329,7 +328,9 @@ impl AiSdk {
             let (approved, reason) = match &answered.answer {
                 Answer::Approve { .. } => (true, None),
                 Answer::Deny { reason, .. } => (false, reason.clone()),
-                Answer::Expired => (false, Some("nobody answered in time".into())),
+                Answer::Expired => {
+                    (false, Some("the question expired before it was answered".into()))
+                }
                 Answer::Withdrawn => (false, Some("the question was withdrawn".into())),
                 Answer::Choose(_) | Answer::Value(_) => (false, None),
             };
@@ -346,7 +347,7 @@ impl AiSdk {
         self.data("data-question", id, data, out);
     }
 
-    /// What is said of the message as a whole.
+    /// The metadata of the message.
     fn metadata(&self, head: &RunHead) -> Value {
         let mut metadata = json!({ "run": head.run, "thread": head.thread, "agent": head.agent });
         if let Some(usage) = self.usage() {
@@ -493,7 +494,7 @@ impl AiSdk {
             Event::RunPaused { .. } => self.finish(head, FinishReason::ToolCalls, out),
             Event::RunResumed { .. } => self.started(head, out),
             Event::RunFinished { outcome } => self.ended(head, outcome, out),
-            // Who owns a run and how it is found again are our own affair.
+            // Owners and attach handles are internal.
             Event::RunStarted(_)
             | Event::RunAdopted { .. }
             | Event::Attached { .. }
@@ -533,7 +534,7 @@ impl Dialect for AiSdk {
         Fold::Records
     }
 
-    /// The message waits for its user: an answer is another request.
+    /// Finishes the message while a question waits: the answer comes with another request.
     fn interrupt(&self, now: &Outline, out: &mut Out) {
         if let (Some(head), false) = (&now.run, now.blocking_questions().is_empty()) {
             self.finish(head, FinishReason::ToolCalls, out);
@@ -553,7 +554,7 @@ impl Dialect for AiSdk {
     }
 }
 
-/// What is open, and whose record it is.
+/// What is open at a record, and the record's agent.
 struct Scene<'a> {
     outline: &'a Outline,
     head: &'a RunHead,
@@ -577,7 +578,7 @@ impl Scene<'_> {
         format!("{}-agent-{agent}", self.head.run).into()
     }
 
-    /// A call without a result, if it is shown.
+    /// A call that is shown and has no result yet.
     fn call(&self, call: PartId) -> Option<&wellspring_core::CallOutline> {
         self.outline.call(call).filter(|call| &*call.tool.name != RETURN_RESULT)
     }
@@ -619,7 +620,7 @@ impl Progress {
         }
     }
 
-    /// The tool's own data where that is all, as a tool of the SDK would yield it.
+    /// Only the tool's own data if there is nothing else, as a tool of the SDK would yield it.
     fn output(&self) -> Value {
         let only_data = self.title.is_none() && self.locations.is_none() && self.content.is_empty();
         if let (true, Some(data)) = (only_data, &self.data) {
@@ -642,7 +643,7 @@ impl Progress {
     }
 }
 
-/// A chunk's JSON. Strings and values always have one.
+/// A chunk as JSON. Strings and values always serialise.
 fn text(chunk: &Chunk) -> String {
     serde_json::to_string(chunk).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! Answers into events.
+//! Reads answers.
 
 use std::collections::BTreeSet;
 
@@ -17,26 +17,26 @@ use crate::provider::{
     AnswerReader, CUT_ARGUMENTS, Failure, ReadError, SOURCES_MAX, ToolNames, mark, stop_reason,
 };
 
-/// Blocks that one answer may have. The longest answers with dozens of searches have a few
-/// hundred; a peer that opens block after block must not fill the memory.
+/// Blocks per answer. The longest answers, with dozens of searches, have a few hundred; the
+/// limit keeps a peer from filling the memory.
 pub const BLOCKS_MAX: usize = 4096;
 
 /// Reads one answer.
 #[derive(Debug, Default)]
 pub struct Reader {
     names: ToolNames,
-    /// Every block so far, in the order in which they began: a signature may come after its
-    /// block has ended.
+    /// Every block so far, in the order in which they started. Finished blocks are kept,
+    /// because a signature may arrive after its block has ended.
     blocks: Vec<Block>,
-    /// A call that ended without arguments. Whether it takes none or was cut off is known when the
-    /// answer continues.
+    /// A call that ended without arguments. Whether it takes none or was cut off is only known
+    /// when the answer continues.
     held: Option<LocalPart>,
     model: Option<Box<str>>,
     usage: Usage,
     stop: Option<Stop>,
     cited: BTreeSet<Box<str>>,
     scratch: String,
-    /// Around the last delta of the usual kinds: its block's index and kind.
+    /// The bytes around the last delta of a usual kind, for its block's index and kind.
     last: Surroundings<(Option<u64>, BlockKind)>,
     done: bool,
 }
@@ -46,9 +46,9 @@ struct Block {
     index: u64,
     part: LocalPart,
     kind: BlockKind,
-    /// Of a call that runs at the provider.
+    /// The call's id, if it runs at the provider.
     id: Option<Box<str>>,
-    /// Arguments that came with the block itself; deltas replace them.
+    /// Arguments that the block started with; deltas replace them.
     input: Option<Box<str>>,
     open: bool,
     grown: bool,
@@ -64,7 +64,7 @@ enum BlockKind {
     Opaque,
 }
 
-/// A delta of the kinds that come by the thousand.
+/// A delta of one of the frequent kinds.
 #[derive(Clone, Copy)]
 struct HotDelta<'a> {
     index: Option<u64>,
@@ -73,7 +73,7 @@ struct HotDelta<'a> {
 }
 
 impl Reader {
-    /// For the answer to this request.
+    /// Creates a reader for the answer to this request.
     #[must_use]
     pub fn new(request: &TurnRequest) -> Self {
         Self { names: ToolNames::new(write::NAMES, &request.tools), ..Self::default() }
@@ -120,7 +120,7 @@ impl Reader {
             }
             "message_stop" => self.message_stop(batch)?,
             "error" => return Err(ReadError::Failed(Failure::of_error(&whole(frame.data)?))),
-            // Newer than this code: kept, never fatal.
+            // Newer than this code: kept whole, never an error.
             _ => batch.extended(ORIGIN, kind, whole(frame.data)?),
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Reader {
         if self.usage.input_tokens.is_some() {
             batch.event(Event::UsageReported(Box::new(self.spent())));
         }
-        // Usually empty at the start; otherwise it counts.
+        // Usually empty at the start; if not, it is read.
         for block in message.content {
             self.block_start(None, block.get(), batch)?;
             self.block_stop(self.blocks.len() - 1, batch);
@@ -240,7 +240,7 @@ impl Reader {
     fn block_stop(&mut self, at: usize, batch: &mut Batch) {
         let block = &mut self.blocks[at];
         if !std::mem::take(&mut block.open) {
-            return; // Said twice.
+            return; // A repeated report.
         }
         batch.delta(block.part, block.half.end());
         if !block.grown
@@ -284,7 +284,7 @@ impl Reader {
         Ok(true)
     }
 
-    /// A delta that the hot path left: rare, new, or for a block of another kind.
+    /// Reads a delta that the hot path skipped: rare, unknown, or for a block of another kind.
     fn delta(
         &mut self,
         index: Option<u64>,
@@ -310,7 +310,7 @@ impl Reader {
                 }
                 return Ok(());
             }
-            // What only its origin can read, and what is newer than this code.
+            // Encrypted data, and kinds that are newer than this code.
             _ => {
                 batch.annotate(block.part, mark(ORIGIN, "delta", delta.clone()));
                 return Ok(());
@@ -348,7 +348,7 @@ impl Reader {
                         format!("the model stopped within the call of block {}", block.index);
                     return Err(ReadError::Order(what.into()));
                 }
-                // Some servers leave the end of a block to be guessed.
+                // Some servers omit the end of a block.
                 BlockKind::Text | BlockKind::Thought | BlockKind::Opaque if block.open => {
                     self.block_stop(at, batch);
                 }
@@ -369,7 +369,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Ends the call that was held back.
+    /// Closes the call that was held back.
     fn release(&mut self, batch: &mut Batch) {
         if let Some(part) = self.held.take() {
             if self.stop == Some(Stop::MaxTokens) {
@@ -407,7 +407,7 @@ impl Reader {
     }
 
     /// Reports the result of a call that ran at the provider. A result for a call of an earlier
-    /// turn, which the provider had paused, has no open call to report it for.
+    /// turn, which the provider had paused, has no open call and is skipped.
     fn tell(&self, told: Told, batch: &mut Batch) {
         let asked = |block: &&Block| block.id.as_deref() == told.id.as_deref();
         if told.id.is_some()
@@ -443,7 +443,7 @@ impl Reader {
 
 impl AnswerReader for Reader {
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
-        // Gateways that also speak OpenAI's protocol end this one in its way.
+        // Gateways that also implement OpenAI's protocol send its end marker.
         if self.done || frame.data.is_empty() || frame.data == b"[DONE]" {
             return Ok(());
         }
@@ -484,7 +484,7 @@ impl AnswerReader for Reader {
     }
 }
 
-/// The delta in an event, if it is one of the usual three and nothing else.
+/// The delta in an event, if it is one of the three frequent kinds and has no other members.
 fn hot_delta<'a>(scan: &mut Scan<'a>) -> Option<HotDelta<'a>> {
     let (mut index, mut fits, mut named, mut text) = (None, None, None, None);
     scan.object(|key, scan| {
@@ -519,7 +519,7 @@ fn hot_delta<'a>(scan: &mut Scan<'a>) -> Option<HotDelta<'a>> {
     Some(HotDelta { index, fits, text: text? })
 }
 
-/// What a block of the provider's own says to people.
+/// The readable part of one of the provider's own blocks.
 struct Told {
     id: Option<Box<str>>,
     outcome: ToolOutcome,
@@ -540,7 +540,7 @@ impl Told {
     }
 }
 
-/// What people can read: without what is encrypted.
+/// A value without its encrypted members.
 fn readable(value: &Value) -> Value {
     match value {
         Value::Array(items) => items.iter().map(readable).collect(),
@@ -552,7 +552,7 @@ fn readable(value: &Value) -> Value {
     }
 }
 
-/// The files that a block names by their id at the provider.
+/// Collects the files that a block names by their id at the provider.
 fn collect_files(value: &Value, files: &mut Vec<FileProduced>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect_files(item, files)),
@@ -582,7 +582,7 @@ fn take_text(block: &mut Map<String, Value>, name: &str) -> String {
     }
 }
 
-/// The arguments that came with a call, to the byte; none when they are still to come.
+/// The arguments that a block started with, byte for byte; `None` if they are still to come.
 fn whole_input(block: &mut Map<String, Value>, json: &str) -> Result<Option<Box<str>>, ReadError> {
     let told = block.shift_remove("input").is_some_and(|input| match &input {
         Value::Object(members) => !members.is_empty(),

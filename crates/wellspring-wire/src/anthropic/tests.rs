@@ -54,7 +54,7 @@ fn text_block() -> Value {
     json!({"type": "text", "text": ""})
 }
 
-/// The message as it goes back, and what was left out of it.
+/// The message as it is sent back, and what was left out of it.
 fn said_again(heard: &Heard) -> String {
     let written = write("claude-x", &request([heard.message()]), &Options { cache: false });
     let body: Value = serde_json::from_slice(&written.body).unwrap();

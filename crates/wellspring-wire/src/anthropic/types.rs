@@ -1,4 +1,4 @@
-//! The API's own shapes, as far as they are fixed. Every member is optional.
+//! The API's types, for its fixed shapes. Every member is optional.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// One event of a stream, its larger members unread.
+/// One event of a stream; its larger members are not parsed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct StreamEvent<'a> {
@@ -23,7 +23,7 @@ pub(super) struct StreamEvent<'a> {
     pub(super) error: Option<Value>,
 }
 
-/// An answer, whole or at its start.
+/// An answer, either complete or at its start.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Message<'a> {
@@ -43,7 +43,7 @@ pub(super) struct Message<'a> {
     pub(super) error: Option<Value>,
 }
 
-/// The one member of a block whose bytes matter.
+/// The one member of a block that is kept byte for byte.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct BlockInput<'a> {
@@ -51,7 +51,7 @@ pub(super) struct BlockInput<'a> {
     pub(super) input: Option<&'a RawValue>,
 }
 
-/// Figures of one answer: each report holds the latest total of what it names.
+/// Token counts of one answer. Each report holds the latest totals of the members it has.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Usage {

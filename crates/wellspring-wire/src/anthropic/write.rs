@@ -1,4 +1,4 @@
-//! Conversations into requests.
+//! Writes conversations as requests.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ use crate::text::CallIds;
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 
-/// The least that the API takes as a budget for thoughts.
+/// The smallest thinking budget that the API accepts.
 const BUDGET_TOKENS_MIN: u32 = 1024;
 
-/// How a request is written, beyond what is asked.
+/// Options of a request besides its content.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Options {
-    /// Whether the provider should keep what the next request will begin with: the tools,
-    /// the instructions and the conversation so far.
+    /// Whether to set cache marks, so that the provider caches what the next request will begin
+    /// with: the tools, the instructions and the conversation so far.
     pub cache: bool,
 }
 
@@ -36,8 +36,8 @@ impl Default for Options {
 /// A request for one turn by `model`.
 ///
 /// An effort is sent as `output_config.effort` with adaptive thinking, a budget as
-/// `budget_tokens` on top of the output limit. While it thinks, a model can neither be given
-/// a temperature nor be forced to use a tool.
+/// `budget_tokens` on top of the output limit. With thinking enabled, the API accepts neither a
+/// temperature nor a forced tool choice.
 #[must_use]
 pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
     let settings = &request.settings;
@@ -86,7 +86,7 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
         body.fixed("stream", &true);
     }
     if settings.temperature.is_some() && thinks {
-        left_out.note("the temperature, because the model thinks");
+        left_out.note("the temperature, which the API rejects with thinking");
     } else {
         body.optional("temperature", settings.temperature);
     }
@@ -128,14 +128,14 @@ fn messages<'a>(messages: &'a [Message], left_out: &mut LeftOut) -> Vec<Said<'a>
         if content.is_empty() {
             continue;
         }
-        // Results have to come right after their calls, so what the user added goes behind
-        // them in the same message.
+        // Results must come right after their calls, so what the user added follows them in the
+        // same message.
         match said.last_mut() {
             Some(last) if last.role == role => last.content.extend(content),
             _ => said.push(Said { role, content }),
         }
     }
-    // The last message may contain calls that the provider will continue itself.
+    // The last message may contain calls that the provider will continue.
     let waiting = said.len() - usize::from(said.last().is_some_and(|it| it.role == "assistant"));
     for said in &mut said[..waiting] {
         drop_unanswered(&mut said.content, left_out);
@@ -144,7 +144,7 @@ fn messages<'a>(messages: &'a [Message], left_out: &mut LeftOut) -> Vec<Said<'a>
     said
 }
 
-/// A turn that was cut short may hold a call of the provider's own without its result.
+/// Drops calls at the provider without a result, as a turn that was cut short may contain.
 fn drop_unanswered(content: &mut Vec<Block<'_>>, left_out: &mut LeftOut) {
     let answered: BTreeSet<String> =
         content.iter().filter_map(|it| it.word("tool_use_id")).map(str::to_owned).collect();
@@ -158,7 +158,7 @@ fn drop_unanswered(content: &mut Vec<Block<'_>>, left_out: &mut LeftOut) {
     });
 }
 
-/// Whether a call can go by this id.
+/// Whether the API accepts this as a call's id.
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id.bytes().all(|it| it.is_ascii_alphanumeric() || b"_-".contains(&it))
 }
@@ -196,7 +196,7 @@ fn spoken<'a>(
             block
         }
         PartKind::Thought => thought(part).or_else(|| {
-            left_out.note("thoughts that the provider did not sign");
+            left_out.note("thoughts without the provider's signature");
             None
         })?,
         PartKind::ToolCall(call) if call.runs_on.is_ours() => {
@@ -208,7 +208,7 @@ fn spoken<'a>(
         }
         PartKind::ToolCall(call) => {
             if !is_of(part, ORIGIN) {
-                left_out.note("calls that ran elsewhere");
+                left_out.note("calls that ran at another provider");
                 return None;
             }
             let mut block = Block::new("server_tool_use");
@@ -219,7 +219,7 @@ fn spoken<'a>(
         }
         PartKind::Opaque(opaque) => {
             if *opaque.origin != *ORIGIN {
-                left_out.note("what only another provider can read");
+                left_out.note("opaque data of another provider");
                 return None;
             }
             return opaque_block(&opaque.raw, part);
@@ -242,7 +242,7 @@ fn thought(part: &MessagePart) -> Option<Block<'_>> {
         block.text("data", &**data);
         return Some(block);
     }
-    // The last one counts: a later signature covers more of the thought.
+    // The last signature is used: a later one covers more of the thought.
     let signature = |it: &&Annotation| matches!(it, Annotation::Signature(_));
     let Some(Annotation::Signature(signature)) = part.annotations.iter().rev().find(signature)
     else {
@@ -265,7 +265,7 @@ fn citation(annotation: &Annotation) -> Option<&Value> {
     }
 }
 
-/// Whether citations are Anthropic's: theirs say what kind of location they name.
+/// Whether citations are Anthropic's, which name the type of their location.
 fn is_cited_here(citations: &[&Value]) -> bool {
     citations.iter().all(|citation| {
         let kind = citation.get("type").and_then(Value::as_str);
@@ -273,7 +273,7 @@ fn is_cited_here(citations: &[&Value]) -> bool {
     })
 }
 
-/// A call's arguments, to the byte where they are an object.
+/// A call's arguments: byte for byte if they are an object.
 fn input(part: &MessagePart, left_out: &mut LeftOut) -> Box<RawValue> {
     let text = part.text.trim();
     let object = Some(text).filter(|text| text.starts_with('{'));
@@ -281,14 +281,14 @@ fn input(part: &MessagePart, left_out: &mut LeftOut) -> Box<RawValue> {
         Some(raw) => raw,
         None => {
             if !text.is_empty() {
-                left_out.note("arguments that are no JSON object");
+                left_out.note("arguments that are not a JSON object");
             }
             Block::empty_object()
         }
     }
 }
 
-/// A block that went by unread, with the deltas that came for it.
+/// An opaque block, merged with the deltas that followed it.
 fn opaque_block<'a>(raw: &'a Value, part: &'a MessagePart) -> Option<Block<'a>> {
     let mut members: Map<String, Value> = raw.as_object()?.clone();
     let mut input = String::new();
@@ -353,7 +353,7 @@ fn result<'a>(result: &'a CallResult, ids: &CallIds, left_out: &mut LeftOut) -> 
     Some(block)
 }
 
-/// What the model is shown.
+/// Content as a block that the model can read.
 fn shown<'a>(content: &'a Content, left_out: &mut LeftOut) -> Block<'a> {
     let text = |text: String| {
         let mut block = Block::new("text");
@@ -410,7 +410,7 @@ fn shown<'a>(content: &'a Content, left_out: &mut LeftOut) -> Block<'a> {
 }
 
 fn tool(spec: &ToolSpec) -> Block<'_> {
-    // A tool of the provider's own is described in its own words.
+    // A tool of the provider's own is sent as it was configured.
     if spec.runs_on == RunsOn::Provider
         && let Value::Object(own) = &*spec.parameters
     {
@@ -434,7 +434,7 @@ fn tool_choice(choice: &ToolChoice, thinks: bool, left_out: &mut LeftOut) -> Opt
         ToolChoice::Auto => None,
         ToolChoice::None => Some(json!({"type": "none"})),
         ToolChoice::Required | ToolChoice::Tool(_) if thinks => {
-            left_out.note("the wish that a tool be used, because the model thinks");
+            left_out.note("the forced tool choice, which the API rejects with thinking");
             None
         }
         ToolChoice::Required => Some(json!({"type": "any"})),
@@ -442,9 +442,9 @@ fn tool_choice(choice: &ToolChoice, thinks: bool, left_out: &mut LeftOut) -> Opt
     }
 }
 
-/// Marks what the next request of this conversation will begin with. The API takes four
-/// marks: the tools, the instructions, and the ends of the last two messages of the user, of
-/// which the next request has at least the older one.
+/// Marks what the next request of this conversation will begin with. The API allows four marks:
+/// on the tools, the instructions, and the ends of the last two user messages. The next request
+/// contains at least the older of those two.
 fn cache_the_beginning<'a>(tools: &mut [Block<'a>], system: &mut Block<'a>, said: &mut [Said<'a>]) {
     let users = said.iter_mut().rev().filter(|said| said.role == "user").take(2);
     let ends = users.filter_map(|said| said.content.last_mut());

@@ -1,4 +1,4 @@
-//! The events of an app, in our words.
+//! Reads the events of an app.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::provider::Failure;
 /// The origin of extended events.
 const ORIGIN: &str = "dify";
 
-/// Steps and thoughts of one run that we keep track of. Further ones are kept as extended events.
+/// Steps and thoughts of one run that are tracked. Further ones are kept as extended events.
 const STEPS_MAX: usize = 65_536;
 
 /// How an app's run ended.
@@ -27,9 +27,9 @@ pub enum End {
     Stopped,
     /// It failed.
     Failed {
-        /// What a caller can do.
+        /// What the caller can do.
         kind: FailureKind,
-        /// Dify's own words.
+        /// Dify's error message.
         message: Box<str>,
     },
 }
@@ -52,14 +52,14 @@ pub enum End {
 pub struct Reader {
     app: App,
     text: Option<LocalPart>,
-    /// All text, to recognise a thought that repeats it.
+    /// All text so far, to recognise a thought that repeats it.
     said: String,
     steps: BTreeMap<Box<str>, Step>,
     thoughts: BTreeMap<Box<str>, Box<str>>,
-    /// The task, once it is known.
+    /// The task's id, once it is known.
     task_id: Option<Box<str>>,
     conversation_id: Option<Box<str>>,
-    /// A workflow inside a chat has ended well.
+    /// Whether a workflow inside a chat has completed.
     is_complete: bool,
     end: Option<End>,
 }
@@ -71,25 +71,25 @@ struct Step {
 }
 
 impl Reader {
-    /// A reader for an app of this kind.
+    /// Creates a reader for an app of this kind.
     #[must_use]
     pub fn new(app: App) -> Self {
         Self { app, ..Self::default() }
     }
 
-    /// How the run ended, if it has. Nothing is read after that.
+    /// How the run ended; `None` while it runs. Later events are ignored.
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
     }
 
-    /// The task, by which it can be stopped.
+    /// The id of the task, by which it can be stopped.
     #[must_use]
     pub fn task_id(&self) -> Option<&str> {
         self.task_id.as_deref()
     }
 
-    /// The conversation, to go on with.
+    /// The id of the conversation, to continue it.
     #[must_use]
     pub fn conversation_id(&self) -> Option<&str> {
         self.conversation_id.as_deref()
@@ -157,7 +157,7 @@ impl Reader {
         self.say(words, batch);
     }
 
-    /// A thought comes several times: empty, with its text, with the tool's result.
+    /// A thought arrives several times: empty, with its text, and with the tool's result.
     fn thought(&mut self, event: Value, batch: &mut Batch) {
         let Some(id) = event["id"].as_str().map(Box::<str>::from) else {
             return batch.extended(ORIGIN, "agent_thought", event);
@@ -168,7 +168,7 @@ impl Reader {
         }
         let words = event["thought"].as_str().unwrap_or_default();
         let before = self.thoughts.get(&id).map_or("", |before| before);
-        // An agent that streams says its thoughts as text first.
+        // An agent that streams sends its thoughts as text first.
         let is_new = !words.trim().is_empty() && words != before;
         if is_new && !self.said.contains(words.trim()) {
             let rest = words.strip_prefix(before).unwrap_or(words);
@@ -262,7 +262,7 @@ impl Reader {
             }
             if let Some(total) = data["total_tokens"].as_u64().filter(|total| *total > 0) {
                 let usage = Usage { scope: UsageScope::Run, output: total, ..Usage::default() };
-                // Dify has one figure for both directions here.
+                // Dify reports only the total of input and output tokens here.
                 batch.event(Fact::UsageReported(Box::new(usage)));
             }
         }
@@ -274,7 +274,8 @@ impl Reader {
         }
     }
 
-    /// The stream is over. It was whole if a chat's workflow had ended; otherwise it broke off.
+    /// The stream ended. The run is complete if a chat's workflow had completed; otherwise the
+    /// stream was cut off.
     pub fn stream_ended(&mut self, batch: &mut Batch) {
         if self.end.is_none() && self.is_complete {
             self.ended(End::Finished, batch);
@@ -286,7 +287,7 @@ impl Reader {
         self.end = Some(end);
     }
 
-    /// Closes what is open: the run has ended, or nothing more is heard of it.
+    /// Closes everything that is open, because the run ended or nothing more will arrive.
     pub fn close(&mut self, batch: &mut Batch) {
         if let Some(part) = self.text.take() {
             batch.finish(part);
@@ -299,7 +300,8 @@ impl Reader {
     }
 }
 
-/// The words of a workflow's outputs: the only one, if it is text, or all as JSON.
+/// The answer in a workflow's outputs: the only output if it is text, otherwise all of them as
+/// JSON.
 fn answer(outputs: &Value) -> Value {
     match outputs.as_object() {
         Some(outputs) if outputs.len() == 1 && outputs.values().all(Value::is_string) => {
@@ -311,7 +313,7 @@ fn answer(outputs: &Value) -> Value {
     }
 }
 
-/// A value as JSON; nothing for null.
+/// A value as JSON text; empty for null.
 fn json_text(value: &Value) -> String {
     if value.is_null() { String::new() } else { value.to_string() }
 }

@@ -24,7 +24,7 @@ fn shown(app: App, events: impl IntoIterator<Item = Value>) -> String {
     format!("{lines}{end:?}")
 }
 
-/// Holds the events to the grammar of a run.
+/// Asserts that the events obey the grammar of a run.
 fn check(events: &[Event]) {
     let started = RunStarted {
         run: RUN,
@@ -116,7 +116,7 @@ fn requests_have_the_published_form() {
 }
 
 proptest! {
-    /// What the reader makes of any events, in any order, is legal.
+    /// Any events, in any order, are read as a legal run.
     #[test]
     fn any_events_are_read(
         names in prop::collection::vec(

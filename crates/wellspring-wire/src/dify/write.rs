@@ -1,8 +1,8 @@
-//! Our requests to Dify.
+//! Requests to Dify.
 
 use serde_json::{Map, Value, json};
 
-/// The kind of an app: each has paths of its own.
+/// The kind of an app. Each kind has its own paths.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum App {
     /// A chat, an agent or a chatflow.
@@ -39,15 +39,15 @@ impl App {
 /// A request to an app.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ask<'a> {
-    /// What the user said.
+    /// The user's input.
     pub query: &'a str,
-    /// The user, as Dify keeps conversations apart.
+    /// The user's id. Dify keeps conversations per user.
     pub user: &'a str,
-    /// The conversation that goes on, for a chat.
+    /// The conversation to continue, for a chat.
     pub conversation_id: Option<&'a str>,
-    /// The variable that the text is given in, for an app that has no query of its own.
+    /// The variable that takes the text, for an app without a query of its own.
     pub input: &'a str,
-    /// Addresses of files, with their media types.
+    /// URLs of files, with their media types.
     pub files: &'a [(&'a str, &'a str)],
 }
 

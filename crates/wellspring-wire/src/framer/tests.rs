@@ -11,7 +11,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// All frames of some chunks, the unfinished one last, and what the framer knows then.
+/// All frames of some chunks, with the unfinished one last, and the framer's state afterwards.
 fn read(mut framer: Framer, chunks: &[&[u8]]) -> (Seen, Result<Framer, FrameError>) {
     let mut seen = Vec::new();
     for mut chunk in chunks.iter().copied() {
@@ -41,7 +41,7 @@ fn events() {
         ("data: a\n\n", &[("", "a")][..]),
         ("data:a\r\rdata:b\r\n\r\n", &[("", "a"), ("", "b")]),
         ("\u{feff}data: a\n\n", &[("", "a")]),
-        ("\n\n\u{feff}data: a\n\n", &[]), // Only at the very start it is no part of a name.
+        ("\n\n\u{feff}data: a\n\n", &[]), // A byte order mark is only skipped at the very start.
         ("data:  two\n\n", &[("", " two")]),
         ("data: a\ndata: b\ndata\ndata:\n\n", &[("", "a\nb\n\n")]),
         ("data\n\n", &[("", "")]),
@@ -111,7 +111,7 @@ fn an_event_has_a_largest_size() {
             assert_eq!((frames.len(), error.err()), (seen, Some(FrameError::TooLarge { max: 18 })));
         }
     }
-    // Comments between events are not of one event.
+    // Comments between events do not belong to an event.
     assert!(read(framer(), &[":12345678901234\n".repeat(100).as_bytes()]).1.is_ok());
     let line = Framer::ndjson().event_bytes_max(4);
     assert_eq!(read(line.clone(), &[b"1234\n123", b"4\n"]).0.len(), 2);
@@ -119,7 +119,7 @@ fn an_event_has_a_largest_size() {
     assert!(read(line, &[b"123", b"45"]).1.is_err());
 }
 
-/// An event within one chunk points into it.
+/// An event within one chunk is borrowed from it.
 #[test]
 fn what_lies_in_one_chunk_is_borrowed() {
     let input = b"event: x\ndata: abc\n\n";
@@ -132,7 +132,7 @@ fn what_lies_in_one_chunk_is_borrowed() {
     );
 }
 
-/// Pieces that mean something, in any order.
+/// Tokens of the format, in any order.
 fn arb_stream() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         prop::sample::select(vec![
@@ -163,7 +163,7 @@ fn arb_stream() -> impl Strategy<Value = String> {
     prop::collection::vec(piece, 0..40).prop_map(|pieces| pieces.concat())
 }
 
-/// The same by another's crate.
+/// Reads the same bytes with another crate.
 fn read_by_another(chunks: &[&[u8]]) -> Seen {
     use eventsource_stream::Eventsource as _;
     let chunks: Vec<Result<Vec<u8>, ()>> = chunks.iter().map(|chunk| Ok(chunk.to_vec())).collect();
@@ -179,8 +179,8 @@ fn read_by_another(chunks: &[&[u8]]) -> Seen {
 proptest! {
     #[test]
     fn as_another_crate_reads_it(stream in arb_stream(), cuts: Vec<Index>) {
-        // The other one panics when a byte order mark comes first, and after a CR waits for
-        // the next byte before it lets go of the event.
+        // The other crate panics if the stream starts with a byte order mark, and after a CR it
+        // waits for the next byte before it yields the event.
         let stream = format!("{}:", stream.trim_start_matches('\u{feff}'));
         let chunks = cut(stream.as_bytes(), &cuts);
         prop_assert_eq!(read(Framer::sse(), &chunks).0, read_by_another(&chunks));

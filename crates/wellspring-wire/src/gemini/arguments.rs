@@ -1,16 +1,16 @@
-//! Arguments that come value by value, each with its path, as JSON text.
+//! Converts arguments that arrive value by value, each with its path, into JSON text.
 //!
-//! The provider says `$.city` is `"Par"`, to be continued, then `"is"`, then `$.days[0]` is
-//! `3`. The text of the arguments is written as the values come: `{"city":"Par`, `is`,
+//! The provider sends: `$.city` is `"Par"`, to be continued; then `"is"`; then `$.days[0]` is
+//! `3`. The text of the arguments is written as the values arrive: `{"city":"Par`, `is`,
 //! `","days":[3`, and at the end `]}`. A container stays open while paths lead into it.
 //!
-//! A path may lead back into a container or a string that is already closed. Text that was written
-//! cannot be changed, so the whole member of the outermost object is written again at the end: JSON
-//! parsers that keep one of two equal names keep the last. The text is always well-formed; a
-//! property test checks that it means the same as the values put together.
+//! A path may lead back into a container or a string that is already closed. Written text
+//! cannot be changed, so the whole member of the outermost object is written again at the end:
+//! JSON parsers that accept duplicate names keep the last. The text is always well-formed; a
+//! property test checks that it parses to the same value as the pieces put together.
 //!
-//! A chunk that continues a string or appends to a list allocates nothing: paths are walked as they
-//! are written, and text is unescaped into one buffer.
+//! A chunk that continues a string or appends to a list allocates nothing: paths are compared
+//! without copying, and text is unescaped into one buffer.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -24,33 +24,34 @@ use crate::provider::ReadError;
 use crate::provider::scan::{Half, Quoted};
 use crate::text::escape;
 
-/// Maximum depth of arguments: serde reads at most 128 levels, and real arguments have far fewer.
+/// Maximum depth of arguments. serde reads at most 128 levels, and real arguments have far
+/// fewer.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// Bytes of values that one call may have: as many as the engine takes.
+/// Bytes of values per call, the same limit as in the engine.
 pub(super) const BYTES_MAX: usize = 1024 * 1024;
 
-/// The arguments of one call as they come.
+/// The arguments of one call while they arrive.
 #[derive(Debug, Default)]
 pub(super) struct Arguments {
-    /// What they mean so far.
+    /// Their value so far.
     root: Map<String, Value>,
     bytes: usize,
     /// Whether anything was written.
     begun: bool,
-    /// The containers that the text is inside of, below the outermost object.
+    /// The containers that are open in the text, below the outermost object.
     open: Vec<Container>,
-    /// How many members the outermost object has in the text.
+    /// The number of members of the outermost object in the text.
     members: usize,
     /// The path of the string that continues; empty if there is none.
     string: String,
-    /// Half a character that its last piece ended in.
+    /// A high surrogate at the end of its last piece.
     half: Half,
-    /// Whether the text is inside of that string.
+    /// Whether the text is inside that string.
     quoting: bool,
-    /// Members of the outermost object that the text has wrong.
+    /// Members of the outermost object whose text is outdated.
     stale: BTreeSet<String>,
-    /// Where a path and a piece are unescaped.
+    /// Buffers for an unescaped path and an unescaped piece.
     scratch: [String; 2],
 }
 
@@ -61,13 +62,13 @@ struct Container {
     count: usize,
 }
 
-/// A piece of the arguments: a value, or the begin or middle of a string, and where it is.
-/// Strings are as they are on the wire: they may end in half a character.
+/// A piece of the arguments: a value, or the start or middle of a string, and its path. Strings
+/// are as on the wire: they may end in a high surrogate.
 #[derive(Debug, Default)]
 pub(super) struct Piece<'a> {
     pub(super) path: Option<Quoted<'a>>,
     pub(super) words: Option<Quoted<'a>>,
-    /// What is no string.
+    /// Any value that is not a string.
     pub(super) whole: Value,
     /// Whether the string continues.
     pub(super) continues: bool,
@@ -89,14 +90,14 @@ impl<'a> Piece<'a> {
     }
 }
 
-/// What a piece brings.
+/// The content of a piece.
 enum Given<'a> {
     Words(&'a str),
     Whole(Value),
 }
 
 impl Arguments {
-    /// Adds a value, or a piece of a string, and writes what can be written of it.
+    /// Adds a value, or a piece of a string, and writes as much text as possible.
     pub(super) fn push(&mut self, piece: Piece<'_>, out: &mut String) -> Result<(), ReadError> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let pushed = self.push_with(piece, &mut scratch, out);
@@ -113,7 +114,7 @@ impl Arguments {
         let raw = piece.path.and_then(|raw| raw.text(path_scratch, &mut Half::default()));
         let path = raw.and_then(Path::new).ok_or_else(|| {
             let raw = raw.unwrap_or_default();
-            ReadError::Order(format!("{raw:?} is no path to an argument").into())
+            ReadError::Order(format!("{raw:?} is not a path to an argument").into())
         })?;
         let Some(Step::Key(member)) = path.steps().next() else {
             return Err(ReadError::Order("arguments are not an object".into()));
@@ -125,7 +126,7 @@ impl Arguments {
         let given = match piece.words {
             Some(words) => {
                 let words = words.text(words_scratch, &mut self.half);
-                let unreadable = || ReadError::Order("an argument is no text".into());
+                let unreadable = || ReadError::Order("an argument is not valid text".into());
                 Given::Words(words.ok_or_else(unreadable)?)
             }
             None => Given::Whole(piece.whole),
@@ -154,7 +155,7 @@ impl Arguments {
         !self.begun
     }
 
-    /// No more comes. Says whether a member is in the text twice.
+    /// Ends the arguments. Returns whether a member is in the text twice.
     pub(super) fn end(mut self, out: &mut String) -> bool {
         let repeats = !self.stale.is_empty();
         if !self.begun {
@@ -188,7 +189,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// More of the string that continues.
+    /// Appends to the string that continues.
     fn extend(&mut self, path: Path<'_>, words: &str, out: &mut String) {
         if let Some(Value::String(text)) = find(&mut self.root, path) {
             text.push_str(words);
@@ -211,8 +212,8 @@ impl Arguments {
         self.string = path;
     }
 
-    /// Puts a value in its place. Says at which depth the path left what was there; `None`
-    /// when it led to a value that was there already.
+    /// Sets a value. Returns the depth at which the path left the existing values; `None` if it
+    /// led to an existing value.
     fn set(&mut self, path: Path<'_>, given: &Given<'_>) -> Result<Option<usize>, ReadError> {
         let misfit = || ReadError::Order("arguments contradict each other".into());
         let mut fresh = None;
@@ -251,7 +252,7 @@ impl Arguments {
         Ok(fresh)
     }
 
-    /// Writes a value where the text can still have it.
+    /// Writes a value if it can still be appended to the text.
     fn write(
         &mut self,
         path: Path<'_>,
@@ -266,7 +267,7 @@ impl Arguments {
         let shared = self.open.iter().zip(path.steps());
         let shared = shared.take_while(|(container, step)| container.step == *step).count();
         let shared = shared.min(path.depth - 1);
-        // Something below the containers that are open: a new place, or one that was left?
+        // Is it below the open containers: a new value, or one in a closed container?
         if fresh.is_none_or(|fresh| fresh > shared) {
             self.close_to(0, out);
             self.stale.insert(member.to_owned());
@@ -318,7 +319,7 @@ impl Arguments {
     }
 }
 
-/// A string as it is on the wire, if it is one.
+/// The contents of a JSON string, as on the wire; `None` if the value is not a string.
 fn quoted(raw: &RawValue) -> Option<Quoted<'_>> {
     let inside = raw.get().strip_prefix('"')?;
     Quoted::cut(inside.as_bytes()).map(|(quoted, _)| quoted)
@@ -376,7 +377,7 @@ pub(super) struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// A path of at least one step, if it is one.
+    /// Parses a path of at least one step; `None` if the text is not one.
     pub(super) fn new(text: &'a str) -> Option<Self> {
         let mut rest = text.strip_prefix('$')?;
         let mut depth = 0;

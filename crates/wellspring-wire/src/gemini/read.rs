@@ -1,4 +1,4 @@
-//! Reading: chunks of the stream, or a whole response, into a batch.
+//! Reads chunks of the stream, or a whole response, into a batch.
 
 mod hot;
 
@@ -28,11 +28,11 @@ pub struct Reader {
     names: ToolNames,
     /// The text, or thought, that the next chunk may extend.
     open: Option<OpenText>,
-    /// A call whose arguments are still coming.
+    /// A call whose arguments are still arriving.
     call: Option<(LocalPart, Arguments)>,
-    /// A program whose result has not come.
+    /// A program whose result has not arrived.
     program: Option<LocalPart>,
-    /// The last words for the user: what sources are about.
+    /// The last text of the answer, which sources refer to.
     answer: Option<LocalPart>,
     sources: BTreeSet<Box<str>>,
     /// Whether the model called a tool that runs here.
@@ -42,7 +42,7 @@ pub struct Reader {
     stop: Option<Stop>,
     stopped: bool,
     scratch: String,
-    /// Around the last chunk of nothing but text, and whether that was a thought.
+    /// The bytes around the last chunk that held only text, and whether the text was a thought.
     last: Surroundings<bool>,
 }
 
@@ -51,19 +51,18 @@ struct OpenText {
     part: LocalPart,
     thought: bool,
     bytes: usize,
-    /// Half a character that the last chunk ended in.
+    /// A high surrogate at the end of the last chunk.
     half: Half,
 }
 
 impl Reader {
-    /// For the answer to this request.
+    /// Creates a reader for the answer to this request.
     #[must_use]
     pub fn new(request: &TurnRequest) -> Self {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
-    /// Words as they are on the wire: they may end in half a character, and no parser takes
-    /// that.
+    /// Adds text as it is on the wire. It may end in a high surrogate, which no parser accepts.
     fn words(&mut self, text: Quoted<'_>, thought: bool, batch: &mut Batch) -> Option<()> {
         if text == Quoted::default() {
             return Some(());
@@ -160,7 +159,7 @@ impl Reader {
                 batch.tool_finished(call, outcome, ToolResult::new(&*result.output));
             }
         } else {
-            // A draft of a picture is a thought; only the last one is a file.
+            // A draft of an image is a thought; only the last one is a file.
             let file = if thought { None } else { file(&part) };
             self.keep(raw, batch);
             if let Some(file) = file {
@@ -180,7 +179,7 @@ impl Reader {
     ) {
         let goes_on = self.open.is_some_and(|open| open.thought == thought);
         if text.is_empty() && !goes_on {
-            // A signature may come with no words; its place is all it has.
+            // A signature may arrive without text: it is kept at its position.
             if signature.is_some() {
                 self.keep(raw, batch);
             }
@@ -244,7 +243,7 @@ impl Reader {
         Ok(())
     }
 
-    /// More of the arguments of the call that is open.
+    /// Adds to the arguments of the open call.
     fn argue<'a>(
         &mut self,
         pieces: impl IntoIterator<Item = Piece<'a>>,
@@ -264,7 +263,8 @@ impl Reader {
             if reason != "MAX_TOKENS" {
                 return Err(cut_call());
             }
-            // Half of an object is not valid JSON, so it is not executed; the model gets an error.
+            // An incomplete object is not valid JSON, so the call is not executed and the model
+            // gets an error.
             if arguments.is_empty() {
                 batch.delta(part, CUT_ARGUMENTS);
             }
@@ -284,7 +284,8 @@ impl Reader {
             | "IMAGE_SAFETY"
             | "IMAGE_PROHIBITED_CONTENT"
             | "IMAGE_RECITATION" => Stop::ContentFilter,
-            // The model meant a call and could not write it: the next attempt may.
+            // The model tried to call a tool and wrote invalid output: another attempt may
+            // succeed.
             "MALFORMED_FUNCTION_CALL" | "MALFORMED_RESPONSE" | "UNEXPECTED_TOOL_CALL" => {
                 let colon = if message.is_empty() { "" } else { ": " };
                 let what = format!("the model stopped with {reason}{colon}{message}");
@@ -331,7 +332,7 @@ impl Reader {
         }
     }
 
-    /// A part that goes back as it came.
+    /// Keeps a part so that it is sent back unchanged.
     fn keep(&mut self, raw: &str, batch: &mut Batch) {
         self.close_text(batch);
         let opaque = Opaque { origin: ORIGIN.into(), raw: json_of(raw) };
@@ -371,7 +372,7 @@ impl Reader {
 impl AnswerReader for Reader {
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         let data = frame.data;
-        // Nothing counts after the end.
+        // Chunks after the end are ignored.
         if self.stopped {
             return Ok(());
         }
@@ -411,7 +412,7 @@ impl AnswerReader for Reader {
             }
             batch.extended(ORIGIN, "promptFeedback", feedback);
         }
-        // The last chunk has both; without the usage something may follow the reason.
+        // The last chunk has both a finish reason and usage. Without usage, more may follow.
         if is_counted && self.stop.is_some() { self.end(batch) } else { Ok(()) }
     }
 
@@ -459,13 +460,13 @@ fn file(part: &Part<'_>) -> Option<FileProduced> {
     })
 }
 
-/// What serde has read once as raw JSON, it can read.
+/// Parses JSON that serde has already read as raw JSON.
 fn json_of(raw: &str) -> Value {
     serde_json::from_str(raw).unwrap_or_else(|_| Value::from(raw))
 }
 
 fn unannounced() -> ReadError {
-    ReadError::Order("arguments came for a call that was not announced".into())
+    ReadError::Order("arguments arrived for a call that was not announced".into())
 }
 
 fn cut_call() -> ReadError {

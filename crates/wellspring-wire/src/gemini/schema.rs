@@ -1,19 +1,19 @@
-//! JSON schemas in the subset that function declarations take.
+//! Reduces JSON schemas to the subset that function declarations support.
 //!
-//! The provider refuses a whole request for one word it does not know. So what it knows is
-//! kept, what it says otherwise is translated, references are put in place, and the rest is
-//! left out: a schema that says less still lets every right call through, and what the model
-//! gets wrong the engine's own validation, by the full schema, tells it.
+//! The provider rejects a whole request over one unknown keyword. So known keywords are kept,
+//! equivalent ones are translated, references are inlined, and the rest is dropped. The reduced
+//! schema still accepts every valid call; the engine validates arguments against the full
+//! schema and reports errors to the model.
 
 use serde_json::{Map, Value, json};
 
-/// Maximum number of schemas that one schema may hold after its references are resolved; anything
-/// beyond is left open. Definitions that refer to each other double with each step, and no tool
-/// that a model understands has this many.
+/// Maximum number of schemas in one schema after its references are resolved; the rest accepts
+/// any value. Definitions that refer to each other can double with each step, and no tool that
+/// a model understands has this many.
 const SCHEMAS_MAX: usize = 4096;
 
-/// A schema for a function's parameters; `None` for an empty one, because the provider requires no
-/// parameters rather than an object without properties.
+/// The schema of a function's parameters. `None` for an empty one: the provider rejects an
+/// object without properties.
 pub(super) fn declared(schema: &Value) -> Option<Value> {
     let translated = Translation { root: schema, inside: Vec::new(), count: 0 }.of(schema);
     let properties = translated.get("properties").and_then(Value::as_object);
@@ -22,7 +22,7 @@ pub(super) fn declared(schema: &Value) -> Option<Value> {
 
 struct Translation<'a> {
     root: &'a Value,
-    /// The references that lead here: one that leads back has no end.
+    /// The references that are being resolved, to detect cycles.
     inside: Vec<&'a str>,
     count: usize,
 }
@@ -32,7 +32,7 @@ impl<'a> Translation<'a> {
         self.count += 1;
         match schema.as_object().filter(|_| self.count <= SCHEMAS_MAX) {
             Some(members) => self.object(members),
-            // `true`, or something that is no schema: anything goes.
+            // `true`, or an invalid schema: any value is accepted.
             None => json!({}),
         }
     }
@@ -113,7 +113,7 @@ impl<'a> Translation<'a> {
         put
     }
 
-    /// A choice of one and null is that one, nullable.
+    /// A choice between one schema and null is that schema, nullable.
     fn alternatives(&mut self, choices: &'a [Value], out: &mut Map<String, Value>) {
         let is_null = |choice: &&Value| choice.get("type") == Some(&json!("null"));
         if choices.iter().any(|choice| is_null(&choice)) {
@@ -153,7 +153,7 @@ fn many_types(types: &[Value], out: &mut Map<String, Value>) {
     }
 }
 
-/// Choices are of strings; of other values they stay unsaid, but for their type.
+/// Enumerations are supported for strings only. For other values, only the type is kept.
 fn choices(values: &[Value], out: &mut Map<String, Value>) {
     if values.contains(&Value::Null) {
         out.insert("nullable".into(), true.into());
@@ -181,7 +181,7 @@ fn join(out: &mut Map<String, Value>, more: Map<String, Value>) {
     }
 }
 
-/// A required property that is not described is an error there.
+/// The provider rejects required properties that are not declared.
 fn keep_required(out: &mut Map<String, Value>) {
     let Some(Value::Object(properties)) = out.get("properties") else { return };
     let known: Vec<String> = properties.keys().cloned().collect();

@@ -50,7 +50,7 @@ fn whole_answer() {
     insta::assert_snapshot!("whole", whole(Reader::default(), fixture!("whole.json")).lines());
 }
 
-/// A server that cuts UTF-16 into pieces cuts characters too.
+/// A server that splits UTF-16 text may split surrogate pairs.
 #[test]
 fn half_a_character() {
     let chunk = |text: &str, more: &str| {
@@ -69,7 +69,7 @@ fn half_a_character() {
     "#);
 }
 
-/// Every reason to finish that the API knows.
+/// Every finish reason of the API.
 #[test]
 fn reasons() {
     let mut table = String::new();
@@ -108,7 +108,7 @@ fn body(model: &str, request: &TurnRequest) -> Value {
     serde_json::from_slice(&write(model, request).body).unwrap()
 }
 
-/// All parts of an answer, the texts of one voice joined unless one is signed.
+/// All parts of an answer; consecutive texts of one kind are joined unless one is signed.
 fn parts_of(body: &str) -> Vec<Value> {
     let mut parts: Vec<Value> = Vec::new();
     for line in body.lines().filter_map(|line| line.strip_prefix("data: ")) {
@@ -138,7 +138,7 @@ fn parts_of(body: &str) -> Vec<Value> {
     parts
 }
 
-/// What the model said is the next request's history, signatures in their places.
+/// An answer is sent back in the next request, with signatures at their positions.
 #[test]
 fn parts_go_back_as_they_came() {
     for (name, stream) in STREAMS {
@@ -213,7 +213,7 @@ fn settings() {
     assert!(write("gemini-3-flash", &request).left_out.is_empty());
 }
 
-/// Schemas that refer to themselves, to nothing, or to more than anyone can hold.
+/// Schemas that refer to themselves, to missing definitions, or to too many.
 #[test]
 fn endless_schemas() {
     let tree = json!({
@@ -259,7 +259,7 @@ fn thinking() {
     );
 }
 
-/// A call without a signature is given a stand-in, where signatures are checked.
+/// A call without a signature gets a placeholder if the model checks signatures.
 #[test]
 fn unsigned_calls() {
     let chunk = json!({ "candidates": [{ "finishReason": "STOP", "content": { "parts": [
@@ -312,7 +312,7 @@ fn parse(path: &str) -> Option<Vec<Step<'_>>> {
     Path::new(path).map(|path| path.steps().collect())
 }
 
-/// Adds one piece, as the wire has it.
+/// Adds one piece, as on the wire.
 fn push(
     arguments: &mut Arguments,
     path: &str,
@@ -331,7 +331,7 @@ fn push(
     arguments.push(Piece::of(&piece), text)
 }
 
-/// Arguments that are not worth keeping any more.
+/// Arguments beyond the limits.
 #[test]
 fn arguments_are_bounded() {
     let mut arguments = Arguments::default();
@@ -342,7 +342,7 @@ fn arguments_are_bounded() {
     assert!(matches!(error, ReadError::TooMuch(_)), "{error}");
 }
 
-/// A string goes on however its path is spelt, and with the other half of a character.
+/// A string continues however its path is written, and across a split surrogate pair.
 #[test]
 fn pieces_of_a_string() {
     let pieces = [
@@ -368,7 +368,7 @@ fn pieces_of_a_string() {
     assert_eq!(texts, want);
 }
 
-/// A value into a tree of values, by a path.
+/// Sets a value in a tree of values, by its path.
 fn put(tree: &mut Value, path: &[Step<'_>], value: &Value) {
     match path {
         [] => match (tree, value) {
@@ -395,7 +395,7 @@ fn put(tree: &mut Value, path: &[Step<'_>], value: &Value) {
 }
 
 proptest! {
-    /// Whatever values come in whatever order: the text is JSON and means what they mean.
+    /// Values in any order: the text is JSON and parses to the combined value.
     #[test]
     fn arguments_are_json(
         pieces in prop::collection::vec((
@@ -438,7 +438,7 @@ proptest! {
         prop_assert_eq!(stream(Reader::default(), Framer::sse(), chunks), read(body));
     }
 
-    /// Chunks in any order, and with anything missing, are read or refused.
+    /// Chunks in any order, with some missing, are read or rejected.
     #[test]
     fn any_order(order in prop::collection::vec((0..STREAMS.len(), any::<Index>()), 0..40)) {
         let mut body = String::new();

@@ -1,8 +1,8 @@
-//! A chunk of the stream, which is also the whole response, as far as reading needs it.
+//! A chunk of the stream, which is also the whole response: the members that are read.
 //!
-//! A chunk with one piece of text, or of arguments, is read without an allocation: there is
-//! one candidate, it has one part, and both are held in place. Parts are kept as the JSON they are until we
-//! know what they are, because one that we do not know has to go back unchanged.
+//! A chunk with one piece of text, or of arguments, is read without an allocation: it has one
+//! candidate with one part, and both are stored inline. Parts are kept as raw JSON until their
+//! type is known, because unknown parts must be sent back unchanged.
 
 use std::fmt;
 
@@ -83,10 +83,10 @@ pub(super) struct FunctionCall<'a> {
     pub(super) will_continue: Option<bool>,
 }
 
-/// A piece of the arguments: a value, or the begin or middle of a string, and where it is.
+/// A piece of the arguments: a value, or the start or middle of a string, and its path.
 ///
-/// Strings are as they are on the wire: they may end in half a character, and are unescaped
-/// where there is a place for them.
+/// Strings are as on the wire: they may end in a high surrogate, and are unescaped later into a
+/// buffer.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct PartialArg<'a> {
@@ -140,7 +140,7 @@ pub(super) struct UsageMetadata {
     pub(super) thoughts_token_count: Option<u64>,
 }
 
-/// The first of a list; we never ask for a second candidate.
+/// The first element of a list. We never ask for a second candidate.
 #[derive(Debug, Default)]
 pub(super) struct First<T>(pub(super) Option<T>);
 
@@ -170,7 +170,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for First<T> {
     }
 }
 
-/// A list of mostly one: the first is held in place.
+/// A list that usually has one element: the first is stored inline.
 #[derive(Debug)]
 pub(super) struct Few<T> {
     first: Option<T>,

@@ -1,4 +1,4 @@
-//! Writing: a turn's request in the provider's words.
+//! Writes a turn's request.
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -13,18 +13,18 @@ use super::{ORIGIN, PART, REPEATS, SIGNATURE};
 use crate::provider::{Body, LeftOut, NameRule, Written, is_of, marks};
 use crate::text::{member, object, pictures, words};
 
-/// A function's name begins with a letter or an underscore.
+/// Function names must start with a letter or an underscore.
 pub(super) const NAMES: NameRule = NameRule { chars_max: 64, starts_with_letter: true };
 
 /// Replaces the signature of a call that another model made, so that models which check signatures
 /// accept it. See <https://ai.google.dev/gemini-api/docs/thought-signatures>.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-/// A request for one turn by `model`.
+/// Writes a request for one turn by `model`.
 ///
-/// A tool that runs at the provider is described by its parameters, in the provider's own format:
-/// `{"googleSearch": {}}`. The caller's members of `generationConfig` are added to ours; any other
-/// member replaces ours of that name.
+/// The parameters of a tool that runs at the provider are sent unchanged, in the provider's
+/// format: `{"googleSearch": {}}`. `extra` members of `generationConfig` are merged with ours;
+/// any other `extra` member replaces ours of that name.
 ///
 /// ```
 /// use wellspring_core::{Message, ModelSettings, TurnRequest};
@@ -69,12 +69,12 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     body.finish(left_out)
 }
 
-/// What differs between the generations of models.
+/// Differences between generations of models.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Generation {
-    /// Up to 2.5: thinks within a budget.
+    /// Up to 2.5: takes a thinking budget.
     Second,
-    /// From 3 on: thinks at a level, and checks the signatures of calls.
+    /// From 3 on: takes a thinking level, and checks the signatures of calls.
     Third,
 }
 
@@ -108,7 +108,7 @@ fn generation_config(settings: &ModelSettings, model: Generation) -> Map<String,
 fn thinking_config(thinking: &Thinking, model: Generation) -> Value {
     match (thinking, model) {
         (Thinking::Off, Generation::Second) => json!({ "thinkingBudget": 0 }),
-        // It cannot be turned off; this is the least.
+        // Thinking cannot be turned off; this is the lowest level.
         (Thinking::Off, Generation::Third) => json!({ "thinkingLevel": "minimal" }),
         (Thinking::Effort(effort), Generation::Third) => {
             json!({ "thinkingLevel": effort, "includeThoughts": true })
@@ -118,9 +118,9 @@ fn thinking_config(thinking: &Thinking, model: Generation) -> Value {
                 "minimal" => 512,
                 "low" => 1024,
                 "medium" => 8192,
-                // As much as the smaller models take.
+                // The maximum of the smaller models.
                 "high" => 24_576,
-                // As much as it likes.
+                // Dynamic: the model decides.
                 _ => -1,
             };
             json!({ "thinkingBudget": budget, "includeThoughts": true })
@@ -220,7 +220,7 @@ struct Parts(Vec<Box<RawValue>>);
 
 impl Parts {
     fn push(&mut self, part: &impl Serialize) {
-        // Nothing here has a key that is no string, which is all that could fail.
+        // Serialisation only fails for keys that are not strings, and there are none here.
         self.0.extend(to_raw_value(part));
     }
 
@@ -230,17 +230,17 @@ impl Parts {
             match &part.kind {
                 PartKind::Text { .. } => self.text(part, false),
                 PartKind::Thought if is_of(part, ORIGIN) => self.text(part, true),
-                PartKind::Thought => left_out.note("thoughts that the provider did not sign"),
+                PartKind::Thought => left_out.note("thoughts without the provider's signature"),
                 PartKind::ToolCall(call) if call.runs_on.is_ours() => {
                     let mut signature = signatures(part).next().map(|signed| signed.signature);
-                    // The first call of a turn has to be signed.
+                    // The first call of a turn must be signed.
                     if !called && signature.is_none() && model == Generation::Third {
                         signature = Some(NO_SIGNATURE);
                     }
                     called = true;
                     let args = arguments(part);
                     if args.is_none() && !part.text.is_empty() {
-                        left_out.note("arguments that are no JSON object");
+                        left_out.note("arguments that are not a JSON object");
                     }
                     let name = NAMES.legal(&call.name);
                     let call = FunctionCall { id: part.provider_id(), name: &name, args };
@@ -253,11 +253,11 @@ impl Parts {
                 PartKind::ToolCall(_) => {
                     match marks(part, ORIGIN).find(|(name, _)| *name == PART) {
                         Some((_, raw)) => self.push(raw),
-                        None => left_out.note("calls that ran elsewhere"),
+                        None => left_out.note("calls that ran at another provider"),
                     }
                 }
                 PartKind::Opaque(opaque) if &*opaque.origin == ORIGIN => self.push(&opaque.raw),
-                PartKind::Opaque(_) => left_out.note("what only another provider can read"),
+                PartKind::Opaque(_) => left_out.note("opaque data of another provider"),
                 PartKind::Output { .. } => {}
             }
         }
@@ -268,7 +268,7 @@ impl Parts {
         }
     }
 
-    /// Text as it came: signed text is its own part.
+    /// Writes text in its original pieces: signed text is a part of its own.
     fn text(&mut self, part: &MessagePart, thought: bool) {
         let mut at = 0;
         let mut push = |text: &str, thought_signature: Option<&str>| {
@@ -309,7 +309,7 @@ fn signatures(part: &MessagePart) -> impl Iterator<Item = Signed<'_>> {
     })
 }
 
-/// The arguments to the byte, unless a member is in them twice.
+/// The arguments byte for byte, unless a member occurs in them twice.
 fn arguments(part: &MessagePart) -> Option<Box<RawValue>> {
     if marks(part, ORIGIN).any(|(name, _)| name == REPEATS) {
         let once: Value = serde_json::from_str(&part.text).ok()?;

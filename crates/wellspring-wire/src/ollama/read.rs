@@ -1,4 +1,4 @@
-//! Reading: lines of the stream, or a whole response, into a batch.
+//! Reads lines of the stream, or a whole response, into a batch.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -28,9 +28,9 @@ pub struct Reader {
     called: bool,
     stopped: bool,
     scratch: String,
-    /// Half a character that the last line ended in.
+    /// A high surrogate at the end of the last line.
     half: Half,
-    /// Around the last few words.
+    /// The bytes around the last piece of text.
     last: Surroundings<Voice>,
 }
 
@@ -41,14 +41,14 @@ enum Voice {
 }
 
 impl Reader {
-    /// For the answer to this request.
+    /// Creates a reader for the answer to this request.
     #[must_use]
     pub fn new(request: &TurnRequest) -> Self {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
     }
 
-    /// The line that comes by the thousand, a few words and nothing else, read without a
-    /// parser; `None` leaves it to one.
+    /// Reads the most frequent line (a piece of text and nothing else) without a parser; `None`
+    /// leaves it to the parser.
     fn hot_line(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
         if let Some((voice, said)) = self.last.find(data) {
             return self.hear(voice, said, batch);
@@ -81,8 +81,7 @@ impl Reader {
         Some(())
     }
 
-    /// Words as they are on the wire: they may end in half a character, and no parser takes
-    /// that.
+    /// Adds text as it is on the wire. It may end in a high surrogate, which no parser accepts.
     fn hear(&mut self, voice: Voice, said: Quoted<'_>, batch: &mut Batch) -> Option<()> {
         if said == Quoted::default() {
             return Some(());
@@ -105,7 +104,7 @@ impl Reader {
         match voice {
             Voice::Content if !self.tags.is_plain(text) => self.say_tagged(text, batch),
             Voice::Content => self.add(voice, text, batch),
-            // The server tells thoughts apart itself.
+            // The server separates thoughts itself, so tags are text.
             Voice::Thinking => {
                 self.stop_tags(batch);
                 self.add(voice, text, batch);
@@ -120,7 +119,7 @@ impl Reader {
         }
     }
 
-    /// Text that may hold `<think>` tags.
+    /// Adds text that may contain `<think>` tags.
     fn say_tagged(&mut self, text: &str, batch: &mut Batch) {
         let mut tags = std::mem::take(&mut self.tags);
         tags.push(text, |piece| match piece {
@@ -136,7 +135,7 @@ impl Reader {
         self.tags = tags;
     }
 
-    /// From here on tags are text; what was held back is said.
+    /// Stops looking for tags. Text that was held back is added.
     fn stop_tags(&mut self, batch: &mut Batch) {
         if let Some((held, kind)) = self.tags.stop() {
             let voice = if kind == Held::Text { Voice::Content } else { Voice::Thinking };
@@ -156,7 +155,7 @@ impl Reader {
             Voice::Content => batch.start(PartKind::TEXT),
             Voice::Thinking => {
                 let part = batch.start(PartKind::Thought);
-                // Says whose thought it is: another provider's does not go back.
+                // Marks the thought as ours: thoughts of other providers are not sent back.
                 batch.annotate(part, mark(ORIGIN, THINKING, Value::Bool(true)));
                 part
             }
@@ -174,7 +173,7 @@ impl Reader {
         }
         if let Some(arguments) = call.function.arguments {
             match serde_json::from_str::<String>(arguments.get()) {
-                // Servers that imitate it send a string, as OpenAI does.
+                // Some compatible servers send a string, as OpenAI does.
                 Ok(text) => batch.delta(part, &text),
                 Err(_) => batch.delta(part, arguments.get()),
             }
@@ -197,7 +196,7 @@ impl Reader {
 
 impl AnswerReader for Reader {
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
-        // Nothing counts after the end.
+        // Lines after the end are ignored.
         if self.stopped {
             return Ok(());
         }
@@ -226,7 +225,7 @@ impl AnswerReader for Reader {
                 self.call(&call, batch);
             }
             for image in message.images.unwrap_or_default() {
-                // The wire does not say which format; models that draw draw this one.
+                // The wire does not give the format. Models that generate images generate PNG.
                 batch.event(Event::FileProduced(Box::new(FileProduced {
                     media_type: "image/png".into(),
                     source: MediaSource::Data((*image).into()),
@@ -260,7 +259,8 @@ impl AnswerReader for Reader {
         if self.stopped { Ok(()) } else { Err(ReadError::Truncated) }
     }
 
-    /// One object; or all the lines, from a server that streams under the wrong name.
+    /// Reads one object, or all lines at once from a server that streams with the wrong content
+    /// type.
     fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
         let lines = serde_json::Deserializer::from_slice(body).into_iter::<&RawValue>();
         for line in lines {

@@ -40,7 +40,7 @@ fn whole_answer() {
     assert_eq!(whole(Reader::default(), lines), read(lines));
 }
 
-/// Servers that imitate it.
+/// Servers that implement Ollama's API with deviations.
 #[test]
 fn imitations() {
     let lines = |lines: &[&str]| read(lines.join("\n")).lines();
@@ -80,7 +80,7 @@ fn imitations() {
     insta::assert_snapshot!(lines(&[r#"{"message":{"content":"a"}}"#, "{"]), @r#"
     part 0 started text
     part 0 delta "a"
-    error Protocol: an event is not the JSON it should be
+    error Protocol: an event is not the expected JSON
     "#);
     insta::assert_snapshot!(lines(&[r#"{"message":{"content":"a"}}"#]), @r#"
     part 0 started text
@@ -89,7 +89,7 @@ fn imitations() {
     "#);
 }
 
-/// A server that cuts UTF-16 into pieces cuts characters too.
+/// A server that splits UTF-16 text may split surrogate pairs.
 #[test]
 fn half_a_character() {
     let line = |text: &str| format!("{{\"message\":{{\"content\":\"{text}\"}},\"done\":false}}\n");
@@ -152,11 +152,7 @@ fn settings() {
     let left_out: Vec<_> = write("qwen3", &request).left_out.into_iter().collect();
     assert_eq!(
         left_out,
-        [
-            ("images that are elsewhere", 1),
-            ("media that are no images", 1),
-            ("the wish that a tool be used", 1)
-        ]
+        [("images given by URL", 1), ("media other than images", 1), ("the forced tool choice", 1)]
     );
     request.settings.tool_choice = ToolChoice::None;
     assert_eq!(body("qwen3", &request)["tools"], Value::Null);

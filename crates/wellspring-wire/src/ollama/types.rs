@@ -18,7 +18,7 @@ pub(super) struct Line<'a> {
     pub(super) done_reason: Text<'a>,
     pub(super) prompt_eval_count: Option<u64>,
     pub(super) eval_count: Option<u64>,
-    /// A string here; an object with servers that imitate it.
+    /// A string from Ollama; an object from some compatible servers.
     pub(super) error: Option<Value>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Message<'a> {
     #[serde(borrow)]
     pub(super) content: Text<'a>,
     pub(super) thinking: Option<Value>,
-    /// What servers that imitate Ollama call the same.
+    /// The name of `thinking` in some compatible servers.
     pub(super) reasoning_content: Option<Value>,
     pub(super) reasoning: Option<Value>,
     #[serde(borrow)]

@@ -1,4 +1,4 @@
-//! Writing: a turn's request in the provider's words.
+//! Writes a turn's request.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -14,7 +14,7 @@ use crate::text::{CallIds, object, pictures, words};
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 
-/// A request for one turn by `model`.
+/// Writes a request for one turn by `model`.
 ///
 /// Members of `extra` are merged with ours, `options` member by member.
 ///
@@ -63,7 +63,7 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     body.finish(left_out)
 }
 
-/// Most models think or do not; these take a level.
+/// Most models take a boolean; these take a level.
 fn think(thinking: &Thinking, model: &str) -> Value {
     let by_level = model.rsplit('/').next().unwrap_or(model).starts_with("gpt-oss");
     match thinking {
@@ -91,12 +91,12 @@ fn tools<'a>(specs: &'a [ToolSpec], choice: &ToolChoice, left_out: &mut LeftOut)
     match choice {
         ToolChoice::Auto => {}
         ToolChoice::None => return Vec::new(),
-        ToolChoice::Required | ToolChoice::Tool(_) => left_out.note("the wish that a tool be used"),
+        ToolChoice::Required | ToolChoice::Tool(_) => left_out.note("the forced tool choice"),
     }
     let mut tools = Vec::new();
     for spec in specs {
         if spec.runs_on == RunsOn::Provider {
-            left_out.note("tools that would run at the provider");
+            left_out.note("tools that run at the provider");
             continue;
         }
         let mut schema = spec.parameters.as_object().cloned().unwrap_or_default();
@@ -188,7 +188,7 @@ impl Conversation {
                 PartKind::ToolCall(call) if call.runs_on.is_ours() => {
                     let arguments = object(&part.text);
                     if arguments.is_none() && !part.text.is_empty() {
-                        left_out.note("arguments that are no JSON object");
+                        left_out.note("arguments that are not a JSON object");
                     }
                     said.tool_calls.push(Called {
                         id: self.ids.name(part).into(),
@@ -198,8 +198,8 @@ impl Conversation {
                         },
                     });
                 }
-                PartKind::ToolCall(_) => left_out.note("calls that ran elsewhere"),
-                PartKind::Opaque(_) => left_out.note("what only another provider can read"),
+                PartKind::ToolCall(_) => left_out.note("calls that ran at another provider"),
+                PartKind::Opaque(_) => left_out.note("opaque data of another provider"),
                 PartKind::Output { .. } => {}
             }
         }
@@ -235,7 +235,7 @@ fn show(content: &Content, said: &mut Said, left_out: &mut LeftOut) {
         if media_type.starts_with("image/") {
             picture(source, said, left_out);
         } else {
-            left_out.note("media that are no images");
+            left_out.note("media other than images");
         }
     }
 }
@@ -243,6 +243,6 @@ fn show(content: &Content, said: &mut Said, left_out: &mut LeftOut) {
 fn picture(source: &MediaSource, said: &mut Said, left_out: &mut LeftOut) {
     match source {
         MediaSource::Data(data) => said.images.push(data.clone()),
-        MediaSource::Url(_) => left_out.note("images that are elsewhere"),
+        MediaSource::Url(_) => left_out.note("images given by URL"),
     }
 }

@@ -1,4 +1,4 @@
-//! Answers into events.
+//! Reads answers.
 
 use std::collections::BTreeSet;
 
@@ -18,15 +18,14 @@ use crate::provider::{
     media_of_data_url, stop_reason, thought_text,
 };
 
-/// Calls that one answer may ask for; a peer that opens call after call must not fill the
-/// memory.
+/// Calls per answer; the limit keeps a peer from filling the memory.
 pub const CALLS_MAX: usize = 1024;
 
-/// The members in which servers send thoughts, in the order in which they are tried.
+/// The members that hold thoughts, by server, in the order in which they are tried.
 const THOUGHTS: [&str; 5] =
     ["reasoning_content", "reasoning", "reasoning_text", "thinking", "reasoning_details"];
 
-/// Bytes of arguments that are held while a call's name has not come.
+/// Bytes of arguments that are buffered until the call's name arrives.
 pub const EARLY_BYTES_MAX: usize = 64 * 1024;
 
 /// Reads one answer.
@@ -35,7 +34,8 @@ pub struct Reader {
     names: ToolNames,
     provider: Box<str>,
     model: Option<Box<str>>,
-    /// The text or thought that grows now. Several calls may be open, but only one of these.
+    /// The text or thought that is growing. Several calls may be open at once, but only one
+    /// text or thought.
     open: Option<(Words, LocalPart)>,
     half: Half,
     tags: ThinkTags,
@@ -45,7 +45,7 @@ pub struct Reader {
     stop: Option<Stop>,
     cited: BTreeSet<Box<str>>,
     scratch: String,
-    /// Around the last delta of the usual kinds.
+    /// The bytes around the last delta of a frequent kind.
     last: Surroundings<HotKind>,
     begun: bool,
     done: bool,
@@ -62,18 +62,18 @@ enum Words {
 struct Call {
     index: Option<u64>,
     id: Option<Box<str>>,
-    /// As the server writes it; empty until it has come.
+    /// The name from the server; empty until it has arrived.
     name: Box<str>,
-    /// There once its name has come.
+    /// Set once the name has arrived.
     part: Option<LocalPart>,
-    /// Arguments that came before the name.
+    /// Arguments that arrived before the name.
     early: String,
-    /// Whether its arguments could be complete: where their braces balance.
+    /// Tracks whether the arguments may be complete: their braces balance.
     depth: Depth,
     half: Half,
 }
 
-/// Counts braces outside strings: whether JSON that comes in pieces is whole.
+/// Counts braces outside strings, to detect whether JSON that arrives in pieces is complete.
 #[derive(Debug, Default)]
 struct Depth {
     open: u32,
@@ -126,7 +126,7 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// For the answer to this request by this vendor.
+    /// Creates a reader for the answer to this request by this vendor.
     #[must_use]
     pub fn new(request: &TurnRequest, vendor: &super::Vendor) -> Self {
         Self {
@@ -142,7 +142,7 @@ impl Reader {
         let Some(choice) = chunk.get_mut("choices").and_then(|choices| choices.get_mut(0)) else {
             return Ok(());
         };
-        // Further choices were not asked for.
+        // Further choices were not requested and are ignored.
         if choice.get("index").and_then(Value::as_u64).unwrap_or(0) != 0 {
             return Ok(());
         }
@@ -153,7 +153,7 @@ impl Reader {
         self.finish_reason(&choice, batch)
     }
 
-    /// What surrounds the choices.
+    /// Reads the members around the choices.
     fn envelope(&mut self, chunk: &Value, batch: &mut Batch) -> Result<(), ReadError> {
         let error = chunk.get("error").filter(|error| !error.is_null());
         if let Some(error) = error {
@@ -177,7 +177,7 @@ impl Reader {
 
     fn delta(&mut self, delta: &Map<String, Value>, batch: &mut Batch) -> Result<(), ReadError> {
         let text = |name: &str| delta.get(name).and_then(Value::as_str).unwrap_or_default();
-        // Servers that send two of these send the same words in both.
+        // Servers that send two of these send the same text in both.
         let thought = THOUGHTS.iter().filter_map(|name| delta.get(*name)).map(thought_text);
         let thought = thought.into_iter().find(|text| !text.is_empty()).unwrap_or_default();
         self.say(Words::Thought, &thought, batch);
@@ -202,11 +202,12 @@ impl Reader {
         }
         let calls = delta.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
         for (at, call) in calls.enumerate() {
-            // Two deltas of one call never come together: without an index they are two calls.
+            // Two deltas of one call never share a chunk, so without an index they are two
+            // calls.
             let apart = at > 0 && call.get("index").is_none_or(Value::is_null);
             self.call_delta(call, apart, batch)?;
         }
-        // The form that tool calls had at first; there was only ever one.
+        // The deprecated form of tool calls; an answer has at most one.
         if let Some(function @ Value::Object(_)) = delta.get("function_call") {
             let call = serde_json::json!({"index": 0, "function": function});
             self.call_delta(&call, false, batch)?;
@@ -217,7 +218,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Content in blocks, as Mistral's reasoning models send it.
+    /// Reads content in blocks, as Mistral's reasoning models send it.
     fn blocks(&mut self, blocks: &[Value], batch: &mut Batch) {
         for block in blocks {
             let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
@@ -231,7 +232,7 @@ impl Reader {
         }
     }
 
-    /// The part for these words, which may have to begin.
+    /// The part for text of this kind, opened if necessary.
     fn words(&mut self, words: Words, batch: &mut Batch) -> LocalPart {
         match self.open {
             Some((open, part)) if open == words => part,
@@ -263,7 +264,7 @@ impl Reader {
         }
         match words {
             Words::Text if !self.tags.is_plain(text) => self.say_tagged(text, batch),
-            // The server tells thoughts apart itself.
+            // The server separates thoughts itself, so tags are text.
             Words::Thought => {
                 self.stop_tags(batch);
                 self.add(words, text, batch);
@@ -279,7 +280,7 @@ impl Reader {
         }
     }
 
-    /// Text that may hold `<think>` tags.
+    /// Adds text that may contain `<think>` tags.
     fn say_tagged(&mut self, text: &str, batch: &mut Batch) {
         let mut tags = std::mem::take(&mut self.tags);
         tags.push(text, |piece| match piece {
@@ -295,7 +296,7 @@ impl Reader {
         self.tags = tags;
     }
 
-    /// From here on tags are text; what was held back is said.
+    /// Stops looking for tags. Text that was held back is added.
     fn stop_tags(&mut self, batch: &mut Batch) {
         if self.tags.is_watching()
             && let Some((held, kind)) = self.tags.stop()
@@ -332,8 +333,9 @@ impl Reader {
         let arguments = match function.get("arguments") {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(arguments)) => arguments.clone(),
-            // Some write the arguments themselves rather than their JSON. What is not an object
-            // is kept too, so that the call is refused rather than run without arguments.
+            // Some servers send the arguments themselves rather than their JSON text. A value
+            // that is not an object is kept too, so that the call fails rather than runs
+            // without arguments.
             Some(other) => other.to_string(),
         };
         let found = match (&name, apart) {
@@ -364,7 +366,7 @@ impl Reader {
         self.argue(at, &arguments, batch)
     }
 
-    /// The call that a delta continues: by its index, by its id, or the last one.
+    /// The call that a delta continues: found by index or by id; otherwise the last one.
     fn find(&self, index: Option<u64>, id: Option<&str>) -> Option<usize> {
         self.calls.iter().rposition(|call| match (index, id) {
             (Some(index), _) => call.index == Some(index),
@@ -373,11 +375,11 @@ impl Reader {
         })
     }
 
-    /// The call that a delta with a name continues; `None` if it begins one.
+    /// The call that a delta with a name continues; `None` if it starts one.
     ///
-    /// Normally the index tells. But some servers leave it out or always send 0, and some give
-    /// every call the same id, or none. So a delta begins a call if its id or its name is
-    /// another one, or if the arguments of the call before it are complete.
+    /// Normally the index decides. But some servers omit it or always send 0, and some give all
+    /// calls the same id, or none. So a delta starts a call if its id or its name differs, or
+    /// if the arguments of the call before it are complete.
     fn find_named(
         &self,
         index: Option<u64>,
@@ -424,7 +426,7 @@ impl Reader {
         Ok(())
     }
 
-    /// What a call has beyond what we know of calls: a signature of Gemini's, for one.
+    /// Keeps unknown members of a call, for example a signature of Gemini's.
     fn keep_rest(&self, at: usize, delta: &Value, batch: &mut Batch) {
         let known = ["index", "id", "type", "function"];
         let rest: Map<String, Value> = delta
@@ -470,7 +472,7 @@ impl Reader {
         self.close(Some(stop), batch)
     }
 
-    /// The model has stopped: nothing that is open can grow any more.
+    /// Closes everything that is open, because the model has stopped.
     fn close(&mut self, stop: Option<Stop>, batch: &mut Batch) -> Result<(), ReadError> {
         self.close_words(batch);
         for call in &mut self.calls {
@@ -478,7 +480,7 @@ impl Reader {
                 return Err(ReadError::Order("a call has no name".into()));
             };
             batch.delta(part, call.half.end());
-            // Nothing says that the model was done with it: it may have been cut here.
+            // No finish reason arrived, so the call may have been cut off here.
             if stop.is_none() && !call.depth.is_whole() {
                 return Err(ReadError::Truncated);
             }
@@ -489,13 +491,13 @@ impl Reader {
         }
         let called = !std::mem::take(&mut self.calls).is_empty();
         let stop = match stop {
-            // Not everyone has a word for it.
+            // Some servers have no finish reason for calls.
             None | Some(Stop::EndTurn) if called => Stop::ToolCalls,
             None | Some(Stop::EndTurn) if self.refused => Stop::Refusal,
             None => Stop::EndTurn,
             Some(stop) => stop,
         };
-        // Some say it again in the chunk with the usage.
+        // Some servers repeat the finish reason in the chunk with the usage.
         self.stop.get_or_insert(stop);
         Ok(())
     }
@@ -526,7 +528,7 @@ impl Reader {
         }
     }
 
-    /// Whether it was a delta of the usual kinds, and was taken.
+    /// Reads a delta of a frequent kind; `None` leaves it to the parser.
     fn hot(&mut self, data: &[u8], batch: &mut Batch) -> Option<()> {
         let mut scratch = std::mem::take(&mut self.scratch);
         let taken = match self.last.find(data) {
@@ -559,7 +561,7 @@ impl Reader {
                     return Some(());
                 }
                 if self.tags.is_watching() {
-                    // Half a character of another kind of words is not for these.
+                    // A high surrogate of a refusal must not be joined with other text.
                     if self.open.is_some_and(|(open, _)| open == Words::Refusal) {
                         self.close_part(batch);
                     }
@@ -567,7 +569,8 @@ impl Reader {
                     self.say(words, text, batch);
                     return Some(());
                 }
-                // Before the text is read: half a character of another part is not for this one.
+                // Before the text is read: a high surrogate of another part must not be joined
+                // with it.
                 let part = self.words(words, batch);
                 batch.delta(part, text.text(scratch, &mut self.half)?);
             }
@@ -588,7 +591,7 @@ impl AnswerReader for Reader {
             return Ok(());
         }
         if data == b"[DONE]" {
-            // Said by some after an error, or instead of an answer.
+            // Some servers send `[DONE]` after an error, or instead of an answer.
             return if self.begun { self.stop(batch) } else { Err(ReadError::Truncated) };
         }
         if self.hot(data, batch).is_none() {
@@ -624,7 +627,7 @@ impl AnswerReader for Reader {
             }
         }
         self.stop_tags(batch);
-        // A whole answer has one entry per call, so their ids do not matter.
+        // A whole answer has one entry per call, so ids are not needed to join deltas.
         let calls = message.get_mut("tool_calls").and_then(Value::as_array_mut);
         for (at, call) in calls.into_iter().flatten().enumerate() {
             if let Some(call) = call.as_object_mut() {
@@ -640,7 +643,7 @@ impl AnswerReader for Reader {
     }
 }
 
-/// What a chunk has, if it has one thing only.
+/// The content of a chunk that has only one kind.
 #[derive(Clone, Copy, Default)]
 struct HotDelta<'a> {
     kind: Option<HotKind>,
@@ -654,7 +657,7 @@ enum HotKind {
 }
 
 impl<'a> HotDelta<'a> {
-    /// Several members at once are rare; `serde_json` handles them.
+    /// Several members at once are rare; the parser handles them.
     fn set(&mut self, kind: HotKind, text: Quoted<'a>) -> Option<()> {
         if text == Quoted::default() && self.kind.is_some() {
             return Some(());
@@ -667,8 +670,7 @@ impl<'a> HotDelta<'a> {
     }
 }
 
-/// The delta in a chunk, if it has nothing but more of a text, a thought or a call's
-/// arguments.
+/// The delta in a chunk that only continues a text, a thought or a call's arguments.
 fn hot_delta<'a>(scan: &mut Scan<'a>) -> Option<HotDelta<'a>> {
     let mut hot = HotDelta::default();
     let mut choices = 0;

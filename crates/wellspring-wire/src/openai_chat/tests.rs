@@ -13,7 +13,7 @@ fn sse(chunks: &[Value]) -> String {
     chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect()
 }
 
-/// With `[DONE]` behind it.
+/// Reads chunks followed by `[DONE]`.
 fn read(chunks: &[Value]) -> Heard {
     read_text(&format!("{}data: [DONE]\n\n", sse(chunks)))
 }

@@ -1,29 +1,29 @@
-//! What tells the kin apart when they are asked.
+//! Differences between vendors' requests.
 
-/// How one vendor's API differs.
+/// The differences of one vendor's API.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Vendor {
-    /// What errors and figures call it.
+    /// The name in errors and metrics.
     pub name: &'static str,
-    /// How the output limit is called.
+    /// The member that holds the output limit.
     pub limit: LimitMember,
-    /// Who says the instructions.
+    /// The role of the instructions.
     pub system_role: &'static str,
     /// Whether to ask for usage at the end of a stream.
     pub stream_usage: bool,
-    /// How to ask for thoughts.
+    /// How reasoning effort is requested.
     pub effort: Effort,
     /// Which of its own thoughts it requires back.
     pub reasoning_back: ReasoningBack,
-    /// Whether it takes documents.
+    /// Whether it accepts documents.
     pub files: bool,
-    /// What it takes as the id of a call.
+    /// Which ids of calls it accepts.
     pub call_ids: CallIdRule,
-    /// How it takes the schema of the answer.
+    /// How the schema of the answer is sent.
     pub schema: SchemaForm,
 }
 
-/// How the output limit is called.
+/// The member that holds the output limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(missing_docs, reason = "each name says all there is to say")]
 pub enum LimitMember {
@@ -31,10 +31,10 @@ pub enum LimitMember {
     MaxCompletionTokens,
 }
 
-/// How to ask for thoughts.
+/// How reasoning effort is requested.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Effort {
-    /// `reasoning_effort`, a word.
+    /// `reasoning_effort`: a string.
     Word,
     /// `reasoning`, an object with an effort or a number of tokens.
     Object,
@@ -47,13 +47,13 @@ pub enum Effort {
 pub enum ReasoningBack {
     /// None.
     Never,
-    /// The words, as `reasoning_content`, since the user spoke last.
+    /// As `reasoning_content`, for thoughts after the last user message.
     SinceTheUser,
-    /// `reasoning_details`, as they came.
+    /// As `reasoning_details`, unchanged.
     Details,
 }
 
-/// What a vendor takes as the id of a call.
+/// Which ids of calls a vendor accepts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum CallIdRule {
     /// A maximum number of characters.
@@ -65,9 +65,9 @@ pub enum CallIdRule {
 /// How a vendor takes the schema of the answer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SchemaForm {
-    /// By its schema.
+    /// As a JSON schema.
     JsonSchema,
-    /// Only that it is JSON; the schema is for the instructions.
+    /// Only as JSON mode; the instructions must describe the schema.
     JsonObject,
 }
 
@@ -85,7 +85,7 @@ impl Vendor {
         schema: SchemaForm::JsonSchema,
     };
 
-    /// Anyone who took the API over without saying more.
+    /// Any other compatible server.
     pub const COMPATIBLE: Self = Self {
         name: "openai-compatible",
         limit: LimitMember::MaxTokens,
@@ -133,7 +133,7 @@ impl Vendor {
         ..Self::COMPATIBLE
     };
 
-    /// Every vendor that has a name here.
+    /// All vendors with a name of their own.
     pub const ALL: [Self; 9] = [
         Self::OPENAI,
         Self::COMPATIBLE,
@@ -146,7 +146,7 @@ impl Vendor {
         Self::MISTRAL,
     ];
 
-    /// The vendor at an address, as far as that tells.
+    /// The vendor of a URL, or [`COMPATIBLE`](Self::COMPATIBLE).
     #[must_use]
     pub fn at(url: &str) -> Self {
         let host = url.split_once("://").map_or(url, |(_, rest)| rest);

@@ -1,4 +1,4 @@
-//! Conversations into requests.
+//! Writes conversations as requests.
 
 use serde_json::{Value, json};
 use wellspring_core::{
@@ -13,7 +13,7 @@ use crate::text::CallIds;
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 
-/// A request for one turn by `model`, as this vendor likes it.
+/// Writes a request for one turn by `model`, for this vendor.
 #[must_use]
 pub fn write(model: &str, request: &TurnRequest, vendor: &Vendor) -> Written {
     let settings = &request.settings;
@@ -38,7 +38,7 @@ pub fn write(model: &str, request: &TurnRequest, vendor: &Vendor) -> Written {
     if let Some(thinking) = &settings.thinking {
         match effort(thinking, vendor.effort) {
             Some((name, value)) => body.member(name, &value),
-            None => left_out.note("how many tokens to think, which it has no word for"),
+            None => left_out.note("the thinking budget in tokens, which it does not support"),
         }
     }
     body.optional("temperature", settings.temperature);
@@ -133,7 +133,7 @@ fn said_by(role: &'static str) -> Block<'static> {
 
 fn user(mut parts: Vec<Block<'_>>) -> Block<'_> {
     let mut message = said_by("user");
-    // Not everyone takes blocks; plain words are plain words.
+    // Some vendors do not accept blocks, so plain text is sent as a string.
     match &mut parts[..] {
         [only] if only.is("text") => match only.take_text("text") {
             Some(text) => message.text("content", text),
@@ -144,7 +144,7 @@ fn user(mut parts: Vec<Block<'_>>) -> Block<'_> {
     message
 }
 
-/// Whether a call can go by this id.
+/// Whether the vendor accepts this id of a call.
 fn is_id(id: &str, rule: CallIdRule) -> bool {
     match rule {
         CallIdRule::AtMost(chars) => !id.is_empty() && id.len() <= chars,
@@ -154,7 +154,7 @@ fn is_id(id: &str, rule: CallIdRule) -> bool {
     }
 }
 
-/// The same for the same part every time.
+/// A made-up id, the same for a part in every request.
 fn made_up(part: WirePartId, rule: CallIdRule) -> String {
     let hash = part.to_string().bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -192,7 +192,7 @@ fn assistant<'a>(
                         details.extend(all.flatten().cloned());
                     }
                     ReasoningBack::Never | ReasoningBack::SinceTheUser | ReasoningBack::Details => {
-                        left_out.note("thoughts that it does not want back");
+                        left_out.note("thoughts that it does not accept back");
                     }
                 }
             }
@@ -212,8 +212,8 @@ fn assistant<'a>(
                 }
                 calls.push(block);
             }
-            PartKind::ToolCall(_) => left_out.note("calls that ran elsewhere"),
-            PartKind::Opaque(_) => left_out.note("what only another provider can read"),
+            PartKind::ToolCall(_) => left_out.note("calls that ran at another provider"),
+            PartKind::Opaque(_) => left_out.note("opaque data of another provider"),
             PartKind::Output { .. } => {}
         }
     }
@@ -268,7 +268,7 @@ fn words(text: String) -> Block<'static> {
     block
 }
 
-/// What the model is shown.
+/// Content as a block that the model can read.
 fn shown<'a>(content: &'a Content, vendor: &Vendor, left_out: &mut LeftOut) -> Block<'a> {
     match content {
         Content::Text(text) => {
@@ -309,7 +309,7 @@ fn shown<'a>(content: &'a Content, vendor: &Vendor, left_out: &mut LeftOut) -> B
                     block
                 }
                 MediaSource::Data(_) | MediaSource::Url(_) => {
-                    left_out.note("media that it does not take");
+                    left_out.note("media that it does not support");
                     words(format!("[{file_name} ({media_type}) cannot be shown here]"))
                 }
             }
@@ -325,7 +325,7 @@ fn url_of(media_type: &str, source: &MediaSource) -> String {
 }
 
 fn tool(spec: &ToolSpec) -> Block<'_> {
-    // A tool of the provider's own is described in its own words.
+    // A tool of the provider's own is sent as it was configured.
     if spec.runs_on == RunsOn::Provider
         && let Value::Object(own) = &*spec.parameters
     {

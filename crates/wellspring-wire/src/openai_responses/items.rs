@@ -1,11 +1,11 @@
-//! Which items there are, and what is shown of those that are calls.
+//! The types of items, and what is shown of items that are calls.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{PartKind, RunsOn, ToolCall, ToolKind};
 
 use crate::text::member;
 
-/// What an item is to us.
+/// How an item is handled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ItemType {
     Message,
@@ -16,7 +16,7 @@ pub(super) enum ItemType {
     Hosted(Hosted),
     /// A call of a tool that the provider defines and we run; the name is the tool's.
     Action(&'static str),
-    /// Anything else is kept whole.
+    /// Anything else: kept whole, as an opaque part.
     Other,
 }
 
@@ -41,7 +41,7 @@ impl ItemType {
     }
 }
 
-/// What a call asks us to do, for the tools that the provider defines.
+/// The action of a call of a provider-defined tool that we run.
 pub(super) fn action(item: &Value) -> Option<&Value> {
     ["action", "actions", "operation"].iter().find_map(|name| item.get(name))
 }
@@ -65,7 +65,7 @@ impl Hosted {
         self == Self::Mcp
     }
 
-    /// The call as people see it.
+    /// The call as a part.
     pub(super) fn call(self, item: &Value) -> PartKind {
         let (name, kind) = match self {
             Self::WebSearch => ("web_search", ToolKind::Fetch),
@@ -79,7 +79,7 @@ impl Hosted {
         PartKind::ToolCall(Box::new(ToolCall { name: name.into(), id: None, title, kind, runs_on }))
     }
 
-    /// What it was asked, where that is not streamed.
+    /// The arguments, for calls whose arguments are not streamed.
     pub(super) fn arguments(self, item: &Value) -> Option<Value> {
         let asked = match self {
             Self::WebSearch => item.get("action")?.clone(),
@@ -97,13 +97,13 @@ impl Hosted {
         (!empty(&asked)).then_some(asked)
     }
 
-    /// What came of it.
+    /// The call's output.
     pub(super) fn output(self, item: &Value) -> Value {
         let names: &[&str] = match self {
             Self::WebSearch => &["action", "results"],
             Self::FileSearch => &["results"],
             Self::CodeInterpreter => &["outputs"],
-            // The picture itself is a file of the run.
+            // The image itself becomes a file of the run.
             Self::ImageGeneration => &["revised_prompt"],
             Self::Mcp => &["output", "error"],
         };
@@ -123,7 +123,7 @@ impl Hosted {
         }
     }
 
-    /// The picture it made, in base64.
+    /// The generated image, in base64.
     pub(super) fn picture(self, item: &Value) -> Option<(Box<str>, &str)> {
         if self != Self::ImageGeneration {
             return None;

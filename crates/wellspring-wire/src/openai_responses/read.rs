@@ -1,4 +1,4 @@
-//! Reading: events of the stream, or a whole response, into a batch.
+//! Reads events of the stream, or a whole response, into a batch.
 
 mod hot;
 mod item;
@@ -18,14 +18,14 @@ use crate::provider::{AnswerReader, Failure, ReadError, ToolNames, stop_reason};
 use crate::text::member;
 use item::{Form, Item, Place, What, spoken};
 
-/// Items that one response may have: as many as a turn may have parts.
+/// Items per response: as many as a turn may have parts.
 pub const ITEMS_MAX: usize = 4096;
 
 /// Reads one response.
 #[derive(Debug, Default)]
 pub struct Reader {
     names: ToolNames,
-    /// In the order in which they began.
+    /// In the order in which they started.
     items: Vec<Item>,
     model: Option<Box<str>>,
     /// Whether the model called a tool that runs here.
@@ -33,13 +33,13 @@ pub struct Reader {
     refused: bool,
     stopped: bool,
     scratch: String,
-    /// Around the last delta, and the item and piece of it that grew; for as long as nothing
-    /// but deltas comes.
+    /// The bytes around the last delta, and the item and piece that it extended. Reset by any
+    /// other event.
     last: Surroundings<(usize, usize)>,
 }
 
 impl Reader {
-    /// For the answer to this request.
+    /// Creates a reader for the answer to this request.
     #[must_use]
     pub fn new(request: &TurnRequest) -> Self {
         Self { names: ToolNames::new(NAMES, &request.tools), ..Self::default() }
@@ -131,13 +131,13 @@ impl Reader {
             | "response.failed"
             | "response.cancelled" => {
                 let mut response = event.response.unwrap_or_default();
-                // An emulator may leave out the status that the event's name says.
+                // Some compatible servers omit the status that the event's name implies.
                 if response.status.as_deref().and_then(stop_reason).is_none() {
                     response.status = Some(event.kind["response.".len()..].into());
                 }
                 self.finish(response, batch)
             }
-            // Its members are at the top, or in an `error` as everywhere else.
+            // The error's members are at the top level, or in an `error` as everywhere else.
             "error" => {
                 let error = event.error.or_else(|| serde_json::from_slice(data).ok());
                 Err(ReadError::Failed(Failure::of_error(&error.unwrap_or_default())))
@@ -154,7 +154,7 @@ impl Reader {
                 Ok(())
             }
             "keepalive" | "ping" => Ok(()),
-            // A provider that cannot stream may answer with the body.
+            // A server that cannot stream may answer with a plain body.
             "" => match event.error {
                 Some(error) => Err(ReadError::Failed(Failure::of_error(&error))),
                 None => self.whole(data, batch),
@@ -168,7 +168,7 @@ impl Reader {
                         let update = ToolUpdate { data, ..ToolUpdate::default() };
                         self.update(&event, update, batch);
                     }
-                    // The item's end says the same.
+                    // The end of the item repeats this.
                     Some(_) => {}
                     None => {
                         let value = serde_json::from_slice(data).unwrap_or(Value::Null);
@@ -213,8 +213,8 @@ impl Reader {
     ) -> Result<(), ReadError> {
         let (item, piece) = self.piece(event, What::Call(form), Place::Arguments, batch)?;
         self.items[item].complete(piece, text, batch)?;
-        // Whether a call that runs here is whole, its item tells: an output limit cuts
-        // arguments too, and then says they are done.
+        // For a call that we run, the item's status decides whether it is complete: if the
+        // output limit cut its arguments off, the arguments are reported as done too.
         self.items[item].whole = true;
         if self.items[item].at_provider {
             self.items[item].start_at_provider(piece, batch);
@@ -233,7 +233,7 @@ impl Reader {
         }
     }
 
-    /// The item that an event is about: by its place, or by its id, or the last one.
+    /// The item of an event: found by its index or by its id; otherwise the last one.
     fn find(&self, output_index: Option<u64>, item_id: Option<&str>) -> Option<usize> {
         let open = |item: &&Item| !item.done;
         let position = |found: &dyn Fn(&Item) -> bool| self.items.iter().rposition(found);
@@ -244,7 +244,7 @@ impl Reader {
         }
     }
 
-    /// The part that an event is about. Opened here if it was not announced.
+    /// The part of an event, opened if it was not announced.
     fn piece(
         &mut self,
         event: &StreamEvent<'_>,
@@ -256,7 +256,7 @@ impl Reader {
             Some(item) => item,
             None if place == Place::Arguments => {
                 return Err(ReadError::Order(
-                    "arguments came for a call that was not announced".into(),
+                    "arguments arrived for a call that was not announced".into(),
                 ));
             }
             None => self.add(event.output_index, event.item_id.given().unwrap_or(""), what)?,
@@ -301,7 +301,7 @@ impl Reader {
 impl AnswerReader for Reader {
     fn push(&mut self, frame: Frame<'_>, batch: &mut Batch) -> Result<(), ReadError> {
         let data = frame.data;
-        // Nothing counts after the end.
+        // Events after the end are ignored.
         if self.stopped {
             return Ok(());
         }
@@ -314,7 +314,7 @@ impl AnswerReader for Reader {
             Err(_) if data.trim_ascii() == b"[DONE]" => return Ok(()),
             Err(error) => error,
         };
-        // Members of an unexpected shape make it an event that we do not know.
+        // An event whose members have unexpected types is treated as unknown.
         let Ok(value) = serde_json::from_slice::<Value>(data) else {
             return Err(ReadError::NotJson(error));
         };
@@ -329,7 +329,7 @@ impl AnswerReader for Reader {
 
     fn whole(&mut self, body: &[u8], batch: &mut Batch) -> Result<(), ReadError> {
         let response: Response = serde_json::from_slice(body).map_err(ReadError::NotJson)?;
-        // An emulator may leave out its status; but nothing at all is no answer.
+        // Some compatible servers omit the status, but an empty response is not an answer.
         let said = response.output.as_ref().is_some_and(|output| !output.is_empty());
         if response.status.is_none() && response.error.is_none() && !said {
             return Err(ReadError::Truncated);

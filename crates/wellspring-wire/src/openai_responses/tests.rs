@@ -60,7 +60,7 @@ proptest! {
         prop_assert_eq!(stream(Reader::default(), Framer::sse(), chunks), read(body));
     }
 
-    /// Events in any order, and with anything missing, are read or refused.
+    /// Events in any order, with some missing, are read or rejected.
     #[test]
     fn any_order(stream in 0..STREAMS.len(), order in prop::collection::vec(any::<Index>(), 0..40)) {
         let events: Vec<&str> = STREAMS[stream].1.split_inclusive("\n\n").collect();
@@ -75,7 +75,7 @@ proptest! {
     }
 }
 
-/// A server that cuts UTF-16 into pieces cuts characters too.
+/// A server that splits UTF-16 text may split surrogate pairs.
 #[test]
 fn half_a_character() {
     let event = |name: &str, members: &str| {
@@ -131,7 +131,7 @@ fn ends() {
     error BadRequest: no
     error Unavailable: slow
     error Protocol: the answer ended before the model had stopped
-    error Protocol: an event is not the JSON it should be
+    error Protocol: an event is not the expected JSON
     "#);
 }
 
@@ -139,7 +139,7 @@ fn body(model: &str, request: &TurnRequest) -> Value {
     serde_json::from_slice(&write(model, request).body).unwrap()
 }
 
-/// What a response has as its output is the next request's input.
+/// The output of a response is the input of the next request.
 #[test]
 fn items_go_back_as_they_came() {
     for (name, stream) in STREAMS {
@@ -158,7 +158,7 @@ fn items_go_back_as_they_came() {
     }
 }
 
-/// llama.cpp refuses an item of the assistant that does not say its type, also one of its own.
+/// llama.cpp rejects assistant items without a type, also its own.
 #[test]
 fn items_of_the_assistant_carry_their_type() {
     let own = read(
@@ -181,8 +181,8 @@ data: {"type":"response.completed","response":{}}"#,
     );
 }
 
-/// Emulators that give neither places nor ids, arguments that are not a string, and a status
-/// that is empty.
+/// Compatible servers that send neither indexes nor ids, arguments that are not a string, or an
+/// empty status.
 #[test]
 fn calls_without_a_place_or_an_id() {
     let item = |name: &str, arguments: &str| {
@@ -253,7 +253,7 @@ fn settings() {
     );
 }
 
-/// Only models that reason may be asked for what they reasoned.
+/// Only reasoning models may be asked for their reasoning.
 #[test]
 fn who_reasons() {
     let asked = |model: &str, thinking| {

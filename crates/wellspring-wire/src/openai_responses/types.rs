@@ -1,8 +1,8 @@
-//! The stream's events and the response, as far as reading needs their members.
+//! The stream's events and the response: the members that are read.
 //!
-//! One flat type serves all events: a delta is read without a tree, and a member that an
-//! emulator leaves out is simply absent. Items are kept as the JSON they are, because they
-//! have to go back unchanged.
+//! One flat type serves all events: a delta is parsed without a tree, and a member that a
+//! server omits is simply absent. Items are kept as raw JSON, because they must be sent back
+//! unchanged.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,7 +41,7 @@ pub(super) struct StreamEvent<'a> {
     pub(super) error: Option<Value>,
 }
 
-/// The response: the body of a call without streaming, and a member of the events that open
+/// The response: the body of an answer without streaming, and a member of the events that open
 /// and close a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -1,4 +1,4 @@
-//! Writing: a turn's request in the provider's words.
+//! Writes a turn's request.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::text::{CallIds, member, object, pictures, words};
 
 pub(super) const NAMES: NameRule = NameRule::COMMON;
 
-/// A request for one turn by `model`.
+/// Writes a request for one turn by `model`.
 ///
-/// A tool that runs at the provider is described by its parameters, in the provider's own
-/// words: `{"type": "web_search"}`.
+/// The parameters of a tool that runs at the provider are sent unchanged, in the provider's
+/// format: `{"type": "web_search"}`.
 ///
 /// ```
 /// use wellspring_core::{Message, ModelSettings, TurnRequest};
@@ -58,12 +58,12 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
         body.member("tools", &tools);
         body.optional("tool_choice", tool_choice(&settings.tool_choice));
     }
-    // Models that do not reason refuse to be asked for it.
+    // Models without reasoning reject the member.
     if reasoning.is_some() || reasons(model) {
         body.member("include", &["reasoning.encrypted_content"]);
     }
     body.optional("reasoning", reasoning);
-    // The conversation is ours; nothing is left at the provider that would have to be found.
+    // The conversation is in our log, so the provider need not store it.
     body.member("store", &false);
     body.member("max_output_tokens", &settings.max_output_tokens);
     body.limits_output(settings.max_output_tokens);
@@ -75,7 +75,7 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     body.finish(left_out)
 }
 
-/// What gives an answer a shape.
+/// The format of the answer: a JSON schema.
 fn output_format(OutputSchema { name, schema }: &OutputSchema) -> Value {
     let name = NAMES.legal(name);
     json!({ "format": { "type": "json_schema", "name": name, "schema": schema } })
@@ -114,7 +114,7 @@ fn reasoning(thinking: Option<&Thinking>) -> Option<Value> {
     let effort = match thinking? {
         Thinking::Off => return Some(json!({ "effort": "none" })),
         Thinking::Effort(effort) => effort,
-        // There is no budget on this wire; these are the steps between its words.
+        // This wire has no budget, so ranges of tokens are mapped to its levels.
         Thinking::Budget(0..=2048) => "low",
         Thinking::Budget(2049..=16_384) => "medium",
         Thinking::Budget(16_385..) => "high",
@@ -122,7 +122,7 @@ fn reasoning(thinking: Option<&Thinking>) -> Option<Value> {
     Some(json!({ "effort": effort, "summary": "auto" }))
 }
 
-/// Whether a model reasons without being told to: `o3`, `gpt-5`, and what follows them.
+/// Whether a model reasons by default: `o3`, `gpt-5`, and their successors.
 fn reasons(model: &str) -> bool {
     let model = model.rsplit('/').next().unwrap_or(model);
     let digit = |rest: &str| rest.bytes().next().is_some_and(|byte| byte.is_ascii_digit());
@@ -133,12 +133,12 @@ fn reasons(model: &str) -> bool {
     }
 }
 
-/// The list of items that the conversation is.
+/// The conversation as a list of items.
 #[derive(Default)]
 struct Input {
     items: Vec<Value>,
     ids: CallIds,
-    /// The type of each call that is not a plain function's: its output has a type to match.
+    /// The types of calls other than function calls: their outputs need a matching type.
     calls: BTreeMap<WirePartId, Box<str>>,
 }
 
@@ -174,7 +174,7 @@ impl Input {
                     self.ids.name(part);
                     items.push((whole(item, part, parts), Whose::Ours));
                 }
-                // It went with its item.
+                // Already written with its item.
                 (Some((PIECE, _)), _) => {}
                 (_, PartKind::Opaque(opaque)) if &*opaque.origin == ORIGIN => {
                     items.push((opaque.raw.clone(), Whose::Ours));
@@ -185,7 +185,7 @@ impl Input {
                         Role::User => ("user", "input_text"),
                     };
                     if !part.text.is_empty() {
-                        // llama.cpp refuses an item of the assistant without its type.
+                        // llama.cpp rejects assistant items without a type.
                         let content = [json!({ "type": kind, "text": part.text })];
                         let item = json!({ "type": "message", "role": role, "content": content });
                         items.push((item, Whose::Foreign));
@@ -195,7 +195,7 @@ impl Input {
                     RunsOn::Here | RunsOn::Client => {
                         let arguments = object(&part.text);
                         if arguments.is_none() && !part.text.is_empty() {
-                            left_out.note("arguments that are no JSON object");
+                            left_out.note("arguments that are not a JSON object");
                         }
                         let item = json!({
                             "type": "function_call",
@@ -205,10 +205,14 @@ impl Input {
                         });
                         items.push((item, Whose::Foreign));
                     }
-                    RunsOn::Provider | RunsOn::Agent => left_out.note("calls that ran elsewhere"),
+                    RunsOn::Provider | RunsOn::Agent => {
+                        left_out.note("calls that ran at another provider")
+                    }
                 },
-                (_, PartKind::Thought) => left_out.note("thoughts that the provider did not sign"),
-                (_, PartKind::Opaque(_)) => left_out.note("what only another provider can read"),
+                (_, PartKind::Thought) => {
+                    left_out.note("thoughts without the provider's signature")
+                }
+                (_, PartKind::Opaque(_)) => left_out.note("opaque data of another provider"),
                 (_, PartKind::Output { .. }) => {}
             }
         }
@@ -221,7 +225,7 @@ impl Input {
             return;
         };
         let output = match self.calls.get(&result.call).map(|kind| &**kind) {
-            // The one call that is answered by a picture.
+            // The only call whose output is an image.
             Some("computer_call") => {
                 let picture = pictures(result).next().map(|(kind, source)| url(kind, source));
                 json!({ "type": "computer_screenshot", "image_url": picture })
@@ -235,7 +239,7 @@ impl Input {
     }
 }
 
-/// The output of a call that the model gets: text, or text and images.
+/// The output of a call for the model: text, or text and images.
 fn output(result: &CallResult) -> Value {
     let text = result.result.output_text();
     let mut parts: Vec<Value> = pictures(result)
@@ -263,14 +267,14 @@ enum Whose {
     Foreign,
 }
 
-/// Leaves out reasoning that nothing follows: the provider refuses it without the item that
-/// it led to, which an abort may have taken.
+/// Drops reasoning that no item follows: the provider rejects reasoning without its following
+/// item, which an abort may have removed.
 fn followed(items: Vec<(Value, Whose)>, left_out: &mut LeftOut) -> Vec<Value> {
     let mut kept = Vec::new();
     let mut next = Whose::Foreign;
     for (item, whose) in items.into_iter().rev() {
         if member(&item, "type") == Some("reasoning") && next == Whose::Foreign {
-            left_out.note("reasoning without what it led to");
+            left_out.note("reasoning without the item that follows it");
         } else {
             kept.push(item);
             next = whose;
@@ -280,7 +284,7 @@ fn followed(items: Vec<(Value, Whose)>, left_out: &mut LeftOut) -> Vec<Value> {
     kept
 }
 
-/// An item as it came, its words put back where they were.
+/// An item with its text put back.
 fn whole(item: &Value, first: &MessagePart, parts: &[MessagePart]) -> Value {
     let mut item = item.clone();
     let id = member(&item, "id").unwrap_or_default().to_owned();
@@ -290,7 +294,7 @@ fn whole(item: &Value, first: &MessagePart, parts: &[MessagePart]) -> Value {
     let pieces: Vec<&MessagePart> =
         std::iter::once(first).chain(parts.iter().filter(is_piece)).collect();
     let Value::Object(members) = &mut item else { return item };
-    // What has no type was read as a message, and some servers refuse one without it.
+    // An item without a type was read as a message, and some servers reject items without one.
     members.entry("type").or_insert_with(|| "message".into());
     match members.get("type").and_then(Value::as_str) {
         Some("function_call") => {

@@ -1,4 +1,4 @@
-//! The events of a run on the gateway, in our words.
+//! Reads the events of a run on the gateway.
 
 mod call;
 mod end;
@@ -17,16 +17,16 @@ use self::end::{aborted, failure, stop};
 use super::ORIGIN;
 use super::types::{AgentEventPayload, AgentEventStream, EventFrame, InFlightRun, Response, text};
 
-/// Calls of one run that we keep track of. Further ones are kept as extended events.
+/// Calls of one run that are tracked. Further ones are kept as extended events.
 const CALLS_MAX: usize = 65_536;
 
-/// What separates messages where the gateway joins them to one text.
+/// The separator where the gateway joins messages into one text.
 const BETWEEN_MESSAGES: &str = "\n\n";
 
 /// Reads the events of one run.
 ///
-/// Text comes as snapshots of a whole message. However they are cut and coalesced, the parts say
-/// each word once.
+/// Text arrives as snapshots of a whole message. However the gateway cuts and coalesces them,
+/// all text is emitted once.
 ///
 /// ```
 /// use serde_json::json;
@@ -58,9 +58,9 @@ const BETWEEN_MESSAGES: &str = "\n\n";
 pub struct Reader {
     /// The last message of the answer.
     words: Said,
-    /// Bytes of the messages before it, as the gateway joins them.
+    /// Bytes of the earlier messages, as the gateway joins them.
     words_before: usize,
-    /// The last stretch of thinking.
+    /// The last thought.
     thought: Said,
     calls: BTreeMap<Box<str>, Call>,
     provider: Option<Box<str>>,
@@ -69,20 +69,20 @@ pub struct Reader {
     end: Option<End>,
 }
 
-/// Text that comes as snapshots.
+/// Text that arrives as snapshots.
 #[derive(Debug, Default)]
 struct Said {
-    /// The gateway's name of it.
+    /// The gateway's id of it.
     id: Option<Box<str>>,
-    /// All of it.
+    /// The whole text.
     text: String,
-    /// Its part, while that is open.
+    /// Its part, while open.
     part: Option<LocalPart>,
 }
 
 impl Said {
-    /// Makes the text what a snapshot says. What is new is a delta; if something is taken back,
-    /// the open part is voided and a new one has the text.
+    /// Updates the text to a snapshot. New text is a delta. If text was taken back, the open
+    /// part is voided and a new one holds the snapshot.
     fn becomes(
         &mut self,
         snapshot: &str,
@@ -97,7 +97,7 @@ impl Said {
             }
             return;
         }
-        // A part that is closed cannot be taken back: a new one says the text as it is now.
+        // A closed part cannot be voided: a new one holds the current text.
         if let Some(part) = self.part.take() {
             batch.void(part, VoidReason::Replaced);
         }
@@ -132,8 +132,8 @@ impl Said {
 }
 
 impl Reader {
-    /// A reader for a run that was read up to here by another one. The batch must count on from
-    /// the transcript: see [`Batch::after`].
+    /// A reader for a run that another reader has read up to here. The batch must continue the
+    /// transcript's numbering: see [`Batch::after`].
     #[must_use]
     pub fn resume(so_far: &Transcript) -> Self {
         let mut reader = Self::default();
@@ -175,7 +175,7 @@ impl Reader {
         reader
     }
 
-    /// How the run ended, if it has. Nothing but usage is read after that.
+    /// How the run ended; `None` while it runs. After the end, only usage is read.
     #[must_use]
     pub fn end(&self) -> Option<&End> {
         self.end.as_ref()
@@ -254,7 +254,7 @@ impl Reader {
             let all = format!("{}{delta}", self.thought.text);
             return self.thought.becomes(&all, |batch| batch.start(PartKind::Thought), batch);
         };
-        // It has no id: text that does not continue is another thought.
+        // Thoughts have no id: text that does not continue the last one starts another.
         if !snapshot.starts_with(self.thought.text.as_str()) {
             self.thought.close(batch);
             self.thought.text.clear();
@@ -262,7 +262,7 @@ impl Reader {
         self.thought.becomes(snapshot, |batch| batch.start(PartKind::Thought), batch);
     }
 
-    /// What was said before a call is commentary, and not part of the answer.
+    /// Text before a call is commentary, and not part of the answer.
     fn preamble(&mut self, data: Map<String, Value>, batch: &mut Batch) {
         let Some(snapshot) = data_text(&data, "progressText").filter(|it| !it.is_empty()) else {
             return batch.extended(ORIGIN, "item", Value::Object(data));
@@ -283,7 +283,7 @@ impl Reader {
                 self.words.close(batch);
             }
         } else if is_end && said.trim_end() != snapshot.trim_end() {
-            // It was never said as text.
+            // The preamble was never sent as text.
             self.thought.close(batch);
             let part = batch.start(PartKind::TEXT);
             batch.annotate(part, Annotation::Preamble);
@@ -292,7 +292,7 @@ impl Reader {
         }
     }
 
-    /// Usage of the run so far, in the names of events or of the last response.
+    /// Reports the usage of the run so far. Events and the last response use different names.
     fn report_usage(&mut self, usage: &Value, batch: &mut Batch) {
         let number = |names: [&str; 2]| names.iter().find_map(|name| usage[*name].as_u64());
         let before = self.usage.take().unwrap_or_default();
@@ -321,7 +321,7 @@ impl Reader {
                 if let Some(model) = data_text(&data, "model") {
                     self.model = Some(model.into());
                     self.provider = data_text(&data, "provider").map(Into::into);
-                    // A model that is asked again thinks anew.
+                    // Another model call starts another thought.
                     self.thought.close(batch);
                     self.thought.text.clear();
                 }
@@ -357,15 +357,15 @@ impl Reader {
                 }
                 failure(&payload["errorMessage"], &detail)
             }
-            // Deltas repeat what agent events say.
+            // Deltas repeat agent events.
             Some(_) | None => return,
         };
         self.all_words(&message_text(&payload["message"]), batch);
         self.ended(end, batch);
     }
 
-    /// Reads a response to `agent` or `agent.wait`. Interim ones say nothing; the last one ends
-    /// the run, if an event did not, and has its usage and its files.
+    /// Reads a response to `agent` or `agent.wait`. Interim responses are ignored. The last one
+    /// ends the run, if no event did, and holds its usage and its files.
     pub fn response(&mut self, response: &Response, batch: &mut Batch) {
         if response.is_interim() {
             return;
@@ -378,7 +378,7 @@ impl Reader {
                 let payloads = payload["result"]["payloads"].as_array();
                 let texts = payloads.into_iter().flatten().filter_map(|it| it["text"].as_str());
                 let texts: Vec<&str> = texts.collect();
-                // The last payload is the last message. Others were said by events.
+                // The last payload is the last message. Earlier payloads were sent as events.
                 let last = texts.last().filter(|it| it.starts_with(self.words.text.as_str()));
                 match last {
                     Some(last) if !self.words.text.is_empty() => self.reply(last, batch),
@@ -419,27 +419,27 @@ impl Reader {
         }
     }
 
-    /// Takes up a run again, with the text that the gateway has of it.
+    /// Continues a run after a reconnect, with the text that the gateway has of it.
     pub fn adopt(&mut self, run: &InFlightRun, batch: &mut Batch) {
         self.all_words(&run.text, batch);
     }
 
-    /// Says what is missing of the last message, of which this is all.
+    /// Adds the missing end of the last message, given its whole text.
     fn reply(&mut self, all: &str, batch: &mut Batch) {
         let said = self.words.text.trim_end();
         if all.is_empty() || !said.is_empty() && all.trim_end().ends_with(said) {
             return;
         }
         if self.words.part.is_none() && !said.is_empty() && !all.starts_with(said) {
-            // The last message was closed: this is another one.
+            // The last message was closed, so this is another one.
             self.next_message();
         }
         self.thought.close(batch);
         self.words.becomes(all, |batch| batch.start(PartKind::TEXT), batch);
     }
 
-    /// Says what is missing, given the whole text of the run. If it is not what was said, the
-    /// events are right: they were more precise.
+    /// Adds the missing end, given the whole text of the run. If that contradicts the events,
+    /// the events are kept: they are more precise.
     fn all_words(&mut self, all: &str, batch: &mut Batch) {
         let Some(last) = all.get(self.words_before.min(all.len())..) else { return };
         let Some(rest) = last.strip_prefix(self.words.text.as_str()) else { return };
@@ -461,7 +461,7 @@ impl Reader {
         self.end = Some(end);
     }
 
-    /// Closes what is open: the run has ended, or nothing more is heard of it.
+    /// Closes everything that is open, because the run ended or nothing more will arrive.
     pub fn close(&mut self, batch: &mut Batch) {
         self.thought.close(batch);
         self.words.close(batch);

@@ -39,7 +39,8 @@ fn events(batch: Batch) -> Vec<Event> {
     batch.into_events().map(|(_, event)| event).collect()
 }
 
-/// Our run in a recording: the frames that were sent to us, routed as a connection does it.
+/// Our run in a recording: the frames that were sent to us, routed as the connection routes
+/// them.
 fn replay(recording: &str) -> (Vec<Event>, Vec<String>) {
     let mut run: Option<(String, String)> = None;
     let (mut reader, mut batch) = (Reader::default(), Batch::default());
@@ -88,7 +89,7 @@ fn recordings_replay_into_records() {
     }
 }
 
-/// What the gateway says of a handshake that it refuses, and what we make of it.
+/// Handshakes that the gateway rejected, and our errors for them.
 #[test]
 fn recorded_handshakes() {
     let mut shown = String::new();
@@ -258,7 +259,7 @@ fn the_first_terminal_counts() {
     }
 }
 
-/// A run that is taken up again by another reader goes on in its open parts.
+/// A run that another reader resumes continues in its open parts.
 #[test]
 fn a_resumed_reader_repeats_nothing() {
     let frames = [
@@ -284,7 +285,7 @@ fn a_resumed_reader_repeats_nothing() {
         let so_far = Transcript::fold(&records(all.clone(), false));
         let mut reader = Reader::resume(&so_far);
         let mut batch = Batch::after(&so_far.outline);
-        // The gateway repeats the last snapshot, and goes on.
+        // The gateway repeats the last snapshot, and continues.
         for frame in &frames[at.saturating_sub(1)..] {
             reader.event(frame.clone(), &mut batch);
         }
@@ -330,7 +331,7 @@ fn arb_json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// However the gateway coalesces snapshots, the words are the same.
+    /// The text does not depend on how the gateway coalesces snapshots.
     #[test]
     fn coalescing_changes_nothing(
         messages in arb_snapshots(),
@@ -340,7 +341,7 @@ proptest! {
         let mut frames = Vec::new();
         for (number, snapshots) in messages.iter().enumerate() {
             for (index, text) in snapshots.iter().enumerate() {
-                // The last snapshot of a message always comes.
+                // The last snapshot of a message always arrives.
                 if index + 1 == snapshots.len() || !drop.next().unwrap_or(false) {
                     let data = json!({"text": text, "itemId": format!("m{number}")});
                     frames.push(frame("assistant", &data));
@@ -354,7 +355,7 @@ proptest! {
         prop_assert_eq!(said, want);
     }
 
-    /// Any JSON is a frame, and what the reader makes of any events is legal.
+    /// Any JSON is a frame, and any events are read as a legal run.
     #[test]
     fn any_json_is_read(
         frames in prop::collection::vec(

@@ -10,7 +10,7 @@ pub enum Frame {
     Response(Response),
     /// An event.
     Event(EventFrame),
-    /// A frame of another type, or no frame at all.
+    /// A frame of another type, or an invalid frame.
     Other(Value),
 }
 
@@ -76,11 +76,11 @@ pub struct GatewayError {
     pub code: Box<str>,
     /// The message for people.
     pub message: Box<str>,
-    /// More about it.
+    /// Further details; their shape depends on the code.
     pub details: Value,
     /// Whether the same request may succeed later.
     pub retryable: bool,
-    /// When to try again, in milliseconds.
+    /// How long to wait before a retry, in milliseconds.
     pub retry_after_ms: Option<u64>,
 }
 
@@ -95,13 +95,13 @@ impl GatewayError {
         })
     }
 
-    /// The most precise code: that of the details, if they have one.
+    /// The most precise code: that of `details`, if there is one.
     #[must_use]
     pub fn detail_code(&self) -> &str {
         self.details["code"].as_str().unwrap_or(&self.code)
     }
 
-    /// Whether the gateway is still starting, and wants to be asked again.
+    /// Whether the gateway is still starting, so that the request should be repeated.
     #[must_use]
     pub fn is_starting(&self) -> bool {
         self.details["reason"] == "startup-sidecars"
@@ -115,7 +115,7 @@ pub struct EventFrame {
     pub event: Box<str>,
     /// The number of the event on this connection. A gap means that events were dropped.
     pub seq: Option<u64>,
-    /// What it carries.
+    /// The event's data.
     pub payload: Value,
 }
 
@@ -127,10 +127,10 @@ impl EventFrame {
     }
 }
 
-/// The gateway's first event: what a client has to sign.
+/// The gateway's first event, with the value that a client must sign.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Challenge {
-    /// To be repeated in the signature.
+    /// The value to include in the signature.
     pub nonce: Box<str>,
     /// The gateway's time, in milliseconds.
     pub ts: u64,
@@ -150,15 +150,15 @@ impl Challenge {
 /// The gateway's answer to `connect`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HelloOk {
-    /// The protocol that is spoken from here on.
+    /// The protocol version for this connection.
     pub protocol: u64,
     /// The gateway's version.
     pub version: Box<str>,
-    /// The gateway's process. Another one means that it was restarted.
+    /// The id of the gateway's process. It changes with every restart.
     pub boot_id: Option<Box<str>>,
     /// Milliseconds between two ticks.
     pub tick_interval_ms: Option<u64>,
-    /// Bytes that a frame of ours may have.
+    /// Maximum size of a frame from us, in bytes.
     pub max_payload: Option<u64>,
 }
 
@@ -179,21 +179,21 @@ impl HelloOk {
 /// The kind of an agent event.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum AgentEventStream {
-    /// The run's beginning and end, and its models.
+    /// Start and end of the run, and its models.
     Lifecycle,
     /// A tool with its arguments, progress and result. Needs the capability `tool-events`.
     Tool,
-    /// Words of the answer, cumulative per message.
+    /// Text of the answer, cumulative per message.
     Assistant,
     /// Thoughts, cumulative without an id.
     Thinking,
-    /// Something is wrong with the stream.
+    /// An error of the stream.
     Error,
-    /// What the run is doing, for people: calls with titles, preambles.
+    /// A description of what the run does: calls with titles, preambles.
     Item,
     /// Output of a command.
     CommandOutput,
-    /// Tokens.
+    /// Token counts.
     Usage,
     /// A stream newer than this crate.
     Other(Box<str>),
@@ -234,7 +234,7 @@ impl AgentEventStream {
 /// The payload of an `agent` event.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentEventPayload {
-    /// The run: the key that we chose.
+    /// The run's id, which we chose.
     pub run_id: Box<str>,
     /// The number of the event in its run. Gaps are normal: the gateway coalesces.
     pub seq: u64,
@@ -249,7 +249,7 @@ pub struct AgentEventPayload {
 }
 
 impl AgentEventPayload {
-    /// Reads an `agent` event. Data that is no object counts as empty.
+    /// Reads an `agent` event. Data that is not an object counts as empty.
     #[must_use]
     pub fn of(mut payload: Value) -> Self {
         let data = payload.get_mut("data").map(Value::take).unwrap_or_default();
@@ -265,17 +265,17 @@ impl AgentEventPayload {
     }
 }
 
-/// What `chat.history` says of the run that is going on in a session.
+/// The active run of a session, from `chat.history`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct InFlightRun {
     /// The run.
     pub run_id: Box<str>,
-    /// The text so far, of all its messages.
+    /// The text so far, of all messages.
     pub text: Box<str>,
 }
 
 impl InFlightRun {
-    /// Reads the answer to `chat.history`; `None` if no run is going on.
+    /// Reads the response to `chat.history`; `None` if no run is active.
     #[must_use]
     pub fn of(history: &Value) -> Option<Self> {
         let run = &history["inFlightRun"];

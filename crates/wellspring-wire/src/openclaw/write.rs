@@ -1,17 +1,16 @@
-//! Our requests to the gateway.
+//! Requests to the gateway.
 
 use serde_json::{Map, Value, json};
 
 use super::types::Challenge;
 
-/// The oldest protocol that we speak.
+/// The oldest protocol version that we support.
 pub const PROTOCOL_MIN: u64 = 4;
 
-/// The newest protocol that we speak.
+/// The newest protocol version that we support.
 pub const PROTOCOL_MAX: u64 = 4;
 
-/// The names under which the gateway knows a server that is its client. The gateway has a closed
-/// list of both.
+/// Our client id and mode. The gateway accepts only ids and modes from fixed lists.
 const CLIENT_ID: &str = "gateway-client";
 const CLIENT_MODE: &str = "backend";
 
@@ -39,7 +38,7 @@ pub struct Connect<'a> {
     pub device: Option<Device<'a>>,
 }
 
-/// A device with its signature of [`signed_by_device`].
+/// A device with a signature of [`signed_by_device`].
 #[derive(Clone, Copy, Debug)]
 pub struct Device<'a> {
     /// SHA-256 of the public key, in hexadecimal.
@@ -89,8 +88,8 @@ impl Connect<'_> {
     }
 }
 
-/// What a device signs with Ed25519 to prove its identity. The device's family is empty: we
-/// do not send one.
+/// The text that a device signs with Ed25519 to prove its identity. The device's family is
+/// empty, because we do not send one.
 #[must_use]
 pub fn signed_by_device(
     id: &str,
@@ -101,7 +100,7 @@ pub fn signed_by_device(
     let (ts, nonce) = (challenge.ts, &challenge.nonce);
     let scopes = SCOPES.join(",");
     let token = token.unwrap_or_default();
-    // The gateway compares the platform in lower case.
+    // The gateway lowercases the platform before it verifies the signature.
     let platform = platform.trim().to_ascii_lowercase();
     format!("v3|{id}|{CLIENT_ID}|{CLIENT_MODE}|{ROLE}|{scopes}|{ts}|{token}|{nonce}|{platform}|")
 }
@@ -109,15 +108,15 @@ pub fn signed_by_device(
 /// The parameters of `agent`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Prompt<'a> {
-    /// What the user said.
+    /// The user's message.
     pub message: &'a str,
     /// The session.
     pub session_key: &'a str,
-    /// The name of the run, which is also the key by which the gateway recognises a repetition.
+    /// The run's id, which is also the idempotency key.
     pub run_id: &'a str,
-    /// The agent's instructions, added to those that the gateway has.
+    /// Instructions of the agent, added to the gateway's own.
     pub instructions: &'a str,
-    /// Another model than the gateway's default.
+    /// The model, if not the gateway's default.
     pub model: Option<&'a str>,
     /// Images and documents.
     pub attachments: &'a [Value],
@@ -157,7 +156,7 @@ impl Prompt<'_> {
     }
 }
 
-/// The parameters of `chat.abort`. The gateway has no other way to stop a run.
+/// The parameters of `chat.abort`, the only way to stop a run on the gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Abort<'a> {
     /// The session.

@@ -1,4 +1,4 @@
-//! Objects of a request, member by member.
+//! JSON objects of a request, built member by member.
 
 use std::borrow::Cow;
 
@@ -6,8 +6,8 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
-/// An object whose members keep their order, borrow the conversation where they can, and may
-/// be JSON that is passed on to the byte.
+/// An object whose members keep their order, borrow from the conversation if possible, and may
+/// be raw JSON that is sent byte for byte.
 #[derive(Debug, Default)]
 pub(crate) struct Block<'a> {
     members: Vec<(Cow<'a, str>, Member<'a>)>,
@@ -28,12 +28,12 @@ impl<'a> Block<'a> {
         Self { members: vec![("type".into(), Member::Text(kind.into()))] }
     }
 
-    /// An object without anything.
+    /// An object without members.
     pub(crate) fn bare() -> Self {
         Self::default()
     }
 
-    /// An existing object.
+    /// An object with existing members.
     pub(crate) fn whole(members: Map<String, Value>) -> Self {
         let members = members.into_iter().map(|(name, value)| (name.into(), Member::Json(value)));
         Self { members: members.collect() }
@@ -90,7 +90,7 @@ impl<'a> Block<'a> {
         self.set(name.into(), Member::Blocks(blocks));
     }
 
-    /// Takes over the members of an object.
+    /// Adds the members of an object, replacing existing ones.
     pub(crate) fn amend(&mut self, members: &'a Value) {
         for (name, value) in members.as_object().into_iter().flatten() {
             self.set(Cow::Borrowed(name), Member::Json(value.clone()));

@@ -1,16 +1,16 @@
-//! A request's body, member by member.
+//! A request's body, built member by member.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{LeftOut, Written};
 
-/// Writes the members of an object in order, then those of `extra` that are new.
+/// Writes the members of an object in order, then the new members of `extra`.
 ///
-/// A member of `extra` replaces ours of the same name, `null` leaves ours out, and an object is
-/// merged with ours member by member. Each replacement is noted, so that it can be logged. What
-/// the answer is read by (the conversation, the model, whether it streams) cannot be replaced:
-/// the request is then refused.
+/// A member of `extra` replaces ours of the same name, `null` removes ours, and an object is
+/// merged with ours member by member. Each replacement is recorded, so that it can be logged.
+/// Members that the reader depends on (the conversation, the model, whether it streams) cannot
+/// be replaced: the request is refused.
 #[derive(Debug)]
 pub(crate) struct Body<'a> {
     json: Vec<u8>,
@@ -33,7 +33,7 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// A member that `extra` cannot replace.
+    /// Adds a member that `extra` cannot replace.
     pub(crate) fn fixed(&mut self, name: &'a str, value: &(impl Serialize + ?Sized)) {
         if self.extra.is_some_and(|extra| extra.contains_key(name)) {
             self.refused.push(name.into());
@@ -42,7 +42,7 @@ impl<'a> Body<'a> {
         self.write(name, value);
     }
 
-    /// A member that `extra` may replace.
+    /// Adds a member that `extra` may replace.
     pub(crate) fn member(&mut self, name: &'a str, value: &(impl Serialize + ?Sized)) {
         self.written.push(name);
         match self.extra.and_then(|extra| extra.get(name)) {
@@ -72,14 +72,14 @@ impl<'a> Body<'a> {
         }
     }
 
-    /// The same, if there is a value.
+    /// Adds a member that `extra` may replace, if there is a value.
     pub(crate) fn optional(&mut self, name: &'a str, value: Option<impl Serialize>) {
         if let Some(value) = value {
             self.member(name, &value);
         }
     }
 
-    /// Says how many tokens the answer may have by this request.
+    /// Records the output limit of this request.
     pub(crate) fn limits_output(&mut self, tokens: u32) {
         self.output_limit = Some(tokens.into());
     }
@@ -91,7 +91,7 @@ impl<'a> Body<'a> {
             }
         }
         self.json.push(b'}');
-        // What was replaced may be the limit.
+        // The replaced member may be the limit.
         let output_limit = self.output_limit.filter(|_| self.replaced.is_empty());
         Written {
             body: self.json,
@@ -111,7 +111,7 @@ impl<'a> Body<'a> {
             self.json.push(b':');
             serde_json::to_writer(&mut self.json, value)
         });
-        // Only a map whose keys are not strings fails, and no wire type has one.
+        // Serialisation only fails for keys that are not strings, and no wire type has any.
         if written.is_err() {
             self.json.truncate(start);
         }

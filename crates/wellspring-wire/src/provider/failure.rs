@@ -1,4 +1,4 @@
-//! What a provider says when it cannot answer.
+//! Errors that a provider reports.
 
 use std::fmt;
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use serde_json::Value;
 use wellspring_core::FailureKind;
 
-/// Characters of a provider's own words that an error repeats: enough for every message
-/// seen, too few for a page of HTML.
+/// Characters of a provider's message that an error repeats: enough for every message seen so
+/// far, too few for a page of HTML.
 const MESSAGE_CHARS_MAX: usize = 1000;
 
-/// A provider's failure, and what can be done about it.
+/// A provider's failure, and what the caller can do about it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
-    /// What a caller can do.
+    /// What the caller can do.
     pub kind: FailureKind,
-    /// The provider's own words.
+    /// The provider's error message.
     pub message: Box<str>,
     /// The provider's `Retry-After`.
     pub retry_after: Option<Duration>,
@@ -28,7 +28,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// An answer with a status that is no success.
+    /// The failure for a response with an error status.
     #[must_use]
     pub fn of_status(status: u16, body: &[u8]) -> Self {
         let parsed: Option<Value> = serde_json::from_slice(body).ok();
@@ -46,8 +46,8 @@ impl Failure {
         Self { kind, message: message.into(), retry_after: said.retry_after }
     }
 
-    /// An error within an answer that began well: in mid-stream, or as the whole body of a
-    /// success.
+    /// The failure for an error inside a successful response: in the middle of a stream, or as
+    /// the whole body.
     #[must_use]
     pub fn of_error(error: &Value) -> Self {
         let said = Said::of(error);
@@ -61,8 +61,8 @@ impl Failure {
     }
 }
 
-/// What can be found in any provider's error: `{"error": {"message", "type", "code"}}`, the
-/// same without its wrapper or in a list, a bare string.
+/// The members of any provider's error: `{"error": {"message", "type", "code"}}`, the same
+/// without its wrapper or in a list, or a bare string.
 #[derive(Default)]
 struct Said<'a> {
     message: Option<&'a str>,
@@ -88,7 +88,7 @@ impl<'a> Said<'a> {
         }
     }
 
-    /// By the words that providers use; a word says more than a status.
+    /// The kind by the provider's error codes, which are more precise than the status.
     fn kind(&self) -> Option<FailureKind> {
         self.words.into_iter().flatten().find_map(|word| {
             Some(match word {
@@ -141,11 +141,11 @@ fn of_code(status: u16) -> FailureKind {
         401..=403 => FailureKind::Refused,
         408 | 504 => FailureKind::TimedOut,
         429 => FailureKind::RateLimited,
-        // A conflict, and a request that came too early, pass.
+        // A conflict, and a request that was sent too early, are temporary.
         409 | 425 => FailureKind::Unavailable,
         501 | 505 => FailureKind::BadRequest,
         500.. => FailureKind::Unavailable,
-        // What looks like a success or a redirect and is an error: nothing to be done here.
+        // An error with the status of a success or a redirect: a retry does not help.
         _ => FailureKind::BadRequest,
     }
 }

@@ -1,4 +1,5 @@
-//! What a peer can make a reader hold has an end, and the last that fits is read.
+//! Everything that a peer can make a reader keep has a limit, and input up to the limit is
+//! read.
 
 use serde_json::{Value, json};
 use wellspring_core::Event;
@@ -16,7 +17,7 @@ fn read(reader: impl AnswerReader, events: impl IntoIterator<Item = Value>) -> H
     stream(reader, Framer::sse(), [body.as_bytes()])
 }
 
-/// Whether it was too much; an answer that is only cut says something else.
+/// Whether the limit was exceeded; an answer that is only cut off gives another error.
 fn is_too_much(heard: &Heard) -> bool {
     let error = heard.error.as_deref().unwrap_or_default();
     ["more than", "too many", "no name"].iter().any(|words| error.contains(words))
@@ -58,7 +59,7 @@ fn blocks_items_and_calls() {
     assert_eq!((calls(CALLS_MAX), calls(CALLS_MAX + 1)), (false, true));
 }
 
-/// Arguments may come before the name of their call does.
+/// Arguments may arrive before the name of their call.
 #[test]
 fn arguments_without_a_name() {
     let early = |bytes: usize| {
@@ -69,7 +70,7 @@ fn arguments_without_a_name() {
     assert_eq!((early(EARLY_BYTES_MAX), early(EARLY_BYTES_MAX + 1)), (false, true));
 }
 
-/// Citations beyond the last source that is named are kept all the same.
+/// Citations beyond the last reported source are kept.
 #[test]
 fn sources_that_are_named() {
     let numbers = || 0..=SOURCES_MAX;

@@ -4,22 +4,22 @@ use std::borrow::Cow;
 
 use wellspring_core::ToolSpec;
 
-/// What a provider accepts as a tool's name: ASCII letters, digits, `_` and `-`, within
-/// these bounds.
+/// The tool names that a provider accepts: ASCII letters, digits, `_` and `-`, within these
+/// limits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct NameRule {
-    /// Characters it may have.
+    /// Maximum length in characters.
     pub chars_max: usize,
-    /// Whether it must begin with a letter or `_`.
+    /// Whether it must start with a letter or `_`.
     pub starts_with_letter: bool,
 }
 
 impl NameRule {
-    /// What every provider accepts that is not stricter still.
+    /// Accepted by every provider that has no stricter rule of its own.
     pub const COMMON: Self = Self { chars_max: 64, starts_with_letter: false };
 
-    /// A name that the provider accepts: the same one where that is legal, else one that
-    /// resembles it and is the same for this name every time.
+    /// A name that the provider accepts: unchanged if it is valid, otherwise a similar one with
+    /// a hash. The same name always gives the same result.
     #[must_use]
     pub fn legal<'n>(&self, name: &'n str) -> Cow<'n, str> {
         if self.accepts(name) {
@@ -46,13 +46,13 @@ impl NameRule {
     }
 }
 
-/// FNV-1a: the same on every machine and in every release, as names in old conversations
-/// have to stay what they were.
+/// FNV-1a: the same on every machine and in every release, because names in old conversations
+/// must not change.
 fn hash(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// The way back from a provider's names to ours.
+/// Maps a provider's tool names back to ours.
 ///
 /// ```
 /// use wellspring_core::ToolSpec;
@@ -66,12 +66,12 @@ fn hash(name: &str) -> u32 {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct ToolNames {
-    /// Theirs and ours, where they differ.
+    /// The provider's name and ours, for names that differ.
     changed: Vec<(Box<str>, Box<str>)>,
 }
 
 impl ToolNames {
-    /// For the tools of one request.
+    /// The names for the tools of one request.
     #[must_use]
     pub fn new(rule: NameRule, tools: &[ToolSpec]) -> Self {
         let changed = |tool: &ToolSpec| match rule.legal(&tool.name) {
@@ -81,7 +81,7 @@ impl ToolNames {
         Self { changed: tools.iter().filter_map(changed).collect() }
     }
 
-    /// Our name of what the provider calls `theirs`.
+    /// Our name of the tool that the provider calls `theirs`.
     #[must_use]
     pub fn ours<'n>(&'n self, theirs: &'n str) -> &'n str {
         let known = self.changed.iter().find(|(name, _)| **name == *theirs);

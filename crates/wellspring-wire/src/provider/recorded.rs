@@ -1,4 +1,4 @@
-//! All providers: streams that real servers sent, cut at every byte.
+//! Tests of all providers with recorded streams of real servers, cut at every byte.
 
 use super::testing::{Heard, stream_cut_anywhere};
 use crate::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};

@@ -1,19 +1,19 @@
-//! A cursor over JSON, for the few shapes that come by the thousand.
+//! A cursor over JSON, for the most frequent shapes.
 //!
-//! A streamed answer is nearly all deltas: small objects of which one string matters. A [`Scan`]
-//! walks such an object without building anything, in any order of members and with any white
-//! space. Every method returns `None` for input that it does not expect; the caller then passes the
-//! same bytes to `serde_json`, which can tell rare from wrong. So this code need not be complete,
+//! A streamed answer is mostly deltas: small objects in which one string matters. A [`Scan`]
+//! walks such an object without building a value, with members in any order and any white
+//! space. Every method returns `None` for input that it does not expect; the caller then passes
+//! the same bytes to `serde_json`, which distinguishes unusual from invalid input. So this code
+//! need not be complete, but it must never be wrong.
 //! but it must never be wrong.
 
 use std::ops::Range;
 
 use memchr::memchr2;
 
-/// How deep a value to be skipped may nest; deeper ones go to `serde_json`.
+/// Maximum depth of a value to skip; deeper ones are left to `serde_json`.
 const DEPTH_MAX: u32 = 64;
 
-/// A cursor.
 #[derive(Clone, Debug)]
 pub(crate) struct Scan<'a> {
     whole: &'a [u8],
@@ -21,14 +21,14 @@ pub(crate) struct Scan<'a> {
     varying: Varying,
 }
 
-/// Where values are that differ from event to event and say nothing.
+/// The positions of values that differ between events and have no meaning.
 #[derive(Clone, Debug, Default)]
 struct Varying {
     ranges: [Range<usize>; VARYING_MAX],
     count: usize,
 }
 
-/// Values of one event whose places are noted; what is beyond is taken as it is.
+/// Values of one event whose positions are recorded; further ones are compared byte for byte.
 pub(crate) const VARYING_MAX: usize = 16;
 
 /// A string's bytes between its quotes.
@@ -39,12 +39,13 @@ pub(crate) struct Quoted<'a> {
 }
 
 impl<'a> Quoted<'a> {
-    /// The text, if no escape is in it and it is UTF-8.
+    /// The text, if it contains no escapes and is UTF-8.
     pub(crate) fn plain(self) -> Option<&'a str> {
         if self.escaped { None } else { std::str::from_utf8(self.bytes).ok() }
     }
 
-    /// A string's inside, up to the quote that ends it, and what follows from that quote on.
+    /// Splits bytes at the quote that ends a string: the string's contents, and the rest from
+    /// that quote on.
     pub(crate) fn cut(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (mut at, mut escaped) = (0, false);
         loop {
@@ -58,18 +59,18 @@ impl<'a> Quoted<'a> {
         }
     }
 
-    /// Where in an event it is, if it is of it.
+    /// Its range within `event`; `None` if it is not part of it.
     pub(crate) fn place(self, event: &[u8]) -> Option<Range<usize>> {
         let start = self.bytes.as_ptr().addr().checked_sub(event.as_ptr().addr())?;
         let end = start.checked_add(self.bytes.len())?;
         (end <= event.len()).then_some(start..end)
     }
 
-    /// The text, unescaped into `scratch` where it has to be.
+    /// The text, unescaped into `scratch` if necessary.
     ///
-    /// A peer that cuts UTF-16 into pieces sends half a character at the end of one string
-    /// and the rest in the next: `half` keeps the first until then. Half a character anywhere
-    /// else becomes the replacement character.
+    /// A peer that splits UTF-16 text may send a high surrogate at the end of one string and
+    /// the low one at the start of the next: `half` keeps the high surrogate until then. A lone
+    /// surrogate anywhere else becomes the replacement character.
     pub(crate) fn text<'s>(self, scratch: &'s mut String, half: &mut Half) -> Option<&'s str>
     where
         'a: 's,
@@ -125,12 +126,12 @@ impl<'a> Quoted<'a> {
     }
 }
 
-/// The first half of a character of which the second has not come.
+/// A high surrogate whose low surrogate has not arrived.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Half(Option<u32>);
 
 impl Half {
-    /// The rest at the end of the input. Half a character is dropped.
+    /// Returns the replacement for a surrogate that is still pending at the end of the input.
     pub(crate) fn end(&mut self) -> &'static str {
         if self.0.take().is_some() { "\u{fffd}" } else { "" }
     }
@@ -154,19 +155,19 @@ fn joined(first: u32, second: u32) -> char {
     char::from_u32(c).unwrap_or(char::REPLACEMENT_CHARACTER)
 }
 
-/// Whether the places of values are noted.
+/// Whether the positions of values are recorded.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Noting {
     On,
     Off,
 }
 
-/// Whether numbers are made of it.
+/// Whether the byte can be part of a number.
 pub(crate) fn is_in_number(byte: u8) -> bool {
     matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E')
 }
 
-/// JSON has no control characters in strings.
+/// Whether a string has no control characters: JSON forbids them.
 fn has_no_controls(bytes: &[u8]) -> bool {
     bytes.iter().fold(0, |bad, byte| bad | u8::from(*byte < 0x20)) == 0
 }
@@ -176,18 +177,18 @@ impl<'a> Scan<'a> {
         Self { whole: json, rest: json, varying: Varying::default() }
     }
 
-    /// What it began with.
+    /// The whole input.
     pub(crate) fn whole(&self) -> &'a [u8] {
         self.whole
     }
 
-    /// Where the values are that it passed over as ones that differ from event to event:
-    /// numbers, and the insides of strings, in their order.
+    /// The ranges of the values that were skipped with [`vary`](Self::vary): numbers, and the
+    /// contents of strings, in order.
     pub(crate) fn varying(&self) -> &[Range<usize>] {
         &self.varying.ranges[..self.varying.count]
     }
 
-    /// Walks an object; `each` has to read the member's value.
+    /// Walks an object; `each` must read the member's value.
     pub(crate) fn object(
         &mut self,
         mut each: impl FnMut(&'a [u8], &mut Self) -> Option<()>,
@@ -209,7 +210,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Walks an array; `each` has to read the element.
+    /// Walks an array; `each` must read the element.
     pub(crate) fn array(&mut self, mut each: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.byte(b'[')?;
         if self.byte(b']').is_some() {
@@ -231,12 +232,12 @@ impl<'a> Scan<'a> {
         Some(quoted)
     }
 
-    /// A whole number.
+    /// A non-negative integer.
     pub(crate) fn number(&mut self) -> Option<u64> {
         self.space();
         let digits = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         let (number, rest) = self.rest.split_at(digits);
-        // A fraction or an exponent is for `serde_json`.
+        // A fraction or an exponent is left to `serde_json`.
         if matches!(rest, [b'.' | b'e' | b'E', ..]) {
             return None;
         }
@@ -244,7 +245,7 @@ impl<'a> Scan<'a> {
         std::str::from_utf8(number).ok()?.parse().ok()
     }
 
-    /// `null`, if it comes next.
+    /// Reads `null` if it comes next.
     pub(crate) fn null(&mut self) -> Option<()> {
         self.space();
         self.rest = self.rest.strip_prefix(b"null")?;
@@ -263,7 +264,7 @@ impl<'a> Scan<'a> {
         Some(value)
     }
 
-    /// A number or a word such as `true`, as it is.
+    /// A number or a literal such as `true`, unparsed.
     pub(crate) fn scalar(&mut self) -> Option<&'a [u8]> {
         self.space();
         if matches!(self.rest.first()?, b'"' | b'{' | b'[') {
@@ -274,18 +275,18 @@ impl<'a> Scan<'a> {
         before.get(..before.len() - self.rest.len())
     }
 
-    /// Any value, passed over. It is not checked beyond finding its end.
+    /// Skips any value. Only its end is found; it is not validated.
     pub(crate) fn skip(&mut self) -> Option<()> {
         self.pass(Noting::Off, 0)
     }
 
-    /// The same, of a value that differs from event to event and says nothing: a number that
-    /// counts them, a time, padding.
+    /// Skips a value that differs between events and has no meaning: a counter, a time,
+    /// padding.
     pub(crate) fn vary(&mut self) -> Option<()> {
         self.pass(Noting::On, 0)
     }
 
-    /// Nothing but spaces is left.
+    /// Checks that only white space is left.
     pub(crate) fn end(&mut self) -> Option<()> {
         self.space();
         self.rest.is_empty().then_some(())
@@ -318,7 +319,8 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Notes what was just passed over; `behind` bytes are its closing quote.
+    /// Records the range of the value that was just skipped; `behind` is the length of its
+    /// closing quote.
     fn note(&mut self, noting: Noting, length: usize, behind: usize) {
         if noting == Noting::On
             && let Some(range) = self.varying.ranges.get_mut(self.varying.count)
@@ -381,7 +383,7 @@ mod tests {
         }
     }
 
-    /// Characters that were cut in two come out whole.
+    /// Split surrogate pairs are joined.
     #[test]
     fn halves() {
         let read = |pieces: &[&str]| {
@@ -418,7 +420,7 @@ mod tests {
     }
 
     proptest! {
-        /// What it reads is what `serde_json` reads; what it refuses may be anything.
+        /// What it accepts, `serde_json` reads the same way; what it rejects may be anything.
         #[test]
         fn never_mistaken(json in prop_oneof![
             any::<String>().prop_map(|text| Value::from(text).to_string()),

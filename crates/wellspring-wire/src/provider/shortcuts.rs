@@ -1,4 +1,5 @@
-//! All providers: what a shortcut reads is what a parser reads, however the bytes come.
+//! Tests of all providers: the fast path reads the same as the parser, however the bytes
+//! arrive.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -7,15 +8,15 @@ use super::AnswerReader;
 use super::testing::{Heard, for_the_parser, stream};
 use crate::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};
 
-/// A piece of what a model says, and what surrounds it on the wire.
+/// A piece of a model's text, and the variable members around it.
 #[derive(Clone, Debug)]
 struct Delta {
     voice: Voice,
     text: String,
-    /// What differs from event to event.
+    /// A value that differs between events.
     number: u64,
     padding: String,
-    /// Whether the text is written in ASCII.
+    /// Whether non-ASCII text is escaped.
     ascii: bool,
 }
 
@@ -27,7 +28,7 @@ enum Voice {
 }
 
 impl Delta {
-    /// An event of a provider with this text, where it has the text `T`.
+    /// An event of a provider with this text in place of the text `T`.
     fn event(&self, template: &Value) -> String {
         let mut text = Value::from(&*self.text).to_string();
         if self.ascii {
@@ -52,7 +53,7 @@ fn deltas() -> impl Strategy<Value = Vec<Delta>> {
         padding,
         ascii,
     });
-    // Several of one voice, as they come.
+    // Several deltas of one kind in a row.
     let run = (delta.clone(), prop::collection::vec(delta, 0..5)).prop_map(|(first, mut more)| {
         more.iter_mut().for_each(|delta| delta.voice = first.voice);
         more.insert(0, first);
@@ -61,7 +62,7 @@ fn deltas() -> impl Strategy<Value = Vec<Delta>> {
     prop::collection::vec(run, 1..5).prop_map(|runs| runs.concat())
 }
 
-/// Calls `part` where a voice begins, and `delta` for each of its pieces.
+/// Calls `part` where the kind changes, and `delta` for each piece.
 fn told(
     deltas: &[Delta],
     mut part: impl FnMut(usize, Voice) -> Vec<String>,
@@ -178,7 +179,7 @@ fn gemini(deltas: &[Delta]) -> Vec<String> {
         let content = json!({"parts": parts, "role": "model"});
         json!({"candidates": [{"content": content, "index": 0}], "usageMetadata": usage})
     };
-    // A call ends when another voice begins.
+    // A call ends when another kind begins.
     let end = || chunk(json!([{"functionCall": {}}]), json!({})).to_string();
     let mut calling = false;
     let part = |_, voice| {
@@ -193,7 +194,7 @@ fn gemini(deltas: &[Delta]) -> Vec<String> {
             Voice::Text => json!({"text": "T"}),
             Voice::Thought => json!({"text": "T", "thought": true}),
             Voice::Call => {
-                // Mostly the same string continues, and sometimes another one starts.
+                // Usually the same string continues, and sometimes another one starts.
                 let path = if delta.number % 4 == 0 { "$.b['c']" } else { "$.a" };
                 let piece = json!({"jsonPath": path, "stringValue": "T", "willContinue": true});
                 json!({"functionCall": {"partialArgs": [piece], "willContinue": true}})
@@ -228,7 +229,7 @@ fn ollama(deltas: &[Delta]) -> Vec<String> {
     events
 }
 
-/// Holds one provider's reader to it.
+/// Checks one provider's reader.
 fn holds<R: AnswerReader>(
     reader: fn() -> R,
     framer: fn() -> Framer,

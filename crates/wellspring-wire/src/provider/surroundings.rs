@@ -1,29 +1,28 @@
-//! What surrounds the text of a delta, as the next delta will nearly always have it.
+//! The bytes around the text of a delta, which nearly always repeat in the next delta.
 
 use super::scan::{Quoted, Scan, is_in_number};
 
-/// Bytes around a text that are worth remembering: the longest envelopes of providers are
-/// half as long.
+/// Bytes around a text that are remembered: twice the length of the longest envelope seen.
 const SURROUNDINGS_BYTES_MAX: usize = 1024;
 
-/// The form of an event, and what it meant.
+/// The shape of an event, and its meaning.
 ///
-/// Deltas of one part differ in their text, and in what differs always and says nothing: a
-/// number that counts them, a time, padding. An event of the same form says the same of
-/// another text; to see that takes a few comparisons and no parser. The form is learned from
-/// an event that a [`Scan`] has walked.
+/// Deltas of one part differ only in their text, and in values without meaning: a counter, a
+/// time, padding. An event of the same shape has the same meaning with another text, and
+/// checking the shape takes a few comparisons and no parser. The shape is learned from an event
+/// that a [`Scan`] has walked.
 #[derive(Debug)]
 pub(crate) struct Surroundings<T> {
-    /// All bytes that stay, one stretch after the other.
+    /// All constant bytes, one stretch after the other.
     kept: Vec<u8>,
-    /// What is between the stretches.
+    /// The variable values between the stretches.
     gaps: Vec<Gap>,
     meaning: Option<T>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Gap {
-    /// Where in the kept bytes it is.
+    /// Its offset in the constant bytes.
     at: usize,
     holds: Holds,
 }
@@ -32,9 +31,9 @@ struct Gap {
 enum Holds {
     /// The text of the delta.
     Text,
-    /// Something in quotes that says nothing.
+    /// A string without meaning.
     Word,
-    /// A number that says nothing.
+    /// A number without meaning.
     Number,
 }
 
@@ -45,7 +44,7 @@ impl<T> Default for Surroundings<T> {
 }
 
 impl<T: Copy> Surroundings<T> {
-    /// The text of an event that has the form of the last one, and what that meant.
+    /// The text of an event that has the remembered shape, and its meaning.
     pub(crate) fn find<'a>(&self, event: &'a [u8]) -> Option<(T, Quoted<'a>)> {
         let meaning = self.meaning?;
         let (mut rest, mut from) = (event, 0);
@@ -68,7 +67,7 @@ impl<T: Copy> Surroundings<T> {
         (rest == &self.kept[from..]).then_some((meaning, text?))
     }
 
-    /// Remembers the form of the event that `scan` walked, and which string of it the text is.
+    /// Remembers the shape of the event that `scan` walked. `text` is the delta's text in it.
     pub(crate) fn learn(&mut self, scan: &Scan<'_>, text: Quoted<'_>, meaning: T) {
         self.forget();
         let event = scan.whole();
@@ -99,7 +98,7 @@ impl<T: Copy> Surroundings<T> {
         self.meaning = Some(meaning);
     }
 
-    /// The next event means something else, whatever it looks like.
+    /// Forgets the shape, because the next event of this shape may mean something else.
     pub(crate) fn forget(&mut self) {
         self.meaning = None;
     }
@@ -110,7 +109,7 @@ mod tests {
     use super::*;
     use crate::provider::scan::{Half, VARYING_MAX};
 
-    /// Learns from an event whose text is `t`; `v` differs, whatever it is.
+    /// Learns from an event whose text is `t`; the value of `v` varies.
     fn learned(event: &str) -> Surroundings<u8> {
         let mut scan = Scan::new(event.as_bytes());
         let mut text = Quoted::default();
@@ -167,7 +166,7 @@ mod tests {
         }
     }
 
-    /// Beyond the maxima it is not wrong, only not as quick.
+    /// Beyond the limits it is only slower, not wrong.
     #[test]
     fn maxima() {
         let long = |bytes: usize| format!(r#"{{"a":"{}","t":"x"}}"#, "a".repeat(bytes));

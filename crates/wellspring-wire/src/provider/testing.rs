@@ -1,4 +1,4 @@
-//! What the tests of the providers share.
+//! Shared functions for the tests of the providers.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use wellspring_core::{
 use super::{AnswerReader, ReadError};
 use crate::framer::Framer;
 
-/// What a reader made of an answer.
+/// What a reader returned for an answer.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Heard {
     pub(crate) events: Vec<Event>,
@@ -32,7 +32,7 @@ impl Heard {
         self
     }
 
-    /// One line per event, and how it ended.
+    /// One line per event, and the end.
     pub(crate) fn lines(&self) -> String {
         let mut lines = String::new();
         for event in &self.events {
@@ -48,7 +48,7 @@ impl Heard {
         lines
     }
 
-    /// What the conversation holds of it.
+    /// The message that a conversation gets from it.
     pub(crate) fn message(&self) -> Message {
         let run = wellspring_testkit::RUN;
         let mut parts: Vec<MessagePart> = Vec::new();
@@ -74,7 +74,7 @@ fn at(parts: &mut [MessagePart], part: PartId) -> &mut MessagePart {
     &mut parts[part.0 as usize]
 }
 
-/// A request that asks nothing in particular.
+/// A request with default options.
 pub(crate) fn request(messages: impl Into<Arc<[Message]>>) -> TurnRequest {
     TurnRequest {
         model: None,
@@ -123,7 +123,7 @@ pub(crate) fn checked(reader: impl AnswerReader, framer: Framer, body: impl AsRe
     heard
 }
 
-/// Reads a body that came in one piece.
+/// Reads an answer that was not streamed.
 pub(crate) fn whole(mut reader: impl AnswerReader, body: &str) -> Heard {
     let mut heard = Heard::default();
     let mut batch = Batch::default();
@@ -135,23 +135,24 @@ pub(crate) fn whole(mut reader: impl AnswerReader, body: &str) -> Heard {
     }
 }
 
-/// Reads a stream whole and cut in two at every byte, and holds that nothing differs; that no
-/// prefix of it is taken for an answer; and that what a parser reads is the same.
+/// Reads a stream whole and cut in two at every byte, and asserts that the result is the same,
+/// that no prefix of it counts as a complete answer, and that the parser reads the same as the
+/// fast path.
 pub(crate) fn stream_cut_anywhere<R: AnswerReader>(
     reader: impl Fn() -> R,
     framer: &Framer,
     body: &str,
 ) -> Heard {
     let all = cut_anywhere(&reader, framer, body);
-    // A parser takes no half of a character.
+    // The parser rejects lone surrogates.
     if !body.contains("\\ud") {
         assert_eq!(cut_anywhere(&reader, framer, &for_the_parser(body)), all, "by a parser");
     }
     all
 }
 
-/// The same stream in a spelling that no shortcut takes: the first name in each event is
-/// written with an escape.
+/// The same stream, written so that no fast path accepts it: the first name in each event
+/// contains an escape.
 pub(crate) fn for_the_parser(body: &str) -> String {
     let mut spelled = String::new();
     for line in body.split_inclusive(['\n', '\r']) {
@@ -181,7 +182,7 @@ fn cut_anywhere<R: AnswerReader>(reader: &impl Fn() -> R, framer: &Framer, body:
             let (head, tail) = (&body[start..cut], &body[cut..end]);
             let whole = self::events(framer, [head, tail]).0;
             assert_eq!(whole, events.get(at).cloned().as_slice(), "cut at {cut}");
-            // As long as the events are the same, so is what a reader makes of them.
+            // The reader's result depends only on the events.
             let (more, rest) = self::events(framer, [head]);
             let seen = Some((at + more.len(), rest));
             if seen == last {
@@ -191,7 +192,7 @@ fn cut_anywhere<R: AnswerReader>(reader: &impl Fn() -> R, framer: &Framer, body:
             let (head, tail) = body.split_at(cut);
             assert_eq!(stream(reader(), framer.clone(), [head, tail]), all, "cut at {cut}");
             let prefix = stream(reader(), framer.clone(), [head]);
-            // The usage may come after the terminal.
+            // Usage may arrive after the stop.
             let reason = |heard: &Heard| heard.stop.as_ref().map(|(stop, _)| stop.clone());
             assert!(prefix.stop.is_none() || reason(&prefix) == reason(&all), "cut off at {cut}");
             assert!(prefix.stop.is_some() || prefix.error.is_some(), "silent at {cut}");
@@ -202,7 +203,7 @@ fn cut_anywhere<R: AnswerReader>(reader: &impl Fn() -> R, framer: &Framer, body:
     all
 }
 
-/// Where each event of a stream is complete.
+/// The offset at which each event of a stream is complete.
 fn ends(mut framer: Framer, body: &[u8]) -> Vec<usize> {
     let mut ends = Vec::new();
     for (at, mut byte) in body.chunks(1).enumerate() {
@@ -215,7 +216,7 @@ fn ends(mut framer: Framer, body: &[u8]) -> Vec<usize> {
 
 type Data = Vec<u8>;
 
-/// The events in some chunks, and what the end of the stream makes one.
+/// The events in some chunks, with the incomplete one at the end of the stream.
 fn events<'c>(
     framer: &Framer,
     chunks: impl IntoIterator<Item = &'c [u8]>,
@@ -232,8 +233,8 @@ fn events<'c>(
 }
 
 impl Heard {
-    /// The conversation that continues after this answer: every call of our tools has the result
-    /// `done`.
+    /// The conversation that continues after this answer: every call of our tools has the
+    /// result `done`.
     pub(crate) fn conversation(&self, question: &str) -> Vec<Message> {
         let said = self.message();
         let mut results = Vec::new();
@@ -259,7 +260,7 @@ impl Heard {
         messages
     }
 
-    /// Holds it to the rules by which the engine takes a model's events.
+    /// Asserts the engine's rules for a model's events.
     pub(crate) fn check(&self) {
         let mut open = Vec::new();
         for event in &self.events {

@@ -1,27 +1,27 @@
-//! Thoughts that a server leaves in the text, between `<think>` and `</think>`.
+//! Thoughts that a server sends as text, between `<think>` and `</think>`.
 //!
 //! A server that does not know its model's template sends the tags as text. A tag counts only
 //! where templates put it: `<think>` at the very start of the answer, and `</think>` at the
-//! start of a line if `<think>` was part of the prompt. Elsewhere the words are text, because an
-//! answer may well be about these tags.
+//! start of a line if `<think>` was part of the prompt. Anywhere else the tags are text,
+//! because an answer may be about these tags.
 
 const OPEN: &str = "<think>";
 const CLOSE: &str = "</think>";
 
-/// Bytes of white space that are held back while the answer has not begun. Templates put a few
-/// line breaks before the tag.
+/// Bytes of leading white space that are held back. Templates put a few line breaks before the
+/// tag.
 const BLANK_BYTES_MAX: usize = 64;
 
-/// What a piece of the text is.
+/// One kind of text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Piece<'t> {
     Text(&'t str),
     Thought(&'t str),
-    /// A `</think>` without its `<think>`: the text so far was a thought.
+    /// A `</think>` without its `<think>`: all text so far was a thought.
     AllWasThought,
 }
 
-/// Splits the text of one answer, which comes in pieces.
+/// Splits the text of one answer, which arrives in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct ThinkTags {
     state: State,
@@ -31,26 +31,26 @@ pub(crate) struct ThinkTags {
 
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 enum State {
-    /// Nothing but white space has come.
+    /// Only white space has arrived.
     #[default]
     Start,
     /// Between the tags.
     Thinking,
     /// Right after `</think>`: line breaks belong to the tag.
     Closed,
-    /// In the answer, where a lone `</think>` may come at the start of a line.
+    /// In the answer, where a lone `</think>` may appear at the start of a line.
     Answer { at_line_start: bool },
-    /// Tags no longer count.
+    /// Tags are text from here on.
     Done,
 }
 
 impl ThinkTags {
-    /// Whether tags still count. If not, the text can be passed on as it is.
+    /// Whether tags still count. If not, text can be used unchanged.
     pub(crate) fn is_watching(&self) -> bool {
         self.state != State::Done
     }
 
-    /// Whether a text holds no tag and completes none, so that it can be passed on as it is.
+    /// Whether a text contains no tag and completes none, so that it can be used unchanged.
     pub(crate) fn is_plain(&mut self, text: &str) -> bool {
         match self.state {
             State::Done => true,
@@ -64,8 +64,8 @@ impl ThinkTags {
         }
     }
 
-    /// Tags no longer count: the server tells thoughts apart itself, or a call has begun.
-    /// Returns what was held back.
+    /// From here on tags are text: the server separates thoughts itself, or a call has begun.
+    /// Returns the text that was held back.
     pub(crate) fn stop(&mut self) -> Option<(String, Held)> {
         let held = std::mem::take(&mut self.held);
         let kind = if self.state == State::Thinking { Held::Thought } else { Held::Text };
@@ -143,14 +143,14 @@ impl ThinkTags {
     }
 }
 
-/// What was held back.
+/// The kind of text that was held back.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Held {
     Text,
     Thought,
 }
 
-/// Splits a text that came in one piece: the thought, if it has one, and the answer.
+/// Splits the text of an answer that was not streamed into the thought, if any, and the answer.
 pub(crate) fn split(text: &str) -> (Option<&str>, &str) {
     let opened = text.trim_start().strip_prefix(OPEN);
     match opened {
@@ -176,7 +176,7 @@ fn is_line_start(before: &str, at_line_start: bool) -> bool {
     if before.is_empty() { at_line_start } else { before.ends_with('\n') }
 }
 
-/// How many bytes at the end may be the start of `</think>`.
+/// The number of bytes at the end that may be the start of `</think>`.
 fn started(text: &str) -> usize {
     let longest = text.len().min(CLOSE.len() - 1);
     (1..=longest).rev().find(|length| text.ends_with(&CLOSE[..*length])).unwrap_or(0)

@@ -12,7 +12,7 @@ fn samples() {
     insta::assert_snapshot!(render_samples(DialectName::Record));
 }
 
-/// The kinds are the names in the JSON, and all that the samples have are known.
+/// The kinds are the names in the JSON, and the samples contain no others.
 #[test]
 fn kinds_are_the_names_in_the_json() {
     for sample in samples::all() {
@@ -37,7 +37,7 @@ fn a_reader_chooses_kinds() {
 }
 
 proptest! {
-    /// What is written by hand is what the log would write.
+    /// Records written by hand are the same as those that the log writes.
     #[test]
     fn by_hand_as_by_serde(record in arb_record()) {
         let mut out = Out::default();

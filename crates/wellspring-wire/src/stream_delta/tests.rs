@@ -12,7 +12,7 @@ fn samples() {
     insta::assert_snapshot!(render_samples(DialectName::StreamDelta));
 }
 
-/// The documented shapes, read into our types and written again, are the same JSON.
+/// The documented shapes survive reading into our types and writing again.
 #[test]
 fn documented_shapes() {
     for json in [
@@ -28,8 +28,8 @@ fn documented_shapes() {
     }
 }
 
-/// The time spent thinking is the thoughts' own, not what lies between them; while one is
-/// open, it runs.
+/// The thinking time counts only the thoughts, not the time between them. While a thought is
+/// open, the time grows.
 #[test]
 fn thinking_time() {
     let mut run = RunBuilder::new("demo", "Think twice.");
@@ -50,8 +50,7 @@ fn thinking_time() {
     );
 }
 
-/// However many records a frame has, it gives one snapshot, of its end; none if nothing to
-/// show changed.
+/// Each frame gives one snapshot, of its end; none if nothing visible changed.
 #[test]
 fn one_snapshot_per_frame() {
     let mut run = RunBuilder::new("demo", "Hello?");
@@ -71,7 +70,7 @@ fn one_snapshot_per_frame() {
 }
 
 proptest! {
-    /// The last snapshot has the transcript's words, but for the breaks between them.
+    /// The last snapshot has the transcript's text, except for the paragraph breaks.
     #[test]
     fn the_end_is_the_transcripts(run in arb_run()) {
         let transcript = Transcript::fold(&run);

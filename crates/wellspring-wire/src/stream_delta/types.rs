@@ -2,42 +2,42 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How the answer stands.
+/// A snapshot of the answer.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "phase", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum StreamDelta {
-    /// No words yet.
+    /// No text yet.
     Thinking {
         /// All thoughts so far.
         thinking: String,
-        /// How long it has been thinking.
+        /// The duration of the thoughts so far, in milliseconds.
         thinking_elapsed_ms: u64,
     },
-    /// Some words.
+    /// Some text.
     Content {
-        /// All of them.
+        /// The whole text so far.
         content: String,
         /// All thoughts, if there are any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking: Option<String>,
-        /// How long they took.
+        /// The duration of the thoughts, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking_duration_ms: Option<u64>,
     },
-    /// All words.
+    /// The complete answer.
     Final {
-        /// All of them.
+        /// The whole text.
         content: String,
         /// All thoughts, if there are any.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking: Option<String>,
-        /// How long they took.
+        /// The duration of the thoughts, in milliseconds.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         thinking_duration_ms: Option<u64>,
     },
-    /// It went wrong, or was stopped.
+    /// The run failed or was cancelled.
     Error {
-        /// How.
+        /// The error message.
         error: String,
     },
 }

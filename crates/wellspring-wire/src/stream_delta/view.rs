@@ -11,7 +11,7 @@ use crate::out::Out;
 use crate::project::{PARAGRAPH, failure};
 
 impl StreamDelta {
-    /// How the answer stands at `now`; `None` before there is anything to show.
+    /// The snapshot at `now`; `None` if there is nothing to show yet.
     ///
     /// ```
     /// use wellspring_core::{AgentNo, Event, Millis, PartId, PartKind, Record, Seq, Transcript};
@@ -53,7 +53,7 @@ impl StreamDelta {
     }
 }
 
-/// The root's words, with a paragraph break where a tool call or a new turn came between.
+/// The root agent's text, with a paragraph break where a tool call or a new turn came between.
 fn content(transcript: &Transcript) -> String {
     let mut content = String::new();
     let mut interrupted = false;
@@ -86,9 +86,10 @@ fn content(transcript: &Transcript) -> String {
     content
 }
 
-/// The root's thoughts, one paragraph each, and their duration in milliseconds; `None` without any.
+/// The root agent's thoughts, one paragraph each, and their duration in milliseconds; `None` if
+/// it has none.
 fn thoughts(transcript: &Transcript, now: Millis) -> Option<(String, u64)> {
-    // The end of the run closes what a broken log left open.
+    // The end of the run closes what an invalid log left open.
     let now = if transcript.outcome.is_some() { transcript.updated_at } else { now };
     let mut text = String::new();
     let mut millis = 0u64;
@@ -109,7 +110,7 @@ fn thoughts(transcript: &Transcript, now: Millis) -> Option<(String, u64)> {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StreamDeltas {
     reasoning: Reasoning,
-    /// Whether a snapshot would say something new after the records of this frame.
+    /// Whether the snapshot changed since the last one.
     changed: bool,
 }
 
@@ -180,7 +181,7 @@ impl Dialect for StreamDeltas {
         }
     }
 
-    /// Each snapshot repeats all of the answer.
+    /// Each snapshot repeats the whole answer.
     fn fold(&self) -> Fold {
         Fold::Transcript
     }

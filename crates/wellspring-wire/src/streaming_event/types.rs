@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StreamingEvent {
-    /// Which turn: `turn-N`, from 0.
+    /// The turn: `turn-N`, from 0.
     pub request_id: String,
-    /// To be appended.
+    /// Text to append.
     pub delta: String,
-    /// Whether this is the turn's last.
+    /// Whether this is the last event of the turn.
     pub done: bool,
 }

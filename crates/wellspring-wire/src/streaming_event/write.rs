@@ -26,7 +26,7 @@ impl Dialect for StreamingEvents {
     }
 }
 
-/// What `record` says as a StreamingEvent, given what was open `before` it.
+/// Encodes `record` as a StreamingEvent, given the outline `before` it.
 #[must_use]
 pub fn events(before: &Outline, record: &Record) -> Option<StreamingEvent> {
     project(before, record).map(|Said { turn, delta, done }| StreamingEvent {
@@ -47,7 +47,7 @@ fn project<'a>(before: &Outline, record: &'a Record) -> Option<Said<'a>> {
         return None;
     }
     let root = before.agents.get(&AgentNo::ROOT);
-    // Ours count from 1, theirs from 0.
+    // Our turns count from 1, theirs from 0.
     let turn = root.map_or(0, |root| root.turn.saturating_sub(1));
     let words = |delta| Some(Said { turn, delta, done: false });
     let end = Said { turn, delta: "", done: true };

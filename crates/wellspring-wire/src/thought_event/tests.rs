@@ -20,7 +20,7 @@ fn samples() {
     insta::assert_snapshot!(render_samples(DialectName::ThoughtEvent));
 }
 
-/// The documented shapes, read into our types and written again, are the same JSON.
+/// The documented shapes survive reading into our types and writing again.
 #[test]
 fn documented_shapes() {
     for json in [
@@ -58,7 +58,7 @@ fn documented_shapes() {
     }
 }
 
-/// Whether a tool may still be heard of.
+/// Whether further events of a tool may follow.
 #[derive(Debug, Eq, PartialEq)]
 enum Tool {
     Running,
@@ -76,7 +76,7 @@ proptest! {
         }
     }
 
-    /// Each tool starts once and is done once, and is heard of only in between.
+    /// Each tool starts once and ends once, and is mentioned only in between.
     #[test]
     fn tools_are_bracketed(run in arb_run()) {
         let mut tools = BTreeMap::new();
@@ -123,7 +123,7 @@ fn update(id: &str, status: ToolStatus, texts: &[&str]) -> ThoughtEvent {
     ThoughtEvent::ToolUpdate { id: id.into(), status, content }
 }
 
-/// Shell output is its words; any other object that a tool reports is its JSON.
+/// Shell output is shown as text; any other object that a tool reports is shown as JSON.
 #[test]
 fn structured_progress_is_content() {
     let mut run = RunBuilder::new("demo", "Go.");
@@ -151,7 +151,7 @@ fn structured_progress_is_content() {
     assert_eq!(updates, want);
 }
 
-/// The run waits, and the reader is told for what and how to answer.
+/// A waiting run shows the question and how to answer it.
 #[test]
 fn a_question_is_shown_as_waiting() {
     let mut run = RunBuilder::new("demo", "Go.");
@@ -203,8 +203,8 @@ fn texts(content: &[ToolContent]) -> Vec<String> {
     content.iter().filter_map(text).collect()
 }
 
-/// The question of a sub-agent is one of the call that it serves, and a question of the run's
-/// own is started and done like a tool.
+/// The question of a sub-agent belongs to the call that it serves. A question of the run itself
+/// starts and ends like a tool.
 #[test]
 fn questions_of_sub_agents_and_of_the_run() {
     let mut run = RunBuilder::new("demo", "Go.");
@@ -245,8 +245,8 @@ fn questions_of_sub_agents_and_of_the_run() {
     assert_eq!(kinds, want);
 }
 
-/// What an ACP agent reports is told as the seed's table has it: one event for each update,
-/// under the agent's own id.
+/// Reports of an ACP agent map as in the documented table: one event per update, under the
+/// agent's own id.
 #[test]
 fn acp_updates_one_by_one() {
     let updates = [

@@ -3,55 +3,55 @@
 use serde::{Deserialize, Serialize};
 use wellspring_core::ToolKind;
 
-/// One thing to watch.
+/// An event of the stream.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ThoughtEvent {
     /// More reasoning.
     Thought {
-        /// To be appended.
+        /// Text to append.
         text: String,
     },
     /// More of the visible answer.
     Message {
-        /// To be appended.
+        /// Text to append.
         text: String,
     },
     /// The agent calls a tool.
     ToolStart {
-        /// The call.
+        /// The call's id.
         id: String,
-        /// What a person would call it.
+        /// The title for people.
         title: String,
-        /// What sort of thing it does.
+        /// The kind of action.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         kind: Option<ToolKind>,
     },
-    /// A tool got on.
+    /// Progress of a tool.
     ToolUpdate {
-        /// The call.
+        /// The call's id.
         id: String,
-        /// How far it is.
+        /// The current status.
         status: ToolStatus,
-        /// What it shows.
+        /// Content to show.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Vec<ToolContent>>,
     },
-    /// A tool is done.
+    /// A tool finished.
     ToolDone {
-        /// The call.
+        /// The call's id.
         id: String,
-        /// How it went.
+        /// Whether it succeeded.
         status: DoneStatus,
     },
-    /// The plan, all of it.
+    /// The whole plan.
     Plan {
         /// Its entries, in order.
         entries: Vec<PlanEntry>,
     },
 }
 
-/// How far a tool is. On the wire it is any string.
+/// The status of a tool. On the wire it is any string.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolStatus {
@@ -59,8 +59,8 @@ pub enum ToolStatus {
     Pending,
     /// It is running.
     InProgress,
-    /// It waits for a person's answer. The content is the prompt, then the question as JSON text
-    /// (`subtype`, `question`, `prompt`, `form`).
+    /// It waits for a person's answer. The content is the prompt, followed by the question as
+    /// JSON text (`subtype`, `question`, `prompt`, `form`).
     Waiting,
     /// It succeeded.
     Completed,
@@ -71,7 +71,7 @@ pub enum ToolStatus {
     Other(String),
 }
 
-/// How a tool went.
+/// Whether a tool succeeded.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says all there is to say")]
@@ -80,7 +80,7 @@ pub enum DoneStatus {
     Failed,
 }
 
-/// What a tool shows.
+/// Content that a tool shows.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ToolContent {
@@ -89,18 +89,18 @@ pub enum ToolContent {
         /// The block.
         content: ContentBlock,
     },
-    /// A change of a file.
+    /// A change to a file.
     Diff {
-        /// Which file.
+        /// The file's path.
         path: String,
-        /// Before; empty for a new file.
+        /// The old text; empty for a new file.
         old_text: String,
-        /// After.
+        /// The new text.
         new_text: String,
     },
-    /// What a terminal shows.
+    /// The output of a terminal.
     Terminal {
-        /// Which terminal.
+        /// The terminal's id.
         terminal_id: String,
     },
 }
@@ -109,23 +109,23 @@ pub enum ToolContent {
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum ContentBlock {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// A picture.
+    /// An image.
     Image {
-        /// Its bytes in base64.
+        /// The bytes, in base64.
         data: String,
-        /// What it is.
+        /// The media type.
         mime_type: String,
     },
-    /// Something that can be fetched.
+    /// A link to a resource.
     ResourceLink {
-        /// Where it is.
+        /// Its URI.
         uri: String,
-        /// What it is called.
+        /// Its name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         name: Option<String>,
     },
@@ -134,15 +134,15 @@ pub enum ContentBlock {
 /// A step of a plan.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PlanEntry {
-    /// What is to be done.
+    /// The task.
     pub content: String,
-    /// How far it is.
+    /// Its status.
     pub status: PlanStatus,
-    /// How much it matters.
+    /// Its priority.
     pub priority: Priority,
 }
 
-/// How far a step is.
+/// The status of a step.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says all there is to say")]
@@ -152,7 +152,7 @@ pub enum PlanStatus {
     Completed,
 }
 
-/// How much a step matters.
+/// The priority of a step.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[expect(missing_docs, reason = "each name says all there is to say")]

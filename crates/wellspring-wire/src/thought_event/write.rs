@@ -56,7 +56,7 @@ impl Dialect for ThoughtEvents {
     }
 }
 
-/// What `record` says as ThoughtEvents, given what was open `before` it.
+/// Encodes `record` as ThoughtEvents, given the outline `before` it.
 ///
 /// ```
 /// use wellspring_core::{Event, Millis, Outline, PartId, PartKind, Record, Seq, AgentNo};
@@ -75,11 +75,11 @@ pub fn events(before: &Outline, record: &Record) -> Vec<ThoughtEvent> {
     events
 }
 
-/// An event that borrows what is frequent.
+/// An event that borrows its frequent members.
 enum Said<'a> {
     Thought(&'a str),
     Message(&'a str),
-    /// Words that a call shows while it runs.
+    /// Text that a call shows while it runs.
     ToolText(CallId<'a>, &'a str),
     Other(ThoughtEvent),
 }
@@ -87,7 +87,7 @@ enum Said<'a> {
 /// The id of a call or of a question.
 #[derive(Clone, Copy)]
 enum CallId<'a> {
-    /// The one that the remote agent gave it.
+    /// The id that the remote agent gave it.
     Own(&'a str),
     Wire(WirePartId),
     /// A question that belongs to no call.
@@ -141,7 +141,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                 emit(Said::Other(tool_start(id, tool)));
             }
         }
-        // A remote agent reports on its calls itself: one update for each of its reports.
+        // A remote agent reports its calls itself: one update per report.
         Event::ToolStarted { call, .. } if !is_remote(before, *call) => {
             if let Some(id) = shown_id(before, *call) {
                 emit(Said::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
@@ -149,7 +149,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
         }
         Event::ToolUpdated { call, update } => {
             if let Some(id) = shown_id(before, *call) {
-                // What a remote agent reports besides content is not for people.
+                // Progress data of a remote agent's own calls is not shown.
                 let data = update.data.as_ref().filter(|_| !is_remote(before, *call));
                 match data.and_then(chunk_words) {
                     Some(text) if update.content.is_none() => emit(Said::ToolText(id, text)),
@@ -203,7 +203,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             let entries = entries.iter().map(PlanEntry::from).collect();
             emit(Said::Other(ThoughtEvent::Plan { entries }));
         }
-        // Nothing to watch, or nothing this vocabulary has a shape for: it stays in the records.
+        // Nothing to show, or no shape for it in this vocabulary: it stays in the records.
         Event::RunStarted(_)
         | Event::RunAdopted { .. }
         | Event::RunPaused { .. }
@@ -213,7 +213,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
         | Event::PartStarted { .. }
         | Event::PartAnnotated { .. }
         | Event::PartFinished { .. }
-        // A call that was shown is pending until it starts.
+        // A call stays pending on the client's screen until it starts.
         | Event::ToolQueued { .. }
         | Event::ToolStarted { .. }
         | Event::AgentStarted { .. }
@@ -262,7 +262,7 @@ fn is_remote(before: &Outline, call: PartId) -> bool {
     before.call(call).is_some_and(|call| call.tool.runs_on == RunsOn::Agent)
 }
 
-/// The id under which a question is shown, and whether that is an id of its own.
+/// The id under which a question is shown, and whether it is the question's own id.
 fn question_id<'a>(
     before: &'a Outline,
     question: QuestionId,
@@ -275,8 +275,8 @@ fn question_id<'a>(
     }
 }
 
-/// Whether the call goes on where it waited. A call that waited for its approval is heard of
-/// when it starts.
+/// Whether the call continues where it waited. A call that waited for approval is reported when
+/// it starts.
 fn goes_on(before: &Outline, agent: wellspring_core::AgentNo, call: Option<PartId>) -> bool {
     let has_started = |call: PartId| {
         before.call(call).is_some_and(|call| matches!(call.state, CallState::Started(_)))
@@ -296,7 +296,7 @@ fn tool_start(id: CallId<'_>, tool: &ToolCall) -> ThoughtEvent {
     ThoughtEvent::ToolStart { id: id.to_string(), title, kind: Some(tool.kind) }
 }
 
-/// Content as it is, and then data as JSON text.
+/// The content, followed by the data as JSON text.
 fn progress(id: CallId<'_>, update: &ToolUpdate, data: Option<&Value>) -> ThoughtEvent {
     let mut content = match &update.content {
         Some(ContentChange::Append(content) | ContentChange::Replace(content)) => contents(content),

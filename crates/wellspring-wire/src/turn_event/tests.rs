@@ -13,7 +13,7 @@ fn samples() {
     insta::assert_snapshot!(render_samples(DialectName::TurnEvent));
 }
 
-/// The documented shapes, read into our types and written again, are the same JSON.
+/// The documented shapes survive reading into our types and writing again.
 #[test]
 fn documented_shapes() {
     for json in [
@@ -54,8 +54,8 @@ proptest! {
         }
     }
 
-    /// `text_done` is what the transcript has, whatever was taken back; each result has a
-    /// call before it, and each call one result.
+    /// `text_done` has the transcript's text, also after voids; each result follows its call,
+    /// and each call has one result.
     #[test]
     fn texts_are_the_transcripts(run in arb_run()) {
         let events: Vec<TurnEvent> = encode(DialectName::TurnEvent, &run)
@@ -97,8 +97,8 @@ proptest! {
     }
 }
 
-/// A tool that is quicker than the model does not change the order of the vocabulary: the text
-/// is done, then come the calls and the end of the turn, and then the results.
+/// A tool that finishes before the model's turn does not change the order: first the text, then
+/// the calls and the end of the turn, and then the results.
 #[test]
 fn early_results_come_after_the_text() {
     let mut run = RunBuilder::new("demo", "Go.");

@@ -3,67 +3,67 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// One step of a turn.
+/// An event of a turn.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case", rename_all_fields = "camelCase")]
 pub enum TurnEvent {
     /// More of the text.
     TextDelta {
-        /// To be appended.
+        /// Text to append.
         text: String,
     },
     /// The text is complete.
     TextDone {
-        /// All of it.
+        /// The whole text of the turn.
         text: String,
     },
     /// The model called a tool.
     ToolCall {
-        /// The call.
+        /// The call's id.
         tool_call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
         /// Its arguments.
         args: Map<String, Value>,
     },
     /// A call has its result.
     ToolResult {
-        /// The call.
+        /// The call's id.
         tool_call_id: String,
-        /// The tool.
+        /// The tool's name.
         tool_name: String,
-        /// What it said.
+        /// The tool's output.
         output: Value,
         /// Whether it failed.
         is_error: bool,
     },
     /// The model stopped.
     Finished {
-        /// Why.
+        /// The finish reason, in the AI SDK's vocabulary.
         finish_reason: String,
-        /// What it cost.
+        /// The usage; absent if the provider did not report it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<TurnUsage>,
     },
-    /// It went wrong.
+    /// The run failed or was cancelled.
     Error {
-        /// How.
+        /// The error.
         error: TurnError,
     },
 }
 
-/// What a turn cost, in tokens.
+/// The usage of a turn, in tokens.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TurnUsage {
-    /// Read.
+    /// Input tokens.
     pub input: u64,
-    /// Written.
+    /// Output tokens.
     pub output: u64,
 }
 
-/// What went wrong.
+/// An error.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct TurnError {
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
 }

@@ -28,7 +28,7 @@ impl Dialect for TurnEvents {
         });
     }
 
-    /// A turn's whole text is repeated at its end.
+    /// The end of a turn repeats its whole text.
     fn fold(&self) -> Fold {
         Fold::Transcript
     }
@@ -38,7 +38,7 @@ impl Dialect for TurnEvents {
     }
 }
 
-/// An event that borrows what is frequent.
+/// An event that borrows its frequent members.
 enum Said<'a> {
     TextDelta(&'a str),
     Other(TurnEvent),
@@ -58,7 +58,7 @@ impl TurnEvents {
         Self { usage: options.usage }
     }
 
-    /// What `record` says as TurnEvents, given the run `before` it.
+    /// Encodes `record` as TurnEvents, given the run `before` it.
     #[must_use]
     pub fn events(&self, before: Before<'_>, record: &Record) -> Vec<TurnEvent> {
         let mut events = Vec::new();
@@ -95,7 +95,7 @@ impl TurnEvents {
                 }
                 let usage = usage.as_deref().filter(|_| self.usage == UsageReports::Included);
                 emit(Said::Other(finished(stop, usage)));
-                // Calls that were quicker than the model.
+                // Calls that finished before the model's turn.
                 for (call, name, part) in calls {
                     let finished = part.call.as_ref().and_then(|call| call.finished.as_ref());
                     if let Some((outcome, said)) = finished {
@@ -112,7 +112,8 @@ impl TurnEvents {
                     announce(before, *part, &outline.tool.name, args, &mut emit);
                 }
             }
-            // Calls of a turn are shown at its end, with their results if they have them already.
+            // The calls of a turn are shown at its end, with their results if they already have
+            // them.
             Event::PartsVoided { parts, .. } => {
                 for part in parts {
                     let shown = root_call(before, *part).filter(|_| !in_turn(before, *part));
@@ -170,7 +171,7 @@ impl TurnEvents {
     }
 }
 
-/// The text of the root's latest turn; of all that it said, if it has no turns.
+/// The text of the root agent's latest turn, or all of its text if it has no turns.
 fn turn_text(transcript: &Transcript) -> String {
     let Some(turn) = latest_turn(transcript) else { return transcript.words(AgentNo::ROOT) };
     let parts = turn.parts.iter().filter_map(|part| transcript.parts.get(part));
@@ -185,7 +186,7 @@ fn text_done(transcript: Option<&Transcript>, streams: bool, emit: &mut impl FnM
     }
 }
 
-/// Whether words come as deltas. A run without turns streams.
+/// Whether text arrives as deltas. A run without turns streams.
 fn streams(root: &AgentOutline) -> bool {
     root.streaming || !root.in_turn
 }
@@ -201,7 +202,7 @@ fn in_turn(before: &Outline, call: PartId) -> bool {
     root.is_some_and(|root| part.is_some_and(|part| part.turn == root.turn))
 }
 
-/// The calls of the root's latest turn, in order.
+/// The calls of the root agent's latest turn, in order.
 fn turn_calls(transcript: &Transcript) -> Vec<(PartId, &str, &Part)> {
     let parts = latest_turn(transcript).map_or(&[][..], |turn| &turn.parts);
     let calls = parts.iter().filter_map(|id| {

@@ -1,4 +1,4 @@
-//! What a client says, in our words.
+//! Reads a client's messages.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
@@ -12,7 +12,7 @@ use super::types::{
 use crate::ag_ui::types::{ResumeEntry, ResumeStatus, RunAgentInput};
 use crate::ag_ui::{InputError, answer, client_tool, ids};
 
-/// What a client says: `{"type": …, "data": …}`.
+/// A client's message: `{"type": …, "data": …}`.
 ///
 /// ```
 /// use wellspring_wire::use_ai::ClientMessage;
@@ -26,11 +26,11 @@ use crate::ag_ui::{InputError, answer, client_tool, ids};
 pub enum ClientMessage {
     /// Run an agent.
     RunAgent(Box<RunAgent>),
-    /// A tool of the client has its result.
+    /// The result of a client's tool.
     ToolResult(Box<ToolResult>),
     /// Stop a run.
     AbortRun(AbortRun),
-    /// A person said yes or no.
+    /// A person's decision about a call.
     ToolApprovalResponse(ToolApprovalResponse),
     /// A person rated an answer.
     MessageFeedback(MessageFeedback),
@@ -38,7 +38,7 @@ pub enum ClientMessage {
     RunWorkflow(Box<RunWorkflow>),
 }
 
-/// A message that is not one of use-ai's, or says nothing that can be done.
+/// A message that use-ai does not define, or that cannot be applied.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -54,16 +54,16 @@ pub enum MessageError {
          tool_approval_response, message_feedback and run_workflow"
     )]
     Unknown {
-        /// The type, cut short.
+        /// The type, truncated.
         kind: Box<str>,
     },
-    /// The id names nothing that waits.
+    /// Nothing in the run waits for an answer with this id.
     #[error("nothing waits for an answer to {id:?}")]
     NotWaiting {
         /// The id.
         id: Box<str>,
     },
-    /// The answer does not fit its question.
+    /// The answer is invalid for its question.
     #[error(transparent)]
     Answer(#[from] InputError),
 }
@@ -73,12 +73,12 @@ impl ClientMessage {
     ///
     /// # Errors
     ///
-    /// If it is not one of use-ai's.
+    /// If it is not a message of use-ai's.
     pub fn read(json: &[u8]) -> Result<Self, MessageError> {
         Self::from_value(serde_json::from_slice(json)?)
     }
 
-    /// Reads a message that was parsed already.
+    /// Reads a message that is already parsed.
     ///
     /// # Errors
     ///
@@ -102,11 +102,11 @@ impl ClientMessage {
         })
     }
 
-    /// Reads what comes with a bare `abort_run`: nothing, a run's id, or the message's data.
+    /// Reads the argument of a bare `abort_run`: nothing, a run's id, or the message's data.
     ///
     /// # Errors
     ///
-    /// If it is something else.
+    /// If it is any other value.
     pub fn abort(data: Value) -> Result<Self, MessageError> {
         if let Value::String(run) = data {
             return Ok(Self::AbortRun(AbortRun { run_id: Some(run.into()) }));
@@ -115,7 +115,7 @@ impl ClientMessage {
     }
 }
 
-/// Reads a request. use-ai's parts are turned into AG-UI's first.
+/// Reads a request. use-ai's parts are converted to AG-UI's first.
 fn run_agent(mut data: Value) -> Result<RunAgent, serde_json::Error> {
     from_use_ai(&mut data);
     let input: RunAgentInput = serde_json::from_value(data)?;
@@ -123,8 +123,8 @@ fn run_agent(mut data: Value) -> Result<RunAgent, serde_json::Error> {
     Ok(RunAgent { agent: agent.map(Into::into), input })
 }
 
-/// Turns the parts of user messages from use-ai's form into AG-UI's:
-/// `image{url}` and `file{url, mimeType}`.
+/// Converts the parts of user messages from use-ai's form into AG-UI's: `image{url}` and
+/// `file{url, mimeType}`.
 fn from_use_ai(data: &mut Value) {
     each_part(data, |part| {
         let text = |name: &str| part.get(name).and_then(Value::as_str).map(ToOwned::to_owned);
@@ -162,7 +162,8 @@ fn from_use_ai(data: &mut Value) {
     });
 }
 
-/// The reverse of [`from_use_ai`], for what is sent: also of a request in an event.
+/// The reverse of [`from_use_ai`], for events that are sent, including a request inside an
+/// event.
 pub(super) fn to_use_ai(event: &mut Value) {
     let input = event.get_mut("input").map(Value::take);
     each_part(event, part_to_use_ai);
@@ -204,7 +205,7 @@ fn each_part(value: &mut Value, mut change: impl FnMut(&mut Value)) {
     }
 }
 
-/// The media type and the base64 of what follows `data:`.
+/// The media type and the base64 data after `data:`.
 fn data_url(rest: &str) -> Option<(String, &str)> {
     let (head, data) = rest.split_once(',')?;
     let media_type = head.strip_suffix(";base64")?;
@@ -217,7 +218,7 @@ fn data_url(rest: &str) -> Option<(String, &str)> {
 pub enum Answers<'a> {
     /// The result of a client's tool, or the answer to a question that is not an approval.
     Result(&'a ToolResult),
-    /// A yes or a no.
+    /// A yes or a no to an approval.
     Approval(&'a ToolApprovalResponse),
 }
 
@@ -231,18 +232,18 @@ impl Answers<'_> {
         }
     }
 
-    /// The run that the message is for: the ids of calls and questions name it.
+    /// The run that the message is for: ids of calls and questions include it.
     #[must_use]
     pub fn run(&self) -> Option<RunId> {
         let part = self.id().parse::<WirePartId>().ok().map(|id| id.run);
         part.or_else(|| ids::parse_question(self.id()).map(|(run, _)| run))
     }
 
-    /// What the run is told, as it stands.
+    /// The commands for the run, given its outline.
     ///
     /// # Errors
     ///
-    /// If nothing in the run waits for it, or the answer does not fit its question.
+    /// If nothing in the run waits for it, or the answer is invalid for its question.
     pub fn commands(&self, run: &Outline) -> Result<Vec<Command>, MessageError> {
         match self {
             Self::Result(result) => results(result, run),
@@ -275,7 +276,7 @@ fn results(result: &ToolResult, run: &Outline) -> Result<Vec<Command>, MessageEr
     Ok(commands)
 }
 
-/// What changed in the client, if it says that something did.
+/// The amendment of the request that came with a result, if there is one.
 fn amendment(result: &ToolResult) -> Option<Command> {
     let props = result.forwarded_props.as_ref()?;
     let tools = props.tools.as_ref().map(|tools| tools.iter().map(client_tool).collect());
@@ -315,7 +316,7 @@ fn not_waiting(result: &ToolResult) -> MessageError {
 }
 
 impl RunWorkflow {
-    /// The workflow's run. Its inputs are what the agent that stands for it is asked, as JSON.
+    /// The request for the workflow's run. Its inputs become the user's input, as JSON.
     #[must_use]
     pub fn request(&self) -> RunRequest {
         let inputs = Value::Object(self.inputs.clone());

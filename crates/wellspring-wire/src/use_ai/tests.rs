@@ -47,7 +47,8 @@ fn samples() {
     insta::assert_snapshot!(render_samples(DialectName::UseAi));
 }
 
-/// The request, the conversation with the thread's earlier runs, and the state.
+/// A run opens with the request, the conversation with the thread's earlier runs, and the
+/// state.
 #[test]
 fn a_run_opens_with_request_conversation_and_state() {
     let mut first = RunBuilder::new("demo", "Hello?");
@@ -76,7 +77,7 @@ fn a_run_opens_with_request_conversation_and_state() {
     assert_eq!(events[2]["snapshot"], json!({"page": 7}));
 }
 
-/// The seed's own tests: text and arguments arrive piece by piece, and so do steps.
+/// The seed's own tests: text, arguments and steps arrive as deltas.
 #[test]
 fn text_and_arguments_arrive_as_they_are_said() {
     let mut run = RunBuilder::new("demo", "Hello?");
@@ -101,7 +102,7 @@ fn text_and_arguments_arrive_as_they_are_said() {
     assert_eq!(of("RUN_FINISHED", "result"), ["Ready."]);
 }
 
-/// Each chunk of the seed's table has its event.
+/// Each chunk of the documented table has its event.
 #[test]
 fn every_kind_of_chunk_arrives() {
     let mut run = RunBuilder::new("demo", "Hello?");
@@ -214,7 +215,8 @@ fn a_stream_that_is_cut_off_says_so() {
     assert_eq!(values(&out), [said]);
 }
 
-/// A client tool and an approval: asked for once, and the run goes on as if nothing was.
+/// A client tool and an approval are asked for once, and the run continues without a visible
+/// pause.
 #[test]
 fn a_pause_shows_nothing() {
     let events = events(&samples::plan_and_questions());
@@ -230,7 +232,7 @@ fn a_pause_shows_nothing() {
     assert!(asked[0]["toolCallId"].as_str().unwrap().ends_with("-0"));
 }
 
-/// Who comes back is told what is complete, what is open so far, and what waits for them.
+/// A reconnecting client gets what is complete, what is open so far, and what waits for it.
 #[test]
 fn a_client_that_returns_is_told_what_waits() {
     let records = samples::client_tool();
@@ -263,7 +265,7 @@ fn a_client_that_returns_is_told_what_waits() {
 }
 
 proptest! {
-    /// Both forms of AG-UI say the same words.
+    /// Both variants of AG-UI carry the same text.
     #[test]
     fn the_words_are_those_of_ag_ui(run in arb_run()) {
         let words = |dialect| -> Vec<Value> {
@@ -272,7 +274,7 @@ proptest! {
             all.retain(|delta| delta[0].is_string());
             all
         };
-        // A pause hides what comes during it from AG-UI's clients, and opens calls again.
+        // A pause hides what arrives during it from AG-UI's clients, and reopens calls.
         if !run.iter().any(|it| matches!(it.event, Event::RunPaused { .. })) {
             prop_assert_eq!(words(DialectName::UseAi), words(DialectName::AgUi));
         }

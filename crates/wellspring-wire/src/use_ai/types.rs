@@ -1,4 +1,4 @@
-//! What is said on the socket, both ways. Events that are as in AG-UI have its
+//! The messages on the socket, in both directions. Events that are the same as in AG-UI use its
 //! [types](crate::ag_ui::types).
 
 use serde::{Deserialize, Serialize};
@@ -19,16 +19,16 @@ pub struct Agents {
 /// An agent.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct AgentInfo {
-    /// What a request names it by.
+    /// The id that a request names.
     pub id: Box<str>,
-    /// What people read.
+    /// The name for people.
     pub name: Box<str>,
-    /// What it is for.
+    /// A description for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotation: Option<Box<str>>,
 }
 
-/// What the server can do; sent when a client connects.
+/// The server's features; sent when a client connects.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Config {
@@ -37,7 +37,7 @@ pub struct Config {
     pub langfuse_enabled: bool,
 }
 
-/// What the plain WebSocket wraps [`Agents`] and [`Config`] in.
+/// The wrapper of [`Agents`] and [`Config`] on the plain WebSocket.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Custom<T> {
     /// Always `CUSTOM`.
@@ -45,7 +45,7 @@ pub struct Custom<T> {
     pub kind: &'static str,
     /// `agents` or `config`.
     pub name: &'static str,
-    /// What the Socket.IO event of that name has.
+    /// The payload of the Socket.IO event of that name.
     pub value: T,
 }
 
@@ -86,7 +86,7 @@ pub struct StepFinished {
     pub step_name: Box<str>,
     /// Counted from 0.
     pub step_number: u64,
-    /// The tokens that it cost.
+    /// The step's token usage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Value>,
     /// `stop`, `tool-calls`, `length`, `content-filter`, `other` or the provider's own word;
@@ -107,36 +107,36 @@ pub struct RunError {
     pub kind: &'static str,
     /// `API_OVERLOADED`, `RATE_LIMITED`, `UNKNOWN_ERROR`, or `Run aborted by user`.
     pub message: &'static str,
-    /// What people read.
+    /// The text for people.
     pub error: Box<str>,
-    /// For programs: stable.
+    /// A stable code, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<Box<str>>,
-    /// What the run cost, per model.
+    /// The usage per model.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub usage: Vec<TokenUsage>,
     /// As in AG-UI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
-    /// The run, where the event does not come from the run itself.
+    /// The run, if the event was not made by the run itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<Box<str>>,
 }
 
-/// A call waits for a person's yes: `TOOL_APPROVAL_REQUEST`.
+/// A call waits for approval: `TOOL_APPROVAL_REQUEST`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolApprovalRequest {
     /// Always `TOOL_APPROVAL_REQUEST`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// What the answer names: the call, or the question if it is about no call.
+    /// The id that the answer names: the call's, or the question's if it belongs to no call.
     pub tool_call_id: Box<str>,
     /// The tool; empty without a call.
     pub tool_call_name: Box<str>,
     /// Its arguments; an empty object without a call.
     pub tool_call_args: Value,
-    /// The tool's title and kind, and what a person is asked.
+    /// The tool's title and kind, and the prompt for people.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub annotations: Map<String, Value>,
 }
@@ -144,38 +144,38 @@ pub struct ToolApprovalRequest {
 /// A request to run an agent: AG-UI's, with media in use-ai's form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunAgent {
-    /// As AG-UI has it.
+    /// The request in AG-UI's form.
     pub input: RunAgentInput,
     /// The agent that the client chose.
     pub agent: Option<Box<str>>,
 }
 
-/// The result of a client's tool, in mid-run.
+/// The result of a client's tool, sent while the run is waiting.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolResult {
-    /// The message that the client makes of it.
+    /// The id of the message that the client stores it as.
     #[serde(default)]
     pub message_id: Option<Box<str>>,
     /// The call.
     pub tool_call_id: Box<str>,
-    /// The result, mostly as JSON.
+    /// The result, usually as JSON text.
     pub content: String,
-    /// Why the call failed.
+    /// The error message, if the call failed.
     #[serde(default)]
     pub error: Option<Box<str>>,
-    /// What changed in the client since its request.
+    /// Changes in the client since its request.
     #[serde(default)]
     pub forwarded_props: Option<ToolResultProps>,
 }
 
-/// What a client says with the result of a tool.
+/// Changes that a client sends with the result of a tool.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 pub struct ToolResultProps {
-    /// The client's tools from now on.
+    /// The client's tools from now on; `None` if unchanged.
     #[serde(default)]
     pub tools: Option<Vec<Tool>>,
-    /// The client's state.
+    /// The client's state; `None` if unchanged.
     #[serde(default)]
     pub state: Option<Value>,
 }
@@ -184,7 +184,7 @@ pub struct ToolResultProps {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AbortRun {
-    /// The run; all of this socket's if absent.
+    /// The run; if absent, all runs of this socket.
     pub run_id: Option<Box<str>>,
 }
 
@@ -192,11 +192,11 @@ pub struct AbortRun {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolApprovalResponse {
-    /// What the request named.
+    /// The id that the request named.
     pub tool_call_id: Box<str>,
     /// Whether the tool may run.
     pub approved: bool,
-    /// Why not.
+    /// The reason for a denial.
     #[serde(default)]
     pub reason: Option<Box<str>>,
 }
@@ -205,12 +205,12 @@ pub struct ToolApprovalResponse {
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct MessageFeedback {
-    /// The message that is rated.
+    /// The rated message.
     pub message_id: Box<str>,
-    /// The trace that it belongs to, if the client knows it.
+    /// The trace of the message, if the client knows it.
     #[serde(default)]
     pub trace_id: Option<Box<str>>,
-    /// `upvote`, `downvote`, or `null` to take it back.
+    /// `upvote`, `downvote`, or `null` to remove the rating.
     pub feedback: Option<Box<str>>,
 }
 
@@ -218,9 +218,9 @@ pub struct MessageFeedback {
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(rename_all = "camelCase")]
 pub struct RunWorkflow {
-    /// What runs it, such as `dify`.
+    /// The system that runs it, such as `dify`.
     pub runner: Box<str>,
-    /// Which workflow of it.
+    /// The workflow's id in that system.
     pub workflow_id: Box<str>,
     /// Its inputs.
     #[serde(default)]
@@ -234,7 +234,7 @@ pub struct RunWorkflow {
     /// The client's id of the thread.
     #[serde(default)]
     pub thread_id: Box<str>,
-    /// For the workflow, passed through.
+    /// Properties for the workflow, passed through.
     #[serde(default)]
     pub forwarded_props: Option<Value>,
 }

@@ -16,10 +16,10 @@ use crate::options::{Options, ReasoningEvents};
 use crate::out::{Json, Out};
 use crate::project::finish_reason;
 
-/// What an aborted run's error says.
+/// The message of an aborted run's error.
 const ABORTED: &str = "Run aborted by user";
 
-/// The beginning of a delta of reasoning, and what older clients expect instead.
+/// The start of a reasoning delta, and what older clients expect instead.
 const REASONING_DELTA: &str = r#"{"type":"REASONING_MESSAGE_CONTENT""#;
 const THINKING_DELTA: &str = r#"{"type":"THINKING_TEXT_MESSAGE_CONTENT""#;
 
@@ -57,7 +57,7 @@ pub struct UseAi {
     reasoning_events: ReasoningEvents,
 }
 
-/// What every event says besides itself.
+/// The members that use-ai adds to every event.
 struct Tail {
     at: Millis,
     run: Box<str>,
@@ -66,7 +66,7 @@ struct Tail {
 impl Tail {
     fn write(&self, event: &Event, json: &mut Json<'_>) {
         self.timestamp(json);
-        // These name their run themselves.
+        // These events already name their run.
         if !matches!(event, Event::RunStarted(_) | Event::RunFinished(_)) {
             self.run(json);
         }
@@ -92,7 +92,7 @@ impl UseAi {
         Self { ag_ui, reasoning_events: options.reasoning_events }
     }
 
-    /// Whether the event has an older name, and the reader wants that.
+    /// Whether the event is to be sent under its older name.
     fn renames(&self, event: &Event) -> bool {
         self.reasoning_events == ReasoningEvents::Thinking
             && matches!(
@@ -105,7 +105,7 @@ impl UseAi {
             )
     }
 
-    /// How a run begins: with the request, the conversation and the state.
+    /// Starts a run: the request, the conversation and the state.
     fn begin(
         &self,
         before: Before<'_>,
@@ -127,7 +127,8 @@ impl UseAi {
         }
     }
 
-    /// Says an event of AG-UI as use-ai has it. `stop` is how the turn ended, if it did.
+    /// Writes an AG-UI event in use-ai's form. `stop` is the reason why the turn ended, if it
+    /// did.
     fn say(
         &self,
         event: Event,
@@ -227,7 +228,7 @@ impl Dialect for UseAi {
         });
     }
 
-    /// The end repeats the answer, and a snapshot repeats everything.
+    /// The transcript, because the end repeats the answer and a snapshot repeats everything.
     fn fold(&self) -> Fold {
         Fold::Transcript
     }
@@ -265,7 +266,7 @@ impl Dialect for UseAi {
     }
 }
 
-/// How a client is told that a message was refused, or that its stream ends before its run.
+/// The error for a rejected message, or for a stream that ends before its run.
 #[must_use]
 pub fn refusal(why: &Closed<'_>, run_id: Option<&str>) -> RunError {
     RunError {
@@ -278,7 +279,7 @@ pub fn refusal(why: &Closed<'_>, run_id: Option<&str>) -> RunError {
     }
 }
 
-/// The error of use-ai that a code of ours belongs to.
+/// The use-ai error for one of our codes.
 fn error_name(code: Option<&str>) -> &'static str {
     match code {
         Some("unavailable" | "overloaded" | "too_many_runs") => "API_OVERLOADED",
@@ -295,7 +296,8 @@ fn no_state() -> Event {
     StateSnapshot { snapshot: json!({}), ..StateSnapshot::default() }.into()
 }
 
-/// The request as the client could have made it. Of the conversation it has what was new.
+/// The request as the client could have sent it. Of the conversation, it contains the new
+/// input.
 fn input(started: &RunStarted, transcript: &Transcript) -> RunAgentInput {
     let request = &started.request;
     let tools = request.client_tools.iter().map(|spec| ag_ui::Tool {
@@ -323,13 +325,13 @@ fn input(started: &RunStarted, transcript: &Transcript) -> RunAgentInput {
     }
 }
 
-/// AG-UI's steps are named by our turns, which are counted from 1.
+/// The step's number from 0. AG-UI's steps are named after our turns, which count from 1.
 fn step_number(metadata: Option<&Metadata>) -> u64 {
     let turn = metadata.and_then(|metadata| metadata.get("number")?.as_u64());
     turn.unwrap_or(1).saturating_sub(1)
 }
 
-/// The question of an event, if it is one that is answered with yes or no.
+/// The question of an event, if its answer is yes or no.
 fn approval(event: &Event, outline: &Outline) -> Option<ToolApprovalRequest> {
     let Event::Custom(custom) = event else { return None };
     let reason = custom.value.get("reason").and_then(Value::as_str)?;
@@ -360,7 +362,7 @@ fn approval(event: &Event, outline: &Outline) -> Option<ToolApprovalRequest> {
     })
 }
 
-/// Whether a user's message in the event has parts, which use-ai writes in another way.
+/// Whether a user message in the event has parts, which use-ai writes differently.
 fn has_media(event: &Event) -> bool {
     let has_parts = |message: &Message| {
         let Message::User(user) = message else { return false };
@@ -375,7 +377,7 @@ fn has_media(event: &Event) -> bool {
     }
 }
 
-/// Gives an event of reasoning its older name.
+/// Renames an event of reasoning to its older name.
 fn rename_reasoning(event: &mut Value) {
     let older = match event.get("type").and_then(Value::as_str) {
         Some("REASONING_START") => "THINKING_START",

@@ -1,14 +1,14 @@
-//! A delta costs its text and nothing else, counted by an allocator.
+//! A delta costs only the memory of its text: allocations are counted.
 
 use allocation_counter::measure;
 use wellspring_core::Batch;
 use wellspring_wire::provider::AnswerReader;
 use wellspring_wire::{Framer, anthropic, gemini, ollama, openai_chat, openai_responses};
 
-/// As one packet carries them: nearly every chunk ends within an event.
+/// The size of one packet: nearly every chunk ends within an event.
 const CHUNK_BYTES: usize = 1400;
 
-/// What the buffers may take to double a few times: text, items, and the ends of chunks.
+/// Allocations for buffers that double a few times: text, items, and ends of chunks.
 const GROWTH: u64 = 24;
 
 /// Allocations while a body is read into one batch.
@@ -21,7 +21,7 @@ fn allocations(mut reader: impl AnswerReader, mut framer: Framer, body: &str) ->
             }
         }
     });
-    assert!(batch.text_bytes() > body.len() / 100, "it reads the deltas");
+    assert!(batch.text_bytes() > body.len() / 100, "the deltas are read");
     counted.count_total
 }
 
@@ -45,7 +45,7 @@ fn holds_with<R: AnswerReader>(
     );
 }
 
-/// Text that has to be unescaped, and such that has not.
+/// Text with and without escapes, alternating.
 fn word(index: usize) -> &'static str {
     [" spring", "\\n", " \\\"cold\\\"", " w\u{e4}ter", "\\u00e4"][index % 5]
 }
@@ -65,7 +65,7 @@ fn anthropic() {
         let start = event(&format!(
             r#"{{"type":"content_block_start","index":0,"content_block":{block}}}"#
         ));
-        // Every other one in an order of its own, with spaces.
+        // Every second event has another order of members, and spaces.
         let delta = |index: usize| {
             let text = word(index);
             event(&if index.is_multiple_of(2) {
@@ -150,7 +150,8 @@ fn gemini() {
     }
 }
 
-/// Arguments value by value: a string that goes on, however its path is spelt, and a list.
+/// Arguments that arrive value by value: a string that continues under different spellings of
+/// its path, and a list.
 #[test]
 fn gemini_arguments() {
     let chunk = |call: &str| {

@@ -1,9 +1,9 @@
-//! A conversation that began with one provider goes on with any other, and after an abort.
+//! A conversation that began with one provider continues with any other, also after an abort.
 //!
-//! Each provider says the same in its own words: a thought that it signs, a few words, a call;
-//! then, given the result, the answer. What is recorded of it is written for all five. The
-//! bodies are snapshots; that they hang together is checked for every place where a run can
-//! be cut short.
+//! Each provider sends the same answer in its own format: a signed thought, some text, a call;
+//! then, given the result, the final text. The recorded conversation is written for all five.
+//! The bodies are snapshots; their consistency is checked for every place where a run can be
+//! cut short.
 
 use std::fmt::Write as _;
 
@@ -21,11 +21,11 @@ struct Provider {
     reader: fn(&TurnRequest) -> Box<dyn AnswerReader>,
     framer: fn() -> Framer,
     write: fn(&TurnRequest) -> Written,
-    /// A thought, words and a call.
+    /// A thought, text and a call.
     first: &'static str,
     /// The answer.
     second: &'static str,
-    /// What of the first turn must go back to this provider as it came.
+    /// The bytes of the first turn that must be sent back to this provider unchanged.
     own: &'static [&'static str],
 }
 
@@ -114,7 +114,7 @@ fn read(provider: &Provider, body: &str) -> (Vec<Event>, Stop) {
     (batch.into_events().map(|(_, event)| event).collect(), stop)
 }
 
-/// Adds what a model said; gives the calls of ours whose arguments are whole.
+/// Adds a model's answer; returns the calls of ours whose arguments are complete.
 fn say(run: &mut RunBuilder, events: Vec<Event>) -> Vec<PartId> {
     let first = run.outline().next_part.0;
     let mut calls = Vec::new();
@@ -136,7 +136,7 @@ fn say(run: &mut RunBuilder, events: Vec<Event>) -> Vec<PartId> {
     whole
 }
 
-/// The conversation as recorded with a provider, and the next question.
+/// The recorded conversation with a provider, and the next question.
 fn recorded(provider: &Provider) -> TurnRequest {
     let mut run = RunBuilder::new("demo", "What time is it?");
     run.turn();
@@ -153,13 +153,13 @@ fn recorded(provider: &Provider) -> TurnRequest {
     asked_again(&run.complete())
 }
 
-/// The same, cut short after so many events of the first turn.
+/// The same, cut short after this many events of the first turn.
 fn cut_short(provider: &Provider, after: usize) -> TurnRequest {
     let mut run = RunBuilder::new("demo", "What time is it?");
     run.turn();
     let (events, _) = read(provider, provider.first);
     let calls = say(&mut run, events.into_iter().take(after).collect());
-    // As the engine does it: words that were shown stay, half a call does not.
+    // As in the engine: text that was shown stays, an incomplete call does not.
     let open = run.outline().parts.iter().filter(|(_, part)| part.open);
     let open: Vec<(PartId, bool)> =
         open.map(|(id, part)| (*id, part.grown && part.shape != PartShape::Call)).collect();
@@ -228,8 +228,8 @@ fn nothing_of_another_provider_goes_out() {
     }
 }
 
-/// Wherever a run is cut short, its history can be sent to everyone: each call has its
-/// result, right behind it, and nothing else is answered.
+/// Wherever a run is cut short, its history can be sent to every provider: each call has its
+/// result right behind it, and there are no other results.
 #[test]
 fn goes_on_after_an_abort() {
     for from in PROVIDERS {
@@ -253,7 +253,7 @@ fn goes_on_after_an_abort() {
     }
 }
 
-/// What names a call, and what names a result, in any provider's body.
+/// The ids of calls, and the ids of results, in any provider's body.
 fn calls_and_results(body: &Value) -> (Vec<String>, Vec<String>) {
     let (mut calls, mut results) = (Vec::new(), Vec::new());
     let text =

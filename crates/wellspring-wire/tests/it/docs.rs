@@ -36,7 +36,7 @@ fn the_table_is_fresh() {
     check("dialects.md", &table());
 }
 
-/// Compares a page of `docs/` with what it should be, or writes it.
+/// Compares a page of `docs/` with the generated one, or writes it.
 pub(crate) fn check(name: &str, page: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -1,5 +1,5 @@
-//! What a stream says at its beginning and at its end, in every dialect: points 6 and 7 of the
-//! contract of `Dialect`.
+//! The start and the end of streams, in every dialect: points 6 and 7 of the contract of
+//! `Dialect`.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -18,7 +18,7 @@ fn is_objects(out: &Out) -> bool {
     out.events().all(|(_, json)| is_object(json))
 }
 
-/// A stream that is cut off says so, with the reason, in one event.
+/// A stream that is cut off reports the reason in one event.
 #[test]
 fn every_dialect_says_that_a_stream_was_cut_off() {
     let mut said = String::new();
@@ -34,7 +34,7 @@ fn every_dialect_says_that_a_stream_was_cut_off() {
     insta::assert_snapshot!(said);
 }
 
-/// What a dialect does not offer is refused by name.
+/// Options that a dialect does not offer are refused by name.
 #[test]
 fn options_are_offered_or_refused() {
     let chosen = [
@@ -58,8 +58,8 @@ fn options_are_offered_or_refused() {
 }
 
 proptest! {
-    /// Joining, being interrupted and being cut off are said of any point of a run, as JSON
-    /// objects, and change nothing of what follows.
+    /// Joining, interrupting and closing emit JSON objects at any point of a run, and do not
+    /// change later events.
     #[test]
     fn the_life_cycle_changes_nothing(
         run in arb_run(),
@@ -91,7 +91,7 @@ proptest! {
         );
     }
 
-    /// Encoding again gives the same.
+    /// Encoding the same records again gives the same events.
     #[test]
     fn the_same_records_give_the_same_events(run in arb_run()) {
         for name in DialectName::ALL {
@@ -102,7 +102,7 @@ proptest! {
         }
     }
 
-    /// Hidden reasoning is said nowhere.
+    /// Hidden reasoning appears in no event.
     #[test]
     fn hidden_reasoning_is_not_said(run in arb_run()) {
         let options = Options { reasoning: Reasoning::Hidden, ..Options::default() };

@@ -1,4 +1,4 @@
-//! What holds for every dialect, and for every provider.
+//! Properties of every dialect, and of every provider.
 
 #![expect(clippy::unwrap_used, reason = "the functions that tests share fail by panicking too")]
 

@@ -9,13 +9,13 @@ use wellspring_wire::{DialectName, Encoder, Fold, Out, WirePosition};
 
 type Events = Vec<(WirePosition, Vec<u8>)>;
 
-/// What a reader gets that resumes after `after` with a fold of the first `known` records.
-/// Each record is a frame: that is the finest way to read a run.
+/// The events for a reader that resumes after `after` with a fold of the first `known` records.
+/// Each record is a frame of its own.
 fn read(dialect: DialectName, records: &[Record], known: usize, after: WirePosition) -> Events {
     read_on(resume(dialect, &records[..known], after), after, records, 1)
 }
 
-/// An encoder that goes on from the fold of some records.
+/// An encoder that resumes from the fold of these records.
 fn resume(dialect: DialectName, known: &[Record], after: WirePosition) -> Encoder {
     match dialect.dialect().fold() {
         Fold::Outline | Fold::Records => Encoder::resume(dialect, outline(known), after),
@@ -29,12 +29,12 @@ fn outline(records: &[Record]) -> Outline {
     outline
 }
 
-/// Goes on with a run after a position.
+/// Continues a run after a position.
 fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame: usize) -> Events {
     let mut out = Out::default();
     let known = encoder.outline().head;
     for frame in records.chunks(frame) {
-        // As a cursor does: what is not news is apart from what is.
+        // As a cursor does: old and new records are separate frames.
         let unknown = frame.partition_point(|record| record.seq <= known);
         let news = frame.partition_point(|record| record.seq <= after.whole()).max(unknown);
         for slice in [&frame[unknown..news], &frame[news..]] {
@@ -46,8 +46,8 @@ fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame:
     out.events().map(|(at, json)| (at, json.to_vec())).collect()
 }
 
-/// How many records' fold a reader may start from: any number up to the position's, or none for
-/// a dialect that folds the records itself.
+/// How many records the fold may contain: any number up to the position's, or none for a
+/// dialect that folds the records itself.
 fn known_max(dialect: DialectName, after: WirePosition) -> usize {
     match dialect.dialect().fold() {
         Fold::Outline | Fold::Transcript => after.whole().0 as usize,
@@ -73,7 +73,7 @@ fn samples_resume_after_every_event() {
     }
 }
 
-/// A position that no event has is between those that are there.
+/// A position between two events is valid too.
 #[test]
 fn positions_between_events() {
     let records = samples::tool_with_content();
@@ -92,8 +92,8 @@ proptest! {
         resumes_everywhere(&records);
     }
 
-    /// From any fold at or before the position, and whatever the frames are: a log keeps
-    /// them as they were written, so who resumes reads the same ones.
+    /// From any fold at or before the position, and for any frames. The log keeps frames as
+    /// they were written, so a resuming reader gets the same frames.
     #[test]
     fn runs_resume(
         records in arb_run(),
@@ -106,15 +106,15 @@ proptest! {
         prop_assume!(!all.is_empty());
         let cut = cut.index(all.len());
         let after = all[cut].0;
-        // A fold is kept where a frame ends.
+        // A fold is kept at the end of a frame.
         let frames = known_max(dialect, after) / frame;
         let known = &records[..known.index(frames + 1) * frame];
         let rest = read_on(resume(dialect, known, after), after, &records, frame);
         prop_assert_eq!(&rest[..], &all[cut + 1..]);
     }
 
-    /// Only a view says more or less often how things stand, depending on the frames; it ends
-    /// with the same.
+    /// Only a view emits more or fewer snapshots, depending on the frames; the last one is the
+    /// same.
     #[test]
     fn frames_change_nothing(
         records in arb_run(),
@@ -128,7 +128,7 @@ proptest! {
         } else {
             prop_assert_eq!(&coarse[..], &fine[..]);
         }
-        // The outline that a reader ends with is the run's.
+        // The encoder's outline at the end is the run's.
         let mut encoder = Encoder::new(dialect);
         encoder.frame(&records, &mut Out::default());
         prop_assert_eq!(encoder.outline(), &outline(&records));

@@ -1,4 +1,4 @@
-//! Any record after any other is fine.
+//! Any record may follow any other.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -25,8 +25,8 @@ proptest! {
         }
     }
 
-    /// A run has one end: whatever a broken log says after it, no dialect but the native one
-    /// repeats it. So `final` never follows `error`.
+    /// A run has one end: no dialect except the native one repeats what an invalid log has
+    /// after it. So `final` never follows `error`.
     #[test]
     fn nothing_follows_the_end(run in arb_run(), mut nonsense in arb_records()) {
         let end = run.iter().last().map(|record| record.event.clone());

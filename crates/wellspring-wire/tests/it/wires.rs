@@ -1,4 +1,4 @@
-//! Writes `docs/wires.md`: what arrives of one run on every wire, and what does not.
+//! Writes `docs/wires.md`: which sections of one run arrive on every wire.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,10 +25,10 @@ A row without words of its own (an answer, an end, text taken back) names every 
 `/v1/runs/{run}/events` and on `/v1/socket`.
 ";
 
-/// The section in which text is voided.
+/// The section whose text is voided.
 const TAKEN_BACK: &str = "its text, taken back";
 
-/// A part of the run.
+/// A section of the run.
 struct Section {
     name: &'static str,
     /// Words that arrive if the section does. Without any, it arrives if something other than
@@ -155,7 +155,7 @@ fn page() -> String {
     text
 }
 
-/// The kinds of events by which each section arrives in a dialect.
+/// The kinds of events that carry each section in a dialect.
 fn arrived(name: DialectName, records: &[Record], sections: &Sections) -> Vec<BTreeSet<String>> {
     let mut dialect = name.dialect();
     let mut transcript = Transcript::default();
@@ -172,7 +172,7 @@ fn arrived(name: DialectName, records: &[Record], sections: &Sections) -> Vec<BT
         }
     }
     let text_kinds: BTreeSet<_> = said[1].iter().map(kind).collect();
-    // A dialect that sends all text each time takes it back by sending the rest.
+    // A dialect that sends the whole text each time removes voided text from the next snapshot.
     let sends_all_text = name == DialectName::StreamDelta;
     let each = sections.0.iter().zip(&said);
     each.map(|(section, events)| {
@@ -194,7 +194,7 @@ fn arrived(name: DialectName, records: &[Record], sections: &Sections) -> Vec<BT
     .collect()
 }
 
-/// What a dialect calls an event.
+/// The name of an event in its dialect.
 fn kind(event: &Value) -> String {
     let named = ["type", "sessionUpdate", "phase"].iter().find_map(|name| event[*name].as_str());
     let own = || event["event"].as_object().and_then(|event| event.keys().next().cloned());
@@ -205,7 +205,7 @@ fn kind(event: &Value) -> String {
     }
 }
 
-/// Where a dialect is spoken, and how its clients answer.
+/// The wires of a dialect, and how its clients answer questions.
 fn wire(name: DialectName) -> (&'static str, &'static str) {
     const OTHERWISE: &str = "not in the stream, which goes one way: by \
                              `POST /v1/runs/{run}/answers`, or by `answer` on `/v1/socket`";

@@ -48,7 +48,7 @@ async fn much_garbage_is_not() {
     let records = play(steps(garbage.into()), RunRequest::text("go")).await;
     let (kind, message) = failed(outcome(&records));
     assert_eq!(kind, FailureKind::Protocol);
-    assert!(message.contains("it prints what is no message, such as \"lalala"), "{message}");
+    assert!(message.contains("it printed invalid messages, such as \"lalala"), "{message}");
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ impl Glob {
     pub(super) fn new(glob: &str) -> Result<Self, ToolError> {
         let pattern = Regex::new(&expression(glob)).map_err(|_| {
             ToolError::new(format!(
-                "{glob:?} is no pattern of paths; write one such as src/**/*.rs"
+                "{glob:?} is not a pattern of paths; use one such as src/**/*.rs"
             ))
         })?;
         Ok(Self { pattern, names_only: !glob.contains('/') })

@@ -11,11 +11,11 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use wellspring_core::RunId;
+use wellspring_core::{CancelWhen, RunId};
 use wellspring_engine::Principal;
 use wellspring_wire::ai_sdk::types::{ChatRequest, PageTool, QuestionAnswer, Trigger, UiMessage};
 
-use super::{Chat, cancel, check};
+use super::{Chat, check};
 use crate::app::{App, Trace};
 use crate::error::ApiError;
 use crate::lock;
@@ -29,14 +29,12 @@ pub(super) async fn open(
     Extension(trace): Extension<Trace>,
     request: SocketRequest,
 ) -> Result<Response, ApiError> {
-    if app.runtime.agent(&agent).is_none() {
-        return Err(ApiError::no_agent(format!("there is no agent {agent:?}")));
-    }
+    app.agent(&agent)?;
     let open = Mutex::default();
     Ok(request.accept(app.clone(), ChatSocket { app, agent, trace, open }))
 }
 
-/// What the client calls its requests.
+/// The client's id of a request.
 type Id = Arc<str>;
 
 struct ChatSocket {
@@ -49,7 +47,7 @@ struct ChatSocket {
 
 struct Stream {
     run: RunId,
-    /// How many parts were sent.
+    /// How many chunks were sent.
     sequence: u64,
 }
 
@@ -77,7 +75,7 @@ enum Frame {
     },
 }
 
-/// What an application adds to its requests.
+/// What an application adds to the body of its requests.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Body {
@@ -168,11 +166,11 @@ impl ChatSocket {
                     }
                 }
             }
-            // Unlike a socket that closes, this is the user's wish.
+            // Unlike a closed socket, this stops the run: the user asked for it.
             Frame::Abort { request_id } => {
                 let stream = lock(&self.open).remove(&request_id);
                 if let Some(stream) = stream {
-                    cancel(&control, stream.run).await?;
+                    control.stop(stream.run, CancelWhen::Now, None).await?;
                 }
                 let done = json!({ "type": "end", "requestId": request_id }).to_string();
                 let (done, unknown) = (Some(done.clone()), Some(done));
@@ -188,7 +186,7 @@ impl ChatSocket {
         wanted: Wanted,
         asked_at: Option<Instant>,
     ) -> Result<Vec<Step<Id>>, ApiError> {
-        let run = wanted.run;
+        let run = wanted.run.id();
         let stream = Box::new(self.app.subscribe(who, wanted, asked_at).await?);
         let begun = json!({ "type": "start", "requestId": id }).to_string();
         let mut open = lock(&self.open);

@@ -1,4 +1,4 @@
-//! Who decided what.
+//! The audit log.
 
 use axum::Json;
 use axum::extract::State;
@@ -16,7 +16,7 @@ pub(super) struct AuditQuery {
     limit: Option<usize>,
 }
 
-/// What the people of the caller's tenant decided, newest first.
+/// Audit entries of the caller's tenant, newest first.
 pub(super) async fn read(
     State(app): State<App>,
     MayAdminister(who): MayAdminister,

@@ -1,4 +1,4 @@
-//! Commands to a run. Each is durable when it is answered and counts once.
+//! Commands to a run. Each is durable when it is answered, and takes effect once.
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -18,11 +18,11 @@ use super::{Whole, idempotency_key, run_json};
 use crate::app::{App, JsonBody, MayApprove, MayRun, run_id};
 use crate::error::ApiError;
 
-/// What became of a command.
+/// The result of a command.
 pub(super) enum Sent {
     /// It is durable, and the run will see it.
     Accepted(Put),
-    /// The run was over, so there was nothing to do.
+    /// The run has finished, so there was nothing to do.
     Over(Box<RunInfo>),
 }
 
@@ -62,7 +62,7 @@ impl Amend {
     }
 }
 
-/// Sends changes and the command that they come with, as one step. Answers with the last entry.
+/// Sends amendments and their command as one step. Returns the last entry.
 async fn send(
     control: &Control,
     run: RunId,

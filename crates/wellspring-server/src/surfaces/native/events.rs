@@ -1,4 +1,4 @@
-//! A run's events: as a stream, or as pages for clients without one.
+//! A run's events: as a stream, or as pages for clients that cannot stream.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,10 +24,10 @@ use super::runs::{DIALECT_DEFAULT, wants};
 use crate::app::{App, JsonBody, MayRead, Params, Prefix, RequestHead, allow, run_id};
 use crate::auth::{SIGNED_FOR, SIGNED_FOR_MAX};
 use crate::error::ApiError;
-use crate::stream::{Begin, Until, Wanted};
+use crate::stream::{Begin, Readable, Until, Wanted};
 use wellspring_engine::{Permission, Principal};
 
-/// The longest that a page waits for something to be on it: less than proxies do.
+/// Maximum time that an empty page waits for an event: less than the time-outs of proxies.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// Which events, from which position, and the caller's signature if it cannot send a header.
@@ -36,7 +36,7 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 pub(super) struct EventsQuery {
     after: Option<String>,
     dialect: Option<String>,
-    /// Of the records, only these kinds, separated by commas.
+    /// Restricts records to these kinds, separated by commas.
     kinds: Option<String>,
     /// Whether the model's reasoning is sent.
     reasoning: Option<ReasoningParam>,
@@ -46,7 +46,7 @@ pub(super) struct EventsQuery {
     sub_agents: Option<SubAgentsParam>,
     /// Seconds that a page may wait.
     wait: Option<f64>,
-    /// A signed address: whose, until when, and the proof.
+    /// Of a signed URL: the principal, the expiry time and the signature.
     #[serde(rename = "as")]
     holder: Option<String>,
     expires: Option<u64>,
@@ -82,13 +82,13 @@ pub(super) async fn read(
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let (start, until) = (Begin::After(after), Until::End);
-    let wanted = Wanted { run: info.run, dialect, start, until, cursor: None };
+    let wanted = Wanted { run: Readable::Run(info), dialect, start, until };
     Ok(app.stream(&who, wanted, None).await?.into_response())
 }
 
-/// Whether a reader has all that it will ever get. Its last event need not be the run's last
-/// record: some dialects say nothing of a run's end, and of some kinds of records there may be
-/// none.
+/// Whether a reader has every event of a finished run. Its last event need not be the run's last
+/// record: some dialects have no event for a run's end, and a run may have no records of the chosen
+/// kinds.
 async fn nothing_follows(
     app: &App,
     info: &RunInfo,
@@ -130,17 +130,17 @@ async fn reader(
     Ok(who)
 }
 
-/// The dialect of that name.
+/// The dialect of a name.
 pub(super) fn dialect(name: Option<&str>) -> Result<DialectName, ApiError> {
     let Some(name) = name else { return Ok(DIALECT_DEFAULT) };
     name.parse().map_err(|error| ApiError::bad("unknown_dialect", format!("{error}")))
 }
 
-/// What a reader may choose of the events, besides where they start.
+/// The options of a reader, besides where it starts.
 #[derive(Default, Deserialize)]
 pub(super) struct Chosen {
     pub(super) dialect: Option<String>,
-    /// Of the records, only these kinds, separated by commas.
+    /// Restricts records to these kinds, separated by commas.
     pub(super) kinds: Option<String>,
     /// Whether the model's reasoning is sent.
     pub(super) reasoning: Option<ReasoningParam>,
@@ -198,7 +198,8 @@ fn kinds(text: &str) -> Result<BTreeSet<&'static str>, ApiError> {
     let known = |name: &str| {
         let known = KINDS.into_iter().find(|known| *known == name);
         known.ok_or_else(|| {
-            let message = format!("{name:?} is no kind of record: known are {}", KINDS.join(", "));
+            let message =
+                format!("{name:?} is not a kind of record; the kinds are {}", KINDS.join(", "));
             ApiError::bad("unknown_kind", message)
         })
     };
@@ -207,8 +208,8 @@ fn kinds(text: &str) -> Result<BTreeSet<&'static str>, ApiError> {
 
 const CURSOR_REMEDY: &str = "use an id that this stream gave you, or 0 for everything";
 
-/// Where to read on. A browser that reconnects repeats the address it began with and says in
-/// the header how far it got.
+/// The position to resume after. A browser that reconnects repeats its original URL and sends its
+/// position in the header, so the header has precedence.
 pub(super) fn position(
     headers: &HeaderMap,
     after: Option<&str>,
@@ -221,7 +222,7 @@ pub(super) fn position(
             ApiError::new(status, "bad_cursor", format!("{error}"), CURSOR_REMEDY)
         })
     };
-    // What makes no sense is said, also where it would not count.
+    // An invalid parameter is an error even if the header takes precedence.
     let after = after.map(parse).transpose()?;
     let header = header.filter(|text| !text.is_empty()).map(parse).transpose()?;
     let position = header.or(after).unwrap_or(WirePosition::START);

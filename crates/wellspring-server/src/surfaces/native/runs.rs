@@ -1,4 +1,4 @@
-//! Runs: started, listed, read, exported, deleted.
+//! Runs: starting, listing, reading, exporting and deleting them.
 
 use std::fmt;
 
@@ -20,12 +20,12 @@ use wellspring_wire::{DialectName, WirePosition};
 use super::{events, idempotency_key, run_json, waits};
 use crate::app::{App, JsonBody, MayAdminister, MayRead, MayRun, Params, Prefix, Trace, run_id};
 use crate::error::ApiError;
-use crate::stream::{Begin, Until, Wanted};
+use crate::stream::{Begin, Readable, Until, Wanted};
 
 /// Default number of runs per page.
 const PAGE_DEFAULT: usize = 50;
 
-/// How many runs a page of a list has at most: what a screen and an answer hold.
+/// Maximum number of runs per page.
 pub(super) const PAGE_MAX: usize = 200;
 
 /// A run to be started.
@@ -55,13 +55,13 @@ pub(super) struct Start {
 /// A run that was started, now or before.
 pub(super) struct Begun {
     pub(super) info: RunInfo,
-    /// The key had started it before.
+    /// The idempotency key had started it before.
     pub(super) replayed: bool,
     pub(super) cursor: Option<Cursor>,
 }
 
 impl Start {
-    /// Starts the run; with a key that was used before it is found again.
+    /// Starts the run, or finds the run that the same idempotency key has started.
     pub(super) async fn begin(
         self,
         app: &App,
@@ -80,11 +80,9 @@ impl Start {
             client_tools: self.client_tools,
             context: self.context,
             state: self.state,
-            trace_id: Some(trace.id),
-            trace_parent: trace.parent,
             ..RunRequest::default()
         };
-        let mut new = StartRun::new(&*self.agent, request);
+        let mut new = StartRun::new(&*self.agent, trace.with(request));
         let thread = self.thread.as_deref();
         let parse = |it: &str| it.parse().map_err(|_| ApiError::no_thread(it));
         new.thread = thread.map(parse).transpose()?;
@@ -109,7 +107,7 @@ impl Start {
     }
 }
 
-/// What a user says: words, or blocks of content.
+/// User input: a string, or content blocks.
 pub(super) struct Input(pub(super) Vec<Content>);
 
 impl<'de> Deserialize<'de> for Input {
@@ -134,16 +132,16 @@ impl<'de> Deserialize<'de> for Input {
     }
 }
 
-/// What may be said of a start besides its body.
+/// Query parameters of a start.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StartQuery {
     dialect: Option<String>,
-    /// As in the body, for clients that cannot change theirs.
+    /// Same as in the body, for clients that cannot change their body.
     model: Option<Box<str>>,
 }
 
-/// Starts a run; the answer is the run, or its events straight away.
+/// Starts a run. The response is the run, or its event stream.
 pub(super) async fn start(
     State(app): State<App>,
     MayRun(who): MayRun,
@@ -160,11 +158,10 @@ pub(super) async fn start(
     let Begun { info, replayed, cursor } = start.begin(&app, &who, key, trace).await?;
     let mut response = if wants(&headers, "text/event-stream") {
         let wanted = Wanted {
-            run: info.run,
+            run: cursor.map_or_else(|| Readable::Run(info.clone()), Readable::At),
             dialect: dialect.into(),
             start: Begin::After(WirePosition::START),
             until: Until::End,
-            cursor,
         };
         app.stream(&who, wanted, Some(asked_at)).await?.into_response()
     } else {
@@ -183,7 +180,7 @@ pub(super) async fn start(
     Ok(response)
 }
 
-/// Which runs to list.
+/// Filter of a list of runs.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListQuery {
@@ -231,7 +228,7 @@ pub(super) fn page_size(limit: Option<usize>) -> Result<usize, ApiError> {
     }
 }
 
-/// A run as it stands.
+/// A run's current state.
 pub(super) async fn read(
     State(app): State<App>,
     MayRead(who): MayRead,
@@ -262,7 +259,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Every record that the run has now, one per line.
+/// All current records of a run, one per line.
 pub(super) async fn export(
     State(app): State<App>,
     MayRead(who): MayRead,
@@ -271,8 +268,8 @@ pub(super) async fn export(
     let control = app.control(&who);
     let info = control.info(run_id(&run)?).await?;
     let mut cursor = control.attach(info.run, Seq(0)).await?;
-    // The first page is read before anything is answered: most damage is found there, and then
-    // the answer is an error.
+    // The first page is read before the response begins: most damage is found there, and the
+    // response can then be an error.
     let first = cursor.next().await?.unwrap_or_default();
     let start = Some((cursor, info.head, Some(first)));
     let lines = stream::unfold(start, |state| async move {
@@ -293,7 +290,7 @@ pub(super) async fn export(
                 }
                 Some((Ok(Bytes::from(lines)), Some((cursor, head, None))))
             }
-            // The connection breaks off, so that half a run is not taken for a whole one.
+            // Breaks the connection, so that a client does not take half a run for a whole one.
             Err(error) => Some((Err(error), None)),
         }
     });
@@ -308,7 +305,7 @@ pub(super) async fn export(
     Ok((headers, Body::from_stream(lines.fuse())).into_response())
 }
 
-/// Whether the caller would rather have this kind of answer.
+/// Whether the caller accepts this media type by name.
 pub(in crate::surfaces) fn wants(headers: &HeaderMap, media_type: &str) -> bool {
     headers
         .get_all(header::ACCEPT)
@@ -318,5 +315,5 @@ pub(in crate::surfaces) fn wants(headers: &HeaderMap, media_type: &str) -> bool 
         .any(|accepted| accepted.split(';').next().is_some_and(|it| it.trim() == media_type))
 }
 
-/// The dialect that is spoken when none is asked for: the one that leaves nothing out.
+/// The default dialect: the one that leaves nothing out.
 pub(super) const DIALECT_DEFAULT: DialectName = DialectName::Record;

@@ -25,7 +25,7 @@ use super::{Whole, idempotency_key, run_json};
 use crate::app::{App, Trace, run_id};
 use crate::error::ApiError;
 use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step};
-use crate::stream::{Begin, Until, Wanted};
+use crate::stream::{Begin, Readable, Until, Wanted};
 
 /// Bytes of a message's id: a UUID, or a few of them.
 const ID_BYTES_MAX: usize = 255;
@@ -44,10 +44,10 @@ struct NativeSocket {
     trace: Trace,
 }
 
-/// What a client calls its messages and subscriptions.
+/// A client's name for a message or subscription.
 type Id = Arc<str>;
 
-/// Which run's events, from where, and how many.
+/// The run to read, the position, and the credit.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Subscribe {
@@ -58,7 +58,7 @@ struct Subscribe {
     reasoning: Option<ReasoningParam>,
     usage: Option<UsageParam>,
     sub_agents: Option<SubAgentsParam>,
-    /// How many events may come until there is more credit; any number if absent.
+    /// How many events to send before more credit is given; unlimited if absent.
     credit: Option<Whole>,
 }
 
@@ -100,7 +100,7 @@ impl SocketProtocol for NativeSocket {
             messages.push(message(&delivery.key, "ended", json!({})));
             return;
         };
-        // Written by hand: this is where the deltas go.
+        // Written by hand for speed: every delta passes here.
         let mut text = String::with_capacity(piece.len() + 64);
         text.push_str(r#"{"type":"events","id":"#);
         text.push_str(&Value::from(&*delivery.key).to_string());
@@ -127,7 +127,7 @@ impl SocketProtocol for NativeSocket {
 }
 
 impl NativeSocket {
-    /// Does what a message asks for.
+    /// Handles a message.
     async fn done(
         &self,
         who: &Principal,
@@ -203,16 +203,11 @@ impl NativeSocket {
             sub_agents: asked.sub_agents,
         })?;
         let after = position(&HeaderMap::new(), asked.after.as_deref(), &info)?;
-        let wanted = Wanted {
-            run: info.run,
-            dialect,
-            start: Begin::After(after),
-            until: Until::End,
-            cursor: None,
-        };
-        let stream = Box::new(self.app.subscribe(who, wanted, None).await?);
         let credit = asked.credit.map(|Whole(credit)| credit);
         let done = Some(message(id, "subscribed", json!({ "run": run_json(&info) })));
+        let (start, until) = (Begin::After(after), Until::End);
+        let wanted = Wanted { run: Readable::Run(info), dialect, start, until };
+        let stream = Box::new(self.app.subscribe(who, wanted, None).await?);
         Ok(Step::Subscribe { key: Arc::clone(id), stream, credit, done })
     }
 
@@ -225,7 +220,7 @@ impl NativeSocket {
 /// A message: its id, its type and the rest.
 type Read = (Id, String, Map<String, Value>);
 
-/// Reads a message. What cannot be read may still have an id.
+/// Reads a message. The error has the id, if that could be read.
 fn read(text: &str) -> Result<Read, (Option<Id>, ApiError)> {
     let bad = |message: String| (None, ApiError::bad("bad_json", message));
     let value = serde_json::from_str(text).map_err(|error| bad(format!("the message: {error}")))?;

@@ -71,7 +71,7 @@ pub(super) struct Change {
     archived: Option<bool>,
 }
 
-/// Sets a thread's title, or archives it or brings it back.
+/// Sets a thread's title, or archives or restores it.
 pub(super) async fn change(
     State(app): State<App>,
     MayRun(who): MayRun,
@@ -83,7 +83,7 @@ pub(super) async fn change(
     Ok(Json(thread_json(&info)))
 }
 
-/// Deletes a thread whose runs are over: for operators only.
+/// Deletes a thread whose runs have finished. Requires the `admin` permission.
 pub(super) async fn remove(
     State(app): State<App>,
     MayAdminister(who): MayAdminister,
@@ -97,8 +97,7 @@ fn thread_id(id: &str) -> Result<ThreadId, ApiError> {
     id.parse().map_err(|_| ApiError::no_thread(id))
 }
 
-/// A thread: its newest runs, oldest first, and where those before them are. `after` of a run
-/// says which one it continues.
+/// A page of a thread's newest runs, oldest first. A run's `after` is the run that it continues.
 pub(super) async fn read(
     State(app): State<App>,
     MayRead(who): MayRead,

@@ -1,5 +1,5 @@
-//! use-ai's plain WebSocket: bare JSON in every frame. What Socket.IO has names for travels as
-//! CUSTOM events.
+//! use-ai's plain WebSocket: bare JSON in every frame. Named Socket.IO events are sent as CUSTOM
+//! events.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Socket.IO over requests: a GET waits for packets, a POST brings some.
+//! Socket.IO over polling: a GET waits for packets, a POST sends some.
 //!
-//! What a client that polls follows is pulled while a GET of it waits, and not otherwise. So a
-//! client that stops polling costs its cursors, and after a while nothing.
+//! A client's subscriptions are pulled only while a GET waits. So a client that stops polling costs
+//! only its cursors, until its session expires.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,28 +14,29 @@ use axum::response::{IntoResponse as _, Response};
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 use tokio::time::{Instant, sleep_until};
 use wellspring_core::RunId;
-use wellspring_engine::Permission;
+use wellspring_engine::{Permission, Principal};
 use wellspring_wire::socket_io::{self, SEPARATOR};
 
 use super::socket_io::{Address, PING_TIMEOUT, client, deliver, hello, new_session, packet};
 use super::{Client, Steps};
 use crate::app::{App, Params, RequestHead, TextBody, allow};
+use crate::auth::AuthError;
 use crate::error::ApiError;
 use crate::limits::StreamPass;
 use crate::lock;
 use crate::socket::{Step, Subscriptions};
 
-/// Packets in one POST: a client sends what it has said since the last, one or a few.
+/// Maximum number of packets in one POST. Clients send one or a few.
 const PACKETS_MAX: usize = 64;
 
-/// Answers that wait for the next GET: a client that sends requests and never asks for the
-/// answers is told so.
+/// Maximum number of answers that wait for the next GET. A client that sends requests and never
+/// polls gets an error.
 const STEPS_MAX: usize = 256;
 
-/// Bytes of packets in one answer to a GET, about: what is there beyond them comes with the next.
+/// Approximate number of bytes in one answer to a GET. Further packets are in the next.
 const ANSWER_BYTES: usize = 64 * 1024;
 
-/// The sessions that poll, by name.
+/// The sessions that poll, by id.
 #[derive(Default)]
 pub(crate) struct PolledSessions(Mutex<HashMap<Box<str>, Arc<Polled>>>);
 
@@ -53,20 +54,20 @@ impl PolledSessions {
 pub(crate) struct Polled {
     session: Box<str>,
     pub(super) client: Arc<Client>,
-    /// The request that began it: who it is.
+    /// The request that began the session; it identifies the principal.
     pub(super) parts: Parts,
-    /// What POSTs led to, until a GET takes it.
+    /// The results of POSTs, until a GET takes them.
     steps: Mutex<Steps>,
-    /// Rings when there is something for the GET that waits.
+    /// Notified when there is something for the GET that waits.
     ring: Notify,
     /// Held by the GET that waits.
     state: AsyncMutex<Waiting>,
-    /// When the client was last heard of, and whether it changes to a WebSocket.
+    /// The time of the client's last request, and whether it is changing to a WebSocket.
     seen: Mutex<(Instant, bool)>,
     _pass: StreamPass,
 }
 
-/// What a client is going to be told.
+/// What the next GET sends.
 #[derive(Default)]
 struct Waiting {
     subscriptions: Subscriptions<RunId>,
@@ -96,11 +97,28 @@ impl Waiting {
 }
 
 impl Polled {
+    /// The principal that the session acts for: the one that began it. Its id is a secret, and a
+    /// request may name it without credentials, because browsers cannot send any with a WebSocket.
+    /// But credentials of another principal are refused.
+    pub(super) async fn principal(
+        &self,
+        app: &App,
+        request: &Parts,
+    ) -> Result<Principal, ApiError> {
+        let who = app.authenticate(&self.parts).await?;
+        match app.auth.authenticate(request).await {
+            Err(AuthError::Missing) => Ok(who),
+            Err(error) => Err(app.refused(&error)),
+            Ok(asks) if (&asks.tenant, &asks.id) == (&who.tenant, &who.id) => Ok(who),
+            Ok(_) => Err(unknown_session()),
+        }
+    }
+
     fn heard_of(&self) {
         lock(&self.seen).0 = Instant::now();
     }
 
-    /// Lets the GET that waits return: the client changes to a WebSocket when it has.
+    /// Ends the GET that waits, so that the client can change to a WebSocket.
     pub(super) fn release(&self) {
         lock(&self.seen).1 = true;
         self.ring.notify_one();
@@ -110,7 +128,7 @@ impl Polled {
         lock(&self.seen).1
     }
 
-    /// Gives what is left to the WebSocket; nothing is polled any more.
+    /// Hands the session over to the WebSocket; polling ends.
     pub(super) async fn leave(&self, app: &App) -> (Steps, Steps) {
         self.release();
         app.polled.remove(&self.session);
@@ -141,7 +159,7 @@ pub(super) async fn begin(app: &App, parts: Parts) -> Result<Response, ApiError>
     Ok(answer(hello(app, &session, &["websocket"])))
 }
 
-/// Ends a session that is not heard of any more. Its runs go on.
+/// Ends a session without requests for too long. Its runs continue.
 async fn forget(app: App, polled: Arc<Polled>) {
     let patience = app.config.keep_alive + PING_TIMEOUT;
     loop {
@@ -159,9 +177,9 @@ async fn forget(app: App, polled: Arc<Polled>) {
 }
 
 /// Waits for packets.
-pub(super) async fn poll(app: &App, session: &str) -> Result<Response, ApiError> {
+pub(super) async fn poll(app: &App, session: &str, request: &Parts) -> Result<Response, ApiError> {
     let polled = app.polled.find(session)?;
-    app.authenticate(&polled.parts).await?;
+    polled.principal(app, request).await?;
     polled.heard_of();
     let Ok(mut state) = polled.state.try_lock() else {
         app.polled.remove(session);
@@ -198,7 +216,7 @@ pub(super) async fn poll(app: &App, session: &str) -> Result<Response, ApiError>
     Ok(answer(packets.join(SEPARATOR.encode_utf8(&mut [0; 4]))))
 }
 
-/// Adds what is there already, up to the size of an answer.
+/// Adds what is ready, up to the size of an answer.
 async fn more(state: &mut Waiting, client: &Client) {
     let mut bytes: usize = state.messages.iter().map(String::len).sum();
     while bytes < ANSWER_BYTES {
@@ -222,7 +240,7 @@ pub(super) async fn push(
         return Err(unknown_session());
     };
     let polled = app.polled.find(&session)?;
-    let who = app.authenticate(&polled.parts).await?;
+    let who = polled.principal(&app, &parts).await?;
     polled.heard_of();
     if body.split(SEPARATOR).count() > PACKETS_MAX {
         let message = format!("a request has at most {PACKETS_MAX} packets");

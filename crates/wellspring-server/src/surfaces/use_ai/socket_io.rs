@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use axum::extract::ws::{Utf8Bytes, WebSocketUpgrade};
+use axum::extract::ws::Utf8Bytes;
 use axum::extract::{FromRequestParts as _, OriginalUri, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
@@ -21,15 +21,15 @@ use super::polling::{self, Polled};
 use super::{Client, Steps, error_event, json};
 use crate::app::{App, Params, RequestHead, Trace, allow};
 use crate::error::ApiError;
-use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step};
+use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step, take_token, upgrade};
 
 /// How long a client may take to answer a heartbeat.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What every request of the protocol says after the question mark.
+/// The query string of every request of the protocol.
 #[derive(Deserialize)]
 pub(super) struct Address {
-    /// The version of the protocol below.
+    /// The version of Engine.IO, the protocol below Socket.IO.
     #[serde(rename = "EIO")]
     pub(super) version: Option<String>,
     pub(super) transport: Option<String>,
@@ -37,14 +37,15 @@ pub(super) struct Address {
     pub(super) sid: Option<String>,
 }
 
-/// Begins a session, polls one, or takes it to a WebSocket.
+/// Begins a session, polls it, or changes it to a WebSocket.
 pub(super) async fn open(
     State(app): State<App>,
     Params(address): Params<Address>,
     RequestHead(mut parts): RequestHead,
 ) -> Result<Response, ApiError> {
+    take_token(&mut parts);
     if address.sid.is_none() {
-        // Who is not let in is told nothing else. A session was let in when it began.
+        // Authenticated before anything else is reported. A session was authenticated when it began.
         allow(&app.authenticate(&parts).await?, Permission::Read)?;
     }
     if address.version.as_deref() != Some("4") {
@@ -54,7 +55,7 @@ pub(super) async fn open(
     }
     match (address.transport.as_deref(), address.sid.as_deref()) {
         (Some("polling"), None) => polling::begin(&app, parts).await,
-        (Some("polling"), Some(session)) => polling::poll(&app, session).await,
+        (Some("polling"), Some(session)) => polling::poll(&app, session, &parts).await,
         (Some("websocket"), None) => {
             let request = SocketRequest::from_request_parts(&mut parts, &app).await?;
             let session = new_session()?;
@@ -63,7 +64,7 @@ pub(super) async fn open(
         }
         (Some("websocket"), Some(session)) => {
             let polled = app.polled.find(session)?;
-            let pass = app.gates.stream(&app.authenticate(&polled.parts).await?)?;
+            let pass = app.gates.stream(&polled.principal(&app, &parts).await?)?;
             let upgrade = upgrade(&app, &mut parts).await?;
             let request = SocketRequest::of(upgrade, polled.parts.clone(), pass);
             let client = Arc::clone(&polled.client);
@@ -73,14 +74,7 @@ pub(super) async fn open(
     }
 }
 
-async fn upgrade(app: &App, parts: &mut Parts) -> Result<WebSocketUpgrade, ApiError> {
-    WebSocketUpgrade::from_request_parts(parts, app).await.map_err(|error| {
-        let remedy = "open it with a WebSocket client, over HTTP/1.1";
-        ApiError::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error.body_text(), remedy)
-    })
-}
-
-/// What a client asks for that made this request.
+/// The client of a request.
 pub(super) fn client(app: &App, parts: &Parts) -> Arc<Client> {
     let none = || Trace { id: "".into(), parent: None };
     let trace = parts.extensions.get::<Trace>().cloned().unwrap_or_else(none);
@@ -88,7 +82,7 @@ pub(super) fn client(app: &App, parts: &Parts) -> Arc<Client> {
     Arc::new(Client::new(app.clone(), trace, address))
 }
 
-/// A name that cannot be guessed: a request that names a session acts for its client.
+/// A session id that cannot be guessed: knowing it is enough to act for the client.
 pub(super) fn new_session() -> Result<Box<str>, ApiError> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)
@@ -102,11 +96,11 @@ pub(super) fn hello(app: &App, session: &str, upgrades: &[&str]) -> String {
     socket_io::open(session, upgrades, ping, app.config.limits.body_bytes)
 }
 
-/// How a WebSocket came about.
+/// How a WebSocket began.
 enum Transport {
     /// The session began with it.
     Only,
-    /// It takes the place of polling once the client says so.
+    /// It replaces polling once the client says so.
     After(Arc<Polled>),
 }
 
@@ -114,7 +108,7 @@ pub(super) struct SocketIo {
     client: Arc<Client>,
     session: Box<str>,
     transport: Transport,
-    /// Whether packets are the client's, and not of the change of transports.
+    /// Whether the change of transports is complete.
     upgraded: AtomicBool,
 }
 
@@ -175,7 +169,7 @@ impl SocketProtocol for SocketIo {
     }
 }
 
-/// Does what a packet asks for.
+/// Handles a packet.
 pub(super) async fn packet(client: &Client, who: &Principal, session: &str, text: &str) -> Steps {
     match Packet::read(text) {
         Ok(Packet::Connect { namespace }) if namespace == "/" => {

@@ -1,5 +1,5 @@
-//! A call that the agent makes itself. Agents report about it in any order; we
-//! write one call that starts, continues and ends.
+//! A call that the agent makes itself. Agents report calls in any order; this module turns the
+//! reports into one call with one start and one end.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{
@@ -11,7 +11,7 @@ use super::content;
 use crate::acp::unknown::{REST, left, merge};
 use crate::acp::{RAW_INPUT, RAW_OUTPUT};
 
-/// The members of an update that have their own place in the log.
+/// The members of an update that have an event or a field of their own in the log.
 const UNDERSTOOD: [&str; 10] = [
     "sessionUpdate",
     "toolCallId",
@@ -25,8 +25,8 @@ const UNDERSTOOD: [&str; 10] = [
     "rawOutput",
 ];
 
-/// Bytes of a call's raw input that become its arguments; larger ones are kept whole in an
-/// extended event, since outlines hold the arguments of open calls.
+/// Bytes of a call's raw input that become its arguments. Larger input is kept whole in an
+/// extended event, because outlines hold the arguments of open calls.
 pub const ARGUMENTS_BYTES_MAX: usize = 1024 * 1024;
 
 #[derive(Debug)]
@@ -34,10 +34,10 @@ pub(super) struct Call {
     part: LocalPart,
     state: State,
     title: Box<str>,
-    /// The latest report.
+    /// The kind from the latest report.
     kind: Value,
     name: Value,
-    /// The latest input, until the call starts: agents send an empty one first.
+    /// The latest input before the call starts: agents send an empty one first.
     input: Value,
     /// Progress from before the start, to be reported once it has started.
     held: ToolUpdate,
@@ -46,9 +46,9 @@ pub(super) struct Call {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// Its arguments may still change.
+    /// Announced; its arguments may still change.
     Asked,
-    /// Its arguments are written; it has not started.
+    /// Its arguments are final; it has not started.
     Complete,
     Running,
     Finished,
@@ -91,7 +91,7 @@ impl Call {
         self.state == State::Finished
     }
 
-    /// Its part, while it can show output.
+    /// The call's part while it is running, so that output can be attached to it.
     pub(super) fn running_part(&self) -> Option<LocalPart> {
         (self.state == State::Running).then_some(self.part)
     }
@@ -131,7 +131,7 @@ impl Call {
                 data.insert(RAW_INPUT.into(), input.clone());
             }
         }
-        // Content is shown immediately, since it is often what a person is asked to approve.
+        // Content is shown at once, since it is often what a person is asked to approve.
         let begins =
             matches!(status, Some(Status::InProgress | Status::Completed | Status::Failed))
                 || shown.as_ref().is_some_and(|shown| !shown.is_empty());
@@ -180,7 +180,7 @@ impl Call {
             content: change,
             data: (!data.is_empty()).then_some(Value::Object(data)),
         };
-        // Being told again that a call is in progress is progress, too.
+        // A repeated report that a call is in progress counts as progress.
         let is_repeated = update["sessionUpdate"] == "tool_call_update"
             && matches!(status, Some(Status::InProgress));
         if is_repeated && self.state == State::Running && progress == ToolUpdate::default() {
@@ -203,7 +203,7 @@ impl Call {
         Some(self.part)
     }
 
-    /// The agent never reported an end.
+    /// Ends a call for which the agent never reported an end.
     pub(super) fn give_up(&mut self, batch: &mut Batch) {
         if self.state == State::Finished {
             return;
@@ -217,7 +217,7 @@ impl Call {
         self.finish(outcome, Some(why.into()), Vec::new(), batch);
     }
 
-    /// Writes the arguments.
+    /// Writes the arguments and closes the part.
     fn complete(&mut self, batch: &mut Batch) {
         if self.state == State::Asked {
             self.state = State::Complete;
@@ -239,7 +239,8 @@ impl Call {
         }
     }
 
-    /// Reports progress. The grammar allows it only for running calls, so it is held until then.
+    /// Reports progress. The grammar allows progress only for running calls, so earlier
+    /// progress is held until the call starts.
     fn report(&mut self, update: ToolUpdate, batch: &mut Batch) {
         if update == ToolUpdate::default() {
             return;
@@ -286,7 +287,7 @@ enum Status {
     Failed,
 }
 
-/// The status, and whether it is a known one.
+/// The status, and whether it is one that we know.
 fn status(value: &Value) -> (Option<Status>, bool) {
     match value.as_str() {
         Some("pending") => (Some(Status::Pending), true),
@@ -298,7 +299,7 @@ fn status(value: &Value) -> (Option<Status>, bool) {
     }
 }
 
-/// The kind, and whether it is a known one.
+/// The kind, and whether it is one that we know.
 fn kind(value: &Value) -> (ToolKind, bool) {
     let known = match value.as_str() {
         Some("read") => ToolKind::Read,

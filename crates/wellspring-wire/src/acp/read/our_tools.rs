@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Our tools that an agent has, by the name of the MCP server that offers them.
+/// The tools of ours that an agent can call, and the name of the MCP server that offers them.
 ///
 /// Each agent titles such a call in its own way (`mcp__wellspring__clock`,
 /// `mcp.wellspring.clock`, `clock (wellspring MCP Server)`, `wellspring_clock`); all of them
@@ -29,7 +29,7 @@ impl OurTools {
         Self { server: server.into(), tools, known: BTreeSet::new() }
     }
 
-    /// Whether a report is about a call of one of our tools.
+    /// Returns whether a report is about a call of one of our tools.
     pub(super) fn is_ours(&mut self, id: &str, update: &Value) -> bool {
         if self.tools.is_empty() {
             return false;
@@ -46,7 +46,7 @@ impl OurTools {
         our_tool
     }
 
-    /// Whether a name, as an agent writes it, is that of one of our tools.
+    /// Returns whether a name, as an agent writes it, refers to one of our tools.
     fn names(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let Some(rest) = without(&name, &self.server.to_lowercase()) else { return false };

@@ -10,7 +10,8 @@ pub struct Permission {
     pub call: Box<str>,
     /// The call; `None` if it has finished or is unknown.
     pub part: Option<LocalPart>,
-    /// Whether it is a call of one of our tools: the engine asks for those by our own policy.
+    /// Whether it is a call of one of our tools. The engine applies its own approval policy to
+    /// those.
     pub our_tool: bool,
     /// The text that a person reads.
     pub title: Box<str>,
@@ -45,7 +46,7 @@ pub enum PermissionKind {
 }
 
 impl PermissionKind {
-    /// Whether it permits something. An unknown kind might.
+    /// Whether the option may permit the call. An unknown kind counts as permitting.
     #[must_use]
     pub fn allows(self) -> bool {
         match self {
@@ -80,15 +81,14 @@ impl Permission {
         Self { call, part, our_tool, title, options: options.collect() }
     }
 
-    /// The first option of this kind: of two with the same meaning, either will do.
-    /// the same.
+    /// The first option of this kind. Several options of one kind mean the same.
     #[must_use]
     pub fn option(&self, kind: PermissionKind) -> Option<&PermissionOption> {
         self.options.iter().find(|option| option.kind == kind)
     }
 
-    /// Whether the options are a plain yes and no: each kind occurs at most once, and
-    /// all are known.
+    /// Whether the options are a plain yes and no: each kind occurs at most once, and all kinds
+    /// are known.
     #[must_use]
     pub fn is_yes_or_no(&self) -> bool {
         let mut seen = Vec::new();

@@ -6,7 +6,8 @@ use wellspring_core::{AgentNo, Checker, Event, Millis, Record, RunRequest, RunSt
 
 use super::*;
 
-/// Reads lines as a client gets them: updates, permission requests, the answer to the prompt.
+/// Reads lines as a client receives them: updates, permission requests, the response to the
+/// prompt.
 fn read(lines: &str, our_tools: OurTools) -> Vec<Event> {
     let mut reader = Reader::new(our_tools);
     let mut batch = Batch::default();
@@ -32,7 +33,7 @@ fn shown(lines: &str) -> String {
     events.iter().map(|event| format!("{event}\n")).collect()
 }
 
-/// Holds the events to the grammar of a run.
+/// Asserts that the events obey the grammar of a run.
 pub(super) fn check(events: &[Event]) {
     let mut checker = Checker::default();
     let started = RunStarted {
@@ -115,7 +116,8 @@ fn messages_are_told_apart_by_their_ids() {
 
 #[test]
 fn a_call_is_one_call_however_it_is_reported() {
-    // As claude-agent-acp reports: an empty input first, then the whole, then a question.
+    // As claude-agent-acp reports it: first an empty input, then the whole input, then a
+    // permission request.
     insta::assert_snapshot!(shown(r#"
         {"sessionUpdate":"tool_call","toolCallId":"t1","title":"Write","name":"Write","kind":"edit","status":"pending","rawInput":{},"content":[],"locations":[]}
         {"sessionUpdate":"tool_call_update","toolCallId":"t1","title":"Write a.txt","rawInput":{"file_path":"/w/a.txt","content":"hi"},"locations":[{"path":"/w/a.txt","line":3}]}
@@ -136,7 +138,7 @@ fn a_call_is_one_call_however_it_is_reported() {
     tool 0 finished ok "written" [{"content":{"text":"written"}}]
     extended acp tool_call_update {"sessionUpdate":"tool_call_update","toolCallId":"t1","status":"completed"}
     "#);
-    // As gemini-cli does: an update of what was never announced.
+    // As gemini-cli reports it: an update of a call that was never announced.
     insta::assert_snapshot!(shown(r#"
         {"sessionUpdate":"tool_call_update","toolCallId":"g1","status":"failed","content":[{"type":"content","content":{"type":"text","text":"no such file"}}]}
         {"stopReason":"end_turn"}
@@ -317,7 +319,7 @@ fn answers_are_told_apart_by_kind() {
 }
 
 proptest! {
-    /// Whatever an agent says, and wherever it breaks off, it makes a legal run.
+    /// Any reports of an agent, cut off anywhere, give a legal run.
     #[test]
     fn any_reports_make_a_legal_run(
         lines in prop::collection::vec((0..9usize, 0..3usize, 0..6usize), 0..40),

@@ -1,12 +1,13 @@
-//! Answers to requests of a proxied agent: the decision, and what else the client
-//! said with it.
+//! Answers to the requests of a proxied agent: the decision, and the further members of the
+//! client's answer.
 
 use serde_json::{Value, json};
 
 use super::super::unknown::{OURS, besides, merge};
 
-/// The answer to a `session/request_permission`: the chosen option, if any, and
-/// further members of the client's answer. A choice that is not among the agent's options is in `_meta`.
+/// The answer to a `session/request_permission`: the selected option, if any, and further
+/// members of the client's answer. A selection that is not among the agent's options goes to
+/// `_meta`.
 ///
 /// ```
 /// use serde_json::json;
@@ -24,7 +25,8 @@ pub fn permission_response(option: Option<&str>, theirs: Option<&Value>) -> Valu
     );
     let Some(theirs) = theirs else { return decided };
     let said = &theirs["outcome"];
-    // Dismissing a question means no; agents that distinguish the two may.
+    // Dismissing a question means no. If the client sent `cancelled`, the agent gets
+    // `cancelled`.
     let mut response = if said["outcome"] == "cancelled" { cancelled } else { decided };
     merge(&mut response, &besides(theirs, &["outcome"]));
     let names = ["outcome", "optionId"];
@@ -36,7 +38,8 @@ pub fn permission_response(option: Option<&str>, theirs: Option<&Value>) -> Valu
     response
 }
 
-/// The answer to an `elicitation/create`: the decision, and further members of the client's answer.
+/// The answer to an `elicitation/create`: the decision, and the further members of the client's
+/// answer.
 #[must_use]
 pub fn elicitation_response(mut decided: Value, theirs: Option<&Value>) -> Value {
     let Some(theirs) = theirs else { return decided };

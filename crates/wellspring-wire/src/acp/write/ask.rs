@@ -1,4 +1,4 @@
-//! Questions: as a permission request, or as a form where the client has forms.
+//! Questions: sent as permission requests, or as forms if the client supports forms.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::super::{ELICITATION, ORIGIN, PERMISSION};
 use super::update::kind;
 use crate::project::wire_id;
 
-/// The only field of a form that asks for one value.
+/// The only field of a form that asks for a single value.
 const FIELD: &str = "answer";
 
 const ALLOW_ONCE: &str = "allow_once";
@@ -20,16 +20,16 @@ const ALLOW_SESSION: &str = "allow_session";
 const ALLOW_ALWAYS: &str = "allow_always";
 const REJECT: &str = "reject_once";
 
-/// How to put a question to a client.
+/// How a question is sent to a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Asked {
     /// As a request; [`Asking::answer`] reads its answer.
     Request(Asking),
-    /// Not at all, since the client has no way to ask it. This is the answer instead.
+    /// The client cannot be asked. This is the answer that the run gets instead.
     Unaskable(Answer),
 }
 
-/// A question on its way to a client.
+/// A question that is sent to the client as a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asking {
     /// The request's method.
@@ -39,14 +39,14 @@ pub struct Asking {
     reading: Reading,
 }
 
-/// How to read an answer.
+/// How to read the client's answer.
 #[derive(Clone, Debug, PartialEq)]
 enum Reading {
     /// By the selected option.
     Options(Vec<(Box<str>, Answer)>),
-    /// By this field of the form, which names these choices.
+    /// This field of the form holds the label of the choice.
     Chosen(Box<str>),
-    /// Submitting the form is this choice.
+    /// Submitting the form selects this choice.
     Sent(Box<str>),
     /// The form's content is the answer.
     Whole,
@@ -56,7 +56,7 @@ enum Reading {
     Json,
 }
 
-/// A permission request of a proxied agent.
+/// A permission request of a proxied agent, from the log.
 #[derive(Clone, Debug)]
 struct Offer {
     options: Vec<Value>,
@@ -71,7 +71,7 @@ pub struct Offers {
     calls: BTreeMap<Box<str>, PartId>,
     /// By the call that the request is about, while it is open.
     offers: BTreeMap<Option<PartId>, Offer>,
-    /// Further members of the form that is asked next.
+    /// Further members of the form that will be asked next.
     form: Option<Value>,
 }
 
@@ -119,8 +119,7 @@ impl Offers {
     }
 }
 
-/// An option with a kind that the protocol knows. An unknown kind goes to
-/// `_meta`.
+/// An option whose kind the protocol defines. An unknown kind is kept in `_meta`.
 fn option(offered: &Value) -> Value {
     let mut option = Value::Object(left(offered, &[]));
     let known = ["allow_once", "allow_always", "reject_once", "reject_always"];
@@ -134,8 +133,8 @@ fn option(offered: &Value) -> Value {
 }
 
 impl Asked {
-    /// Forwards a permission request of a proxied agent with its own options.
-    /// `None` if the question does not stand for one.
+    /// Forwards a permission request of a proxied agent with the agent's own options. `None` if
+    /// the question does not stand for one.
     #[must_use]
     pub fn passed_on(
         question: &Question,
@@ -189,7 +188,8 @@ impl Asked {
         self
     }
 
-    /// Puts a question. `before` is the outline, `session` the client's id of the thread.
+    /// Writes a question as a request. `before` is the outline, `session` the client's id of
+    /// the thread.
     #[must_use]
     pub fn new(question: &Question, before: &Outline, session: &str, has_forms: bool) -> Self {
         let scene = Scene { question, before, session };
@@ -231,7 +231,7 @@ impl Asked {
 }
 
 impl Asking {
-    /// Reads the client's answer. Whatever is not clearly a yes is a no.
+    /// Reads the client's answer. Anything that is not clearly a yes counts as a no.
     #[must_use]
     pub fn answer(&self, result: &Value) -> Answer {
         let content = &result["content"];
@@ -268,7 +268,7 @@ struct Scene<'a> {
     session: &'a str,
 }
 
-/// An option: its name, its kind, and the answer it stands for.
+/// An option: its label, its kind, and the answer that it stands for.
 type Saying<'a> = (&'a str, &'static str, Answer);
 
 impl Scene<'_> {
@@ -341,7 +341,8 @@ impl Scene<'_> {
     }
 }
 
-/// The options for a call. There is no standing denial, so none is offered.
+/// The options for approving a call. There is no option to deny a call forever, because the
+/// engine has no such answer.
 fn approval() -> impl Iterator<Item = Saying<'static>> {
     let yes = |scope| Answer::Approve { scope, arguments: None };
     [
@@ -360,9 +361,8 @@ fn selection<'a>(
     options.chain([("None of these", "reject_once", Answer::NO)])
 }
 
-/// The kind of a choice that a proxied agent offered without one. Clients act
-/// on the kind, so a no must not look like a yes; the label is all there is
-/// to tell them apart.
+/// The kind of a choice that a proxied agent offered without one. Clients act on the kind, so a
+/// refusal must not look like a permission. Only the label tells the two apart.
 fn kind_of(choice: &Choice) -> &'static str {
     const NO: [&str; 8] =
         ["reject", "deny", "decline", "cancel", "abort", "never", "don't", "disallow"];
@@ -382,7 +382,8 @@ fn one_field(field: Value) -> Value {
     json!({"type": "object", "properties": {FIELD: field}, "required": [FIELD]})
 }
 
-/// A form for a schema. Forms are flat; other schemas are asked for as JSON.
+/// The form for a schema. Forms are flat; values of any other schema are asked for as JSON
+/// text.
 fn form_schema(schema: &Value) -> (Value, Reading) {
     if is_flat(schema) {
         let members = ["type", "title", "description", "properties", "required"];
@@ -397,7 +398,7 @@ fn form_schema(schema: &Value) -> (Value, Reading) {
     (one_field(json!({"type": "string", "description": description})), Reading::Json)
 }
 
-/// How to read the answer to an agent's own form; `None` if clients may not understand
+/// How to read the answer to a proxied agent's own form; `None` if clients may not understand
 /// the form.
 fn as_it_came(schema: &Value, form: &Form) -> Option<Reading> {
     let fields = schema["properties"].as_object()?;
@@ -431,7 +432,8 @@ fn is_field(schema: &Value) -> bool {
         }
 }
 
-/// A form reduced to what clients must understand. The answer is still validated against the whole schema.
+/// A form reduced to the members that clients must understand. The answer is still validated
+/// against the whole schema.
 fn sound_form(schema: &Value) -> Map<String, Value> {
     let mut form = taken(schema, |name, value| match name {
         "title" | "description" => value.is_string(),
@@ -445,7 +447,7 @@ fn sound_form(schema: &Value) -> Map<String, Value> {
     form
 }
 
-/// A field reduced to what clients must understand.
+/// A field reduced to the members that clients must understand.
 fn sound_field(field: &Value) -> Map<String, Value> {
     let kind = field["type"].as_str().unwrap_or_default();
     taken(field, |name, value| match name {
@@ -497,7 +499,7 @@ fn is_words(values: &Value) -> bool {
     values.as_array().is_some_and(|values| values.iter().all(Value::is_string))
 }
 
-/// The values that match a schema, if there are few.
+/// The values that match a schema, if it is an enumeration.
 fn few_values(schema: &Value) -> Option<Vec<(String, Value)>> {
     if schema["type"] == "boolean" {
         return Some(vec![("Yes".into(), true.into()), ("No".into(), false.into())]);

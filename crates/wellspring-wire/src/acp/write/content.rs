@@ -6,10 +6,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 use wellspring_core::{Content, MediaSource};
 
-/// The media type of a block without one.
+/// The media type for a block that has none.
 const UNKNOWN_MEDIA: &str = "application/octet-stream";
 
-/// A prompt has an invalid block.
+/// A block of a prompt is invalid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("block {index} of the prompt {what}")]
 pub struct PromptError {
@@ -75,7 +75,7 @@ fn read(block: &Value) -> Result<Content, String> {
     }
 }
 
-/// A block of content in the protocol's shape.
+/// Writes a block of content as the protocol defines it.
 #[must_use]
 pub fn content_block(content: &Content) -> Value {
     match content {
@@ -125,7 +125,8 @@ fn put(object: &mut Value, name: &str, value: Option<&str>) {
     }
 }
 
-/// An absolute path, as the protocol requires, if the base directory is known.
+/// The absolute path that the protocol requires. Without a base directory, the path is
+/// unchanged.
 pub(super) fn absolute<'a>(path: &'a str, cwd: Option<&str>) -> Cow<'a, str> {
     match cwd {
         Some(cwd) if Path::new(path).is_relative() => {

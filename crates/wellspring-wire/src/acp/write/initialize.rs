@@ -1,17 +1,16 @@
-//! The answer to `initialize` with a proxied agent.
+//! The answer to `initialize` for a proxied agent.
 
 use serde_json::{Value, json};
 
 use super::super::read::has_sound_meta;
 use super::super::unknown::{OURS, besides, merge};
 
-/// Our `initialize` result, combined with a proxied agent's: `theirs` is its own
-/// result.
+/// Combines our `initialize` result with that of a proxied agent (`theirs`).
 ///
-/// The agent says what a prompt may hold, since prompts go to it, and how to
-/// log in. Sessions and MCP servers are ours: the log has the sessions, and one of our own servers
-/// offers the MCP servers to the agent. Unknown members come from the agent, and so does
-/// `_meta`, which also holds its name.
+/// The agent decides what a prompt may hold, since prompts go to it, and how to log in.
+/// Sessions and MCP servers are ours: the log holds the sessions, and one of our own servers
+/// offers the client's MCP servers to the agent. Unknown members come from the agent, and so
+/// does `_meta`, which also holds its name.
 ///
 /// ```
 /// use serde_json::json;

@@ -1,11 +1,12 @@
-//! The content of open calls: an update replaces all of it, so it is kept while the call is open.
+//! The content of open calls. An update replaces all of it, so it is kept while the call is
+//! open.
 
 use serde_json::{Value, json};
 use wellspring_core::{ContentChange, ToolContent};
 
 use super::content::{absolute, content_block, text_block};
 
-/// Bytes of content blocks kept per call; the oldest go first. Larger than any
+/// Bytes of content blocks kept per call; beyond that, the oldest are dropped. Larger than any
 /// diff that people read, and small enough to send again.
 pub const SHOWN_BYTES_MAX: usize = 512 * 1024;
 
@@ -24,12 +25,12 @@ pub(super) enum Voice {
     Console,
 }
 
-/// The environment of a call.
+/// Where a call runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Room<'a> {
     /// The directory that relative paths start from.
     pub(super) cwd: Option<&'a str>,
-    /// Whether its terminals are the client's.
+    /// Whether its terminals are the client's own.
     pub(super) has_terminals: bool,
 }
 
@@ -45,7 +46,7 @@ pub(super) struct Shown {
 #[derive(Clone, Debug)]
 struct Running {
     voice: Voice,
-    /// The end of the text.
+    /// The last bytes of the text.
     text: String,
     /// Its total length.
     said: u64,
@@ -58,12 +59,12 @@ impl Shown {
         self.blocks.is_empty() && self.running.is_none()
     }
 
-    /// Whether something has not been shown yet.
+    /// Whether something has not been sent yet.
     pub(super) fn has_news(&self) -> bool {
         self.news
     }
 
-    /// Whether the text has grown enough to show it again.
+    /// Whether the text has grown enough to be sent again.
     pub(super) fn is_due(&self) -> bool {
         let grown = |running: &Running| running.said - running.shown > running.shown / GROWN;
         self.running.as_ref().is_some_and(grown)
@@ -106,7 +107,7 @@ impl Shown {
         self.news = true;
     }
 
-    /// All of it.
+    /// Everything that the call shows.
     pub(super) fn show(&mut self) -> Vec<Value> {
         self.news = false;
         let mut blocks = self.blocks.clone();
@@ -139,7 +140,7 @@ impl Running {
         match self.voice {
             Voice::Words => text(&format!("{cut}{}", self.text)),
             Voice::Console => {
-                // A fence that nothing inside can close.
+                // A fence longer than any run of backticks in the text.
                 let longest = self.text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
                 let fence = "`".repeat(longest.max(2) + 1);
                 let end = if self.text.ends_with('\n') { "" } else { "\n" };
@@ -172,7 +173,7 @@ fn block(content: &ToolContent, room: Room<'_>) -> Option<Value> {
     })
 }
 
-/// Roughly how many bytes it takes: its texts.
+/// Roughly how many bytes a value takes: the length of its strings.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

@@ -120,7 +120,7 @@ fn a_choice_is_a_form_or_a_selection() {
     assert_eq!(selection.answer(&select("reject_once")), no);
 }
 
-/// A no of an agent behind us is never offered as a yes.
+/// A proxied agent's refusal is never offered as a permission.
 #[test]
 fn what_an_agent_behind_us_offers_keeps_its_meaning() {
     let mut outline = Outline::default();
@@ -138,7 +138,7 @@ fn what_an_agent_behind_us_offers_keeps_its_meaning() {
     assert_eq!(kinds, ["allow_once", "reject_once", "reject_once", "reject_once"]);
 }
 
-/// What the agent itself said about its options is passed on, word for word.
+/// The members of a proxied agent's options are passed on unchanged.
 #[test]
 fn options_that_were_given_with_a_permission_are_passed_on() {
     let run = wellspring_testkit::samples::remote_agent();
@@ -171,7 +171,7 @@ fn options_that_were_given_with_a_permission_are_passed_on() {
     assert_eq!(asking.answer(&select("3")), never);
     assert_eq!(asking.answer(&select("made up")), Answer::NO);
 
-    // With one of a kind that nobody knows, what is chosen goes back by its id.
+    // With an option of an unknown kind, the selection is returned by its id.
     let options = json!([
         {"optionId": "1", "name": "Hm", "kind": "perhaps"},
         {"optionId": "2", "name": "No", "kind": "reject_once"},
@@ -189,7 +189,7 @@ fn options_that_were_given_with_a_permission_are_passed_on() {
     offered[0]["_meta"] = json!({"wellspring": {"kind": "perhaps"}});
     assert_eq!(asking.params["options"], offered);
     assert_eq!(asking.answer(&select("3")), Answer::Choose(vec!["3".into()]));
-    // Another question about the same call is none of the agent's.
+    // Another question about the same call does not come from the agent.
     let other = Question { form: form(&["a", "b"]), ..question.clone() };
     assert_eq!(passed_on(&other, options), None);
 }
@@ -244,7 +244,7 @@ fn prompts() {
     ];
     let contents = prompt(&blocks).unwrap();
     insta::assert_json_snapshot!(contents);
-    // What was read is written as it was, but for annotations.
+    // Content that was read is written unchanged, except for annotations.
     let mut written: Vec<Value> = contents.iter().map(super::content_block).collect();
     written[0]["annotations"] = json!({"priority": 1});
     written[5]["resource"].as_object_mut().unwrap().remove("mimeType");
@@ -279,7 +279,7 @@ fn how_a_prompt_is_answered() {
     let odd = json!({"stopReason": "end_turn", "_meta": {"wellspring": {"stopReason": "bored"}}});
     assert_eq!(answered(Stop::Other("bored".into())), odd);
 
-    // What an agent behind us answered is kept, and what has no place of its own is in `_meta`.
+    // A proxied agent's response is kept; values without a member of their own are in `_meta`.
     let cost = Some(Cost { amount: 0.5, currency: "USD".into() });
     let spent = Usage { input: 1, output: 2, cost, ..Usage::default() };
     let theirs = json!({"stopReason": "bored", "usage": {"totalTokens": 9}, "x": 1,
@@ -298,7 +298,7 @@ fn how_a_prompt_is_answered() {
     );
 }
 
-/// A call's text goes on for ever, in pieces: what is written is bounded by what was said.
+/// A call streams text without end: the bytes written stay proportional to the text.
 #[test]
 fn a_call_that_talks_for_ever_is_kept_short() {
     let record = |seq, event| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event };
@@ -323,7 +323,7 @@ fn a_call_that_talks_for_ever_is_kept_short() {
     assert!(last.as_str().unwrap().starts_with("```\n…"), "{last}");
 }
 
-/// Blocks are added for ever: the oldest go.
+/// A call adds blocks without end: the oldest are dropped.
 #[test]
 fn a_call_that_shows_for_ever_is_kept_short() {
     let record = |seq, event| Record { seq: Seq(seq), agent: AgentNo::ROOT, at: Millis(0), event };
@@ -347,8 +347,7 @@ fn a_call_that_shows_for_ever_is_kept_short() {
 }
 
 proptest! {
-    /// Each call is announced once, and is completed or failed once, and is heard of only in
-    /// between.
+    /// Each call is announced once, ends once, and is mentioned only in between.
     #[test]
     fn calls_are_bracketed(run in arb_run()) {
         let mut calls = std::collections::BTreeMap::new();

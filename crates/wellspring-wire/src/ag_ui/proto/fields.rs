@@ -1,9 +1,9 @@
-//! The part of protobuf that is needed for writing.
+//! The subset of protobuf that writing needs.
 
 use serde_json::{Map, Value};
 
-/// Values nested deeper than this are written as `null`: ours never are, and
-/// a peer must not exhaust the stack.
+/// Values nested deeper than this are written as `null`. Our own values never are, and a peer's
+/// must not exhaust the stack.
 const DEPTH_MAX: u32 = 64;
 
 /// The fields of one message, written one after the other.
@@ -17,11 +17,11 @@ impl<'a> Fields<'a> {
         Self { bytes, depth: 0 }
     }
 
-    /// A message. An empty one is written, too.
+    /// Writes a message, also if it is empty.
     pub(super) fn message(&mut self, field: u32, write: impl FnOnce(&mut Fields<'_>)) {
         self.key(field, 2);
         let start = self.bytes.len();
-        // Most messages are shorter than 128 bytes, and then the length is one byte.
+        // Most messages are shorter than 128 bytes, so that one byte holds the length.
         self.bytes.push(0);
         write(&mut Fields { bytes: self.bytes, depth: self.depth + 1 });
         let mut length = Vec::new();
@@ -32,14 +32,14 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A string that is required: absent and empty are the same.
+    /// A required string. Protobuf does not distinguish absent from empty.
     pub(super) fn string(&mut self, field: u32, text: &str) {
         if !text.is_empty() {
             self.present(field, text);
         }
     }
 
-    /// An optional string that is present, even if it is empty.
+    /// An optional string that is present, possibly empty.
     pub(super) fn present(&mut self, field: u32, text: &str) {
         self.key(field, 2);
         varint(self.bytes, text.len() as u64);
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A number that is required: absent and zero are the same.
+    /// A required number. Protobuf does not distinguish absent from zero.
     pub(super) fn number(&mut self, field: u32, number: u64) {
         if number != 0 {
             self.key(field, 0);

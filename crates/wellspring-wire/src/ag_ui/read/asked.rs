@@ -1,8 +1,8 @@
 //! Reads a client's request.
 //!
-//! A client sends the whole conversation each time, and can forge it. The log is the
-//! history, so only two things count: new user input, and answers to what
-//! a paused run of ours waits for.
+//! A client sends the whole conversation each time, and can forge it. The log is the history,
+//! so only two things are read: new user input, and answers to what a paused run is waiting
+//! for.
 
 use serde_json::Value;
 use wellspring_core::{
@@ -22,17 +22,17 @@ use super::super::types::{
 pub enum Asked {
     /// A new run. It supersedes a paused run of the thread.
     Start(Box<RunRequest>),
-    /// Answers to what the paused run waits for.
+    /// Answers to what the paused run is waiting for.
     Answer {
         /// Commands for the run's inbox, in the request's order.
         commands: Vec<Command>,
     },
 }
 
-/// Which client-sent messages count besides user input.
+/// Which messages of the client are used besides user input.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Trust {
-    /// None.
+    /// Only user messages.
     #[default]
     User,
     /// System and developer messages: the agent gets them as context.
@@ -57,13 +57,14 @@ pub enum InputError {
         /// What is wrong.
         problem: &'static str,
     },
-    /// Only some interrupts were answered; the protocol requires all at once.
+    /// Only some interrupts were answered; the protocol requires answers to all of them at
+    /// once.
     #[error("resume: interrupt {id:?} is open and has no entry")]
     Missing {
         /// An unanswered interrupt's id.
         id: Box<str>,
     },
-    /// A file that only some provider has.
+    /// A file that is stored at some provider.
     #[error("message {message:?}: a part's source is a provider's file, send data or a url")]
     ProviderFile {
         /// The message's id.
@@ -72,8 +73,8 @@ pub enum InputError {
 }
 
 impl Asked {
-    /// Reads a request. `paused` is the thread's paused run, if there is one; `known` tells
-    /// whether an earlier run of the thread had a message as its input.
+    /// Reads a request. `paused` is the thread's paused run, if there is one; `known` returns
+    /// whether a message was already the input of an earlier run of the thread.
     ///
     /// ```
     /// use wellspring_wire::ag_ui::types::RunAgentInput;
@@ -123,7 +124,8 @@ fn start(
     new: &[&UserMessage],
     trust: Trust,
 ) -> Result<RunRequest, InputError> {
-    // Nothing new after a user's message: the client asks it again.
+    // No new input after a user's message: the client repeats that message to get another
+    // answer.
     let again = match input.messages.last() {
         Some(Message::User(message)) if new.is_empty() => Some(message),
         _ => None,
@@ -155,9 +157,9 @@ fn start(
     })
 }
 
-/// Changes that come with answers. They go first, since they say how the run continues. Nearly every
-/// client repeats its tools and context with each request; leaving them out does not
-/// remove the earlier ones.
+/// Amendments that come with answers. They are applied first, since they change how the run
+/// continues. Most clients repeat their tools and context with each request; leaving them out
+/// does not remove the earlier ones.
 fn anew(input: &RunAgentInput) -> Option<Command> {
     let tools: Vec<_> = input.tools.iter().map(client_tool).collect();
     let context = notes(input);
@@ -174,7 +176,7 @@ fn anew(input: &RunAgentInput) -> Option<Command> {
     })
 }
 
-/// The client's run id. An empty one counts as absent: ours is used.
+/// The client's run id. An empty id counts as absent, and ours is used instead.
 fn wire_run(input: &RunAgentInput) -> Option<Box<str>> {
     Some(input.run_id.clone()).filter(|name| !name.is_empty())
 }
@@ -187,14 +189,14 @@ fn notes(input: &RunAgentInput) -> Vec<ContextNote> {
     input.context.iter().map(note).collect()
 }
 
-/// New user input: everything after the last message of another role, without messages that we
-/// already have.
+/// New user input: all messages after the last message of another role, except those that are
+/// already in the log.
 fn new_messages(messages: &[Message], known: impl Fn(&str) -> bool) -> Vec<&UserMessage> {
     let mut last = Vec::new();
     for message in messages.iter().rev() {
         match message {
             Message::User(message) => last.push(message),
-            // These do not tell who spoke last.
+            // These roles say nothing about who spoke last.
             Message::Activity(_) | Message::System(_) | Message::Developer(_) => {}
             Message::Assistant(_) | Message::Tool(_) | Message::Reasoning(_) => break,
         }
@@ -227,8 +229,8 @@ pub(crate) fn client_tool(tool: &super::super::types::Tool) -> ToolSpec {
     spec
 }
 
-/// The answers in the request's resume entries: to all open interrupts, or
-/// to none.
+/// The answers in the request's resume entries. Either all open interrupts are answered, or
+/// none.
 fn resume(input: &RunAgentInput, outline: &Outline) -> Result<Vec<Command>, InputError> {
     let (Some(head), false) = (&outline.run, input.resume.is_empty()) else {
         return Ok(Vec::new());
@@ -281,10 +283,10 @@ fn finish(call: PartId, entry: &ResumeEntry, wire_run: Option<Box<str>>) -> Comm
     Command::FinishCall { call, outcome, result: ToolResult::new(output), wire_run }
 }
 
-/// What the model gets if the user declined to answer.
+/// The result that the model gets if the user declined to answer.
 const CANCELLED: &str = "the user gave no answer";
 
-/// An interrupt's answer as a question's.
+/// Reads an interrupt's answer as the answer to a question.
 pub(crate) fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputError> {
     let wrong = |problem| InputError::Payload { id: entry.interrupt_id.clone(), problem };
     if entry.status == ResumeStatus::Cancelled {
@@ -321,7 +323,7 @@ pub(crate) fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputEr
             };
             let known = |id: &str| choices.iter().any(|choice| &*choice.id == id);
             if !chosen.iter().all(|id| known(id)) {
-                return Err(wrong("names a choice that there is not"));
+                return Err(wrong("names an unknown choice"));
             }
             if !multiple && chosen.len() != 1 {
                 return Err(wrong("must name one choice"));
@@ -332,8 +334,8 @@ pub(crate) fn answer(entry: &ResumeEntry, form: &Form) -> Result<Answer, InputEr
     }
 }
 
-/// The results in the request's tool messages, for calls that wait for one. Other
-/// tool messages are history, or forged.
+/// The results in the request's tool messages for calls that wait for one. Other tool messages
+/// are history, or forged, and are ignored.
 fn results(input: &RunAgentInput, outline: &Outline) -> Result<Vec<Command>, InputError> {
     let mut commands: Vec<Command> = Vec::new();
     let mut taken = Vec::new();

@@ -1,4 +1,4 @@
-//! A remote agent's events, in our words.
+//! Reads a remote agent's events.
 
 mod end;
 mod words;
@@ -19,16 +19,15 @@ use self::words::{
 use super::super::ids;
 use super::super::types::{Event, Message, RunFinished, RunOutcome, SubagentOutcome};
 
-/// Messages, calls and sub-agents of one run that we keep names for. A run of ours has at most
-/// a few hundred; a peer that names more is not talking sense.
+/// Messages, calls and sub-agents of one run whose names are kept. Our own runs have at most a
+/// few hundred; a peer that sends more is misbehaving.
 const NAMES_MAX: usize = 65_536;
 
-/// Bytes of arguments that we keep of one call that we may have to run. Models write a few
-/// thousand.
+/// Bytes of arguments kept for one call that we may have to run. Models write a few thousand.
 const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 
-/// Reads a remote agent's events. Chunks are expanded into starts, contents and ends; what we
-/// have no word for is kept whole.
+/// Reads a remote agent's events. Chunks are expanded into starts, contents and ends. Events
+/// without an equivalent of ours are kept whole.
 ///
 /// One reader serves all runs that answer one prompt: after [`End::Pending`] or
 /// [`End::Interrupted`] it continues with the next RUN_STARTED.
@@ -54,34 +53,36 @@ const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
 #[derive(Debug, Default)]
 pub struct Reader {
     running: bool,
-    /// The text and reasoning messages that are open. Those we do not show have no part.
+    /// The text and reasoning messages that are open. Messages that are not shown have no part.
     open: BTreeMap<(Kind, Box<str>), Open>,
     calls: BTreeMap<Box<str>, Call>,
     agents: BTreeMap<Box<str>, AgentNo>,
     /// The agents that have not finished.
     active: BTreeSet<AgentNo>,
-    /// Messages that were said already, so that a snapshot does not say them again.
+    /// Messages that are already in the log, so that a snapshot does not repeat them.
     said: BTreeSet<Box<str>>,
-    /// What the last chunk opened.
+    /// The message that the last chunk opened.
     chunk: Option<(Kind, Box<str>)>,
-    /// The tools that run on our side: their calls are made through us and not yielded.
+    /// The tools that run on our side. Their calls are returned as [`End::Pending`], not
+    /// yielded as events.
     tools: BTreeSet<Box<str>>,
-    /// Whether parts are annotated with the peer's ids, so that [`Reader::resume`] finds them.
+    /// Whether parts are annotated with the peer's ids, so that [`Reader::resume`] can find
+    /// them.
     annotates: bool,
-    /// What was said before the connection was lost, and not told again since.
+    /// Messages from before a reconnect that the peer has not sent again yet.
     before: BTreeMap<(Kind, Box<str>), Before>,
-    /// The messages that are complete, with their bytes, for when the connection is lost.
+    /// The complete messages and their lengths in bytes, needed after a reconnect.
     complete: BTreeMap<(Kind, Box<str>), usize>,
-    /// Sub-agents of the run that another reader has counted.
+    /// Sub-agents of the run that an earlier reader has numbered.
     agents_before: u32,
 }
 
-/// A message that was said, wholly or in part, before the connection was lost.
+/// A message that was received, wholly or in part, before a reconnect.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     /// The part, if it is still open.
     part: Option<LocalPart>,
-    /// Bytes that were said.
+    /// Bytes that were received.
     bytes: usize,
 }
 
@@ -96,9 +97,9 @@ enum Kind {
 struct Open {
     agent: AgentNo,
     part: Option<LocalPart>,
-    /// Bytes that were said.
+    /// Bytes received so far.
     bytes: usize,
-    /// Bytes that come again and were said before.
+    /// Bytes still to skip, because they were received before the reconnect.
     again: usize,
 }
 
@@ -111,26 +112,26 @@ struct Call {
     arguments: String,
     open: bool,
     answered: bool,
-    /// Bytes of the arguments that come again, once the call is started again.
+    /// Bytes of the arguments still to skip after the call is started again.
     again: usize,
-    /// Whether the call is to be started again.
+    /// Whether the peer will start the call again after a reconnect.
     restarts: bool,
 }
 
 impl Reader {
-    /// A reader for an agent that is offered these tools. Calls of them are not yielded but
-    /// returned as [`End::Pending`]. Parts carry the peer's ids, so that [`Reader::resume`] can
-    /// continue them.
+    /// Creates a reader for an agent that is offered these tools. Calls of them are returned as
+    /// [`End::Pending`] and not yielded as events. Parts carry the peer's ids, so that
+    /// [`Reader::resume`] can continue them.
     #[must_use]
     pub fn new(tools: impl IntoIterator<Item = Box<str>>) -> Self {
         Self { tools: tools.into_iter().collect(), annotates: true, ..Self::default() }
     }
 
-    /// The same reader for a run that was read up to here by another one. The batch must count
-    /// on from the transcript: see [`Batch::after`].
+    /// Continues a run that another reader has read up to here. The batch must continue the
+    /// transcript's numbering: see [`Batch::after`].
     ///
-    /// Sub-agents are not found again, because the peer's names for them are not kept. They end
-    /// here, and later events of them start new ones.
+    /// Sub-agents are not found again, because the peer's names for them are not kept. They are
+    /// ended here, and later events of them start new ones.
     #[must_use]
     pub fn resume(mut self, so_far: &Transcript, batch: &mut Batch) -> Self {
         for (id, said) in &so_far.parts {
@@ -176,8 +177,8 @@ impl Reader {
         self
     }
 
-    /// The connection was lost and the same run will be sent again: content that is known already
-    /// is skipped.
+    /// Prepares for a peer that sends the same run again after a lost connection: content that
+    /// is already known is skipped.
     pub fn reconnect(&mut self, batch: &mut Batch) {
         self.end_chunk(batch);
         for ((kind, id), open) in std::mem::take(&mut self.open) {
@@ -193,7 +194,7 @@ impl Reader {
         self.running = false;
     }
 
-    /// The part of a call that the agent makes itself.
+    /// The part of a call that the agent runs itself.
     #[must_use]
     pub fn call_part(&self, id: &str) -> Option<LocalPart> {
         self.calls.get(id)?.part
@@ -210,12 +211,12 @@ impl Reader {
         })
     }
 
-    /// Reads one event into `batch`, and returns the end of the run, if it is one. An error means
-    /// that the peer broke its protocol; the reader must not be used after it.
+    /// Reads one event into `batch`. Returns the end of the run if the event ends it. An error
+    /// means that the peer violated the protocol; the reader must not be used afterwards.
     ///
     /// # Errors
     ///
-    /// When AG-UI's rules forbid the event.
+    /// If AG-UI's rules forbid the event.
     pub fn push(&mut self, event: Event, batch: &mut Batch) -> Result<Option<End>, ReadError> {
         let name = name_of(&event);
         if !self.running && !matches!(event, Event::RunStarted(_) | Event::RunError(_)) {
@@ -394,8 +395,8 @@ impl Reader {
         Ok(None)
     }
 
-    /// Gives a call its result: one that the agent left to us, and that we ran. Says whether
-    /// there was such a call.
+    /// Sets the result of a call that the agent left for us to run. Returns whether there is
+    /// such a call.
     pub fn finish_call(
         &mut self,
         id: &str,
@@ -407,9 +408,9 @@ impl Reader {
         let was_open = std::mem::take(&mut call.open);
         call.answered = true;
         call.arguments = String::new();
-        // The engine has the calls of our own tools.
+        // The engine reports calls of our own tools.
         let Some(part) = call.part else { return true };
-        // A part has to be closed for good before the run can end.
+        // A part must be closed before the run can end.
         if was_open {
             batch.finish(part);
         }
@@ -417,8 +418,8 @@ impl Reader {
         true
     }
 
-    /// Closes everything that is open, because the run has finished or its consumer is gone. Calls
-    /// without a result are interrupted.
+    /// Closes everything that is open, because the run has finished or its consumer is gone.
+    /// Calls without a result are interrupted.
     pub fn close(&mut self, batch: &mut Batch) {
         self.close_messages(batch);
         let unanswered: Vec<Box<str>> = self.unanswered().cloned().collect();
@@ -451,7 +452,7 @@ impl Reader {
             Some(PendingCall { id, name, arguments })
         };
         let mut pending: Vec<PendingCall> = pending.into_iter().filter_map(waits).collect();
-        // Older agents do not name the calls that they leave to the client.
+        // Older agents do not list the calls that the client has to run.
         let ours = self.calls.iter().filter(|(_, call)| call.part.is_none() && !call.answered);
         for (id, _) in ours {
             if !pending.iter().any(|call| call.id == *id) {
@@ -487,7 +488,7 @@ impl Reader {
                 batch.finish(part);
             }
         }
-        // What was open when the connection was lost, and was not told again.
+        // Messages that were open before the reconnect and were not sent again.
         for before in std::mem::take(&mut self.before).into_values() {
             if let Some(part) = before.part {
                 batch.finish(part);
@@ -496,7 +497,7 @@ impl Reader {
         self.chunk = None;
     }
 
-    /// The agent with this tag. A tag that was not announced is announced now.
+    /// The agent with this tag. An unknown tag starts a new sub-agent.
     fn agent(&mut self, tag: Option<Box<str>>, batch: &mut Batch) -> AgentNo {
         let Some(tag) = tag else { return AgentNo::ROOT };
         match self.agents.get(&tag) {
@@ -526,7 +527,7 @@ impl Reader {
         agent
     }
 
-    /// Ends a sub-agent, after all that it left open.
+    /// Ends a sub-agent, after everything that it left open.
     fn finish_agent(&mut self, tag: &str, outcome: Outcome, batch: &mut Batch) {
         let agent = self.agents.get(tag).copied().filter(|agent| self.active.remove(agent));
         let Some(agent) = agent else { return };
@@ -617,7 +618,7 @@ impl Reader {
         event: &'static str,
     ) -> Result<(), ReadError> {
         match self.calls.get_mut(&id) {
-            // The event is repeated after a lost connection.
+            // The peer repeats this event after a lost connection.
             Some(call) if call.open && call.restarts => {
                 call.restarts = false;
                 return Ok(());
@@ -676,8 +677,8 @@ impl Reader {
         Ok(())
     }
 
-    /// What a chunk continues or opens; what the chunk before it opened is closed when this one
-    /// names something else.
+    /// Returns the message that a chunk continues or opens. If the previous chunk opened
+    /// another one, that is closed.
     fn chunk(
         &mut self,
         kind: Kind,
@@ -700,14 +701,14 @@ impl Reader {
 
     fn end_chunk(&mut self, batch: &mut Batch) {
         let Some((kind, id)) = self.chunk.take() else { return };
-        // It was opened by a chunk, so it is open unless its agent ended.
+        // A chunk opened it, so it is open unless its agent has ended.
         let _ = match kind {
             Kind::Text | Kind::Reasoning => self.end_message(kind, id, batch, "a chunk"),
             Kind::Call => self.end_call(&id, batch, "a chunk"),
         };
     }
 
-    /// Says what the agent said since the user's last word and did not stream.
+    /// Yields what a snapshot contains after the user's last message and what was not streamed.
     fn snapshot(&mut self, messages: &[Message], batch: &mut Batch) {
         let is_user = |message: &Message| matches!(message, Message::User(_));
         let news = messages.iter().rposition(is_user).map_or(0, |user| user + 1);
@@ -770,8 +771,8 @@ impl Reader {
         }
     }
 
-    /// A message that a snapshot has whole: said now if it is new, or completed if it was open
-    /// when the connection was lost.
+    /// A message that is complete in a snapshot: yielded if it is new, or completed if it was
+    /// open when the connection was lost.
     fn snapshot_text(
         &mut self,
         kind: Kind,
@@ -802,8 +803,8 @@ impl Reader {
     }
 }
 
-/// What of a piece of text was not said before. `None` if it is cut where no character ends: then
-/// it is another text.
+/// The rest of `text` after the bytes that are to be skipped. `None` if that splits a
+/// character: then it is a different text.
 fn said_anew<'a>(text: &'a str, again: &mut usize) -> Option<&'a str> {
     let known = text.len().min(*again);
     *again -= known;

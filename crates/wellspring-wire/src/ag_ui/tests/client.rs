@@ -1,11 +1,11 @@
-//! What a stock client makes of a stream: its messages, its state and how the run ended.
-//! It follows what `@ag-ui/client` 1.0 does with each event.
+//! A model of a stock client: its messages, its state and how the run ended. It follows what
+//! `@ag-ui/client` 1.0 does with each event.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
-/// Messages, what stands apart from them, the state and the end.
+/// Messages, items outside their order, the state and the outcome.
 pub(super) type Settled = (Vec<Value>, BTreeSet<String>, Value, Value);
 
 /// A client's conversation.
@@ -98,9 +98,9 @@ impl Client {
         }
     }
 
-    /// The same, without what joining may order in another way: activities and steering inputs
-    /// stand apart from the messages, a call's results in the order of their ids, and pieces of
-    /// output are joined per stream. Thoughts that were emptied are gone.
+    /// The final state, normalised where joining may order it differently: activities and
+    /// steering inputs are separated from the messages, a call's results are in the order of
+    /// their ids, and pieces of output are joined per stream. Empty thoughts are removed.
     pub(super) fn settled(self) -> Settled {
         let apart = |message: &Value| {
             let steering = message["id"].as_str().is_some_and(|id| id.contains("-input-"));

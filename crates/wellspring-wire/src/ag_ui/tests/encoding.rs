@@ -1,4 +1,4 @@
-//! Both encodings of every kind of event, against what the official encoder makes of it.
+//! Both encodings of every kind of event, compared with the official encoder's output.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ fn every_event_has_the_official_bytes() {
     for line in include_str!("../../../fixtures/ag_ui/events.jsonl").lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         let event: Event = serde_json::from_value(line["event"].clone()).unwrap();
-        // Every field there is was read, and is written again.
+        // Every field is read and written again.
         assert_eq!(serde_json::to_value(&event).unwrap(), line["event"]);
         let mut bytes = Vec::new();
         proto::encode(&event, &mut bytes);
@@ -24,7 +24,7 @@ fn every_event_has_the_official_bytes() {
     assert_eq!(kinds.len(), 31, "{kinds:?}");
 }
 
-/// Nesting is cut at a limit, not followed.
+/// Nesting is cut off at a limit.
 #[test]
 fn deep_values_are_cut() {
     let deep = |depth: usize| {

@@ -16,8 +16,8 @@ use super::super::proto;
 use super::client::Client;
 use super::{asked, joined, whole};
 
-/// Each stream is told to the official client, which must find nothing wrong with it and end
-/// with the messages that our own reading of it has.
+/// Sends each stream to the official client, which must report no error and end with the same
+/// messages as our own model of it.
 fn agree(streams: &[(String, Vec<Value>, Vec<Value>)]) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer");
     let mut node = Command::new("node")
@@ -102,7 +102,8 @@ fn the_official_client_agrees() {
     agree(&all);
 }
 
-/// Another validator's opinion: neither an error nor a warning, from the start or joined halfway.
+/// Another validator must report neither an error nor a warning, from the start or joined
+/// halfway.
 #[test]
 fn validated() {
     for sample in samples::all() {

@@ -1,4 +1,4 @@
-//! Remote agents, read.
+//! Reading remote agents.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -14,7 +14,7 @@ use super::whole;
 
 type Facts = Vec<(AgentNo, Fact)>;
 
-/// What a reader makes of events, and how it ended.
+/// The events that a reader yields, and how the run ended.
 fn read(events: &[Value]) -> Result<(Facts, Option<End>), ReadError> {
     let (mut reader, mut batch) = (Reader::default(), Batch::default());
     let mut end = None;
@@ -114,8 +114,8 @@ fn sub_agents_and_what_there_is_no_word_for() {
     "#);
 }
 
-/// Agents that do not stream say it all at the end; what was streamed is not said again, nor
-/// what was said before the user's last word.
+/// Agents that do not stream send everything in a snapshot at the end. Neither streamed text is
+/// repeated nor anything before the user's last message.
 #[test]
 fn a_snapshot_says_what_was_not_streamed() {
     insta::assert_snapshot!(lines(&run(json!([
@@ -202,7 +202,7 @@ fn rejected_events() {
     }
 }
 
-/// The facts of a reader as a run, which must keep the grammar.
+/// The reader's events as a run, which must obey the grammar.
 fn as_run(facts: Facts) -> Vec<Record> {
     let mut records = RunBuilder::new("remote", "Surprise me.").records();
     let end = Fact::RunFinished { outcome: Box::new(Outcome::Completed { stop: Stop::EndTurn }) };
@@ -213,7 +213,7 @@ fn as_run(facts: Facts) -> Vec<Record> {
     records
 }
 
-/// What our own dialect says of a run reads as a run again, with the same words.
+/// A run that our dialect writes is read back as a run with the same text.
 fn reads_back(run: &[Record]) -> Result<(), TestCaseError> {
     let (facts, end) = read(&whole(run)).map_err(|error| TestCaseError::fail(error.to_string()))?;
     let ended = matches!(end, Some(End::Finished { .. } | End::Cancelled | End::Failed { .. }));
@@ -259,8 +259,8 @@ fn records(facts: &[(AgentNo, Fact)]) -> Vec<Record> {
     start.chain(facts).collect()
 }
 
-/// What a reader with a tool of ours makes of events, cut after some of them; the rest is told
-/// again from the start by the peer, to the same reader or to one that knows only the log.
+/// The events of a reader with a tool of ours, disconnected after `cut` events. The peer then
+/// sends the run again from the start, to the same reader or to one that knows only the log.
 fn cut_and_told_again(events: &[Value], cut: usize, restart: bool) -> Vec<String> {
     let parse = |event: &Value| serde_json::from_value::<Event>(event.clone()).unwrap();
     let tools = || ["pick".into()];

@@ -1,4 +1,4 @@
-//! What clients ask, and what they may not.
+//! Clients' requests, valid and invalid.
 
 use serde_json::{Value, json};
 use wellspring_core::{
@@ -94,8 +94,8 @@ fn only_what_the_user_says_anew_counts() {
     assert_eq!(told, ["system message", "developer message"]);
 }
 
-/// A client that sends a known message last wants another answer to it; one whose last message
-/// is the agent's says nothing.
+/// A client whose last message is known asks for another answer to it; a client whose last
+/// message is the agent's asks for nothing.
 #[test]
 fn the_last_message_again_and_nothing_at_all() {
     let again = input(json!({"messages": [{"id": "known", "role": "user", "content": "Hm?"}]}));
@@ -156,7 +156,7 @@ fn tools_context_state_and_media() {
     );
 }
 
-/// A tool message answers a call that waits, once, and no other.
+/// A tool message answers a call that waits for it, once, and no other call.
 #[test]
 fn results_of_client_tools() {
     let tool = |call: &str, content: &str| {
@@ -182,12 +182,12 @@ fn results_of_client_tools() {
     let more =
         Command::AddInput { content: vec![Content::text("Hurry.")], message: Some("u2".into()) };
     assert_eq!(asked, Ok(Asked::Answer { commands: vec![finish, more] }));
-    // A request that answers nothing is one of its own, whatever waits.
+    // A request without answers starts a run, whatever the paused run waits for.
     let asked = Asked::read(&input_only("Never mind."), Some(&paused(&[])), |_| false, Trust::User);
     assert!(matches!(asked, Ok(Asked::Start(_))), "{asked:?}");
 }
 
-/// What comes with an answer goes before it; what is not there changes nothing.
+/// Amendments go before the answer; a request without any changes nothing.
 #[test]
 fn what_an_answer_brings_besides() {
     let result = json!({
@@ -263,7 +263,7 @@ fn answers_that_are_none() {
         ),
         (choose(false), resolved(json!(1)), "is neither a string nor a list of strings"),
         (choose(false), resolved(json!([1])), "is not a list of strings"),
-        (choose(false), resolved(json!("green")), "names a choice that there is not"),
+        (choose(false), resolved(json!("green")), "names an unknown choice"),
         (choose(false), resolved(json!(["red", "blue"])), "must name one choice"),
     ] {
         let want = format!("resume: the payload for interrupt \"run-question-0\" {problem}");
@@ -289,7 +289,7 @@ fn answers_that_are_none() {
     assert_eq!(read(&[&first], None), unknown(&first));
 }
 
-/// A question and a call at once are all interrupts; the call's answer is its result.
+/// With a question and a call at once, all are interrupts; the call's answer is its result.
 #[test]
 fn a_call_among_interrupts() {
     let outline = paused(&[Form::Approve]);
@@ -341,7 +341,7 @@ fn what_is_wrong_with_a_request_is_named() {
     assert_eq!(error, InputError::ProviderFile { message: "u".into() });
 }
 
-/// What an interrupt says and what its question was, so that the two sides fit.
+/// An interrupt, and the question that is read from it, match.
 #[test]
 fn a_question_is_an_interrupt_with_a_schema() {
     let mut run = RunBuilder::new("demo", "Tidy up.");

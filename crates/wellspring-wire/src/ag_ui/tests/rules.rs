@@ -1,4 +1,4 @@
-//! What the official client enforces, by numbers:
+//! The rules that the official client enforces, by numbers:
 //!
 //! 1. The first event is RUN_STARTED or RUN_ERROR.
 //! 2. No RUN_STARTED inside a run.
@@ -7,9 +7,9 @@
 //! 5. Content and ends need the thing open.
 //! 6. Steps are unique per owner and name.
 //! 7. RUN_FINISHED needs everything closed.
-//! 8. A tag is its opener's.
+//! 8. A tag belongs to the agent that opened it.
 //! 9. A sub-agent's id starts once per run.
-//! 10. No `null` on an optional field.
+//! 10. No `null` in an optional field.
 //!
 //! Messages and calls may interleave: there is no rule against it.
 

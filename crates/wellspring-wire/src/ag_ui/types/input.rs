@@ -1,4 +1,4 @@
-//! What a client asks.
+//! A client's request.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -27,7 +27,7 @@ pub struct RunAgentInput {
     /// The state shared with the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
-    /// The conversation, as the client has it.
+    /// The whole conversation, as the client has it.
     #[serde(deserialize_with = "messages")]
     pub messages: Vec<Message>,
     /// Tools that run in the client.
@@ -39,7 +39,7 @@ pub struct RunAgentInput {
     /// Properties for the agent, passed through.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forwarded_props: Option<Value>,
-    /// Answers to the interrupts of the run before.
+    /// Answers to the interrupts of the previous run.
     #[serde(default, deserialize_with = "list", skip_serializing_if = "Vec::is_empty")]
     pub resume: Vec<ResumeEntry>,
 }
@@ -64,7 +64,7 @@ pub struct Tool {
 /// A fact for the agent.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Context {
-    /// Its type.
+    /// What the fact is about.
     pub description: Box<str>,
     /// Its value.
     pub value: Box<str>,
@@ -96,7 +96,7 @@ pub enum ResumeStatus {
     Cancelled,
 }
 
-/// A list; `null` is an empty one, since older clients send it for what they do not have.
+/// Reads a list. `null` counts as an empty list, since older clients send it for absent lists.
 pub(super) fn list<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     T: Deserialize<'de>,
@@ -105,7 +105,7 @@ where
     Option::deserialize(deserializer).map(Option::unwrap_or_default)
 }
 
-/// The messages; an error names the one that it is about.
+/// Reads the messages; an error names the index of the invalid message.
 fn messages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Message>, D::Error> {
     deserializer.deserialize_seq(Each { name: "messages", of: PhantomData })
 }

@@ -44,7 +44,7 @@ impl Message {
     }
 }
 
-/// Writes a message's struct, with the fields that every message may have.
+/// Declares a message's struct, with the fields that every message may have.
 macro_rules! message_struct {
     ($(#[$doc:meta])* $name:ident { $($fields:tt)* }) => {
         $(#[$doc])*
@@ -108,7 +108,7 @@ message_struct! {
     }
 }
 message_struct! {
-    /// The result of a call.
+    /// The result of a tool call.
     ToolMessage {
         /// The output.
         pub content: MessageContent,
@@ -255,9 +255,9 @@ pub enum MessagePart {
     Video(PartMedia),
     /// A document.
     Document(PartMedia),
-    /// What 1.0 no longer has and older clients still send. We never write it.
+    /// Removed in 1.0, but older clients still send it. Never written.
     Binary {
-        /// Its type.
+        /// The media type.
         #[serde(default)]
         mime_type: Box<str>,
         /// Its bytes, in base64.
@@ -272,7 +272,7 @@ pub enum MessagePart {
     },
 }
 
-/// A medium.
+/// An image, an audio clip, a video or a document.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct PartMedia {
     /// The data, or where to find it.
@@ -285,7 +285,7 @@ pub struct PartMedia {
     pub metadata: Option<Value>,
 }
 
-/// Where the bytes of a medium are.
+/// Where the bytes of a media part are.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase", rename_all_fields = "camelCase")]
 pub enum PartSource {
@@ -306,7 +306,7 @@ pub enum PartSource {
     },
     /// At a provider.
     File {
-        /// The provider's id of it.
+        /// The id of the file at the provider.
         value: Box<str>,
         /// The provider.
         #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What a run waits for, as interrupts and pending calls.
+//! What a run waits for, written as interrupts and pending calls.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{Form, Millis, Question, QuestionId, QuestionOutline, Record, RunsOn, Wait};
@@ -7,7 +7,7 @@ use super::super::ids;
 use super::super::types::{Event, Interrupt, Metadata, RunFinished, RunOutcome};
 use super::Scene;
 
-/// A question that was just asked, as the outline will have it.
+/// The outline of a question that this record asks.
 pub(super) fn outline(record: &Record, question: &Question) -> QuestionOutline {
     QuestionOutline {
         agent: record.agent,
@@ -20,7 +20,7 @@ pub(super) fn outline(record: &Record, question: &Question) -> QuestionOutline {
 }
 
 impl Scene<'_> {
-    /// How a pause ends the wire's run. The usage is reported once, at the end of our run.
+    /// How a pause ends the wire's run. Usage is reported once, at the end of our run.
     pub(in super::super) fn paused(&self, waits: &[Wait], interrupts: Vec<Interrupt>) -> Event {
         let outcome = if interrupts.is_empty() {
             RunOutcome::Success { pending_tool_call_ids: self.pending(waits) }
@@ -36,8 +36,8 @@ impl Scene<'_> {
         finished.into()
     }
 
-    /// The questions that a pause waits for. When there are any, the calls it waits for as
-    /// well: the protocol has no outcome for both.
+    /// The questions that a pause waits for. If there are any, the calls that it waits for are
+    /// included: the protocol has no outcome for both.
     pub(in super::super) fn interrupts(&self, waits: &[Wait]) -> Vec<Interrupt> {
         let mut questions = waits.iter().filter_map(|wait| match wait {
             Wait::Question(question) => {
@@ -94,8 +94,8 @@ impl Scene<'_> {
     }
 }
 
-/// What an answer looks like. A yes may come with other arguments, which take the place of
-/// the model's; that the schema has them is what lets a client offer it.
+/// The schema of an answer. Approval may include edited arguments, which replace the model's;
+/// clients offer editing only if the schema includes them.
 fn response_schema(form: &Form, takes_edited_arguments: bool) -> Option<Map<String, Value>> {
     let schema = match form {
         Form::Approve => {

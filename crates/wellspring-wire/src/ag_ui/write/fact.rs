@@ -1,4 +1,4 @@
-//! One record as the events that say it.
+//! Encodes one record as AG-UI events.
 
 use serde_json::{Map, Value, json};
 use wellspring_core::{Content, Event as Fact, Outline, Record};
@@ -11,18 +11,18 @@ use super::super::types::{
 use super::{Pauses, Scene, ask};
 use crate::dialect::Before;
 
-/// One record on its way to the wire.
+/// One record being encoded.
 pub(super) struct Project<'a> {
     pub(super) before: &'a Outline,
     pub(super) record: &'a Record,
     pub(super) emit: &'a mut dyn FnMut(Event),
-    /// The run before the record, of which `before` is the outline.
+    /// The run up to the record; `before` is its outline.
     pub(super) run: Before<'a>,
     pub(super) pauses: Pauses,
 }
 
 impl Project<'_> {
-    /// Says what the record says.
+    /// Emits the events of the record.
     pub(super) fn fact(&mut self) {
         let record = self.record;
         if let Fact::RunStarted(started) = &record.event {
@@ -32,7 +32,7 @@ impl Project<'_> {
             return;
         }
         let Some(scene) = Scene::new(self.before) else { return };
-        // On the wire a paused run is over; nothing can follow but another one.
+        // On the wire, a paused run has ended: only another run can follow.
         if self.before.paused.is_some() && self.pauses == Pauses::EndTheRun {
             if let Fact::RunResumed { wire_run, amended, .. } = &record.event {
                 self.resumed(&scene, wire_run.as_deref(), amended.as_deref());
@@ -136,7 +136,8 @@ impl Project<'_> {
                 }
             }
             Fact::RunFinished { outcome } => self.finished(&scene, outcome),
-            // A run whose pause was not shown is not resumed. Owners and handles are our own affair.
+            // A run whose pause was not shown is not resumed. Owners and attach handles are
+            // internal.
             Fact::RunStarted(_)
             | Fact::RunResumed { .. }
             | Fact::RunAdopted { .. }
@@ -181,7 +182,7 @@ pub(in super::super) fn words(content: &[Content]) -> String {
     content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
 }
 
-/// The operations of a patch, if it is one: clients reject a run over one that is not.
+/// The operations of a JSON patch, if it is valid: clients fail a run over an invalid one.
 fn valid_patch(patch: &Value) -> Option<Vec<Value>> {
     let operations = patch.as_array()?;
     let is_pointer = |value: &Value| {

@@ -1,11 +1,11 @@
-//! Arguments that broke off, completed.
+//! Completes JSON arguments that were cut off.
 //!
-//! A call whose model broke off is taken back, and this protocol takes back only by a snapshot
-//! of what is left. Before that the call has to be closed like any other, and clients parse the
-//! arguments of a call that is closed.
+//! If an attempt is cut off in the middle of a call, the call is voided, and this protocol can
+//! only void by sending a snapshot of what is left. Before the snapshot, the call must be
+//! closed like any other, and clients parse the arguments of a closed call.
 
-/// What makes the beginning of a JSON text a whole one: nothing, where it is one already. What
-/// is no beginning of any stays none.
+/// Returns the text that completes a prefix of a JSON text; empty if it is complete already, or
+/// if it is not a prefix of any JSON text.
 pub(super) fn completion(beginning: &str) -> String {
     let mut text = Text::default();
     let mut bytes = beginning.bytes();
@@ -30,10 +30,10 @@ pub(super) fn completion(beginning: &str) -> String {
     text.ended()
 }
 
-/// How far a text is.
+/// The state of a parser after a prefix.
 #[derive(Default)]
 struct Text {
-    /// What closes what is open.
+    /// The closing brackets of everything that is open.
     open: Vec<char>,
     expects: Expects,
 }
@@ -60,12 +60,12 @@ impl Text {
         self.expects = Expects::CommaOrEnd;
     }
 
-    /// The text after a comma.
+    /// What may follow a comma.
     fn next(&self) -> Expects {
         if self.open.last() == Some(&'}') { Expects::Key } else { Expects::Value }
     }
 
-    /// A string, a number or a word is complete.
+    /// Notes that a string, a number or a literal is complete.
     fn said(&mut self) {
         self.expects = match self.expects {
             Expects::Key | Expects::KeyOrEnd => Expects::Colon,
@@ -75,7 +75,7 @@ impl Text {
         };
     }
 
-    /// The end of a text that breaks off within a string, a number or a word.
+    /// Completes a text that is cut off within a string, a number or a literal.
     fn closed(mut self, mut rest: String) -> String {
         self.said();
         rest.push_str(&self.ended());
@@ -95,9 +95,9 @@ impl Text {
     }
 }
 
-/// Reads to the end of a string; if it has no end, returns what is missing.
+/// Reads to the end of a string; if it is cut off, returns what is missing.
 fn string(bytes: &mut std::str::Bytes<'_>) -> Option<String> {
-    // Half a character, of which the other half must follow.
+    // Whether the last escape was a high surrogate, which a low one must follow.
     let mut half = false;
     loop {
         match bytes.next() {
@@ -113,11 +113,11 @@ fn string(bytes: &mut std::str::Bytes<'_>) -> Option<String> {
     }
 }
 
-/// The second half of any character that has two.
+/// A low surrogate, which completes any high surrogate.
 const LOW_HALF: &str = "\\udc00";
 
-/// Reads on to the end of an escape and says whether it is the first half of a character; where
-/// the escape has no end, what it lacks.
+/// Reads to the end of an escape. Returns whether it is a high surrogate, or, if the escape is
+/// cut off, what is missing.
 fn escape(bytes: &mut std::str::Bytes<'_>, second: bool) -> Result<bool, String> {
     match bytes.next() {
         Some(b'u') => {}
@@ -137,7 +137,7 @@ fn escape(bytes: &mut std::str::Bytes<'_>, second: bool) -> Result<bool, String>
     Err(if is_half { missing.to_owned() + LOW_HALF } else { missing.to_owned() })
 }
 
-/// Reads on to the end of a number or a word; where the text ends in it, what it may lack.
+/// Reads to the end of a number or a literal; if it is cut off, returns what is missing.
 fn word(first: u8, bytes: &mut std::str::Bytes<'_>) -> Option<String> {
     let mut word = String::from(char::from(first));
     loop {

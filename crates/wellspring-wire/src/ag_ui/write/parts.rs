@@ -1,4 +1,4 @@
-//! Parts: opened, grown, annotated and taken back.
+//! Parts: opened, extended, annotated and voided.
 
 use serde_json::{Map, json};
 use wellspring_core::{Annotation, PartId, PartKind, PartShape};
@@ -15,7 +15,7 @@ use super::{Scene, mend};
 impl Project<'_> {
     pub(super) fn part_started(&mut self, scene: &Scene<'_>, part: PartId, kind: &PartKind) {
         let agent = self.record.agent;
-        // A log that breaks the grammar may open a part twice; the wire must not.
+        // An invalid log may open a part twice; the wire must not.
         if self.before.part(part).is_some_and(|part| part.open) {
             scene.close_part(part, self.emit);
         }
@@ -73,8 +73,8 @@ impl Project<'_> {
         let Some(outline) = self.before.part(part) else { return };
         let subtype = match outline.shape {
             PartShape::Text(_) | PartShape::Thought => EncryptedSubtype::Message,
-            // Whether it is shown is no longer known of a call that has its result; to a client
-            // that was not shown it, this says nothing.
+            // Once a call has its result, the outline no longer says whether it was shown. A
+            // client that was not shown the call ignores this.
             PartShape::Call => EncryptedSubtype::ToolCall,
             PartShape::Output(..) | PartShape::Opaque => return,
         };
@@ -129,7 +129,7 @@ impl Project<'_> {
         }
     }
 
-    /// Makes the arguments of a call that is taken back ones that can be read.
+    /// Completes the arguments of a voided call, so that clients can parse them.
     fn complete(&mut self, scene: &Scene<'_>, part: PartId) {
         let Some(call) = scene.call(part) else { return };
         let rest = mend::completion(&call.arguments);
@@ -143,7 +143,7 @@ impl Project<'_> {
         }
     }
 
-    /// The whole conversation, without what was taken back.
+    /// Emits the whole conversation, without the voided parts.
     pub(super) fn snapshot(&mut self, voided: &[ReasoningMessage]) {
         let Some((history, before)) = self.run.history().zip(self.run.transcript()) else {
             return;
@@ -151,7 +151,7 @@ impl Project<'_> {
         let mut current = before.clone();
         current.apply(self.record);
         let mut messages = conversation_messages(history, &current, Texts::Whole);
-        // Clients keep their reasoning when a snapshot has none at all.
+        // Clients keep their reasoning messages if a snapshot has none.
         if !messages.iter().any(|message| matches!(message, Message::Reasoning(_))) {
             messages.extend(voided.iter().cloned().map(Message::Reasoning));
         }
@@ -159,7 +159,8 @@ impl Project<'_> {
     }
 }
 
-/// A snapshot of a conversation that also takes back activities of ours it does not have.
+/// A snapshot of a conversation that also removes those of our activities that it does not
+/// contain.
 pub(in super::super) fn messages_snapshot(messages: Vec<Message>) -> MessagesSnapshot {
     let owned = json!({"authoritativeActivityTypes": [ids::PLAN, ids::TOOL_PROGRESS]});
     let metadata = Map::from_iter([("@ag-ui/client".to_owned(), owned)]);

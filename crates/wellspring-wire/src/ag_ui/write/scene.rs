@@ -1,4 +1,4 @@
-//! What is open at a point of a run, in the protocol's terms, and how it is opened and closed.
+//! What is open at some point of a run, in the protocol's terms, and how to open and close it.
 
 use serde_json::{Value, json};
 use wellspring_core::{
@@ -27,18 +27,18 @@ impl<'a> Scene<'a> {
         outline.run.as_ref().map(|head| Self { head, outline })
     }
 
-    /// What a part is called.
+    /// The id of a part on the wire.
     pub(in super::super) fn id(&self, part: PartId) -> Box<str> {
         ids::part(self.head.run, part)
     }
 
-    /// The sub-agent's tag; the root has none.
+    /// The tag of a sub-agent; `None` for the root agent.
     pub(in super::super) fn tag(&self, agent: AgentNo) -> Option<Box<str>> {
         let known = !agent.is_root() && self.outline.agents.contains_key(&agent);
         known.then(|| ids::agent(self.head.run, agent))
     }
 
-    /// A call without a result that people see.
+    /// A call that is shown and has no result yet.
     pub(in super::super) fn call(&self, call: PartId) -> Option<&'a CallOutline> {
         self.outline.call(call).filter(|call| &*call.tool.name != RETURN_RESULT)
     }
@@ -48,7 +48,7 @@ impl<'a> Scene<'a> {
         self.run_resumed(&ids::run(self.head), parent)
     }
 
-    /// The run under another id.
+    /// RUN_STARTED for the same run under another id.
     pub(in super::super) fn run_resumed(&self, run: &str, parent: Option<&str>) -> RunStarted {
         RunStarted {
             thread_id: ids::thread(self.head),
@@ -59,7 +59,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Opens all that a paused run closed.
+    /// Reopens everything that the pause closed.
     pub(in super::super) fn open_all(&self, emit: Emit<'_>) {
         self.open_agents(emit);
         for (part, outline) in self.outline.parts.iter().filter(|(_, part)| part.open) {
@@ -88,7 +88,7 @@ impl<'a> Scene<'a> {
         }
     }
 
-    /// Closes all that is open; sub-agents are suspended for these interrupts.
+    /// Closes everything that is open. Sub-agents are suspended for these interrupts.
     pub(in super::super) fn close_all(&self, interrupts: &[Interrupt], emit: Emit<'_>) {
         for (part, _) in self.outline.parts.iter().filter(|(_, part)| part.open) {
             self.close_part(*part, emit);
@@ -196,8 +196,8 @@ impl<'a> Scene<'a> {
         emit(start.into());
     }
 
-    /// Opens a call, unless it is the one that hands over a typed result. It belongs to what
-    /// its agent said before it in the same turn.
+    /// Opens a call, unless it is the one that returns the typed result. Its parent is its
+    /// agent's preceding text in the same turn.
     pub(in super::super) fn open_call(
         &self,
         part: PartId,
@@ -245,7 +245,7 @@ impl<'a> Scene<'a> {
                     ReasoningEnd { message_id: id, subagent_run_id, ..ReasoningEnd::default() };
                 emit(span.into());
             }
-            // A call that has its result was closed before it.
+            // A call that has its result was closed before the result.
             PartShape::Call if self.call(part).is_some() => {
                 let end =
                     ToolCallEnd { tool_call_id: id, subagent_run_id, ..ToolCallEnd::default() };
@@ -256,7 +256,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What a call's start says besides the tool's name.
+/// The metadata of a call's start: what it has besides the tool's name.
 pub(in super::super) fn tool_metadata(tool: &ToolCall) -> Option<Metadata> {
     let mut metadata = Metadata::new();
     if let Some(title) = &tool.title {

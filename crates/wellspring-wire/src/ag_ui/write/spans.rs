@@ -1,4 +1,4 @@
-//! Runs, turns and sub-agents: how they begin and end.
+//! Starts and ends of runs, turns and sub-agents.
 
 use serde_json::{Map, json};
 use wellspring_core::{
@@ -26,8 +26,8 @@ impl Project<'_> {
         }
     }
 
-    /// Starts another run on the wire. It continues calls of the previous one, so it repeats them:
-    /// a client that knows only this run could not match their results.
+    /// Starts another run on the wire. It repeats the calls that it continues: a client that
+    /// knows only this run could not match their results otherwise.
     pub(super) fn resumed(
         &mut self,
         scene: &Scene<'_>,
@@ -54,8 +54,8 @@ impl Project<'_> {
         self.terminal(scene, outcome);
     }
 
-    /// A run that ended without an answer: the wire's run has finished, so the end is another wire
-    /// run.
+    /// The end of a run that was never answered. The wire's run has finished, so the end needs
+    /// another wire run.
     pub(super) fn finished_while_paused(&mut self, scene: &Scene<'_>, outcome: &Outcome) {
         self.say(scene.run_started());
         self.snapshot(&[]);

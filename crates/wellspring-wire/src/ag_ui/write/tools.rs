@@ -53,7 +53,7 @@ impl Project<'_> {
         if let Some(data) = &update.data {
             patch.push(add("/data", data.clone()));
         }
-        // An update that says nothing shows nothing, to those who join later either.
+        // An empty update is not sent, so that clients that join later have the same progress.
         if !patch.is_empty() {
             self.progress(scene, call, patch);
         }
@@ -81,7 +81,7 @@ impl Project<'_> {
         });
     }
 
-    /// Creates a call's progress if necessary, then changes it.
+    /// Patches a call's progress, which is created if necessary.
     pub(super) fn progress(&mut self, scene: &Scene<'_>, call: PartId, patch: Vec<Value>) {
         let Some(outline) = scene.call(call) else { return };
         self.say(ActivitySnapshot {
@@ -109,7 +109,7 @@ impl Project<'_> {
     }
 }
 
-/// A call's progress before anything is known of it.
+/// The initial progress of a call.
 pub(in super::super) fn progress_start(call: &str) -> Map<String, Value> {
     Map::from_iter([
         ("toolCallId".to_owned(), json!(call)),

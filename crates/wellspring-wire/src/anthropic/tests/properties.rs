@@ -1,4 +1,4 @@
-//! Whatever a provider says.
+//! Properties that hold for any answer.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,10 +8,10 @@ use crate::framer::Framer;
 use crate::provider::testing::{stream, whole};
 
 proptest! {
-    /// What the provider said goes back as it came: read, written, and read again whole.
+    /// An answer is sent back unchanged: read, written, and read again whole.
     #[test]
     fn round_trip(mut blocks in arb_blocks()) {
-        // A message must not end in a thought, and ids are unique within a conversation.
+        // A message must not end with a thought, and ids are unique within a conversation.
         blocks.push((json!({"type": "text", "text": "."}), vec![]));
         for (index, (block, _)) in blocks.iter_mut().enumerate() {
             if let Some(id) = block.get_mut("id") {
@@ -42,7 +42,7 @@ proptest! {
     }
 }
 
-/// A stream that a provider could send: blocks with deltas, some of them new to us.
+/// A possible stream of a provider: blocks with deltas, some of them unknown to us.
 fn arb_blocks() -> impl Strategy<Value = Vec<(Value, Vec<Value>)>> {
     let text = prop::collection::vec(".{0,8}", 0..4);
     let block = prop_oneof![
@@ -85,7 +85,7 @@ fn stream_of(blocks: &[(Value, Vec<Value>)]) -> Vec<Value> {
     events
 }
 
-/// A block as the provider would show it after its last delta; none when nothing is in it.
+/// A block as the provider would return it after its last delta; `None` if it is empty.
 fn assembled(block: &Value, deltas: &[Value]) -> Option<Value> {
     let mut block = block.clone();
     let mut input = String::new();
@@ -104,7 +104,7 @@ fn assembled(block: &Value, deltas: &[Value]) -> Option<Value> {
     (block["type"] != "text" || block["text"] != "").then_some(block)
 }
 
-/// An event whose members are of any type.
+/// An event whose members have arbitrary types.
 fn arb_event() -> impl Strategy<Value = Value> {
     let kind = prop::sample::select(vec![
         "message_start",

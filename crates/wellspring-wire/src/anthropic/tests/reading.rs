@@ -1,4 +1,4 @@
-//! What is made of an answer.
+//! How answers are read.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ fn a_thought_a_text_and_a_call() {
     stop ["tool_calls",{"scope":"turn","provider":"anthropic","model":"claude-x","input":17,"output":42,"cached_input":5,"cache_write":2}]
     "#);
 
-    // The same in one piece.
+    // The same answer without streaming.
     let body = json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x",
         "content": [{"type": "thinking", "thinking": "Hm\n", "signature": "c2ln"},
             {"type": "text", "text": "Hello \"you\" 😀"}],
@@ -202,7 +202,7 @@ fn what_is_newer_than_this_code_is_kept() {
     ");
 }
 
-/// A signature may come when its block is no longer the last one, or has ended.
+/// A signature may arrive after other blocks have started, or after its block has ended.
 #[test]
 fn blocks_overlap() {
     let thinking = || json!({"type": "thinking", "thinking": "Hm", "signature": ""});
@@ -253,7 +253,7 @@ fn what_the_protocol_forbids() {
             "Protocol: the answer ended before the model had stopped",
         ),
         (vec![], "Protocol: the answer ended before the model had stopped"),
-        (vec![json!([1])], "Protocol: an event is not the JSON it should be"),
+        (vec![json!([1])], "Protocol: an event is not the expected JSON"),
     ];
     for (events, want) in cases {
         assert_eq!(read(&events).error.as_deref(), Some(want), "{events:?}");
@@ -263,12 +263,12 @@ fn what_the_protocol_forbids() {
         whole("{}").as_deref(),
         Some("Protocol: the answer ended before the model had stopped")
     );
-    assert_eq!(whole("<html>").as_deref(), Some("Protocol: an event is not the JSON it should be"));
+    assert_eq!(whole("<html>").as_deref(), Some("Protocol: an event is not the expected JSON"));
     let error = r#"{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}"#;
     assert_eq!(whole(error).as_deref(), Some("RateLimited: slow down"));
 }
 
-/// A call that the output limit cut must not look like one that takes no arguments.
+/// A call that the output limit cut off must not look like a call that takes no arguments.
 #[test]
 fn a_call_without_arguments() {
     let call = || json!({"type": "tool_use", "id": "t", "name": "now", "input": {}});

@@ -1,4 +1,4 @@
-//! What is asked, and how a conversation goes back.
+//! Requests, and how a conversation is sent back.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -253,7 +253,7 @@ fn a_request_with_everything() {
     }
     {"media that are neither images nor documents": 1}
     "#);
-    // The arguments go back to the byte.
+    // The arguments are sent back byte for byte.
     assert!(String::from_utf8(written.body).unwrap().contains(r#""input":{"b":1,"a":[ 2 ]}"#));
 }
 
@@ -318,9 +318,9 @@ fn what_another_provider_said_goes_on_sensibly() {
       }
     ]
     {
-        "arguments that are no JSON object": 1,
-        "thoughts that the provider did not sign": 1,
-        "what only another provider can read": 1,
+        "arguments that are not a JSON object": 1,
+        "opaque data of another provider": 1,
+        "thoughts without the provider's signature": 1,
     }
     "#);
 }

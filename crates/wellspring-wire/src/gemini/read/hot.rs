@@ -1,5 +1,5 @@
-//! Chunks that come by the thousand, read without a parser: one piece of text, or one piece of
-//! a call's arguments, and nothing new about it.
+//! Reads the most frequent chunks without a parser: one piece of text, or one piece of a call's
+//! arguments, and no other members.
 
 use wellspring_core::Batch;
 
@@ -8,7 +8,7 @@ use super::Reader;
 use crate::provider::ReadError;
 use crate::provider::scan::{Quoted, Scan};
 
-/// The one part of a chunk.
+/// The only part of a chunk.
 #[derive(Default)]
 struct HotPart<'a> {
     text: Option<Quoted<'a>>,
@@ -17,7 +17,7 @@ struct HotPart<'a> {
 }
 
 impl Reader {
-    /// How a chunk was taken; `None` leaves it to a parser.
+    /// Reads a chunk; `None` leaves it to the parser.
     pub(super) fn hot(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
         if let Some((thought, text)) = self.last.find(data) {
             return self.words(text, thought, batch).map(Ok);
@@ -33,11 +33,12 @@ impl Reader {
                         _ => None,
                     }),
                     b"index" | b"safetyRatings" => scan.skip(),
-                    // A reason to stop, a source: not the common chunk.
+                    // A finish reason or a source: not a frequent chunk.
                     _ => None,
                 })
             }),
-            // The last chunk, which has a reason and is read in full, has the totals.
+            // Only the totals in the last chunk are used. That one has a finish reason, and the
+            // parser reads it.
             b"usageMetadata" | b"createTime" => scan.vary(),
             b"modelVersion" | b"responseId" => scan.skip(),
             _ => None,
@@ -77,7 +78,7 @@ impl Reader {
     }
 }
 
-/// The only one of a list; a second is for a parser.
+/// Sets a value once; `None` for a second value, which is left to the parser.
 fn once<T>(place: &mut Option<T>, read: impl FnOnce() -> Option<T>) -> Option<()> {
     if place.is_some() {
         return None;
@@ -100,7 +101,7 @@ fn hot_part<'a>(scan: &mut Scan<'a>) -> Option<HotPart<'a>> {
     Some(part)
 }
 
-/// One piece of the arguments of a call that is not at its end.
+/// One piece of the arguments of a call that continues.
 fn hot_call<'a>(scan: &mut Scan<'a>) -> Option<Piece<'a>> {
     let (mut piece, mut continues) = (None, false);
     scan.object(|key, scan| match key {
@@ -109,7 +110,7 @@ fn hot_call<'a>(scan: &mut Scan<'a>) -> Option<Piece<'a>> {
             continues = scan.boolean()?;
             Some(())
         }
-        // Its name: it begins.
+        // Its name: a new call.
         _ => None,
     })?;
     piece.filter(|_| continues)

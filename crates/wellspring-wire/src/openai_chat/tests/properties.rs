@@ -1,4 +1,4 @@
-//! Whatever a server says.
+//! Properties that hold for any answer.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ proptest! {
         let _ = whole(Reader::default(), &String::from_utf8_lossy(&body));
     }
 
-    /// What was said goes back: text, calls and arguments as they were.
+    /// An answer is sent back unchanged: text, calls and arguments.
     #[test]
     fn round_trip(text in ".{0,20}", calls in prop::collection::vec(("[a-z]{1,8}", ".{0,9}"), 0..4)) {
         prop_assume!(!text.is_empty() || !calls.is_empty());
@@ -46,7 +46,7 @@ proptest! {
     }
 }
 
-/// Streams that a server could send.
+/// Possible streams of a server.
 fn arb_deltas() -> impl Strategy<Value = Vec<Value>> {
     let delta = prop_oneof![
         ".{0,6}".prop_map(|text| json!({"content": text})),

@@ -1,4 +1,4 @@
-//! What is made of an answer.
+//! How answers are read.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -50,7 +50,7 @@ fn a_thought_a_text_and_calls() {
     "#);
 }
 
-/// What the kin leave out, repeat, or call otherwise; each with what must come of it.
+/// Members that servers omit, repeat or name differently, with the expected result.
 #[test]
 fn in_the_wild() {
     let first = || chunk(json!({"role": "assistant", "content": null}));
@@ -263,7 +263,7 @@ fn in_the_wild() {
         ),
     ];
     for (what, chunks, want) in cases {
-        // Without a reason to stop, a call without arguments may have been cut.
+        // Without a finish reason, a call without arguments may have been cut off.
         let reasons = if want.contains(&"call f ") { &["stop"][..] } else { &["stop", ""] };
         let called = want.iter().any(|part| part.starts_with("call"));
         let stop = if called { "\"tool_calls\"" } else { "\"end_turn\"" };
@@ -311,7 +311,7 @@ fn the_end_and_what_is_none() {
         (with(&[json!({"error": {"message": "Overloaded", "code": 502}})]) + done, "Unavailable: Overloaded"),
         (with(&[json!({"choices": [{"finish_reason": "error", "error": {"code": 429, "message": "busy"}}]})]), "RateLimited: busy"),
         ("data: {\"error\":{\"message\":\"no such model\",\"type\":\"invalid_request_error\"}}\n\n".to_owned(), "BadRequest: no such model"),
-        ("data: nonsense\n\n".to_owned(), "Protocol: an event is not the JSON it should be"),
+        ("data: nonsense\n\n".to_owned(), "Protocol: an event is not the expected JSON"),
     ] {
         let heard = read_text(&body);
         let stop = heard.stop.map(|(stop, _)| serde_json::to_string(&stop).unwrap());
@@ -365,8 +365,8 @@ fn a_call_that_the_limit_cut_does_not_run() {
     assert_eq!(texts(&read(&[open, finish("tool_calls")])), ["call f "]);
 }
 
-/// Only the end tag comes where the start tag is part of the prompt. What was streamed as text
-/// by then is marked, so that it is not part of the answer.
+/// If the start tag is part of the prompt, only the end tag arrives. Text that was streamed by
+/// then is annotated, so that it is not part of the answer.
 #[test]
 fn a_thought_with_only_its_end_tag() {
     let heard = read(&[

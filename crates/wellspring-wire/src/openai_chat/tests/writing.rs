@@ -1,4 +1,4 @@
-//! What is asked of whom, and how a conversation goes back.
+//! Requests to each vendor, and how a conversation is sent back.
 
 use insta::assert_snapshot;
 use serde_json::{Value, json};
@@ -225,13 +225,13 @@ fn a_request_with_everything() {
       "seed": 7
     }
     {
-        "media that it does not take": 1,
-        "thoughts that it does not want back": 1,
+        "media that it does not support": 1,
+        "thoughts that it does not accept back": 1,
     }
     "#);
 }
 
-/// What each vendor is sent that others are not.
+/// The members that only some vendors get.
 #[test]
 fn vendors() {
     let mut lines = String::new();
@@ -253,31 +253,31 @@ fn vendors() {
     assert_snapshot!(lines, @r#"
     openai: {"model":"m","max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "developer" "call_a" "call99b04506d4c2ad31"
-      ["how many tokens to think, which it has no word for", "media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
     openai-compatible: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
-      ["how many tokens to think, which it has no word for", "media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
     llama.cpp: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
-      ["media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "thoughts that it does not accept back"]
     vllm: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
-      ["media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "thoughts that it does not accept back"]
     ollama: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
-      ["how many tokens to think, which it has no word for", "media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
     openrouter: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"reasoning":{"max_tokens":100},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
-      ["media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "thoughts that it does not accept back"]
     deepseek: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_object"},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
-      ["how many tokens to think, which it has no word for", "media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
     groq: {"model":"m","max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
-      ["how many tokens to think, which it has no word for", "media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
     mistral: {"model":"m","max_tokens":4096,"stream":true,"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "e7ba2c4d6" "13da2c4d6"
-      ["how many tokens to think, which it has no word for", "media that it does not take", "thoughts that it does not want back"]
+      ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
     "#);
     for (url, name) in [
         ("https://api.openai.com/v1", "openai"),

@@ -1,4 +1,4 @@
-//! Deltas, which come by the thousand, read without a parser.
+//! Reads deltas, the most frequent events, without a parser.
 
 use wellspring_core::Batch;
 
@@ -7,7 +7,7 @@ use super::item::Place;
 use crate::provider::ReadError;
 use crate::provider::scan::{Quoted, Scan};
 
-/// A delta as it is on the wire.
+/// A delta as on the wire.
 #[derive(Default)]
 struct HotDelta<'a> {
     place: Option<Place>,
@@ -20,8 +20,7 @@ struct HotDelta<'a> {
 }
 
 impl Reader {
-    /// Whether it was a delta of an item that is known, and how it was taken; `None` leaves it
-    /// to a parser.
+    /// Reads a delta of a known item; `None` leaves the event to the parser.
     pub(super) fn hot(&mut self, data: &[u8], batch: &mut Batch) -> Option<Result<(), ReadError>> {
         if let Some(((item, piece), text)) = self.last.find(data) {
             return self.take(item, piece, text, batch);
@@ -46,7 +45,7 @@ impl Reader {
         Some(taken)
     }
 
-    /// A delta may end in half a character, and no parser takes that.
+    /// Adds a delta. It may end in a high surrogate, which no parser accepts.
     fn take(
         &mut self,
         item: usize,

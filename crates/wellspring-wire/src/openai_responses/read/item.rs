@@ -17,14 +17,14 @@ pub(super) struct Item {
     pub(super) index: Option<u64>,
     pub(super) id: Box<str>,
     pub(super) what: What,
-    /// The parts it became, in the order in which they began.
+    /// The parts of the item, in the order in which they started.
     pub(super) pieces: Vec<Piece>,
     /// Whether it is a call that runs at the provider.
     pub(super) at_provider: bool,
-    /// Whether its arguments were said to be whole.
+    /// Whether the provider reported its arguments as complete.
     pub(super) whole: bool,
     pub(super) done: bool,
-    /// Where words become the inside of a string.
+    /// A buffer for text that is escaped into a JSON string.
     pub(super) escaped: String,
 }
 
@@ -32,22 +32,22 @@ pub(super) struct Item {
 pub(super) enum What {
     Message,
     Reasoning,
-    /// A call whose arguments stream; they run here, or at the provider.
+    /// A call whose arguments are streamed. It runs here, or at the provider.
     Call(Form),
-    /// A call at the provider that is announced whole.
+    /// A call at the provider that is announced with its arguments.
     Hosted,
-    /// Shown when it is done.
+    /// Emitted when it is complete.
     Late,
 }
 
-/// How what the wire streams becomes JSON.
+/// How streamed arguments become JSON.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Form {
-    /// It is JSON.
+    /// They are JSON.
     Json,
-    /// It is text: the arguments are one string.
+    /// They are text: the arguments are one JSON string.
     Text,
-    /// It is a program: the arguments are an object with its code.
+    /// They are a program: the arguments are an object with its code.
     Code,
 }
 
@@ -66,11 +66,11 @@ pub(super) struct Piece {
     pub(super) place: Place,
     pub(super) index: u64,
     pub(super) part: LocalPart,
-    /// Bytes of it that came so far: a closing event repeats all of it, and what was not
-    /// streamed is taken from there.
+    /// Bytes that were streamed so far. A closing event repeats the whole text, and what was
+    /// not streamed is read from there.
     pub(super) written: usize,
     pub(super) citations: usize,
-    /// Half a character that the last delta ended in.
+    /// A high surrogate at the end of the last delta.
     pub(super) half: Half,
     pub(super) open: bool,
 }
@@ -98,7 +98,7 @@ impl Item {
             What::Message => PartKind::TEXT,
             What::Reasoning => PartKind::Thought,
             What::Call(_) | What::Hosted | What::Late => {
-                return Err(ReadError::Order("text came for an item that has none".into()));
+                return Err(ReadError::Order("text arrived for an item that has no text".into()));
             }
         };
         Ok(self.open(kind, place, index, batch))
@@ -168,7 +168,7 @@ impl Item {
         Ok(())
     }
 
-    /// Adds what of the whole text has not come yet.
+    /// Adds the end of the whole text that was not streamed.
     pub(super) fn complete(
         &mut self,
         piece: usize,
@@ -183,7 +183,7 @@ impl Item {
                 }
                 self.delta(piece, rest, batch)
             }
-            // It ends in other words than it came in: what was shown stays.
+            // The final text differs from what was streamed: the streamed text stays.
             Some(_) | None => Ok(()),
         }
     }
@@ -214,8 +214,8 @@ impl Item {
         batch.annotate(piece.part, Annotation::Citation(citation));
     }
 
-    /// Completes the pieces in one list of an item, and puts their numbers in place of their
-    /// words: the words are the parts' own.
+    /// Completes the pieces in one list of an item, and replaces their text by the numbers of
+    /// the parts that hold it.
     pub(super) fn finish_pieces(
         &mut self,
         item: &mut Value,
@@ -234,7 +234,7 @@ impl Item {
                     self.cite(piece, citation, batch);
                 }
             }
-            // Where the end differs from what was streamed, the end is what goes back.
+            // If the final text differs from what was streamed, the final text is sent back.
             let words = if part.get("text").is_some() { "text" } else { "refusal" };
             if self.pieces[piece].written == text.len()
                 && let Some(words) = part.get_mut(words)
@@ -254,11 +254,12 @@ impl Item {
         let text = match item.as_object_mut().and_then(|item| item.remove(arguments)) {
             None | Some(Value::Null) => String::new(),
             Some(Value::String(text)) => text,
-            // Some write the arguments themselves rather than their JSON.
+            // Some servers send the arguments themselves rather than their JSON text.
             Some(other) => other.to_string(),
         };
         self.complete(0, &text, batch)?;
-        // Half of an object is not valid JSON, so it is not executed; the model gets an error.
+        // An incomplete object is not valid JSON, so the call is not executed and the model
+        // gets an error.
         if member(&item, "status") == Some("incomplete") {
             self.cut(batch);
         }
@@ -323,7 +324,7 @@ impl Item {
         Ok(())
     }
 
-    /// The item as it goes back, with its first part.
+    /// Annotates the first part with the item, so that it can be sent back.
     pub(super) fn keep(&self, item: Value, batch: &mut Batch) {
         match &*self.pieces {
             [first, more @ ..] => {
@@ -336,7 +337,8 @@ impl Item {
         }
     }
 
-    /// The response has ended. Open text ends here; that does not make a call complete.
+    /// Ends the item because the response has ended. Open text is closed; calls stay
+    /// incomplete.
     pub(super) fn end(&mut self, completed: bool, batch: &mut Batch) -> Result<(), ReadError> {
         if self.done {
             return Ok(());
@@ -360,14 +362,14 @@ impl Item {
     }
 }
 
-/// An item without parts goes back whole.
+/// Keeps an item without parts whole, as an opaque part.
 pub(super) fn keep_opaque(item: Value, batch: &mut Batch) {
     let opaque = Opaque { origin: ORIGIN.into(), raw: item };
     let part = batch.start(PartKind::Opaque(Box::new(opaque)));
     batch.finish(part);
 }
 
-/// The text of a content part, under any of the names that types use for it.
+/// The text of a content part, under any of the names that its types use.
 pub(super) fn spoken(part: &Value) -> Option<&str> {
     member(part, "text").or(member(part, "refusal"))
 }

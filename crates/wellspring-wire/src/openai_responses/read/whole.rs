@@ -1,4 +1,4 @@
-//! Items and responses that are announced, or told whole: where they begin and end.
+//! Starts and ends of items and responses, including whole ones.
 
 use serde_json::Value;
 use wellspring_core::{Batch, PartKind, Stop, Usage};
@@ -54,8 +54,8 @@ impl Reader {
         Ok(at)
     }
 
-    /// An item is complete: everything that was not streamed is taken from it, its parts are
-    /// closed, and the data that must go back with them is kept.
+    /// Completes an item: reads what was not streamed, closes its parts, and keeps the data
+    /// that must be sent back with them.
     pub(super) fn finish_item(
         &mut self,
         index: Option<u64>,
@@ -155,8 +155,8 @@ impl Reader {
         Ok(())
     }
 
-    /// The place under which an item of the whole response is known: emulators that leave out
-    /// `output_index` give ids.
+    /// The key of an item in a whole response: compatible servers that omit `output_index` give
+    /// ids.
     fn index_of(&self, index: u64, item: &Value) -> Option<u64> {
         let id = member(item, "id").unwrap_or_default();
         let by_id = self.items.iter().find(|known| !id.is_empty() && &*known.id == id);

@@ -15,21 +15,21 @@ pub(super) struct Call {
     pub(super) part: LocalPart,
     stage: Stage,
     pub(super) output: Said,
-    /// Whether its progress comes as output of a command.
+    /// Whether its progress arrives as output of a command.
     is_command: bool,
     title: Option<Box<str>>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Stage {
-    /// Its arguments may still come.
+    /// Announced; its arguments may still arrive.
     Asked,
     Started,
     Finished,
 }
 
 impl Call {
-    /// A call that another reader has read.
+    /// A call that an earlier reader has read.
     pub(super) fn resumed(part: LocalPart, said: &Part) -> Self {
         let progress = said.call.as_ref();
         let stage = if progress.is_some_and(|it| it.finished.is_some()) {
@@ -70,7 +70,7 @@ impl Call {
         }
     }
 
-    /// The run ended before the call did.
+    /// Ends a call because the run ended first.
     pub(super) fn interrupt(&mut self, batch: &mut Batch) {
         let result = ToolResult::new("the run ended before the call had a result");
         self.finish(ToolOutcome::Interrupted, result, batch);
@@ -78,8 +78,8 @@ impl Call {
 }
 
 impl Reader {
-    /// The call that an event is about. Text and thoughts before a call end with it. `None` if
-    /// the event names no call, or there are too many; the event is then kept whole.
+    /// The call of an event. Text and thoughts before a call end with it. `None` if the event
+    /// names no call, or if there are too many; the event is then kept whole.
     fn call(
         &mut self,
         stream: &str,
@@ -115,8 +115,8 @@ impl Reader {
         Some(call)
     }
 
-    /// What a call is doing, for people. Without the capability for tool events there is no
-    /// more than this.
+    /// Reads a description of what a call does. Without the capability `tool-events`, it is the
+    /// only information about calls.
     pub(super) fn item(&mut self, mut data: Map<String, Value>, batch: &mut Batch) {
         let Some(call) = self.call("item", &mut data, batch) else { return };
         let title: Option<Box<str>> = data_text(&data, "title").map(Into::into);
@@ -132,7 +132,7 @@ impl Reader {
                 "denied" => ToolOutcome::Denied,
                 _ => ToolOutcome::Error,
             };
-            // The output, if there was one, is all that is known of the result.
+            // The output, if there was any, is all that is known of the result.
             let result = match call.output.text.as_str() {
                 "" => ToolResult::new(status),
                 output => ToolResult::new(output),
@@ -175,7 +175,7 @@ impl Reader {
         }
     }
 
-    /// Output of a command. It is a snapshot, or, if it is long, its end.
+    /// Reads the output of a command: a snapshot, or its end if it is long.
     pub(super) fn command_output(&mut self, mut data: Map<String, Value>, batch: &mut Batch) {
         let Some(call) = self.call("command_output", &mut data, batch) else { return };
         call.is_command = true;
@@ -196,7 +196,7 @@ impl Reader {
     }
 }
 
-/// The content blocks of a result, as far as people can see them.
+/// The content blocks of a result that people can read.
 fn contents(result: &Value) -> Vec<ToolContent> {
     let blocks = result["content"].as_array().into_iter().flatten();
     blocks

@@ -17,15 +17,15 @@ pub enum End {
     Aborted,
     /// It failed.
     Failed {
-        /// What a caller can do.
+        /// What the caller can do.
         kind: FailureKind,
-        /// The gateway's own words.
+        /// The gateway's error message.
         message: Box<str>,
     },
 }
 
 impl End {
-    /// The end that an error of the gateway is.
+    /// Maps an error of the gateway to the end of the run.
     #[must_use]
     pub fn of_error(error: &GatewayError) -> Self {
         let kind = match error.detail_code() {

@@ -1,4 +1,4 @@
-//! What clients say.
+//! How clients' messages are read.
 
 use serde_json::{Value, json};
 use wellspring_core::{
@@ -94,7 +94,7 @@ fn images_and_files_are_read() {
         ),
     ];
     assert_eq!(request.input, said);
-    // And back: the client is shown what it sent.
+    // In the other direction, the client gets the request as it sent it.
     let records = RunBuilder::of("demo", *request).records();
     let snapshot = &super::events(&records)[1];
     assert_eq!(
@@ -147,7 +147,7 @@ fn paused_for_tool() -> Outline {
     outline
 }
 
-/// A result may bring other tools and another state: they count from the next turn on.
+/// A result may include other tools and another state, which apply from the next turn on.
 #[test]
 fn a_result_answers_its_call_and_may_change_the_request() {
     let outline = paused_for_tool();

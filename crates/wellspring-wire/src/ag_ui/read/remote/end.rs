@@ -1,4 +1,4 @@
-//! How a remote run ends, and which events are errors.
+//! How a remote run ends, and errors of the reader.
 
 use serde_json::Value;
 
@@ -7,12 +7,12 @@ use super::super::super::types::Interrupt;
 /// How a remote run ended.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
-    /// It completed; the batch has its stop.
+    /// It completed; the batch holds the stop.
     Finished {
         /// Its result.
         result: Option<Value>,
     },
-    /// It waits for these calls of ours, which the next run on its thread must answer.
+    /// It waits for the results of these calls, which the next run on its thread must provide.
     Pending(Vec<PendingCall>),
     /// It waits for answers.
     Interrupted(Vec<Interrupt>),
@@ -38,7 +38,7 @@ pub struct PendingCall {
     pub arguments: String,
 }
 
-/// An event that AG-UI's own rules forbid.
+/// An event that AG-UI's rules forbid.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
@@ -51,7 +51,7 @@ pub enum ReadError {
     /// A run started inside a run.
     #[error("RUN_STARTED before the end of the previous run")]
     RunInRun,
-    /// Content or an end of something that is not open.
+    /// Content or an end for something that is not open.
     #[error("{event} names {id:?}, which is not open")]
     NotOpen {
         /// The event's type.
@@ -73,15 +73,15 @@ pub enum ReadError {
         /// The event's type.
         event: &'static str,
     },
-    /// A text that is sent again after a lost connection differs from the first time.
-    #[error("{event} tells {id:?} again, and the text is not the one from before")]
+    /// A text that is sent again after a reconnect differs from the first time.
+    #[error("{event} repeats {id:?} with a different text")]
     Diverged {
         /// The event's type.
         event: &'static str,
         /// The id that it named.
         id: Box<str>,
     },
-    /// More than we track for one run.
+    /// More items than are tracked for one run.
     #[error("the run has more than {max} {what}")]
     TooMany {
         /// What exceeds its maximum.

@@ -1,4 +1,4 @@
-//! Translates single values of AG-UI.
+//! Maps single values of AG-UI to ours.
 
 use serde_json::Value;
 use wellspring_core::{
@@ -32,16 +32,16 @@ pub(super) fn custom(name: Box<str>, value: Value) -> Fact {
     })
 }
 
-/// Keeps an event whole.
+/// Keeps an event whole, as an extended event.
 pub(super) fn keep(batch: &mut Batch, agent: AgentNo, event: &Event) {
     let name = name_of(event).into();
-    // Our own types can always be serialised.
+    // Our own types always serialise.
     let value = serde_json::to_value(event).unwrap_or_default();
     let extended = Extended { origin: ORIGIN.into(), name, value };
     batch.event_of(agent, Fact::Extended(Box::new(extended)));
 }
 
-/// Whether this event ends what a chunk opened.
+/// Whether this event ends the message that a chunk opened.
 pub(super) fn ends_chunk(event: &Event) -> bool {
     !matches!(
         event,
@@ -95,7 +95,7 @@ pub(super) fn stop(reason: Option<&str>) -> Stop {
     }
 }
 
-/// The usage of all models together, since a run has one stop.
+/// The total usage of all models, since a run has one stop.
 pub(super) fn usage(entries: &[TokenUsage]) -> Option<Usage> {
     let first = entries.first()?;
     let mut total = Usage {

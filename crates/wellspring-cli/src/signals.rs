@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin.
+//! The signals that ask a command to stop: Ctrl-C and SIGTERM.
 
 use anyhow::Result;
 

@@ -1,7 +1,7 @@
-//! The texts that a skill's front matter gives by name.
+//! Reads a single text of front matter by its key.
 //!
-//! Not a YAML parser: people write skills that are not quite YAML (`description: Use it: often`),
-//! and agents elsewhere read them.
+//! This is not a YAML parser: skills are often not valid YAML (`description: Use it: often`), and
+//! other agents read them all the same.
 
 /// The text of a key at the outermost level; `None` if it is missing or empty.
 pub(super) fn text(head: &str, key: &str) -> Option<String> {
