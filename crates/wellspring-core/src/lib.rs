@@ -11,6 +11,7 @@
 mod batch;
 mod buffer;
 mod cancel;
+mod canonical;
 mod check;
 mod chunk;
 mod command;
@@ -33,6 +34,7 @@ mod transcript;
 pub use batch::{Batch, LocalPart};
 pub use buffer::EventBuffer;
 pub use cancel::{CancellationToken, Cancelled, DropGuard};
+pub use canonical::canonical_json;
 pub use check::{Checker, Invariant, Violation};
 pub use chunk::Chunk;
 pub use command::{CancelWhen, Command};

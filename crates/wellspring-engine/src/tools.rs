@@ -30,10 +30,8 @@ pub use ask::{CHOICES_MAX, ask_user};
 pub use clock::{clock, clock_with};
 #[cfg(feature = "tools")]
 pub use files::Files;
-#[cfg(test)]
-pub(crate) use function::parameters;
 pub use function::{
-    FunctionTool, NoArguments, ToolYield, from_function, from_stream, function, tool,
+    FunctionTool, NoArguments, ToolYield, from_function, from_stream, function, parameters, tool,
 };
 pub use llm::{LLM_CALL_BYTES_MAX, llm_call};
 pub use plan::{PLAN_ENTRIES_MAX, update_plan};

@@ -613,9 +613,13 @@ impl<'a> TurnRun<'a> {
             }
         }
         let event = self.ready.pop_front()?;
-        if matches!(event, TurnEvent::Finished { .. }) {
-            self.turn.state = TurnState::Complete;
-        }
+        // The model may be ahead of what was yielded; the state belongs to the event.
+        self.turn.state = match &event {
+            TurnEvent::TextDelta { .. } | TurnEvent::TextDone { .. } => TurnState::Streaming,
+            TurnEvent::ToolCall(_) => TurnState::ToolExecution,
+            TurnEvent::Finished { .. } => TurnState::Complete,
+            TurnEvent::Error(_) => TurnState::Error,
+        };
         Some(event)
     }
 

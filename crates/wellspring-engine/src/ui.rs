@@ -1,9 +1,15 @@
-//! A `RuntimeUi`: streaming text by request, and a result at the end.
+//! A `RuntimeUi`: streaming text by request, the queue of tools, and a result at the end.
+
+use std::collections::BTreeMap;
 
 use wellspring_core::{
-    AgentNo, Event, Item, Outcome, PartKind, PartShape, Record, Role, Stop, Transcript,
+    AgentNo, Event, Item, Outcome, PartId, PartKind, PartShape, Record, Role, Stop, Transcript,
+    WirePartId,
 };
 use wellspring_log::{Cursor, ReadError};
+
+use crate::calls::queue::QueuedToolCall;
+use crate::turn::parse_arguments;
 
 /// A screen that shows one text at a time.
 ///
@@ -20,6 +26,13 @@ pub trait RuntimeUi {
     /// The turn has ended; this is its whole text. After a retried attempt it differs from the
     /// appended text, and is right.
     fn end_streaming(&mut self, request_id: &str, full_text: &str);
+
+    /// Other calls wait for their tools than before, or in another order: these, in the order in
+    /// which they will start. The log does not have their priorities, so those are `None`. By
+    /// default, this does nothing.
+    fn queue_changed(&mut self, waiting: &[QueuedToolCall]) {
+        let _ = waiting;
+    }
 }
 
 /// The result of a run.
@@ -98,6 +111,10 @@ struct Shown {
     request: Option<Request>,
     /// How many requests outside of turns there were.
     remote_requests: u32,
+    /// The calls that wait for their tools, with their places.
+    queued: BTreeMap<PartId, u32>,
+    /// The queue as it was shown.
+    queue: Vec<QueuedToolCall>,
 }
 
 /// A request whose text is shown.
@@ -145,8 +162,39 @@ impl Shown {
     fn apply(&mut self, record: &Record, ui: &mut dyn RuntimeUi) {
         if record.agent.is_root() {
             self.show(record, ui);
+            self.show_queue(&record.event, ui);
         }
         self.transcript.apply(record);
+    }
+
+    fn show_queue(&mut self, event: &Event, ui: &mut dyn RuntimeUi) {
+        if let Event::ToolQueued { call, place } = event {
+            self.queued.insert(*call, *place);
+        } else if let Event::ToolStarted { call, .. } | Event::ToolFinished { call, .. } = event {
+            self.queued.remove(call);
+        } else if let Event::PartsVoided { parts, .. } = event {
+            self.queued.retain(|call, _| !parts.contains(call));
+        } else {
+            return;
+        }
+        let mut calls: Vec<_> = self.queued.iter().map(|(call, place)| (*place, *call)).collect();
+        calls.sort_unstable();
+        let queue: Vec<_> = calls.iter().filter_map(|(_, call)| self.waiting(*call)).collect();
+        if self.queue != queue {
+            ui.queue_changed(&queue);
+            self.queue = queue;
+        }
+    }
+
+    fn waiting(&self, part: PartId) -> Option<QueuedToolCall> {
+        let outline = &self.transcript.outline;
+        let (run, call) = (outline.run.as_ref()?.run, outline.call(part)?);
+        Some(QueuedToolCall {
+            tool_call_id: WirePartId { run, part }.to_string().into(),
+            tool_name: call.tool.name.clone(),
+            tool_args: parse_arguments(&call.arguments).as_object().cloned().unwrap_or_default(),
+            priority: None,
+        })
     }
 
     fn show(&mut self, record: &Record, ui: &mut dyn RuntimeUi) {
@@ -223,6 +271,7 @@ impl Shown {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
     use wellspring_core::{FailureKind, VoidReason};
     use wellspring_testkit::RunBuilder;
 
@@ -242,6 +291,14 @@ mod tests {
 
         fn end_streaming(&mut self, id: &str, full_text: &str) {
             self.0.push(format!("end {id} {full_text:?}"));
+        }
+
+        fn queue_changed(&mut self, waiting: &[QueuedToolCall]) {
+            let calls = waiting.iter().map(|call| {
+                let (_, part) = call.tool_call_id.rsplit_once('-').unwrap();
+                format!("{part} {} {}", call.tool_name, Value::from(call.tool_args.clone()))
+            });
+            self.0.push(format!("queue {:?}", calls.collect::<Vec<_>>()));
         }
     }
 
@@ -308,6 +365,26 @@ mod tests {
             r#"end turn-0 "Good day.""#,
         ];
         assert_eq!(shown(&run.fail(FailureKind::Internal, "no")), want);
+    }
+
+    /// A screen can show which calls wait and in which order, and hears of each change.
+    #[test]
+    fn the_queue_is_shown() {
+        let mut run = RunBuilder::new("demo", "Go.");
+        run.turn();
+        let edit = run.call("edit", &[r#"{"path":"#, r#""a"}"#]);
+        let urgent = run.call("urgent", &["{}"]);
+        run.stop(Stop::ToolCalls).queue(edit, 1).queue(urgent, 0);
+        run.start(urgent).ok(urgent, "x").start(edit).ok(edit, "y");
+        let queue: Vec<_> =
+            shown(&run.complete()).into_iter().filter(|line| line.starts_with("queue")).collect();
+        let want = [
+            r#"queue ["0 edit {\"path\":\"a\"}"]"#,
+            r#"queue ["1 urgent {}", "0 edit {\"path\":\"a\"}"]"#,
+            r#"queue ["0 edit {\"path\":\"a\"}"]"#,
+            "queue []",
+        ];
+        assert_eq!(queue, want);
     }
 
     #[test]

@@ -77,7 +77,7 @@ pub(crate) fn result(result: &Value) -> Result<ToolResult, ToolError> {
         } else {
             Vec::new()
         },
-        inbox: None,
+        ..ToolResult::default()
     })
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn resources(result: &Value) -> ToolResult {
     ToolResult {
         output: told(&content).into(),
         content: content.into_iter().map(ToolContent::Content).collect(),
-        inbox: None,
+        ..ToolResult::default()
     }
 }
 

@@ -126,7 +126,7 @@ pub fn tool_with_content() -> Vec<Record> {
         old_text: Some("teh\n".into()),
         new_text: "the\n".into(),
     };
-    let result = ToolResult { output: json!("done"), content: vec![diff], inbox: None };
+    let result = ToolResult { output: json!("done"), content: vec![diff], ..ToolResult::default() };
     run.result(call, ToolOutcome::Ok, result);
     run.turn();
     run.text(&["Fixed."]);
@@ -403,7 +403,7 @@ pub fn remote_agent() -> Vec<Record> {
     let call = run.open(PartKind::ToolCall(Box::new(tool)));
     run.delta(call, r#"{"file":"README"}"#).close(call);
     let content = vec![ToolContent::Content(Content::text("# Hello"))];
-    let result = ToolResult { output: json!("# Hello"), content, inbox: None };
+    let result = ToolResult { output: json!("# Hello"), content, ..ToolResult::default() };
     run.result(call, ToolOutcome::Ok, result);
     let draft = run.open(PartKind::TEXT);
     run.delta(draft, "A read").void(&[draft], VoidReason::Replaced);
@@ -436,7 +436,11 @@ pub fn one_of_each() -> Vec<Record> {
     run.stop(Stop::ToolCalls).queue(call, 0).start(call);
     run.progress(call, json!("winding up"));
     let content = vec![ToolContent::Content(Content::text("12:00"))];
-    run.result(call, ToolOutcome::Ok, ToolResult { output: json!("12:00"), content, inbox: None });
+    run.result(
+        call,
+        ToolOutcome::Ok,
+        ToolResult { output: json!("12:00"), content, ..ToolResult::default() },
+    );
     run.turn();
     let text = run.open(PartKind::TEXT);
     run.delta(text, "It is ele").void(&[text], VoidReason::Restarted).turn();

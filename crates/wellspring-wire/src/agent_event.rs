@@ -11,7 +11,7 @@
 //! | tool updated | `tool_progress`: its data; without data, its text; without text, the update, with `subtype: "update"` |
 //! | delta of a call's output | `tool_progress`, `{subtype: "stdout_chunk", content}` |
 //! | text of the sub-agent that serves a call | `tool_progress`, the text |
-//! | tool finished | `tool_result` |
+//! | tool finished | `tool_result`; `isError` is `false` only if the tool stated that |
 //! | parts voided | `thought` and `stream` with a paragraph break where some were shown; a failed `tool_result` for calls |
 //! | question asked | `tool_progress` of the call that waits, `{subtype: "question", question, prompt, form}`; `toolName` is `question` if it belongs to no call |
 //! | question answered | `tool_progress`, `{subtype: "answered", question}` |
@@ -23,7 +23,7 @@
 //!
 //! Not emitted: turns, queues, pauses, plans, state, sources, files, usage, the typed result
 //! and the call that returns it; a sub-agent's calls, and its thoughts unless [asked
-//! for](AgentEvents::with_sub_agent_thoughts). Calls have no id, so two concurrent calls of one
+//! for](crate::SubAgents). Calls have no id, so two concurrent calls of one
 //! tool cannot be told apart. Arguments that an approver edited are not sent again. Denied,
 //! interrupted, timed out and voided calls are all `isError`. Voided text stays on the screen.
 

@@ -64,7 +64,7 @@ pub use framer::{EVENT_BYTES_MAX, Frame, FrameError, Framer};
 pub use framing::{FramedEvent, Framing, Positions, Shape};
 pub use name::{DialectChoice, DialectName, UnknownDialect};
 pub use options::{
-    Encoding, OptionError, OptionName, Options, Reasoning, ReasoningEvents, UsageReports,
+    Encoding, OptionError, OptionName, Options, Reasoning, ReasoningEvents, SubAgents, UsageReports,
 };
 pub use out::{Json, Out};
 pub use position::{ParsePositionError, WirePosition};

@@ -82,10 +82,11 @@ impl DialectName {
     /// The options that its readers can choose.
     #[must_use]
     pub const fn offers(self) -> &'static [OptionName] {
-        use OptionName::{Encoding, Kinds, Reasoning, ReasoningEvents, Usage};
+        use OptionName::{Encoding, Kinds, Reasoning, ReasoningEvents, SubAgents, Usage};
         match self {
             Self::Record => &[Kinds],
-            Self::ThoughtEvent | Self::AgentEvent | Self::StreamDelta => &[Reasoning],
+            Self::ThoughtEvent | Self::StreamDelta => &[Reasoning],
+            Self::AgentEvent => &[Reasoning, SubAgents],
             Self::TurnEvent => &[Usage],
             Self::StreamingEvent => &[],
             Self::AgUi => &[Reasoning, Usage, Encoding],

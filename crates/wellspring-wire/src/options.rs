@@ -17,6 +17,8 @@ pub struct Options {
     pub encoding: Encoding,
     /// The [kinds](crate::record::KINDS) of records that are shown; all if `None`.
     pub kinds: Option<BTreeSet<&'static str>>,
+    /// What is sent of sub-agents.
+    pub sub_agents: SubAgents,
 }
 
 /// Whether the model's reasoning is sent.
@@ -49,6 +51,16 @@ pub enum UsageReports {
     Omitted,
 }
 
+/// What is sent of sub-agents, as the progress of the calls that they serve.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum SubAgents {
+    /// Their words.
+    #[default]
+    Words,
+    /// Their words and their thoughts.
+    Thoughts,
+}
+
 /// The encoding of events.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Encoding {
@@ -68,6 +80,7 @@ pub enum OptionName {
     Usage,
     Encoding,
     Kinds,
+    SubAgents,
 }
 
 impl OptionName {
@@ -80,6 +93,7 @@ impl OptionName {
             Self::Usage => "usage",
             Self::Encoding => "encoding",
             Self::Kinds => "kinds",
+            Self::SubAgents => "sub_agents",
         }
     }
 }
@@ -87,13 +101,14 @@ impl OptionName {
 impl Options {
     /// The options that differ from the default.
     fn chosen(&self) -> impl Iterator<Item = OptionName> {
-        let Self { reasoning, reasoning_events, usage, encoding, kinds } = self;
+        let Self { reasoning, reasoning_events, usage, encoding, kinds, sub_agents } = self;
         let chosen = [
             (OptionName::Reasoning, *reasoning != Reasoning::default()),
             (OptionName::ReasoningEvents, *reasoning_events != ReasoningEvents::default()),
             (OptionName::Usage, *usage != UsageReports::default()),
             (OptionName::Encoding, *encoding != Encoding::default()),
             (OptionName::Kinds, kinds.is_some()),
+            (OptionName::SubAgents, *sub_agents != SubAgents::default()),
         ];
         chosen.into_iter().filter(|(_, chosen)| *chosen).map(|(name, _)| name)
     }

@@ -70,8 +70,8 @@
 //! - [`Thread`]: a conversation over several runs.
 //! - [`tools`]: typed functions as tools, and the built-in ones.
 //! - [`models`]: Anthropic, OpenAI, Gemini, Ollama, and a scripted model for tests.
-//! - [`thought_event`], [`agent_event`], [`turn_event`], [`stream_delta`]: the vocabularies in
-//!   which a run can be read, each one method of [`ThoughtStream`] away.
+//! - [`thought_event`], [`agent_event`], [`turn_event`], [`streaming_event`], [`stream_delta`]: the
+//!   vocabularies in which a run can be read, each one method of [`ThoughtStream`] away.
 //! - [`Turn`], [`ToolQueue`]: one model call and a queue of calls, for a loop of your own.
 //! - [`demo`]: an agent that needs no key and no network.
 //! - [`crates`]: the crates beneath, whole. They change more often than this one.
@@ -80,6 +80,7 @@
 //!
 //! Each of these examples is a complete program:
 //!
+//! - the loop around the model: [`examples/own_loop.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/own_loop.rs)
 //! - a [`Tool`] with progress: [`examples/custom_tool.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_tool.rs)
 //! - a [`Model`]: [`examples/custom_model.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_model.rs)
 //! - a [`RemoteAgent`]: [`examples/custom_remote_agent.rs`](https://github.com/wellspring-rs/wellspring/blob/main/crates/wellspring/examples/custom_remote_agent.rs)
@@ -148,7 +149,7 @@ pub use wellspring_log::{Log, LogOptions, MemoryStore, ReadError};
 pub use wellspring_log::{SqliteOptions, SqliteStore};
 pub use wellspring_wire::agent_event::ExecutionContext;
 pub use wellspring_wire::thought_event::ThoughtEvent;
-pub use wellspring_wire::{agent_event, stream_delta, thought_event, turn_event};
+pub use wellspring_wire::{agent_event, stream_delta, streaming_event, thought_event, turn_event};
 
 // Types in public signatures, so that a program needs no further dependencies for them.
 pub use {futures, schemars, serde_json};

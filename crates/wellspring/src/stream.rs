@@ -17,6 +17,7 @@ use wellspring_engine::{RuntimeUi, WorkerResult};
 use wellspring_log::ReadError;
 use wellspring_wire::agent_event::{AgentEvent, AgentEvents};
 use wellspring_wire::stream_delta::StreamDelta;
+use wellspring_wire::streaming_event::{self, StreamingEvent};
 use wellspring_wire::thought_event::ThoughtEvent;
 use wellspring_wire::turn_event::{TurnError, TurnEvent, TurnEvents};
 
@@ -319,6 +320,42 @@ impl<T> ThoughtStream<T> {
             }
         });
         events.map(stream::iter).flatten().boxed()
+    }
+
+    /// The words of the run as [`StreamingEvent`]s, turn by turn: what a
+    /// [`RuntimeUi`] shows, as data. This is a
+    /// separate reader, which ends if the log cannot be read.
+    ///
+    /// ```
+    /// use wellspring::prelude::*;
+    /// use wellspring::streaming_event::StreamingEvent;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), ThinkError> {
+    /// let agent = Agent::model(Scripted::new([Say::new().chunks(["Hello."])]));
+    /// let events: Vec<_> = agent.say("Hi").stream().streaming_events().collect().await;
+    /// let event = |delta: &str, done| StreamingEvent {
+    ///     request_id: "turn-0".into(),
+    ///     delta: delta.into(),
+    ///     done,
+    /// };
+    /// assert_eq!(events, [event("Hello.", false), event("", true)]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn streaming_events(
+        &self,
+    ) -> impl Stream<Item = StreamingEvent> + Send + Unpin + use<T> + 'static {
+        let mut outline = Outline::default();
+        let events = self.records(Seq(0)).filter_map(move |record| {
+            let event = record.ok().and_then(|record| {
+                let event = streaming_event::events(&outline, &record);
+                outline.apply(&record);
+                event
+            });
+            std::future::ready(event)
+        });
+        events.boxed()
     }
 
     /// Snapshots of the whole answer after each change, for a message that is edited. This is a

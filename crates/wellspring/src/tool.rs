@@ -9,7 +9,7 @@ use schemars::{JsonSchema, Schema};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wellspring_core::{Context, Tool, ToolError, ToolResult, ToolSpec};
-use wellspring_engine::tools::{FunctionTool, ToolYield, from_stream, tool};
+use wellspring_engine::tools::{FunctionTool, ToolYield, from_stream, parameters, tool};
 use wellspring_wire::agent_event::ToolEvent;
 
 /// A type that can be used as a tool: a [`Tool`], a shared one, or an async function with typed
@@ -141,11 +141,8 @@ where
     F: Fn(T, Context) -> S + Send + Sync + 'static,
     S: Stream<Item = ToolEvent> + Send + 'static,
 {
-    let mut schema = schema::<T>();
-    schema.remove("title");
-    schema.remove("description");
     let spec =
-        ToolSpec { parameters: schema.to_value().into(), ..ToolSpec::new(name, description) };
+        ToolSpec { parameters: parameters::<T>().into(), ..ToolSpec::new(name, description) };
     from_stream(spec, move |arguments, context| match serde_json::from_value(arguments) {
         Ok(input) => run(input, context).map(yielded).left_stream(),
         Err(error) => {
@@ -161,6 +158,9 @@ fn yielded(event: ToolEvent) -> ToolYield {
         ToolEvent::Result { output, is_error: Some(true), .. } => {
             ToolYield::Failed(ToolError::new(output))
         }
-        ToolEvent::Result { output, .. } => ToolYield::Result(ToolResult::new(output)),
+        ToolEvent::Result { output, is_error, .. } => {
+            let stated_success = is_error == Some(false);
+            ToolYield::Result(ToolResult { stated_success, ..ToolResult::new(output) })
+        }
     }
 }

@@ -3,8 +3,8 @@
 //! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long
 //! versions, `cargo xtask bench` measures everything and prints one table, `cargo xtask record`
 //! records the responses of real servers as fixtures, `cargo xtask acp-agents` runs real
-//! agents, and `cargo xtask openclaw` a real gateway. Each is a list of [`step::Step`]s: plain
-//! commands that can be repeated by hand.
+//! agents, `cargo xtask openclaw` a real gateway, and `cargo xtask release` checks what is to be
+//! published. Each is a list of [`step::Step`]s: plain commands that can be repeated by hand.
 //!
 //! # What is deliberately absent
 //!
@@ -13,11 +13,14 @@
 
 pub mod acp_agents;
 pub mod bench;
+pub mod dependencies;
 pub mod figures;
 pub mod openclaw;
 pub mod peers;
 pub mod readme;
 pub mod record;
+pub mod release;
+pub mod rust;
 pub mod serves;
 pub mod soak;
 pub mod step;

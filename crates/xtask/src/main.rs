@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{acp_agents, bench, openclaw, record, soak, test};
+use xtask::{acp_agents, bench, openclaw, record, release, soak, test};
 
 /// Workspace tasks beyond plain cargo.
 #[derive(Debug, Parser)]
@@ -27,6 +27,8 @@ enum Command {
     AcpAgents(acp_agents::Options),
     /// Runs a real OpenClaw gateway, offline, through all scenarios.
     Openclaw(openclaw::Options),
+    /// Checks what is to be published: dependencies, interfaces, packages. It publishes nothing.
+    Release(release::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -37,5 +39,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Record(options) => record::run(&options),
         Command::AcpAgents(options) => acp_agents::run(&options),
         Command::Openclaw(options) => openclaw::run(&options),
+        Command::Release(options) => release::run(&options),
     }
 }

@@ -8,6 +8,8 @@ use anyhow::Context as _;
 
 use crate::peers::{PEERS, Plan};
 use crate::readme;
+use crate::release::excluded;
+use crate::rust::Oldest;
 use crate::step::{Runner, Step};
 use crate::workspace::Workspace;
 
@@ -63,6 +65,22 @@ fn all(runner: &mut Runner, workspace: &Workspace, options: Options) -> anyhow::
             }
         }
     }
+    if !options.quick {
+        let what = format!("rust {}", workspace.rust_version());
+        match Oldest::find(workspace) {
+            Oldest::Running => runner.skipped(&what, "every other step runs on it"),
+            Oldest::Check(step) => {
+                if !runner.step(&step.folder(&workspace.root))? {
+                    return Ok(false);
+                }
+            }
+            Oldest::Missing(how) if std::env::var_os("CI").is_some() => {
+                runner.failed(&what, &how);
+                return Ok(false);
+            }
+            Oldest::Missing(how) => runner.skipped(&what, &how),
+        }
+    }
     let readme = workspace.root.join("README.md");
     let readme = if readme.exists() {
         std::fs::read_to_string(&readme).context("could not read README.md")?
@@ -113,11 +131,9 @@ fn steps(workspace: &Workspace, options: Options, readme: &str) -> anyhow::Resul
             steps.push(Step::cargo(format!("features of {package}: {what}"), &check));
         }
     }
-    // Packaging finds what publishing would reject; the packages are not built here.
-    steps.push(Step::cargo(
-        "packages",
-        "package --workspace --exclude example-mounted --exclude wellspring-testkit --exclude xtask --no-verify --allow-dirty --quiet",
-    ));
+    // Packaging finds what publishing would reject; `cargo xtask release` also builds the packages.
+    let package = format!("package --workspace {} --no-verify --allow-dirty --quiet", excluded());
+    steps.push(Step::cargo("packages", &package));
     if workspace.targets("bench").next().is_some() {
         // Under `cargo test` a bench gets no `--bench`, and runs everything once. It also
         // shares the tests' build, whereas `cargo bench` would make an optimised one.
@@ -172,6 +188,7 @@ mod tests {
         };
         let package = Package {
             name: "wellspring".to_owned(),
+            rust_version: None,
             manifest_path: PathBuf::new(),
             dependencies: Vec::new(),
             targets: kinds.iter().map(target).collect(),

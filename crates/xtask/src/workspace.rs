@@ -7,6 +7,9 @@ use std::process::Command;
 use anyhow::{Context as _, ensure};
 use serde::Deserialize;
 
+/// The crates that only this repository uses.
+pub const UNPUBLISHED: [&str; 3] = ["example-mounted", "wellspring-testkit", "xtask"];
+
 /// The parts of `cargo metadata` that xtask uses.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Workspace {
@@ -24,6 +27,8 @@ pub struct Workspace {
 pub struct Package {
     /// Its name.
     pub name: String,
+    /// The oldest Rust that it promises to build with.
+    pub rust_version: Option<String>,
     /// Its manifest.
     pub manifest_path: PathBuf,
     /// Its dependencies, inside and outside the workspace.
@@ -76,6 +81,13 @@ impl Workspace {
             serde_json::from_slice(&output.stdout).context("could not read cargo metadata")?;
         workspace.packages.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(workspace)
+    }
+
+    /// The oldest Rust that the crates promise to build with. They inherit it, so the first one
+    /// has it.
+    #[must_use]
+    pub fn rust_version(&self) -> String {
+        self.packages.iter().find_map(|package| package.rust_version.clone()).unwrap_or_default()
     }
 
     /// All targets of a kind, each with its crate.

@@ -5,7 +5,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use xtask::workspace::{Package, Workspace};
+use xtask::dependencies::Deny;
+use xtask::workspace::{Package, UNPUBLISHED, Workspace};
 
 /// Each row: a crate, the only crates of this workspace that it may use, and further crates
 /// that only its tests may use (besides the testkit).
@@ -113,9 +114,6 @@ const INHERITED: &[&str] = &[
     "[lints]\nworkspace = true",
 ];
 
-/// The crates that only this repository uses.
-const UNPUBLISHED: &[&str] = &["example-mounted", "wellspring-testkit", "xtask"];
-
 /// Further lines in the manifest of a published crate.
 const PUBLISHED: &[&str] = &[
     "publish.workspace = true",
@@ -150,6 +148,16 @@ fn dependencies_point_inwards() {
         }
     }
     assert_eq!(wrong, [""; 0]);
+}
+
+/// Licences, duplicates and sources of everything that is built, as `deny.toml` allows them.
+#[test]
+fn dependencies_are_allowed() {
+    let root = Workspace::load().unwrap().root;
+    let deny = Deny::load(&root).unwrap();
+    let packages = deny.packages(&root).unwrap();
+    assert!(packages.len() > 100, "only {} packages were found", packages.len());
+    assert_eq!(deny.check(&packages), [""; 0]);
 }
 
 #[test]

@@ -189,7 +189,7 @@ impl Session {
             }
         }
         if let Some(members) = params.as_object_mut() {
-            members.remove("sessionId");
+            members.shift_remove("sessionId");
         }
         let (route, queue) = Queue::new(listener);
         if is_read {

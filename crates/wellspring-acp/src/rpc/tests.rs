@@ -90,8 +90,8 @@ async fn what_is_said_is_told_apart() {
     assert_eq!(
         said(&mut lines),
         [
-            r#"{"id":"x","jsonrpc":"2.0","result":1}"#,
-            r#"{"error":{"code":-32800,"message":"the run has finished"},"id":"x","jsonrpc":"2.0"}"#,
+            r#"{"jsonrpc":"2.0","id":"x","result":1}"#,
+            r#"{"jsonrpc":"2.0","id":"x","error":{"code":-32800,"message":"the run has finished"}}"#,
         ]
     );
 }

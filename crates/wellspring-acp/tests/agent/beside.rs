@@ -47,7 +47,7 @@ async fn what_names_no_session_reaches_the_agent_and_the_client() {
     let beside: Vec<_> = client.heard.iter().filter(|it| it["params"].get("x").is_some()).collect();
     let shown: Vec<_> = beside.iter().map(|it| format!("{}", it["method"])).collect();
     assert_eq!(shown, ["\"_agent/said\"", "\"_agent/asks\""]);
-    let answered = json!({"about": {"x": 3}, "asked": "_agent/asks"});
+    let answered = json!({"asked": "_agent/asks", "about": {"x": 3}});
     let refused = json!({"code": -32601, "message": "there is no method \"agent/asks\" here"});
     assert_eq!(client.words(), format!("{answered}{refused}"));
 }

@@ -116,9 +116,9 @@ fn a_killed_run_goes_on_in_the_agents_session() {
     run adopted
     tool 1 finished interrupted "interrupted: its process ended while the tool ran; it may have taken effect"
     attached to other
-    extended acp session {"note":"HOW","session":"session-PID-1"}
+    extended acp session {"session":"session-PID-1","note":"HOW"}
     part 2 started text
-    part 2 delta "[{\"text\":\"The connection was lost while you worked on the last request. Look how far you got, and go on with it from there.\",\"type\":\"text\"}]"
+    part 2 delta "[{\"type\":\"text\",\"text\":\"The connection was lost while you worked on the last request. Look how far you got, and go on with it from there.\"}]"
     part 2 finished
     run finished completed end_turn
     "#);
@@ -254,14 +254,14 @@ fn an_agent_behind_our_acp() {
     insta::assert_snapshot!([asked, told].concat().join("\n"), @r#"
     "fs/read_text_file" {"path":"HERE/notes/one.txt","sessionId":"ID"}
     {"sessionUpdate":"session_info_update","title":"Edit it","updatedAt":"TIME"}
-    {"content":{"text":"Hm.","type":"text"},"messageId":"ID-0","sessionUpdate":"agent_thought_chunk"}
-    {"kind":"edit","name":"edit","sessionUpdate":"tool_call","status":"pending","title":"Edit","toolCallId":"ID-1"}
-    {"rawInput":{"path":"a"},"sessionUpdate":"tool_call_update","toolCallId":"ID-1"}
-    "session/request_permission" {"options":[{"kind":"reject_once","name":"Rather not","optionId":"n"},{"kind":"allow_once","name":"Go ahead","optionId":"y"}],"sessionId":"ID","toolCall":{"kind":"edit","name":"edit","rawInput":{"path":"a"},"status":"pending","title":"Edit","toolCallId":"ID-1"}}
-    {"content":{"text":"{\"outcome\":{\"optionId\":\"y\",\"outcome\":\"selected\"}}","type":"text"},"messageId":"ID-2","sessionUpdate":"agent_message_chunk"}
-    {"content":{"text":"{\"content\":\"unsaved\"}","type":"text"},"messageId":"ID-2","sessionUpdate":"agent_message_chunk"}
-    {"sessionUpdate":"tool_call_update","status":"in_progress","toolCallId":"ID-1"}
-    {"content":[{"newText":"new","oldText":"old","path":"/a","type":"diff"}],"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"ID-1"}
-    {"content":{"text":"Done.","type":"text"},"messageId":"ID-2","sessionUpdate":"agent_message_chunk"}
+    {"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."},"messageId":"ID-0"}
+    {"sessionUpdate":"tool_call","toolCallId":"ID-1","title":"Edit","name":"edit","kind":"edit","status":"pending"}
+    {"sessionUpdate":"tool_call_update","toolCallId":"ID-1","rawInput":{"path":"a"}}
+    "session/request_permission" {"sessionId":"ID","toolCall":{"toolCallId":"ID-1","status":"pending","title":"Edit","name":"edit","kind":"edit","rawInput":{"path":"a"}},"options":[{"optionId":"n","name":"Rather not","kind":"reject_once"},{"optionId":"y","name":"Go ahead","kind":"allow_once"}]}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"y\"}}"},"messageId":"ID-2"}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"{\"content\":\"unsaved\"}"},"messageId":"ID-2"}
+    {"sessionUpdate":"tool_call_update","toolCallId":"ID-1","status":"in_progress"}
+    {"sessionUpdate":"tool_call_update","toolCallId":"ID-1","status":"completed","content":[{"type":"diff","path":"/a","newText":"new","oldText":"old"}]}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Done."},"messageId":"ID-2"}
     "#);
 }

@@ -156,20 +156,20 @@ fn it_is_served_in_every_dialect_asked_about_and_resumed() {
     {"type":"thought","text":"Hm."}
     {"type":"tool_start","id":"e","title":"Edit","kind":"edit"}
     {"type":"tool_update","id":"e","status":"waiting","content":[{"type":"content","content":{"type":"text","text":"Allow Edit?"}},{"type":"content","content":{"type":"text","text":"{\"subtype\":\"question\",\"question\":0,\"prompt\":\"Allow Edit?\",\"form\":\"approve\"}"}}]}
-    {"type":"message","text":"{\"outcome\":{\"optionId\":\"y\",\"outcome\":\"selected\"}}"}
+    {"type":"message","text":"{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"y\"}}"}
     {"type":"tool_update","id":"e","status":"completed","content":[{"type":"diff","path":"/a","oldText":"old","newText":"new"}]}
     {"type":"tool_done","id":"e","status":"completed"}
     {"type":"message","text":"Done."}
     "#);
     let acp: Vec<Seen> = server.events(&run, "acp", "0").collect();
     insta::assert_snapshot!(shown(&acp), @r#"
-    {"content":{"text":"Edit it","type":"text"},"messageId":"ID-input","sessionUpdate":"user_message_chunk"}
+    {"sessionUpdate":"user_message_chunk","content":{"type":"text","text":"Edit it"},"messageId":"ID-input"}
     {"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."},"messageId":"ID-0"}
     {"sessionUpdate":"tool_call","toolCallId":"ID-1","title":"Edit","name":"edit","kind":"edit","status":"pending"}
     {"sessionUpdate":"tool_call_update","toolCallId":"ID-1","rawInput":{"path":"a"}}
-    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"{\"outcome\":{\"optionId\":\"y\",\"outcome\":\"selected\"}}"},"messageId":"ID-2"}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"y\"}}"},"messageId":"ID-2"}
     {"sessionUpdate":"tool_call_update","toolCallId":"ID-1","status":"in_progress"}
-    {"sessionUpdate":"tool_call_update","toolCallId":"ID-1","status":"completed","content":[{"newText":"new","oldText":"old","path":"/a","type":"diff"}]}
+    {"sessionUpdate":"tool_call_update","toolCallId":"ID-1","status":"completed","content":[{"type":"diff","path":"/a","newText":"new","oldText":"old"}]}
     {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"Done."},"messageId":"ID-2"}
     "#);
 
@@ -277,15 +277,15 @@ async fn another_agent_calls_it() {
         part 1 finished
         part 2 started call edit on agent
         part 2 annotated {"provider_id":"e"}
-        extended acp session/request_permission {"options":[{"kind":"reject_once","name":"Rather not","optionId":"n"},{"kind":"allow_once","name":"Go ahead","optionId":"y"}],"toolCall":{"toolCallId":"e"}}
+        extended acp session/request_permission {"toolCall":{"toolCallId":"e"},"options":[{"optionId":"n","name":"Rather not","kind":"reject_once"},{"optionId":"y","name":"Go ahead","kind":"allow_once"}]}
         part 2 delta "{\"path\":\"a\"}"
         part 2 finished
         question 0 asked approve "Allow Edit?"
         question 0 answered {"approve":{"scope":"once"}}
         part 3 started text
-        part 3 delta "{\"outcome\":{\"optionId\":\"y\",\"outcome\":\"selected\"}}"
+        part 3 delta "{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"y\"}}"
         tool 2 started parallel
-        tool 2 finished ok null [{"diff":{"new_text":"new","old_text":"old","path":"/a"}}]
+        tool 2 finished ok null [{"diff":{"path":"/a","old_text":"old","new_text":"new"}}]
         part 3 delta "Done."
         part 3 finished
         agent finished completed end_turn
@@ -297,5 +297,5 @@ async fn another_agent_calls_it() {
     .unwrap();
     // What it said is what its caller is told.
     let told = fake.asked().pop().unwrap().body["messages"][2]["content"][0]["content"].clone();
-    insta::assert_snapshot!(told.to_string(), @r#""{\"outcome\":{\"optionId\":\"y\",\"outcome\":\"selected\"}}Done.""#);
+    insta::assert_snapshot!(told.to_string(), @r#""{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"y\"}}Done.""#);
 }

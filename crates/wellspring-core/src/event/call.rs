@@ -154,9 +154,18 @@ pub struct ToolResult {
     /// What people see, if it differs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub content: Vec<ToolContent>,
+    /// Whether the tool itself stated that it did not fail. A tool that says nothing of failure
+    /// has succeeded too; some vocabularies tell the two apart.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub stated_success: bool,
     /// The inbox entry that brought it, for calls that run in the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub inbox: Option<InboxNo>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it")]
+fn is_false(it: &bool) -> bool {
+    !it
 }
 
 impl ToolResult {

@@ -350,6 +350,18 @@ mod tests {
         assert_eq!(queue.start(), None);
     }
 
+    /// The words are the vocabulary's.
+    #[test]
+    fn a_queue_mode_as_documented() {
+        for (mode, json) in
+            [(ToolMode::Parallel, r#""parallel""#), (ToolMode::Sequential, r#""sequential""#)]
+        {
+            assert_eq!(serde_json::to_string(&mode).unwrap(), json);
+            assert_eq!(serde_json::from_str::<ToolMode>(json).unwrap(), mode);
+        }
+        assert_eq!(ToolMode::default(), ToolMode::Parallel);
+    }
+
     /// The fields and their names are the vocabulary's.
     #[test]
     fn a_queued_call_as_documented() {

@@ -57,11 +57,11 @@ fn wrap(schema: &Value) -> Value {
     let mut outer = Map::new();
     if let Value::Object(members) = &mut inner {
         for definitions in ["$defs", "definitions"] {
-            if let Some(moved) = members.remove(definitions) {
+            if let Some(moved) = members.shift_remove(definitions) {
                 outer.insert(definitions.into(), moved);
             }
         }
-        members.remove("$schema");
+        members.shift_remove("$schema");
     }
     point_inside(&mut inner);
     outer.values_mut().for_each(point_inside);

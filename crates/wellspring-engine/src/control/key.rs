@@ -3,7 +3,7 @@
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
-use wellspring_core::{CancelWhen, PartId, QuestionId, RunRequest, ThreadId};
+use wellspring_core::{CancelWhen, PartId, QuestionId, RunRequest, ThreadId, canonical_json};
 use wellspring_log::ExternalId;
 
 use crate::principal::Principal;
@@ -151,7 +151,7 @@ impl StartKey {
     /// The name that shows that this very request became input of another run.
     pub(crate) fn steered(&self, who: &Principal, request: &RunRequest) -> ExternalId {
         let name = self.external(who);
-        let request = serde_json::to_string(&without_trace(request)).unwrap_or_default();
+        let request = canonical_json(&without_trace(request));
         let digest = digest([&*name.surface, &*name.id, &*request]);
         let id: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         ClientId::new(STEERED, id).external(who)
@@ -180,6 +180,8 @@ fn digest<const N: usize>(texts: [&str; N]) -> [u8; 32] {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+
+    use serde_json::json;
 
     use super::*;
 
@@ -213,6 +215,21 @@ mod tests {
         keys.push(Key::Delete.encode());
         let all = keys.len();
         assert_eq!(keys.into_iter().collect::<BTreeSet<_>>().len(), all);
+    }
+
+    /// A client that sends a request again may write its objects in another order.
+    #[test]
+    fn a_request_in_another_order_is_the_same_request() {
+        let who = Principal::local();
+        let steered = |state: serde_json::Value| {
+            let request = RunRequest { state: Some(state), ..RunRequest::text("Go.") };
+            StartKey::Idempotency("k".into()).steered(&who, &request)
+        };
+        let (one, other) =
+            (json!({"a": {"b": 1, "c": 2}, "d": 3}), json!({"d": 3, "a": {"c": 2, "b": 1}}));
+        assert_eq!(one, other);
+        assert_eq!(steered(one.clone()), steered(other));
+        assert_ne!(steered(one), steered(json!({"a": {"b": 1, "c": 2}, "d": 4})));
     }
 
     #[test]

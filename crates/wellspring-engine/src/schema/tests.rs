@@ -99,8 +99,8 @@ fn derived_schemas_compile() {
     assert_eq!(
         complaints(&schema, &json!({"size": 256, "children": [{"children": []}]})),
         [
-            r#"/children/0: "size" is a required property"#,
             "/size: value is greater than the maximum of 255",
+            r#"/children/0: "size" is a required property"#,
         ]
     );
 }

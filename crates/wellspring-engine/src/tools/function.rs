@@ -335,13 +335,17 @@ impl Tool for FunctionTool {
     }
 }
 
-/// A type's schema in the form that most providers accept: references inlined where possible,
-/// and without the type's own name and description, since the tool has its own.
-pub(crate) fn parameters<T: JsonSchema>() -> Value {
-    let mut schema = settings().into_generator().into_root_schema_for::<T>();
-    schema.remove("title");
-    schema.remove("description");
-    schema.to_value()
+/// The schema of a tool's arguments for [`ToolSpec::parameters`], in the form that most providers
+/// accept: references inlined where possible, and without the type's own name and description,
+/// since the tool has its own.
+#[must_use]
+pub fn parameters<T: JsonSchema>() -> Value {
+    let mut schema = settings().into_generator().into_root_schema_for::<T>().to_value();
+    if let Some(members) = schema.as_object_mut() {
+        members.shift_remove("title");
+        members.shift_remove("description");
+    }
+    schema
 }
 
 fn settings() -> SchemaSettings {

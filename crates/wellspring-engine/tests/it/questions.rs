@@ -104,7 +104,7 @@ async fn an_approver_may_edit_the_arguments() {
     run paused for [{"question":0}]
     run adopted by one, epoch 1
     run resumed
-    question 0 answered {"approve":{"arguments":{"n":2},"scope":"once"}}
+    question 0 answered {"approve":{"scope":"once","arguments":{"n":2}}}
     tool 0 queued at 0
     tool 0 started parallel with {"n":2}
     tool 0 finished ok {"n":2}

@@ -56,8 +56,8 @@ async fn an_invalid_result_goes_back_to_be_repaired() {
     tool 0 finished error "the result does not fit its schema: /n: value is less than the minimum of 1; call it again, corrected"
     turn 2.1 started with scripted
     part 1 started call return_result
-    part 1 delta "{\"extra\":tru"
-    part 1 delta "e,\"n\":1}"
+    part 1 delta "{\"n\":1,\"extr"
+    part 1 delta "a\":true}"
     part 1 finished
     turn finished tool_calls
     tool 1 finished error "the result does not fit its schema: top level: Additional properties are not allowed ('extra' was unexpected); call it again, corrected"

@@ -84,7 +84,7 @@ fn every_kind_of_block() {
     ]}))
     .unwrap();
     let text = "look:\n[image/gif]\n[audio/ogg]\nfile:///a:\nA\n\
-        [application/octet-stream: file:///b]\nc: file:///c\n{\"of\":\"cheese\",\"type\":\"smell\"}";
+        [application/octet-stream: file:///b]\nc: file:///c\n{\"type\":\"smell\",\"of\":\"cheese\"}";
     let want = ToolResult {
         output: text.into(),
         content: vec![
@@ -102,9 +102,9 @@ fn every_kind_of_block() {
                 name: Some("c".into()),
                 media_type: Some("text/csv".into()),
             }),
-            content(Content::text("{\"of\":\"cheese\",\"type\":\"smell\"}")),
+            content(Content::text("{\"type\":\"smell\",\"of\":\"cheese\"}")),
         ],
-        inbox: None,
+        ..ToolResult::default()
     };
     assert_eq!(got, want);
 }
@@ -118,7 +118,7 @@ fn words_structure_and_errors() {
     let want = ToolResult {
         output: json!({"n": 1}),
         content: vec![content(Content::text("{}"))],
-        inbox: None,
+        ..ToolResult::default()
     };
     assert_eq!(result(&structured).unwrap(), want);
     // Too much structured content: only the text is used, and it is truncated.

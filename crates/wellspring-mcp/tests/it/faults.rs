@@ -119,7 +119,7 @@ async fn garbage_harms_nothing() {
     let answer = Run::new().call(&of(&connection, "garbage"), json!({})).await;
     assert_eq!(answer, Ok(ToolResult::new("survived")));
     let answer = Run::new().call(&of(&connection, "hologram"), json!({})).await.unwrap();
-    assert_eq!(answer, ToolResult::new("{\"rays\":7,\"type\":\"hologram\"}\nthere"));
+    assert_eq!(answer, ToolResult::new("{\"type\":\"hologram\",\"rays\":7}\nthere"));
     let error = Run::new().call(&of(&connection, "unreadable"), json!({})).await.unwrap_err();
     assert!(error.contains("an unreadable response"), "{error}");
     let error = Run::new().call(&of(&connection, "fail"), json!({})).await;

@@ -73,7 +73,7 @@ fn tools(cancelled: &watch::Sender<u32>) -> Vec<Arc<dyn Tool>> {
                     name: None,
                 };
                 let content = vec![ToolContent::Content(media)];
-                Ok(ToolResult { output: json!({"counted": to}), content, inbox: None })
+                Ok(ToolResult { output: json!({"counted": to}), content, ..ToolResult::default() })
             }
             .boxed()
         }),

@@ -120,6 +120,11 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
                     json!({ "enum": ["included", "omitted"], "default": "included" }),
                 ),
                 query(
+                    "sub_agents",
+                    "For the dialect `agent_event`: whether a sub-agent's thoughts are sent too.",
+                    json!({ "enum": ["words", "thoughts"], "default": "words" }),
+                ),
+                query(
                     "kinds",
                     "For the dialect `record`: only these kinds, separated by commas.",
                     json!({ "type": "string", "examples": [KINDS.join(",")] }),

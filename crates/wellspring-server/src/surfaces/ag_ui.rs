@@ -26,6 +26,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use wellspring_core::{
     CancelWhen, Command, Event, QuestionId, RunId, RunRequest, Seq, ThreadId, Transcript,
+    canonical_json,
 };
 use wellspring_engine::{
     AgentDef, ClientId, Control, InThread, Permission, RequestKey, StartError, StartKey, StartRun,
@@ -228,7 +229,7 @@ impl Request<'_> {
     /// another request that reuses the run id.
     fn resumed(&self) -> Option<ClientId> {
         let name = self.name.as_ref().filter(|_| !self.input.resume.is_empty())?;
-        let resume = serde_json::to_string(&self.input.resume).unwrap_or_default();
+        let resume = canonical_json(&self.input.resume);
         let mut hasher = Sha256::new();
         hasher.update((name.id.len() as u64).to_le_bytes());
         hasher.update(name.id.as_bytes());

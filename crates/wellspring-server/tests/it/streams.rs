@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use futures::StreamExt as _;
 use serde_json::{Value, json};
-use wellspring_core::Seq;
+use wellspring_core::{Context, Seq};
+use wellspring_engine::tools::{NoArguments, function};
 use wellspring_models::{Gate, Say};
 use wellspring_server::ServerConfig;
 use wellspring_wire::DialectName;
@@ -75,6 +76,34 @@ async fn a_run_started_as_a_stream_is_its_events() {
     let text = response.text().await.unwrap();
     assert_eq!(parse_sse(&text), kit.events(run, "agent_event").await);
     assert!(text.ends_with("data: {\"type\":\"final\"}\n\n"), "{text}");
+}
+
+/// The data of each server-sent event is one agent event, without a wrapper, and nothing else is
+/// sent.
+#[tokio::test]
+async fn agent_events_over_sse_are_the_events_themselves() {
+    let echo = function("echo", "Says it back.", async |_: NoArguments, cx: Context| {
+        cx.progress(json!({"subtype": "transfer_progress", "percent": 65})).await;
+        Ok("done")
+    });
+    let turns =
+        [Say::new().chunks([" Hm"]).thought("Hm.").call("echo", json!({})), Say::new().text("Hi")];
+    let kit = Kit::new(agent(turns, [echo])).await;
+    let run = kit.start().await;
+    kit.wait(run).await;
+    let path = format!("/v1/runs/{run}/events?dialect=agent_event");
+    let text = kit.get(&path).send().await.unwrap().text().await.unwrap();
+    let data = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let data: Vec<_> = data.filter(|data| !data.is_empty()).collect();
+    insta::assert_snapshot!(data.join("\n"), @r#"
+    {"type":"stream","content":" Hm"}
+    {"type":"thought","content":"Hm."}
+    {"type":"tool_call","toolName":"echo","toolArgs":"{}"}
+    {"type":"tool_progress","toolName":"echo","data":{"subtype":"transfer_progress","percent":65}}
+    {"type":"tool_result","toolName":"echo","output":"done"}
+    {"type":"stream","content":"Hi"}
+    {"type":"final"}
+    "#);
 }
 
 /// A viewer that does not read changes nothing for the others, and still gets everything.

@@ -70,13 +70,18 @@ fn tool_event() -> BoxedStrategy<Event> {
         }),
         (part(), update())
             .prop_map(|(call, update)| Event::ToolUpdated { call, update: Box::new(update) }),
-        (part(), outcome, arb_json(), vec(tool_content(), 0..3), option::of(inbox())).prop_map(
-            |(call, outcome, output, content, inbox)| Event::ToolFinished {
-                call,
-                outcome,
-                result: Box::new(ToolResult { output, content, inbox }),
-            }
-        ),
+        (
+            part(),
+            outcome,
+            arb_json(),
+            vec(tool_content(), 0..3),
+            option::of(inbox()),
+            any::<bool>()
+        )
+            .prop_map(|(call, outcome, output, content, inbox, stated_success)| {
+                let result = ToolResult { output, content, stated_success, inbox };
+                Event::ToolFinished { call, outcome, result: Box::new(result) }
+            }),
     ]
     .boxed()
 }

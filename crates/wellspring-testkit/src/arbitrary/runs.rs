@@ -264,7 +264,7 @@ fn finish_call(run: &mut RunBuilder, call: PartId, how: usize) {
     };
     let content = if how.is_multiple_of(2) { contents(how) } else { Vec::new() };
     let output = if how.is_multiple_of(3) { json!({"n": how}) } else { json!("done") };
-    run.result(call, outcome, ToolResult { output, content, inbox: None });
+    run.result(call, outcome, ToolResult { output, content, ..ToolResult::default() });
 }
 
 /// Closes everything as the engine does when a run is cut short: innermost agents first.

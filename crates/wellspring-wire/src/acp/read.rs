@@ -119,7 +119,7 @@ impl Reader {
             (Told::OurTool, _) => {}
             (Told::Whole, Value::Object(params)) => {
                 let mut kept = params.clone();
-                kept.remove("sessionId");
+                kept.shift_remove("sessionId");
                 kept.insert("toolCall".into(), json!({"toolCallId": call["toolCallId"]}));
                 batch.extended(ORIGIN, PERMISSION, kept.into());
             }

@@ -51,23 +51,23 @@ fn meta_and_what_we_have_no_word_for_are_said_with_what_we_have() {
         {"sessionUpdate":"usage_update","used":1,"size":2,"_meta":{"h":8}}
         {"sessionUpdate":"session_info_update","title":"T","_meta":{"i":9}}
     "#), @r#"
-    {"_meta":{"a":1},"content":{"text":"Hm.","type":"text"},"messageId":"run-0","sessionUpdate":"agent_thought_chunk"}
-    {"_meta":{"a":1},"content":{"annotations":{"priority":1},"text":"One","type":"text"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
-    {"_meta":{"a":1},"content":{"text":" two","type":"text"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
+    {"sessionUpdate":"agent_thought_chunk","content":{"type":"text","text":"Hm."},"messageId":"run-0","_meta":{"a":1}}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"One","annotations":{"priority":1}},"messageId":"run-1","_meta":{"a":1}}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":" two"},"messageId":"run-1","_meta":{"a":1}}
     {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":" three"},"messageId":"run-1"}
-    {"_meta":{"end":true},"content":{"text":"","type":"text"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
-    {"_meta":{"c":3},"content":{"_meta":{"b":2},"data":"QQ==","mimeType":"image/png","type":"image"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
-    {"content":{"name":"x","type":"resource_link","uri":"file:///x"},"messageId":"run-1","sessionUpdate":"agent_message_chunk"}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":""},"_meta":{"end":true},"messageId":"run-1"}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"image","data":"QQ==","mimeType":"image/png","_meta":{"b":2}},"messageId":"run-1","_meta":{"c":3}}
+    {"sessionUpdate":"agent_message_chunk","content":{"type":"resource_link","uri":"file:///x","name":"x"},"messageId":"run-1"}
     {"sessionUpdate":"tool_call","toolCallId":"run-2","title":"Look","name":"read","kind":"read","status":"pending"}
-    {"_meta":{"d":4},"sessionUpdate":"tool_call_update","toolCallId":"run-2"}
-    {"kind":"search","sessionUpdate":"tool_call_update","toolCallId":"run-2","x":5}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-2","_meta":{"d":4}}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-2","x":5,"kind":"search"}
     {"sessionUpdate":"tool_call_update","toolCallId":"run-2","rawInput":{}}
     {"sessionUpdate":"tool_call_update","toolCallId":"run-2","status":"in_progress"}
-    {"_meta":{"e":5},"rawOutput":{"so":"far"},"sessionUpdate":"tool_call_update","toolCallId":"run-2"}
-    {"_meta":{"f":6},"rawOutput":{"n":1},"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"run-2"}
-    {"_meta":{"g":7},"entries":[{"content":"one","priority":"high","status":"completed"}],"sessionUpdate":"plan"}
-    {"_meta":{"h":8},"sessionUpdate":"usage_update","size":2,"used":1}
-    {"_meta":{"i":9},"sessionUpdate":"session_info_update","title":"T"}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-2","rawOutput":{"so":"far"},"_meta":{"e":5}}
+    {"sessionUpdate":"tool_call_update","toolCallId":"run-2","status":"completed","rawOutput":{"n":1},"_meta":{"f":6}}
+    {"sessionUpdate":"plan","entries":[{"content":"one","priority":"high","status":"completed"}],"_meta":{"g":7}}
+    {"sessionUpdate":"usage_update","used":1,"size":2,"_meta":{"h":8}}
+    {"sessionUpdate":"session_info_update","title":"T","_meta":{"i":9}}
     "#);
 }
 
@@ -84,19 +84,19 @@ fn what_the_protocol_does_not_know_is_carried() {
         {"sessionUpdate":"notice","message":"N"}
         {"sessionUpdate":"session_info_update","title":7}
     "#), @r#"
-    {"_meta":{"wellspring":{"update":{"sessionUpdate":"from_the_future","x":[1,2]}}},"sessionUpdate":"session_info_update"}
-    {"_meta":{"wellspring":{"update":{"content":{"type":"hologram","x":1},"sessionUpdate":"agent_message_chunk"}}},"sessionUpdate":"session_info_update"}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"from_the_future","x":[1,2]}}}}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"agent_message_chunk","content":{"type":"hologram","x":1}}}}}
     {"sessionUpdate":"tool_call","toolCallId":"run-0","title":"A","name":"levitate","kind":"other","status":"pending"}
-    {"_meta":{"wellspring":{"update":{"kind":"levitate","sessionUpdate":"tool_call","status":"hovering","title":"A","toolCallId":"run-0"}}},"sessionUpdate":"session_info_update"}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"tool_call","toolCallId":"run-0","title":"A","kind":"levitate","status":"hovering"}}}}
     {"sessionUpdate":"tool_call_update","toolCallId":"run-0","rawInput":{}}
     {"sessionUpdate":"tool_call_update","toolCallId":"run-0","status":"in_progress"}
     {"sessionUpdate":"tool_call_update","toolCallId":"run-0","status":"completed"}
-    {"_meta":{"wellspring":{"update":{"content":[{"type":"hologram","x":1}],"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"run-0"}}},"sessionUpdate":"session_info_update"}
-    {"_meta":{"wellspring":{"update":{"sessionUpdate":"tool_call_update","title":"late","toolCallId":"run-0"}}},"sessionUpdate":"session_info_update"}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"run-0","status":"completed","content":[{"type":"hologram","x":1}]}}}}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"tool_call_update","toolCallId":"run-0","title":"late"}}}}
     {"sessionUpdate":"plan","entries":[{"content":"two","priority":"medium","status":"pending"}]}
-    {"_meta":{"wellspring":{"update":{"entries":[{"content":"two","priority":"urgent","status":"pending"}],"sessionUpdate":"plan"}}},"sessionUpdate":"session_info_update"}
-    {"_meta":{"wellspring":{"update":{"sessionUpdate":"usage_update","used":"many"}}},"sessionUpdate":"session_info_update"}
-    {"_meta":{"wellspring":{"update":{"message":"N","sessionUpdate":"notice"}}},"sessionUpdate":"session_info_update"}
-    {"_meta":{"wellspring":{"update":{"sessionUpdate":"session_info_update","title":7}}},"sessionUpdate":"session_info_update"}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"plan","entries":[{"content":"two","priority":"urgent","status":"pending"}]}}}}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"usage_update","used":"many"}}}}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"notice","message":"N"}}}}
+    {"sessionUpdate":"session_info_update","_meta":{"wellspring":{"update":{"sessionUpdate":"session_info_update","title":7}}}}
     "#);
 }

@@ -26,7 +26,7 @@ pub(super) fn left(of: &Value, understood: &[&str]) -> Map<String, Value> {
 pub fn besides(of: &Value, understood: &[&str]) -> Value {
     let mut others = left(of, understood);
     if !has_sound_meta(of) {
-        others.remove("_meta");
+        others.shift_remove("_meta");
     }
     others.into()
 }

@@ -291,7 +291,7 @@ impl Acp {
             return;
         }
         if let (Some(shape), Some(members)) = (shape, update.as_object_mut())
-            && members.remove("messageId").is_some()
+            && members.shift_remove("messageId").is_some()
             && let Some(id) = open_message(before, shape)
         {
             members.insert("messageId".into(), id.to_string().into());

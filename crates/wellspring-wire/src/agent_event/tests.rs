@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 use wellspring_core::{
     Answer, CancellationToken, Context, Event, Form, Outcome, Outline, Record, Stop,
 };
@@ -7,8 +7,8 @@ use wellspring_testkit::RunBuilder;
 use wellspring_testkit::arbitrary::{arb_records, arb_run};
 
 use super::{AgentEvent, AgentEvents, ExecutionContext as _, ToolEvent, events};
-use crate::DialectName;
 use crate::testing::{encode, render_samples, typed, written};
+use crate::{DialectName, Encoder, Options, Out, SubAgents};
 
 #[test]
 fn samples() {
@@ -22,7 +22,8 @@ fn documented_shapes() {
         r#"{"type":"thought","content":"Hm."}"#,
         r#"{"type":"tool_call","toolName":"run_shell_command","toolArgs":"{\"command\":\"ls -l src\"}"}"#,
         r#"{"type":"tool_progress","toolName":"llm_call","data":"Hello, how can I"}"#,
-        r#"{"type":"tool_progress","toolName":"FileTransfer","data":{"percent":65,"subtype":"transfer_progress"}}"#,
+        r#"{"type":"tool_progress","toolName":"FileTransfer","data":{"subtype":"transfer_progress","percent":65}}"#,
+        r#"{"type":"tool_progress","toolName":"run_shell_command","data":{"subtype":"stdout_chunk","content":"-rw-r--r-- 1 user group 1024 Feb 12 10:00 file1.txt\n"}}"#,
         r#"{"type":"tool_result","toolName":"x","output":"done"}"#,
         r#"{"type":"tool_result","toolName":"x","output":"no","isError":true}"#,
         r#"{"type":"tool_result","toolName":"x","output":"yes","isError":false}"#,
@@ -179,5 +180,13 @@ fn thoughts_of_a_sub_agent_can_be_forwarded() {
     assert_eq!(progress(AgentEvents::default()), [json!("Roses")]);
     let thought = json!({"subtype": "thought", "content": "Something with roses."});
     let all = progress(AgentEvents::default().with_sub_agent_thoughts());
-    assert_eq!(all, [thought, json!("Roses")]);
+    assert_eq!(all, [thought.clone(), json!("Roses")]);
+
+    // As a reader over a wire chooses it.
+    let options = Options { sub_agents: SubAgents::Thoughts, ..Options::default() };
+    let mut out = Out::default();
+    Encoder::new(&DialectName::AgentEvent.with(options).unwrap()).frame(&records, &mut out);
+    let written: Vec<Value> =
+        out.events().map(|(_, json)| serde_json::from_slice(json).unwrap()).collect();
+    assert!(written.iter().any(|event| event["data"] == thought), "{written:?}");
 }

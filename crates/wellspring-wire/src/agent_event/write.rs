@@ -9,7 +9,7 @@ use wellspring_core::{
 
 use super::types::{AgentEvent, ToolEvent};
 use crate::dialect::{Before, Closed, Dialect};
-use crate::options::{Options, Reasoning};
+use crate::options::{Options, Reasoning, SubAgents};
 use crate::out::Out;
 use crate::project::{
     AskedBy, Asking, Grown, PARAGRAPH, TAKEN_BACK, asked_by, breaks, grown, shortfall, shown_call,
@@ -22,19 +22,19 @@ const QUESTION: &str = "question";
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AgentEvents {
     reasoning: Reasoning,
-    forwards_thoughts: bool,
+    sub_agents: SubAgents,
 }
 
 impl AgentEvents {
     pub(crate) fn new(options: &Options) -> Self {
-        Self { reasoning: options.reasoning, forwards_thoughts: false }
+        Self { reasoning: options.reasoning, sub_agents: options.sub_agents }
     }
 
     /// Also forwards the thoughts of sub-agents, as progress of the calls that they serve:
     /// `{subtype: "thought", content}`.
     #[must_use]
     pub fn with_sub_agent_thoughts(mut self) -> Self {
-        self.forwards_thoughts = true;
+        self.sub_agents = SubAgents::Thoughts;
         self
     }
 
@@ -54,7 +54,9 @@ impl AgentEvents {
         let reasoning = self.reasoning == Reasoning::Shown;
         match said {
             Said::Thought(_) => reasoning,
-            Said::Progress(_, Progress::Thought { .. }) => reasoning && self.forwards_thoughts,
+            Said::Progress(_, Progress::Thought { .. }) => {
+                reasoning && self.sub_agents == SubAgents::Thoughts
+            }
             Said::Stream(_) | Said::Progress(..) | Said::Other(_) => true,
         }
     }
@@ -182,7 +184,14 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                     emit(Said::Other(tool_call(outline)));
                 }
                 let output = result.output_text();
-                emit(Said::Other(tool_result(outline, &output, *outcome)));
+                let is_error = match outcome {
+                    ToolOutcome::Ok => result.stated_success.then_some(false),
+                    ToolOutcome::Error
+                    | ToolOutcome::Denied
+                    | ToolOutcome::Interrupted
+                    | ToolOutcome::TimedOut => Some(true),
+                };
+                emit(Said::Other(tool_result(outline, &output, is_error)));
             }
         }
         Event::PartsVoided { parts, why } => {
@@ -195,7 +204,7 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             for part in parts {
                 let call = shown_call(before, *part).filter(|_| !is_open(before, *part));
                 if let Some(call) = call {
-                    emit(Said::Other(tool_result(call, TAKEN_BACK, ToolOutcome::Interrupted)));
+                    emit(Said::Other(tool_result(call, TAKEN_BACK, Some(true))));
                 }
             }
         }
@@ -257,14 +266,7 @@ fn tool_call(call: &CallOutline) -> AgentEvent {
     AgentEvent::ToolCall { tool_name: call.tool.name.as_ref().into(), tool_args }
 }
 
-fn tool_result(call: &CallOutline, output: &str, outcome: ToolOutcome) -> AgentEvent {
-    let is_error = match outcome {
-        ToolOutcome::Ok => None,
-        ToolOutcome::Error
-        | ToolOutcome::Denied
-        | ToolOutcome::Interrupted
-        | ToolOutcome::TimedOut => Some(true),
-    };
+fn tool_result(call: &CallOutline, output: &str, is_error: Option<bool>) -> AgentEvent {
     let tool_name = call.tool.name.as_ref().into();
     ToolEvent::Result { tool_name, output: output.into(), is_error }.into()
 }

@@ -179,12 +179,12 @@ impl Reader {
                 let text = take_text(&mut raw, "text");
                 block.grown = !text.is_empty();
                 batch.delta(block.part, &text);
-                if let Some(Value::Array(citations)) = raw.remove("citations") {
+                if let Some(Value::Array(citations)) = raw.shift_remove("citations") {
                     for citation in citations {
                         self.cite(block.part, citation, batch);
                     }
                 }
-                raw.remove("type");
+                raw.shift_remove("type");
             }
             "thinking" => {
                 block.kind = BlockKind::Thought;
@@ -204,7 +204,7 @@ impl Reader {
                 block.part = batch.start(PartKind::call(self.names.ours(&name)));
                 provider_id(block.part, &take_text(&mut raw, "id"), batch);
                 block.input = whole_input(&mut raw, json)?;
-                raw.remove("type");
+                raw.shift_remove("type");
             }
             "server_tool_use" | "mcp_tool_use" => {
                 block.kind = BlockKind::ProviderCall;
@@ -576,7 +576,7 @@ fn whole(data: &[u8]) -> Result<Value, ReadError> {
 }
 
 fn take_text(block: &mut Map<String, Value>, name: &str) -> String {
-    match block.remove(name) {
+    match block.shift_remove(name) {
         Some(Value::String(text)) => text,
         _ => String::new(),
     }
@@ -584,7 +584,7 @@ fn take_text(block: &mut Map<String, Value>, name: &str) -> String {
 
 /// The arguments that a block started with, byte for byte; `None` if they are still to come.
 fn whole_input(block: &mut Map<String, Value>, json: &str) -> Result<Option<Box<str>>, ReadError> {
-    let told = block.remove("input").is_some_and(|input| match &input {
+    let told = block.shift_remove("input").is_some_and(|input| match &input {
         Value::Object(members) => !members.is_empty(),
         Value::Null => false,
         Value::String(text) => !text.is_empty(),

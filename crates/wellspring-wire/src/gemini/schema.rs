@@ -188,7 +188,7 @@ fn keep_required(out: &mut Map<String, Value>) {
     if let Some(Value::Array(required)) = out.get_mut("required") {
         required.retain(|name| known.iter().any(|known| name == known));
         if required.is_empty() {
-            out.remove("required");
+            out.shift_remove("required");
         }
     }
 }

@@ -151,7 +151,7 @@ fn parts_go_back_as_they_came() {
         assert!(write("gemini-3-flash", &request).left_out.is_empty(), "{name}");
     }
     let request = request(read(fixture!("partial_args.sse")).conversation("Well?"));
-    insta::assert_snapshot!(body("gemini-3-flash", &request)["contents"][1], @r#"{"parts":[{"functionCall":{"args":{"city":"Paris \"🌊\"","guests":[{"first class":true,"name":"Ann"},{"name":"Bo"}],"nights":3,"note":null},"id":"fc-8","name":"book"},"thoughtSignature":"c2lnLXA="}],"role":"model"}"#);
+    insta::assert_snapshot!(body("gemini-3-flash", &request)["contents"][1], @r#"{"role":"model","parts":[{"functionCall":{"id":"fc-8","name":"book","args":{"city":"Paris \"🌊\"","guests":[{"name":"Ann","first class":true},{"name":"Bo"}],"nights":3,"note":null}},"thoughtSignature":"c2lnLXA="}]}"#);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn endless_schemas() {
         "type": "object",
         "properties": { "left": { "$ref": "#" }, "right": { "$ref": "#/nowhere" } },
     });
-    insta::assert_snapshot!(super::schema::declared(&tree).unwrap(), @r#"{"properties":{"left":{"properties":{"left":{"type":"object"},"right":{}},"type":"object"},"right":{}},"type":"object"}"#);
+    insta::assert_snapshot!(super::schema::declared(&tree).unwrap(), @r#"{"type":"object","properties":{"left":{"type":"object","properties":{"left":{"type":"object"},"right":{}}},"right":{}}}"#);
 
     let mut definitions = serde_json::Map::new();
     for level in 0..40 {
@@ -245,16 +245,16 @@ fn thinking() {
         all.clone().map(|thinking| asked("models/gemini-2.5-flash", thinking)),
         [
             r#"{"thinkingBudget":0}"#,
-            r#"{"includeThoughts":true,"thinkingBudget":1024}"#,
-            r#"{"includeThoughts":true,"thinkingBudget":7}"#,
+            r#"{"thinkingBudget":1024,"includeThoughts":true}"#,
+            r#"{"thinkingBudget":7,"includeThoughts":true}"#,
         ]
     );
     assert_eq!(
         all.map(|thinking| asked("gemini-3-pro", thinking)),
         [
             r#"{"thinkingLevel":"minimal"}"#,
-            r#"{"includeThoughts":true,"thinkingLevel":"low"}"#,
-            r#"{"includeThoughts":true,"thinkingBudget":7}"#,
+            r#"{"thinkingLevel":"low","includeThoughts":true}"#,
+            r#"{"thinkingBudget":7,"includeThoughts":true}"#,
         ]
     );
 }
@@ -276,11 +276,11 @@ fn unsigned_calls() {
         format!("{}\n{}", contents[1]["parts"], contents[2]["parts"])
     };
     insta::assert_snapshot!(sent("gemini-2.5-pro"), @r#"
-        [{"functionCall":{"args":{},"name":"a"}},{"functionCall":{"name":"b"}}]
-        [{"functionResponse":{"name":"a","response":{"output":"done"}}},{"functionResponse":{"name":"b","response":{"error":"done"}}}]
-        "#);
+    [{"functionCall":{"name":"a","args":{}}},{"functionCall":{"name":"b"}}]
+    [{"functionResponse":{"name":"a","response":{"output":"done"}}},{"functionResponse":{"name":"b","response":{"error":"done"}}}]
+    "#);
     insta::assert_snapshot!(sent("gemini-3-pro"), @r#"
-    [{"functionCall":{"args":{},"name":"a"},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"name":"b"}}]
+    [{"functionCall":{"name":"a","args":{}},"thoughtSignature":"skip_thought_signature_validator"},{"functionCall":{"name":"b"}}]
     [{"functionResponse":{"name":"a","response":{"output":"done"}}},{"functionResponse":{"name":"b","response":{"error":"done"}}}]
     "#);
 }

@@ -64,14 +64,14 @@ fn imitations() {
         r#"{"done":true,"done_reason":"null"}"#,
     ]), @r#"
     part 0 started thought
-    part 0 annotated {"other":{"name":"thinking","origin":"ollama","value":true}}
+    part 0 annotated {"other":{"origin":"ollama","name":"thinking","value":true}}
     part 0 delta "Hm"
     part 0 finished
     part 1 started text
     part 1 delta "Hi"
     part 1 finished
     part 2 started thought
-    part 2 annotated {"other":{"name":"thinking","origin":"ollama","value":true}}
+    part 2 annotated {"other":{"origin":"ollama","name":"thinking","value":true}}
     part 2 delta "more"
     part 2 finished
     stop ["end_turn",null]

@@ -139,7 +139,7 @@ mod tests {
         let written = body.finish(LeftOut::default());
         assert_eq!(
             String::from_utf8(written.body).unwrap(),
-            r#"{"a":1,"b":7,"e":"x","o":{"x":8,"y":9,"z":2},"m":["messages"],"d":[1]}"#
+            r#"{"a":1,"b":7,"e":"x","o":{"x":8,"z":2,"y":9},"m":["messages"],"d":[1]}"#
         );
         let names =
             |names: &[&str]| names.iter().map(|name| (*name).into()).collect::<Vec<Box<str>>>();

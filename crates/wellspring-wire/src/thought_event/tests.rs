@@ -34,10 +34,27 @@ fn documented_shapes() {
         r#"{"type":"tool_update","id":"1","status":"halfway"}"#,
         r#"{"type":"tool_done","id":"1","status":"completed"}"#,
         r#"{"type":"tool_done","id":"1","status":"failed"}"#,
-        r#"{"type":"plan","entries":[{"content":"a","status":"in_progress","priority":"high"}]}"#,
+        r#"{"type":"tool_update","id":"1","status":"in_progress","content":[{"type":"content","content":{"type":"text","text":"a"}},{"type":"content","content":{"type":"resource_link","uri":"file:///a","name":"a"}}]}"#,
+        r#"{"type":"plan","entries":[{"content":"a","status":"in_progress","priority":"high"},{"content":"b","status":"pending","priority":"medium"},{"content":"c","status":"completed","priority":"low"}]}"#,
     ] {
         let event: ThoughtEvent = serde_json::from_str(json).unwrap();
         assert_eq!(serde_json::to_string(&event).unwrap(), json);
+    }
+    let kinds = [
+        "read",
+        "edit",
+        "delete",
+        "move",
+        "search",
+        "execute",
+        "think",
+        "fetch",
+        "switch_mode",
+        "other",
+    ];
+    for kind in kinds {
+        let read: ToolKind = serde_json::from_value(json!(kind)).unwrap();
+        assert_eq!(serde_json::to_value(read).unwrap(), kind);
     }
 }
 
@@ -242,8 +259,11 @@ fn acp_updates_one_by_one() {
             "content": [{"type": "diff", "path": "a", "oldText": "b", "newText": "c"}, {"type": "terminal", "terminalId": "t"}]}),
         json!({"sessionUpdate": "tool_call_update", "toolCallId": "toolu_1", "status": "completed"}),
         json!({"sessionUpdate": "plan", "entries": [{"content": "a", "status": "in_progress", "priority": "high"}]}),
+        json!({"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": "Go."}}),
         json!({"sessionUpdate": "available_commands_update", "availableCommands": []}),
         json!({"sessionUpdate": "current_mode_update", "currentModeId": "code"}),
+        json!({"sessionUpdate": "config_option_update", "configOptions": []}),
+        json!({"sessionUpdate": "session_info_update", "title": "A title"}),
     ];
     let mut reader = crate::acp::Reader::default();
     let mut run = RunBuilder::new("acp", "Go.");
@@ -281,6 +301,9 @@ fn acp_updates_one_by_one() {
         }],
         vec![ThoughtEvent::ToolDone { id, status: DoneStatus::Completed }],
         vec![ThoughtEvent::Plan { entries: vec![entry] }],
+        vec![],
+        vec![],
+        vec![],
         vec![],
         vec![],
     ];

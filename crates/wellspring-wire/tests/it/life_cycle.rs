@@ -7,7 +7,7 @@ use wellspring_core::Transcript;
 use wellspring_testkit::arbitrary::arb_run;
 use wellspring_wire::{
     Closed, DialectName, Encoder, Encoding, Joins, Options, Out, Positions, Reasoning,
-    ReasoningEvents, UsageReports, WirePosition,
+    ReasoningEvents, SubAgents, UsageReports, WirePosition,
 };
 
 const WHY: Closed<'_> =
@@ -43,6 +43,7 @@ fn options_are_offered_or_refused() {
         Options { usage: UsageReports::Omitted, ..Options::default() },
         Options { encoding: Encoding::Binary, ..Options::default() },
         Options { kinds: Some(["run_started"].into()), ..Options::default() },
+        Options { sub_agents: SubAgents::Thoughts, ..Options::default() },
     ];
     let mut refused = String::new();
     for name in DialectName::ALL {

@@ -99,10 +99,10 @@ async fn our_tools_run_inside_the_agent_and_are_shown_as_ours() {
     let add = function("add", "Adds.", async |numbers: Numbers, _| Ok(numbers.a + numbers.b));
     let stream = agent.say("Add.").tool(add).stream();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"other","title":"add","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"id":"0","status":"completed","type":"tool_done"}
-    {"text":"5","type":"message"}
+    {"type":"tool_start","id":"0","title":"add","kind":"other"}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"tool_done","id":"0","status":"completed"}
+    {"type":"message","text":"5"}
     "#);
 }
 
@@ -127,10 +127,10 @@ async fn a_call_of_the_agents_own_is_shown_with_what_it_shows() {
     ]])).await;
     let stream = agent.say("Edit it.").stream();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"c","kind":"edit","title":"Edit a.rs","type":"tool_start"}
-    {"content":[{"newText":"y","oldText":"x","path":"/a.rs","type":"diff"}],"id":"c","status":"in_progress","type":"tool_update"}
-    {"id":"c","status":"completed","type":"tool_done"}
-    {"entries":[{"content":"Edit","priority":"high","status":"completed"}],"type":"plan"}
+    {"type":"tool_start","id":"c","title":"Edit a.rs","kind":"edit"}
+    {"type":"tool_update","id":"c","status":"in_progress","content":[{"type":"diff","path":"/a.rs","oldText":"x","newText":"y"}]}
+    {"type":"tool_done","id":"c","status":"completed"}
+    {"type":"plan","entries":[{"content":"Edit","status":"completed","priority":"high"}]}
     "#);
 }
 

@@ -90,10 +90,10 @@ async fn what_is_included_can_be_chosen_when_coming_back() {
     let thoughts =
         agent.attach::<String>(run).include([ThoughtKind::Thought, ThoughtKind::ToolDone]);
     insta::assert_snapshot!(lines(thoughts).await.join("\n"), @r#"
-    {"text":"Let ","type":"thought"}
-    {"text":"me ","type":"thought"}
-    {"text":"look.","type":"thought"}
-    {"id":"1","status":"completed","type":"tool_done"}
+    {"type":"thought","text":"Let "}
+    {"type":"thought","text":"me "}
+    {"type":"thought","text":"look."}
+    {"type":"tool_done","id":"1","status":"completed"}
     "#);
 }
 
@@ -142,10 +142,10 @@ async fn another_process_goes_on_with_what_the_first_left() {
     records(&again).await;
     let all: Vec<_> = soon(again.collect()).await;
     insta::assert_snapshot!(all.iter().map(line).collect::<Vec<_>>().join("\n"), @r#"
-    {"text":"First.","type":"message"}
-    {"id":"1","kind":"other","title":"go","type":"tool_start"}
-    {"id":"1","status":"in_progress","type":"tool_update"}
-    {"id":"1","status":"completed","type":"tool_done"}
-    {"text":"Second.","type":"message"}
+    {"type":"message","text":"First."}
+    {"type":"tool_start","id":"1","title":"go","kind":"other"}
+    {"type":"tool_update","id":"1","status":"in_progress"}
+    {"type":"tool_done","id":"1","status":"completed"}
+    {"type":"message","text":"Second."}
     "#);
 }

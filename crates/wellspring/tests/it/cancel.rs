@@ -63,9 +63,9 @@ async fn a_result_that_was_there_stays_after_a_cancellation() {
     assert!(matches!(soon(stream.outcome()).await.unwrap(), Outcome::Cancelled { .. }));
     assert_eq!(soon(stream.result()).await.unwrap(), 1);
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"other","title":"hang","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"id":"0","status":"failed","type":"tool_done"}
+    {"type":"tool_start","id":"0","title":"hang","kind":"other"}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"tool_done","id":"0","status":"failed"}
     "#);
 }
 
@@ -83,10 +83,10 @@ async fn the_turn_may_be_let_finish() {
     gate.open();
     assert_eq!(why(soon(stream.result()).await.unwrap_err()), (Some("local".into()), None));
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"text":"one","type":"message"}
-    {"id":"1","kind":"other","title":"go","type":"tool_start"}
-    {"id":"1","status":"in_progress","type":"tool_update"}
-    {"id":"1","status":"completed","type":"tool_done"}
+    {"type":"message","text":"one"}
+    {"type":"tool_start","id":"1","title":"go","kind":"other"}
+    {"type":"tool_update","id":"1","status":"in_progress"}
+    {"type":"tool_done","id":"1","status":"completed"}
     "#);
 }
 

@@ -53,8 +53,8 @@ async fn a_yes_lets_the_tool_run_and_a_no_does_not() {
     assert_eq!(ran.load(Ordering::SeqCst), 1);
     let lines = lines(stream.include([ThoughtKind::ToolDone])).await;
     assert_eq!(lines.len(), 2, "{lines:?}");
-    assert!(lines.contains(&r#"{"id":"0","status":"completed","type":"tool_done"}"#.to_owned()));
-    assert!(lines.contains(&r#"{"id":"1","status":"failed","type":"tool_done"}"#.to_owned()));
+    assert!(lines.contains(&r#"{"type":"tool_done","id":"0","status":"completed"}"#.to_owned()));
+    assert!(lines.contains(&r#"{"type":"tool_done","id":"1","status":"failed"}"#.to_owned()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -84,12 +84,12 @@ async fn arguments_can_be_edited() {
         })
         .stream();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"delete","title":"remove","type":"tool_start"}
-    {"content":[{"content":{"text":"Allow remove {\"path\":\"everything\"}?","type":"text"},"type":"content"},{"content":{"text":"{\"subtype\":\"question\",\"question\":0,\"prompt\":\"Allow remove {\\\"path\\\":\\\"everything\\\"}?\",\"form\":\"approve\"}","type":"text"},"type":"content"}],"id":"0","status":"waiting","type":"tool_update"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"content":[{"content":{"text":"removing little","type":"text"},"type":"content"}],"id":"0","status":"in_progress","type":"tool_update"}
-    {"id":"0","status":"completed","type":"tool_done"}
-    {"text":"Done.","type":"message"}
+    {"type":"tool_start","id":"0","title":"remove","kind":"delete"}
+    {"type":"tool_update","id":"0","status":"waiting","content":[{"type":"content","content":{"type":"text","text":"Allow remove {\"path\":\"everything\"}?"}},{"type":"content","content":{"type":"text","text":"{\"subtype\":\"question\",\"question\":0,\"prompt\":\"Allow remove {\\\"path\\\":\\\"everything\\\"}?\",\"form\":\"approve\"}"}}]}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"tool_update","id":"0","status":"in_progress","content":[{"type":"content","content":{"type":"text","text":"removing little"}}]}
+    {"type":"tool_done","id":"0","status":"completed"}
+    {"type":"message","text":"Done."}
     "#);
 }
 

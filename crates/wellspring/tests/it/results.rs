@@ -111,10 +111,10 @@ async fn an_invalid_result_is_repaired() {
     "#);
     // Handing over the result is not shown as a tool.
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"text":"One.","type":"thought"}
-    {"text":"As ","type":"thought"}
-    {"text":"a ","type":"thought"}
-    {"text":"number.","type":"thought"}
+    {"type":"thought","text":"One."}
+    {"type":"thought","text":"As "}
+    {"type":"thought","text":"a "}
+    {"type":"thought","text":"number."}
     "#);
 }
 
@@ -227,9 +227,9 @@ async fn a_tool_that_panics_fails_and_the_run_goes_on() {
     let stream = Agent::model(model).think::<u32>().text("?").tool(burst).stream();
     assert_eq!(soon(stream.result()).await.unwrap(), 1);
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"other","title":"burst","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"id":"0","status":"failed","type":"tool_done"}
+    {"type":"tool_start","id":"0","title":"burst","kind":"other"}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"tool_done","id":"0","status":"failed"}
     "#);
 }
 

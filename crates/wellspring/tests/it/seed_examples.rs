@@ -10,7 +10,9 @@ use wellspring::agent_event::{AgentEvent, AgentEvents, ToolEvent};
 use wellspring::prelude::*;
 use wellspring::thought_event::PlanEntry;
 use wellspring::tools::{NoArguments, function, tool, update_plan};
-use wellspring::{Message, RuntimeUi, ToolResult, Turn, TurnConfig, TurnEvent, TurnState};
+use wellspring::{
+    Message, RuntimeUi, ToolResult, ToolSpec, Turn, TurnConfig, TurnEvent, TurnState,
+};
 
 use crate::kit::soon;
 
@@ -101,6 +103,18 @@ async fn rich_progress_display() {
     let shown: Vec<_> = ui.activity.into_values().collect();
     assert!(shown.contains(&("read_file".into(), Some(ToolKind::Read))), "{shown:?}");
     assert_eq!((ui.cleared, &*ui.plan[0].content), (2, "Read"));
+}
+
+/// "Single Merged Stream" was rejected: the call that hands over the result is not among the
+/// events, and neither is the result.
+#[tokio::test(start_paused = true)]
+async fn the_result_is_no_event() {
+    let agent = Agent::model(Scripted::new([analysis()]));
+    let stream = agent.think::<Analysis>().text("...").stream();
+    let result = stream.result();
+    let events: Vec<_> = soon(stream.collect()).await;
+    let want = ["Many ", "files."].map(|text| ThoughtEvent::Thought { text: text.into() });
+    assert_eq!((events, soon(result).await.unwrap()), (want.into(), Analysis { files: 3 }));
 }
 
 /// "Fire-and-forget (don't consume events)".
@@ -222,6 +236,71 @@ async fn a_worker_runtime_of_ones_own() {
     assert_eq!(ui.0, want);
 }
 
+/// `tools: hasTools ? getLLMTools(this.tools) : undefined`: the model is offered the tools of the
+/// turn, and no others.
+#[tokio::test(start_paused = true)]
+async fn a_turn_is_given_its_tools() {
+    let model = Arc::new(Scripted::with(|request| {
+        let names: Vec<_> = request.tools.iter().map(|tool| &*tool.name).collect();
+        Say::new().chunks([names.join(", ")])
+    }));
+    let text = async |tools: Vec<ToolSpec>| {
+        let config = TurnConfig::new(model.clone(), [Message::user("?")]);
+        let mut turn = Turn::new(TurnConfig { tools: tools.into(), ..config });
+        let mut events = turn.run();
+        while soon(events.next()).await.is_some() {}
+        turn.text().to_owned()
+    };
+    assert_eq!(text(Vec::new()).await, "");
+    let tools = vec![ToolSpec::new("clock", "Tells the time."), ToolSpec::new("map", "Shows.")];
+    assert_eq!(text(tools).await, "clock, map");
+}
+
+/// `runBlocking()` without text: no `text_done`, the calls in the state `tool_execution`, then
+/// `finished`.
+#[tokio::test(start_paused = true)]
+async fn a_blocking_turn_with_calls_only() {
+    let model = Arc::new(Scripted::new([Say::new().call("clock", json!({"tz": "UTC"}))]));
+    let config = TurnConfig::new(model, [Message::user("What time is it?")]);
+    let mut turn = Turn::new(TurnConfig { streaming: false, ..config });
+    let mut seen = Vec::new();
+    let mut events = turn.run();
+    while let Some(event) = soon(events.next()).await {
+        let event = match event {
+            TurnEvent::TextDelta { .. } | TurnEvent::TextDone { .. } => "text".to_owned(),
+            TurnEvent::ToolCall(call) => format!("{} {}", call.name, call.arguments),
+            TurnEvent::Finished { stop, usage } => format!("{stop:?} {usage:?}"),
+            TurnEvent::Error(error) => error.to_string(),
+        };
+        seen.push((event, events.state()));
+    }
+    let want = [
+        (r#"clock {"tz":"UTC"}"#.to_owned(), TurnState::ToolExecution),
+        ("ToolCalls None".to_owned(), TurnState::Complete),
+    ];
+    assert_eq!(seen, want);
+}
+
+/// `StreamingEvent`, folded as a screen folds it: deltas by request, and which are done.
+#[tokio::test(start_paused = true)]
+async fn streaming_events_of_a_run() {
+    let model = Scripted::new([
+        Say::new().chunks(["Let me", " look."]).call("read_file", json!({"path": "a"})),
+        Say::new().chunks(["Done."]),
+    ]);
+    let stream = Agent::model(model).tool(read_file).say("Go.").stream();
+    let mut shown = BTreeMap::<String, (String, bool)>::new();
+    let mut events = stream.streaming_events();
+    while let Some(event) = soon(events.next()).await {
+        let (text, done) = shown.entry(event.request_id).or_default();
+        assert!(!*done, "something follows the final event");
+        text.push_str(&event.delta);
+        *done = event.done;
+    }
+    let want = [("turn-0", "Let me look."), ("turn-1", "Done.")];
+    assert_eq!(shown, want.map(|(id, text)| (id.to_owned(), (text.to_owned(), true))).into());
+}
+
 /// "Example Event Flow": what are the files in `src`?
 #[tokio::test(start_paused = true)]
 async fn the_example_event_flow() {
@@ -287,31 +366,32 @@ async fn the_example_event_flow() {
 /// `adapt_tool_event` has it; data of any shape.
 #[tokio::test(start_paused = true)]
 async fn running_tools_go_through_adapt_tool_event() {
-    let yielded = || {
+    let work = |is_error| {
         let tool_name = || "work".to_owned();
         let progress = |data| ToolEvent::Progress { tool_name: tool_name(), data };
         [
             progress(json!({"subtype": "stdout_chunk", "content": "file1.txt\n"})),
             progress(json!("Hello, how can I")),
             progress(json!({"subtype": "transfer_progress", "percent": 65})),
-            ToolEvent::Result { tool_name: tool_name(), output: "no".into(), is_error: Some(true) },
+            ToolEvent::Result { tool_name: tool_name(), output: "it is so".into(), is_error },
         ]
     };
-    let work =
-        wellspring::event_tool("work", "Works.", move |_: NoArguments, _| stream::iter(yielded()));
-    let model = Scripted::new([Say::new().call("work", json!({})), Say::new().text("Done.")]);
-    let stream = Agent::model(model).tool(work).say("Go.").stream();
-    let events: Vec<_> = soon(stream.agent_events().collect()).await;
-    let of_tool = |event: &AgentEvent| {
-        matches!(event, AgentEvent::ToolProgress { .. } | AgentEvent::ToolResult { .. })
-    };
-    let said: Vec<_> = events.into_iter().filter(of_tool).collect();
     let context = Context::create("trace-1", CancellationToken::new());
-    let adapted: Vec<_> = yielded()
-        .into_iter()
-        .map(|event| context.adapt_tool_event(context.tool_event(event)))
-        .collect();
-    assert_eq!(said, adapted);
+    for is_error in [None, Some(false), Some(true)] {
+        let tool = wellspring::event_tool("work", "Works.", move |_: NoArguments, _| {
+            stream::iter(work(is_error))
+        });
+        let model = Scripted::new([Say::new().call("work", json!({})), Say::new().text("Done.")]);
+        let stream = Agent::model(model).tool(tool).say("Go.").stream();
+        let events: Vec<_> = soon(stream.agent_events().collect()).await;
+        let of_tool = |event: &AgentEvent| {
+            matches!(event, AgentEvent::ToolProgress { .. } | AgentEvent::ToolResult { .. })
+        };
+        let json = |event: AgentEvent| serde_json::to_string(&event).unwrap();
+        let said: Vec<_> = events.into_iter().filter(of_tool).map(json).collect();
+        let adapt = |event| json(context.adapt_tool_event(context.tool_event(event)));
+        assert_eq!(said, work(is_error).map(adapt));
+    }
 }
 
 /// "Sub-Agent Calls": `CallAgentTool`, which forwards what it likes, here thoughts too.

@@ -129,10 +129,10 @@ async fn the_result_is_there_before_the_run_ends_and_no_later_event_is_lost() {
     go_on.notify_one();
     let outcome = stream.outcome();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"other","title":"slow","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"content":[{"content":{"text":"still here","type":"text"},"type":"content"}],"id":"0","status":"in_progress","type":"tool_update"}
-    {"id":"0","status":"completed","type":"tool_done"}
+    {"type":"tool_start","id":"0","title":"slow","kind":"other"}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"tool_update","id":"0","status":"in_progress","content":[{"type":"content","content":{"type":"text","text":"still here"}}]}
+    {"type":"tool_done","id":"0","status":"completed"}
     "#);
     assert_eq!(soon(outcome).await.unwrap(), DONE);
 }
@@ -171,14 +171,14 @@ async fn tools_show_what_they_do() {
     .sequential();
     let stream = Agent::model(model).say("Edit it.").tool(edit).tool(fail).stream();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"other","title":"Edit file","type":"tool_start"}
-    {"id":"1","kind":"search","title":"fail","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"content":[{"newText":"x","oldText":"","path":"a.rs","type":"diff"},{"content":{"text":"one file","type":"text"},"type":"content"}],"id":"0","status":"completed","type":"tool_update"}
-    {"id":"0","status":"completed","type":"tool_done"}
-    {"id":"1","status":"in_progress","type":"tool_update"}
-    {"id":"1","status":"failed","type":"tool_done"}
-    {"text":"Edited.","type":"message"}
+    {"type":"tool_start","id":"0","title":"Edit file","kind":"other"}
+    {"type":"tool_start","id":"1","title":"fail","kind":"search"}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"tool_update","id":"0","status":"completed","content":[{"type":"diff","path":"a.rs","oldText":"","newText":"x"},{"type":"content","content":{"type":"text","text":"one file"}}]}
+    {"type":"tool_done","id":"0","status":"completed"}
+    {"type":"tool_update","id":"1","status":"in_progress"}
+    {"type":"tool_done","id":"1","status":"failed"}
+    {"type":"message","text":"Edited."}
     "#);
 }
 
@@ -198,10 +198,10 @@ async fn only_what_is_included_is_given() {
     let result = some.result();
     let some = lines(some).await;
     insta::assert_snapshot!(some.join("\n"), @r#"
-    {"text":"Plan ","type":"thought"}
-    {"text":"first.","type":"thought"}
-    {"entries":[{"content":"Read","priority":"medium","status":"in_progress"}],"type":"plan"}
-    {"text":"Done.","type":"thought"}
+    {"type":"thought","text":"Plan "}
+    {"type":"thought","text":"first."}
+    {"type":"plan","entries":[{"content":"Read","status":"in_progress","priority":"medium"}]}
+    {"type":"thought","text":"Done."}
     "#);
     assert!(soon(result).await.unwrap());
 
@@ -232,11 +232,11 @@ async fn what_the_context_states_is_shown_or_kept() {
     let stream = Agent::model(model).say("?").tool(note).stream();
     let state = stream.transcript();
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"other","title":"note","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"entries":[{"content":"Note","priority":"medium","status":"pending"}],"type":"plan"}
-    {"id":"0","status":"completed","type":"tool_done"}
-    {"text":"Noted.","type":"message"}
+    {"type":"tool_start","id":"0","title":"note","kind":"other"}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"plan","entries":[{"content":"Note","status":"pending","priority":"medium"}]}
+    {"type":"tool_done","id":"0","status":"completed"}
+    {"type":"message","text":"Noted."}
     "#);
     assert_eq!(soon(state).await.unwrap().state, Some(json!({"n": 1})));
 }

@@ -70,7 +70,7 @@ async fn a_tool_knows_its_run() {
     });
     let agent = calls("know", json!({})).tool(know);
     let said = soon(agent.say("?").trace_id("trace-1").cwd("/srv").run()).await.unwrap();
-    assert_eq!(said, r#"{"call":true,"cwd":"/srv","messages":1,"trace":"trace-1"}"#);
+    assert_eq!(said, r#"{"trace":"trace-1","cwd":"/srv","messages":1,"call":true}"#);
 }
 
 #[tokio::test(start_paused = true)]
@@ -121,14 +121,14 @@ async fn agents_call_agents_that_call_agents() {
     assert_eq!(began.collect::<Vec<_>>(), want);
     assert_eq!(soon(stream.transcript()).await.unwrap().usage.input, 5);
     insta::assert_snapshot!(lines(stream).await.join("\n"), @r#"
-    {"id":"0","kind":"other","title":"Agent","type":"tool_start"}
-    {"id":"0","status":"in_progress","type":"tool_update"}
-    {"content":[{"content":{"text":"middle ","type":"text"},"type":"content"}],"id":"0","status":"in_progress","type":"tool_update"}
-    {"content":[{"content":{"text":"is ","type":"text"},"type":"content"}],"id":"0","status":"in_progress","type":"tool_update"}
-    {"content":[{"content":{"text":"done.","type":"text"},"type":"content"}],"id":"0","status":"in_progress","type":"tool_update"}
-    {"id":"0","status":"completed","type":"tool_done"}
-    {"text":"outer ","type":"message"}
-    {"text":"is ","type":"message"}
-    {"text":"done.","type":"message"}
+    {"type":"tool_start","id":"0","title":"Agent","kind":"other"}
+    {"type":"tool_update","id":"0","status":"in_progress"}
+    {"type":"tool_update","id":"0","status":"in_progress","content":[{"type":"content","content":{"type":"text","text":"middle "}}]}
+    {"type":"tool_update","id":"0","status":"in_progress","content":[{"type":"content","content":{"type":"text","text":"is "}}]}
+    {"type":"tool_update","id":"0","status":"in_progress","content":[{"type":"content","content":{"type":"text","text":"done."}}]}
+    {"type":"tool_done","id":"0","status":"completed"}
+    {"type":"message","text":"outer "}
+    {"type":"message","text":"is "}
+    {"type":"message","text":"done."}
     "#);
 }

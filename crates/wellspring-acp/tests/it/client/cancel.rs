@@ -133,15 +133,15 @@ async fn an_agent_withdraws_what_it_asked() {
     insta::assert_snapshot!(shown(&records), @r#"
     part 0 started call tool on agent
     part 0 annotated {"provider_id":"c"}
-    extended acp session/request_permission {"options":[{"kind":"allow_once","name":"Yes","optionId":"y"}],"toolCall":{"toolCallId":"c"}}
+    extended acp session/request_permission {"toolCall":{"toolCallId":"c"},"options":[{"optionId":"y","name":"Yes","kind":"allow_once"}]}
     part 0 delta "{}"
     part 0 finished
     question 0 asked approve "Allow rm a?"
     question 0 answered withdrawn
     part 1 started text
     part 1 delta "-32800"
-    extended acp elicitation/create {"requestedSchema":{"properties":{"n":{"type":"integer"}},"type":"object"}}
-    question 1 asked {"schema":{"properties":{"n":{"type":"integer"}},"type":"object"}} "How many?"
+    extended acp elicitation/create {"requestedSchema":{"type":"object","properties":{"n":{"type":"integer"}}}}
+    question 1 asked {"schema":{"type":"object","properties":{"n":{"type":"integer"}}}} "How many?"
     question 1 answered withdrawn
     part 1 delta "-32800"
     part 1 delta "{\"terminalId\":\"terminal-1\"}"

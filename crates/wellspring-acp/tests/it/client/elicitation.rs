@@ -35,8 +35,8 @@ async fn a_form_is_a_question_in_its_place() {
     insta::assert_snapshot!(shown(&records), @r#"
     part 0 started text
     part 0 delta "One thing. "
-    extended acp elicitation/create {"requestedSchema":{"properties":{"age":{"type":"integer"},"name":{"type":"string"}},"required":["name"],"type":"object"}}
-    question 0 asked {"schema":{"properties":{"age":{"type":"integer"},"name":{"type":"string"}},"required":["name"],"type":"object"}} "Who are you?"
+    extended acp elicitation/create {"requestedSchema":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"age":{"type":"integer"}}}}
+    question 0 asked {"schema":{"type":"object","required":["name"],"properties":{"name":{"type":"string"},"age":{"type":"integer"}}}} "Who are you?"
     question 0 answered {"value":{"name":"Ada"}}
     part 0 delta "{\"action\":\"accept\",\"content\":{\"name\":\"Ada\"}}"
     part 0 finished

@@ -40,13 +40,13 @@ async fn a_permission_is_a_question_in_its_place() {
     insta::assert_snapshot!(shown(&records), @r#"
     part 0 started call delete on agent
     part 0 annotated {"provider_id":"c"}
-    extended acp session/request_permission {"options":[{"kind":"allow_always","name":"for-ever","optionId":"for-ever"},{"kind":"reject_always","name":"never","optionId":"never"},{"kind":"reject_once","name":"not-now","optionId":"not-now"},{"kind":"allow_once","name":"just-once","optionId":"just-once"}],"toolCall":{"toolCallId":"c"}}
+    extended acp session/request_permission {"toolCall":{"toolCallId":"c"},"options":[{"optionId":"for-ever","name":"for-ever","kind":"allow_always"},{"optionId":"never","name":"never","kind":"reject_always"},{"optionId":"not-now","name":"not-now","kind":"reject_once"},{"optionId":"just-once","name":"just-once","kind":"allow_once"}]}
     part 0 delta "{\"path\":\"a\"}"
     part 0 finished
     question 0 asked approve "Allow rm a?"
     question 0 answered {"approve":{"scope":"once"}}
     part 1 started text
-    part 1 delta "{\"outcome\":{\"optionId\":\"just-once\",\"outcome\":\"selected\"}}"
+    part 1 delta "{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"just-once\"}}"
     tool 0 started parallel
     tool 0 finished error null
     part 1 finished
@@ -75,13 +75,13 @@ async fn a_denied_call_is_denied() {
     insta::assert_snapshot!(shown(&records), @r#"
     part 0 started call delete on agent
     part 0 annotated {"provider_id":"c"}
-    extended acp session/request_permission {"options":[{"kind":"allow_always","name":"for-ever","optionId":"for-ever"},{"kind":"reject_always","name":"never","optionId":"never"},{"kind":"reject_once","name":"not-now","optionId":"not-now"},{"kind":"allow_once","name":"just-once","optionId":"just-once"}],"toolCall":{"toolCallId":"c"}}
+    extended acp session/request_permission {"toolCall":{"toolCallId":"c"},"options":[{"optionId":"for-ever","name":"for-ever","kind":"allow_always"},{"optionId":"never","name":"never","kind":"reject_always"},{"optionId":"not-now","name":"not-now","kind":"reject_once"},{"optionId":"just-once","name":"just-once","kind":"allow_once"}]}
     part 0 delta "{\"path\":\"a\"}"
     part 0 finished
     question 0 asked approve "Allow rm a?"
     question 0 answered {"deny":{"reason":"not today"}}
     part 1 started text
-    part 1 delta "{\"outcome\":{\"optionId\":\"not-now\",\"outcome\":\"selected\"}}"
+    part 1 delta "{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"not-now\"}}"
     tool 0 finished denied null
     part 1 finished
     run finished completed end_turn

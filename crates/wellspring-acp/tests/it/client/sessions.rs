@@ -47,7 +47,7 @@ async fn the_runs_of_a_thread_share_a_session_and_threads_do_not() {
     let (_, other) = say(&runtime, "three", None).await;
     assert_eq!(session(&first).0, session(&second).0);
     assert_ne!(session(&first).0, session(&other).0);
-    assert_eq!(words(&second), r#"[{"text":"two","type":"text"}]"#, "it knows what was said");
+    assert_eq!(words(&second), r#"[{"type":"text","text":"two"}]"#, "it knows what was said");
     // Another branch must not know of this one.
     let (_, branch) = say(&runtime, "other", Some(&first)).await;
     assert_ne!(session(&branch).0, session(&first).0);

@@ -38,9 +38,9 @@ async fn our_tools_run_here_whatever_the_agent_says_of_them() {
     ]]}));
     let records = play(AgentDef { tools: clock(), ..def }, RunRequest::text("go")).await;
     insta::assert_snapshot!(shown(&records), @r#"
-    extended acp lent_tool_call {"sessionUpdate":"tool_call","status":"pending","title":"mcp__wellspring__clock","toolCallId":"x"}
+    extended acp lent_tool_call {"sessionUpdate":"tool_call","toolCallId":"x","title":"mcp__wellspring__clock","status":"pending"}
     part 0 started text
-    part 0 delta "{\"outcome\":{\"optionId\":\"y\",\"outcome\":\"selected\"}}"
+    part 0 delta "{\"outcome\":{\"outcome\":\"selected\",\"optionId\":\"y\"}}"
     part 1 started call clock
     part 1 delta "{\"zone\":\"Oslo\"}"
     part 1 finished
@@ -51,7 +51,7 @@ async fn our_tools_run_here_whatever_the_agent_says_of_them() {
     part 2 started text
     part 2 delta "noon in Oslo"
     part 2 finished
-    extended acp lent_tool_call {"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"x"}
+    extended acp lent_tool_call {"sessionUpdate":"tool_call_update","toolCallId":"x","status":"completed"}
     run finished completed end_turn
     "#);
 }

@@ -36,7 +36,7 @@ async fn words_thoughts_calls_and_plans_are_in_the_run() {
     tool 2 started parallel
     tool 2 finished ok "a file" [{"content":{"text":"a file"}}]
     plan [in_progress] one
-    extended acp current_mode_update {"currentModeId":"code","sessionUpdate":"current_mode_update"}
+    extended acp current_mode_update {"sessionUpdate":"current_mode_update","currentModeId":"code"}
     usage 0 in, 0 out
     extended acp from_the_future {"sessionUpdate":"from_the_future","x":1}
     part 3 started text

@@ -151,7 +151,7 @@ async fn cancelling_asks_the_whole_group_to_end() {
         })
     })
     .await;
-    let want = r#"killed on request; so far it wrote {"stderr":"","stdout":"hi\nbye\n"}"#;
+    let want = r#"killed on request; so far it wrote {"stdout":"hi\nbye\n","stderr":""}"#;
     assert_eq!(result.unwrap_err().to_string(), want);
     assert_eq!(host.heard(), [chunk("stdout", "hi\n")]);
     soon(all_gone(&mut alive)).await;
@@ -172,7 +172,7 @@ async fn a_group_that_does_not_want_to_end_is_killed() {
         })
     })
     .await;
-    let want = r#"killed on request; so far it wrote {"stderr":"","stdout":"hi\n"}"#;
+    let want = r#"killed on request; so far it wrote {"stdout":"hi\n","stderr":""}"#;
     assert_eq!(result.unwrap_err().to_string(), want);
     soon(all_gone(&mut alive)).await;
 }
@@ -220,7 +220,7 @@ async fn a_command_that_takes_too_long_is_killed() {
     let (_directory, shell, mut alive) = watched();
     let command = "exec 9>alive; echo hi; sleep 1000";
     let (_, result) = soon(run(&shell, json!({"command": command, "timeout": 1}))).await;
-    let want = r#"killed after 1 s; so far it wrote {"stderr":"","stdout":"hi\n"}"#;
+    let want = r#"killed after 1 s; so far it wrote {"stdout":"hi\n","stderr":""}"#;
     assert_eq!(result, Err(want.to_owned()));
     soon(all_gone(&mut alive)).await;
 }

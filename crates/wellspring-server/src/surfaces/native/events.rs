@@ -16,7 +16,7 @@ use wellspring_core::Millis;
 use wellspring_log::RunInfo;
 use wellspring_wire::record::KINDS;
 use wellspring_wire::{
-    DialectChoice, DialectName, Encoding, Options, Reasoning, UsageReports, WirePosition,
+    DialectChoice, DialectName, Encoding, Options, Reasoning, SubAgents, UsageReports, WirePosition,
 };
 
 use super::Whole;
@@ -42,6 +42,8 @@ pub(super) struct EventsQuery {
     reasoning: Option<ReasoningParam>,
     /// Whether spent tokens are sent.
     usage: Option<UsageParam>,
+    /// What is sent of sub-agents.
+    sub_agents: Option<SubAgentsParam>,
     /// Seconds that a page may wait.
     wait: Option<f64>,
     /// Of a signed URL: the principal, the expiry time and the signature.
@@ -66,6 +68,7 @@ pub(super) async fn read(
         kinds: query.kinds,
         reasoning: query.reasoning,
         usage: query.usage,
+        sub_agents: query.sub_agents,
     })?;
     let after = position(&headers, query.after.as_deref(), &info)?;
     let wait = wait(query.wait)?;
@@ -143,6 +146,8 @@ pub(super) struct Chosen {
     pub(super) reasoning: Option<ReasoningParam>,
     /// Whether spent tokens are sent.
     pub(super) usage: Option<UsageParam>,
+    /// What is sent of sub-agents.
+    pub(super) sub_agents: Option<SubAgentsParam>,
 }
 
 /// The dialect and the options that a reader chose.
@@ -159,9 +164,20 @@ pub(super) fn chosen(query: &Chosen) -> Result<DialectChoice, ApiError> {
         },
         encoding: Encoding::Json,
         kinds: query.kinds.as_deref().map(kinds).transpose()?,
+        sub_agents: match query.sub_agents {
+            Some(SubAgentsParam::Thoughts) => SubAgents::Thoughts,
+            Some(SubAgentsParam::Words) | None => SubAgents::Words,
+        },
     };
     let dialect = dialect(query.dialect.as_deref())?;
     dialect.with(options).map_err(|error| ApiError::bad("no_option", error.to_string()))
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SubAgentsParam {
+    Words,
+    Thoughts,
 }
 
 #[derive(Clone, Copy, Deserialize)]

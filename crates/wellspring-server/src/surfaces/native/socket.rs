@@ -19,7 +19,7 @@ use wellspring_core::RunId;
 use wellspring_engine::Principal;
 
 use super::commands::{CallResult, Cancel, Decision, More};
-use super::events::{Chosen, ReasoningParam, UsageParam, chosen, position};
+use super::events::{Chosen, ReasoningParam, SubAgentsParam, UsageParam, chosen, position};
 use super::runs::{Begun, Start};
 use super::{Whole, idempotency_key, run_json};
 use crate::app::{App, Trace, run_id};
@@ -57,6 +57,7 @@ struct Subscribe {
     kinds: Option<String>,
     reasoning: Option<ReasoningParam>,
     usage: Option<UsageParam>,
+    sub_agents: Option<SubAgentsParam>,
     /// How many events to send before more credit is given; unlimited if absent.
     credit: Option<Whole>,
 }
@@ -199,6 +200,7 @@ impl NativeSocket {
             kinds: asked.kinds,
             reasoning: asked.reasoning,
             usage: asked.usage,
+            sub_agents: asked.sub_agents,
         })?;
         let after = position(&HeaderMap::new(), asked.after.as_deref(), &info)?;
         let credit = asked.credit.map(|Whole(credit)| credit);

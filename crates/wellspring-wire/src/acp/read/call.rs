@@ -273,7 +273,8 @@ impl Call {
         self.state = State::Finished;
         self.input = Value::Null;
         let output = output.or_else(|| content::words(&content).map(Value::String));
-        let result = ToolResult { output: output.unwrap_or_default(), content, inbox: None };
+        let result =
+            ToolResult { output: output.unwrap_or_default(), content, ..ToolResult::default() };
         batch.tool_finished(self.part, outcome, result);
     }
 }

@@ -100,7 +100,7 @@ fn messages_are_told_apart_by_their_ids() {
     "#), @r#"
     part 0 started text
     part 0 annotated {"provider_id":"m1"}
-    part 0 annotated {"other":{"name":"rest","origin":"acp","value":{"_meta":{"a":1}}}}
+    part 0 annotated {"other":{"origin":"acp","name":"rest","value":{"_meta":{"a":1}}}}
     part 0 delta "One"
     part 0 delta " and"
     part 0 finished
@@ -109,7 +109,7 @@ fn messages_are_told_apart_by_their_ids() {
     part 1 delta "two"
     part 1 delta "!"
     file image/png
-    extended acp agent_message_chunk {"content":{"name":"x","type":"resource_link","uri":"file:///x"},"sessionUpdate":"agent_message_chunk"}
+    extended acp agent_message_chunk {"sessionUpdate":"agent_message_chunk","content":{"type":"resource_link","uri":"file:///x","name":"x"}}
     part 1 finished
     "#);
 }
@@ -129,14 +129,14 @@ fn a_call_is_one_call_however_it_is_reported() {
     "#), @r#"
     part 0 started call Write on agent
     part 0 annotated {"provider_id":"t1"}
-    extended acp session/request_permission {"options":[],"toolCall":{"toolCallId":"t1"}}
-    part 0 delta "{\"content\":\"hi\",\"file_path\":\"/w/a.txt\"}"
+    extended acp session/request_permission {"toolCall":{"toolCallId":"t1"},"options":[]}
+    part 0 delta "{\"file_path\":\"/w/a.txt\",\"content\":\"hi\"}"
     part 0 finished
     tool 0 started parallel
-    tool 0 updated {"locations":[{"line":3,"path":"/w/a.txt"}],"title":"Write a.txt"}
-    tool 0 updated {"content":{"replace":[{"diff":{"new_text":"hi","path":"/w/a.txt"}}]}}
+    tool 0 updated {"title":"Write a.txt","locations":[{"path":"/w/a.txt","line":3}]}
+    tool 0 updated {"content":{"replace":[{"diff":{"path":"/w/a.txt","new_text":"hi"}}]}}
     tool 0 finished ok "written" [{"content":{"text":"written"}}]
-    extended acp tool_call_update {"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"t1"}
+    extended acp tool_call_update {"sessionUpdate":"tool_call_update","toolCallId":"t1","status":"completed"}
     "#);
     // As gemini-cli reports it: an update of a call that was never announced.
     insta::assert_snapshot!(shown(r#"
@@ -189,25 +189,25 @@ fn what_there_is_no_word_for_is_kept_whole() {
         {"sessionUpdate":"usage_update","used":"many"}
         {"stopReason":"bored","_meta":{"x":1}}
     "#), @r#"
-    extended acp available_commands_update {"availableCommands":[{"description":"d","name":"plan"}],"sessionUpdate":"available_commands_update"}
-    extended acp current_mode_update {"currentModeId":"code","sessionUpdate":"current_mode_update"}
-    extended acp config_option_update {"configOptions":[],"sessionUpdate":"config_option_update"}
+    extended acp available_commands_update {"sessionUpdate":"available_commands_update","availableCommands":[{"name":"plan","description":"d"}]}
+    extended acp current_mode_update {"sessionUpdate":"current_mode_update","currentModeId":"code"}
+    extended acp config_option_update {"sessionUpdate":"config_option_update","configOptions":[]}
     extended acp session_info_update {"sessionUpdate":"session_info_update","title":"T"}
-    extended acp notice {"message":"N","sessionUpdate":"notice"}
+    extended acp notice {"sessionUpdate":"notice","message":"N"}
     extended acp from_the_future {"sessionUpdate":"from_the_future","x":[1,2]}
     part 0 started call levitate on agent
     part 0 annotated {"provider_id":"a"}
-    extended acp tool_call {"kind":"levitate","sessionUpdate":"tool_call","status":"hovering","title":"A","toolCallId":"a"}
+    extended acp tool_call {"sessionUpdate":"tool_call","toolCallId":"a","title":"A","kind":"levitate","status":"hovering"}
     part 0 delta "{}"
     part 0 finished
     tool 0 started parallel
     tool 0 finished ok null
-    extended acp tool_call_update {"content":[{"type":"hologram","x":1}],"sessionUpdate":"tool_call_update","status":"completed","toolCallId":"a"}
+    extended acp tool_call_update {"sessionUpdate":"tool_call_update","toolCallId":"a","status":"completed","content":[{"type":"hologram","x":1}]}
     plan [completed] one [pending] two
-    extended acp plan {"entries":[{"content":"one","priority":"high","status":"completed"},{"content":"two","priority":"urgent","status":"pending"}],"sessionUpdate":"plan"}
+    extended acp plan {"sessionUpdate":"plan","entries":[{"content":"one","priority":"high","status":"completed"},{"content":"two","priority":"urgent","status":"pending"}]}
     usage 0 in, 0 out
     extended acp usage_update {"sessionUpdate":"usage_update","used":"many"}
-    extended acp session/prompt {"_meta":{"x":1},"stopReason":"bored"}
+    extended acp session/prompt {"stopReason":"bored","_meta":{"x":1}}
     "#);
 }
 

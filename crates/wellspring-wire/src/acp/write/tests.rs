@@ -217,7 +217,7 @@ fn a_schema_is_a_form_where_there_are_forms() {
     let asked = asking(Form::Schema(nested.clone()), true);
     assert_eq!(
         asked.params["requestedSchema"]["properties"]["answer"]["description"],
-        r#"JSON that fits {"properties":{"tags":{"type":"array"}},"type":"object"}"#
+        r#"JSON that fits {"type":"object","properties":{"tags":{"type":"array"}}}"#
     );
     let typed = accept(json!({"answer": r#"{"tags":[1]}"#}));
     assert_eq!(asked.answer(&typed), Answer::Value(json!({"tags": [1]})));

@@ -364,7 +364,7 @@ fn result(message: &ToolMessage) -> Result<(ToolOutcome, ToolResult), InputError
             let words: Vec<&str> = content.iter().filter_map(Content::as_text).collect();
             let output = Value::from(words.join("\n"));
             let content = content.into_iter().map(ToolContent::Content).collect();
-            ToolResult { output, content, inbox: None }
+            ToolResult { output, content, ..ToolResult::default() }
         }
     };
     Ok((ToolOutcome::Ok, result))

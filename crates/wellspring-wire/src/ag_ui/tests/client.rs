@@ -116,6 +116,7 @@ impl Client {
             if let Some(output) = message["content"].get_mut("output") {
                 *output = joined(output);
             }
+            message.sort_all_objects();
             message.to_string()
         });
         (messages, apart.collect(), self.state, self.end)

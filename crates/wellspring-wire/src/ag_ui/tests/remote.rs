@@ -94,7 +94,7 @@ fn sub_agents_and_what_there_is_no_word_for() {
         {"type": "CUSTOM", "name": "mood", "value": "cheerful"},
     ]))), @r#"
     0 attached to ag-ui
-    0 extended ag-ui STEP_STARTED {"stepName":"plan","type":"STEP_STARTED"}
+    0 extended ag-ui STEP_STARTED {"type":"STEP_STARTED","stepName":"plan"}
     0 part 0 started call ask on agent
     0 part 0 finished
     1 agent clerk started by 0

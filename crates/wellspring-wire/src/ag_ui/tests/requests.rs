@@ -364,19 +364,18 @@ fn a_question_is_an_interrupt_with_a_schema() {
     let json = serde_json::to_string_pretty(&events.last().unwrap()["outcome"]).unwrap();
     insta::assert_snapshot!(json.replace(&RUN.to_string(), "run"), @r#"
     {
+      "type": "interrupt",
       "interrupts": [
         {
-          "expiresAt": "2025-10-09T08:53:20.123Z",
           "id": "run-question-0",
-          "message": "Delete /?",
           "reason": "tool_call",
+          "message": "Delete /?",
+          "toolCallId": "run-0",
           "responseSchema": {
+            "type": "object",
             "properties": {
               "approved": {
                 "type": "boolean"
-              },
-              "editedArgs": {
-                "type": "object"
               },
               "reason": {
                 "type": "string"
@@ -387,18 +386,28 @@ fn a_question_is_an_interrupt_with_a_schema() {
                   "thread",
                   "always"
                 ]
+              },
+              "editedArgs": {
+                "type": "object"
               }
             },
             "required": [
               "approved"
-            ],
-            "type": "object"
+            ]
           },
-          "toolCallId": "run-0"
+          "expiresAt": "2025-10-09T08:53:20.123Z"
         },
         {
           "id": "run-question-1",
+          "reason": "input_required",
           "message": "Which colour?",
+          "responseSchema": {
+            "type": "string",
+            "enum": [
+              "red",
+              "blue"
+            ]
+          },
           "metadata": {
             "choices": [
               {
@@ -410,18 +419,9 @@ fn a_question_is_an_interrupt_with_a_schema() {
                 "label": "blue"
               }
             ]
-          },
-          "reason": "input_required",
-          "responseSchema": {
-            "enum": [
-              "red",
-              "blue"
-            ],
-            "type": "string"
           }
         }
-      ],
-      "type": "interrupt"
+      ]
     }
     "#);
 }

@@ -32,7 +32,7 @@ fn a_thought_a_text_and_a_call() {
     assert_snapshot!(heard.lines(), @r#"
     usage 17 in, 1 out
     part 0 started thought
-    part 0 annotated {"other":{"name":"block","origin":"anthropic","value":{"type":"thinking"}}}
+    part 0 annotated {"other":{"origin":"anthropic","name":"block","value":{"type":"thinking"}}}
     part 0 delta "Hm\n"
     part 0 annotated {"signature":"c2ln"}
     part 0 finished
@@ -54,8 +54,8 @@ fn a_thought_a_text_and_a_call() {
         "stop_reason": "tool_use", "stop_sequence": null,
         "usage": {"input_tokens": 10, "cache_read_input_tokens": 5, "cache_creation_input_tokens": 2, "output_tokens": 42}});
     let body = body.to_string().replace(
-        "😀\",\"type\":\"text\"}",
-        "😀\",\"type\":\"text\"},{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"read\",\"input\":{\"z\":1,\"a\":2.0}}",
+        "😀\"}",
+        "😀\"},{\"type\":\"tool_use\",\"id\":\"toolu_1\",\"name\":\"read\",\"input\":{\"z\":1,\"a\":2.0}}",
     );
     let at_once = whole(Reader::default(), &body);
     assert_eq!(at_once.stop, heard.stop);
@@ -105,26 +105,26 @@ fn a_tool_that_runs_at_the_provider() {
     usage 17 in, 1 out
     part 0 started call web_search on provider
     part 0 annotated {"provider_id":"srvtoolu_1"}
-    part 0 annotated {"other":{"name":"block","origin":"anthropic","value":{"type":"server_tool_use"}}}
+    part 0 annotated {"other":{"origin":"anthropic","name":"block","value":{"type":"server_tool_use"}}}
     part 0 delta "{\"query\":\"spring\"}"
     part 0 finished
     tool 0 started parallel
     part 1 started opaque anthropic
-    tool 0 finished ok [{"title":"A","type":"web_search_result","url":"https://a.example"}]
+    tool 0 finished ok [{"type":"web_search_result","url":"https://a.example","title":"A"}]
     part 1 finished
     part 2 started text
     part 2 delta "Wells."
-    source {"quote":"wells","title":"A","url":"https://a.example"}
-    part 2 annotated {"citation":{"cited_text":"wells","encrypted_index":"Ei","title":"A","type":"web_search_result_location","url":"https://a.example"}}
+    source {"url":"https://a.example","title":"A","quote":"wells"}
+    part 2 annotated {"citation":{"type":"web_search_result_location","url":"https://a.example","title":"A","encrypted_index":"Ei","cited_text":"wells"}}
     part 2 finished
     part 3 started call echo on provider
     part 3 annotated {"provider_id":"mcptoolu_1"}
-    part 3 annotated {"other":{"name":"block","origin":"anthropic","value":{"server_name":"s","type":"mcp_tool_use"}}}
+    part 3 annotated {"other":{"origin":"anthropic","name":"block","value":{"type":"mcp_tool_use","server_name":"s"}}}
     part 3 delta "{\"a\":1}"
     part 3 finished
     tool 3 started parallel
     part 4 started opaque anthropic
-    tool 3 finished error [{"text":"no","type":"text"}]
+    tool 3 finished error [{"type":"text","text":"no"}]
     part 4 finished
     part 5 started opaque anthropic
     file application/octet-stream
@@ -132,12 +132,12 @@ fn a_tool_that_runs_at_the_provider() {
     stop ["end_turn",{"scope":"turn","provider":"anthropic","model":"claude-x","input":17,"output":42,"cached_input":5,"cache_write":2}]
     "#);
     assert_snapshot!(said_again(&heard), @r#"
-    {"id":"srvtoolu_1","input":{"query":"spring"},"name":"web_search","type":"server_tool_use"}
-    {"content":[{"encrypted_content":"Eq","title":"A","type":"web_search_result","url":"https://a.example"}],"tool_use_id":"srvtoolu_1","type":"web_search_tool_result"}
-    {"citations":[{"cited_text":"wells","encrypted_index":"Ei","title":"A","type":"web_search_result_location","url":"https://a.example"}],"text":"Wells.","type":"text"}
-    {"id":"mcptoolu_1","input":{"a":1},"name":"echo","server_name":"s","type":"mcp_tool_use"}
-    {"content":[{"text":"no","type":"text"}],"is_error":true,"tool_use_id":"mcptoolu_1","type":"mcp_tool_result"}
-    {"file_id":"file_1","type":"container_upload"}
+    {"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"spring"}}
+    {"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[{"type":"web_search_result","url":"https://a.example","title":"A","encrypted_content":"Eq"}]}
+    {"type":"text","text":"Wells.","citations":[{"type":"web_search_result_location","url":"https://a.example","title":"A","encrypted_index":"Ei","cited_text":"wells"}]}
+    {"type":"mcp_tool_use","id":"mcptoolu_1","name":"echo","input":{"a":1},"server_name":"s"}
+    {"type":"mcp_tool_result","tool_use_id":"mcptoolu_1","is_error":true,"content":[{"type":"text","text":"no"}]}
+    {"type":"container_upload","file_id":"file_1"}
     left out: {}
     "#);
 }
@@ -169,27 +169,27 @@ fn what_is_newer_than_this_code_is_kept() {
     usage 17 in, 1 out
     part 0 started thought
     part 0 annotated {"encrypted":"b64"}
-    part 0 annotated {"other":{"name":"block","origin":"anthropic","value":{"type":"redacted_thinking"}}}
+    part 0 annotated {"other":{"origin":"anthropic","name":"block","value":{"type":"redacted_thinking"}}}
     part 0 finished
     part 1 started opaque anthropic
-    part 1 annotated {"other":{"name":"delta","origin":"anthropic","value":{"text":"b","type":"text_delta"}}}
-    part 1 annotated {"other":{"name":"delta","origin":"anthropic","value":{"angle":90,"type":"hologram_delta"}}}
-    part 1 annotated {"other":{"name":"delta","origin":"anthropic","value":{"partial_json":"{\"q\":","type":"input_json_delta"}}}
-    part 1 annotated {"other":{"name":"delta","origin":"anthropic","value":{"partial_json":"1}","type":"input_json_delta"}}}
+    part 1 annotated {"other":{"origin":"anthropic","name":"delta","value":{"type":"text_delta","text":"b"}}}
+    part 1 annotated {"other":{"origin":"anthropic","name":"delta","value":{"type":"hologram_delta","angle":90}}}
+    part 1 annotated {"other":{"origin":"anthropic","name":"delta","value":{"type":"input_json_delta","partial_json":"{\"q\":"}}}
+    part 1 annotated {"other":{"origin":"anthropic","name":"delta","value":{"type":"input_json_delta","partial_json":"1}"}}}
     part 1 finished
-    extended anthropic weather {"sunny":true,"type":"weather"}
+    extended anthropic weather {"type":"weather","sunny":true}
     part 2 started call now
     part 2 annotated {"provider_id":"toolu_1"}
-    part 2 annotated {"other":{"name":"block","origin":"anthropic","value":{"caller":{"type":"direct"}}}}
+    part 2 annotated {"other":{"origin":"anthropic","name":"block","value":{"caller":{"type":"direct"}}}}
     part 2 finished
     extended anthropic message_delta {"container":{"id":"c"},"stop_sequence":"END"}
     extended anthropic server_tool_use {"web_search_requests":1}
     stop ["stop_sequence",{"scope":"turn","provider":"anthropic","model":"claude-x","input":17,"output":3,"cached_input":5,"cache_write":2}]
     "#);
     assert_snapshot!(said_again(&heard), @r#"
-    {"data":"b64","type":"redacted_thinking"}
-    {"depth":3,"input":{"q":1},"text":"ab","type":"hologram"}
-    {"caller":{"type":"direct"},"id":"toolu_1","input":{},"name":"now","type":"tool_use"}
+    {"type":"redacted_thinking","data":"b64"}
+    {"type":"hologram","depth":3,"text":"ab","input":{"q":1}}
+    {"type":"tool_use","id":"toolu_1","name":"now","input":{},"caller":{"type":"direct"}}
     left out: {}
     "#);
     events.insert(
@@ -219,8 +219,8 @@ fn blocks_overlap() {
     assert_eq!((open_still.error.as_deref(), ended.error.as_deref()), (None, None));
     assert_eq!(said_again(&open_still), said_again(&ended));
     assert_snapshot!(said_again(&ended), @r#"
-    {"signature":"late","thinking":"Hm","type":"thinking"}
-    {"text":"Hi","type":"text"}
+    {"type":"thinking","thinking":"Hm","signature":"late"}
+    {"type":"text","text":"Hi"}
     left out: {}
     "#);
 }

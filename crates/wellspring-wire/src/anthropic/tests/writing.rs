@@ -42,7 +42,7 @@ fn a_request_with_everything() {
         provider_id: Some("toolu_1".into()),
         name: "x".into(),
         outcome,
-        result: ToolResult { output: json!("done"), content, inbox: None },
+        result: ToolResult { output: json!("done"), content, ..ToolResult::default() },
     };
     let results = vec![
         result(0, ToolOutcome::Ok, vec![ToolContent::Content(image.clone())]),
@@ -88,168 +88,168 @@ fn a_request_with_everything() {
     let pretty: Value = serde_json::from_slice(&written.body).unwrap();
     assert_snapshot!(format!("{pretty:#}\n{:?}", written.left_out), @r#"
     {
+      "model": "claude-x",
       "max_tokens": 4096,
+      "output_config": {
+        "format": {
+          "type": "json_schema",
+          "schema": {
+            "type": "object"
+          }
+        }
+      },
+      "stream": true,
+      "temperature": 0.5,
+      "stop_sequences": [
+        "END"
+      ],
+      "system": [
+        {
+          "type": "text",
+          "text": "Be brief.",
+          "cache_control": {
+            "type": "ephemeral"
+          }
+        }
+      ],
+      "tools": [
+        {
+          "name": "fs_read_e3d66a57",
+          "description": "Reads.",
+          "input_schema": {
+            "type": "object"
+          }
+        },
+        {
+          "type": "web_search_20250305",
+          "max_uses": 3,
+          "name": "web_search",
+          "cache_control": {
+            "type": "ephemeral"
+          }
+        }
+      ],
+      "tool_choice": {
+        "type": "tool",
+        "name": "fs_read_e3d66a57"
+      },
       "messages": [
         {
+          "role": "user",
           "content": [
             {
-              "text": "Look",
-              "type": "text"
+              "type": "text",
+              "text": "Look"
             },
             {
+              "type": "image",
               "source": {
-                "data": "aW1n",
+                "type": "base64",
                 "media_type": "image/png",
-                "type": "base64"
-              },
-              "type": "image"
+                "data": "aW1n"
+              }
             },
             {
+              "type": "document",
               "source": {
                 "type": "url",
                 "url": "https://a.example/x.pdf"
               },
-              "title": "n",
-              "type": "document"
+              "title": "n"
             },
             {
+              "type": "document",
               "source": {
-                "data": "a,b",
+                "type": "text",
                 "media_type": "text/plain",
-                "type": "text"
+                "data": "a,b"
               },
-              "title": "n",
-              "type": "document"
+              "title": "n"
             },
             {
-              "text": "[n (audio/wav) cannot be shown here]",
-              "type": "text"
+              "type": "text",
+              "text": "[n (audio/wav) cannot be shown here]"
             },
             {
-              "text": "A: https://a.example",
-              "type": "text"
+              "type": "text",
+              "text": "A: https://a.example"
             },
             {
-              "cache_control": {
-                "type": "ephemeral"
-              },
+              "type": "document",
               "source": {
-                "data": "words",
+                "type": "text",
                 "media_type": "text/plain",
-                "type": "text"
+                "data": "words"
               },
               "title": "file:x",
-              "type": "document"
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "content": [
-            {
-              "id": "toolu_1",
-              "input": {
-                "a": [
-                  2
-                ],
-                "b": 1
-              },
-              "name": "fs_read_a8ed23ab",
-              "type": "tool_use"
-            },
-            {
-              "id": "01920000-0000-7000-8000-000000000001-1",
-              "input": {},
-              "name": "plan",
-              "type": "tool_use"
-            }
-          ],
-          "role": "assistant"
-        },
-        {
-          "content": [
-            {
-              "content": [
-                {
-                  "text": "done",
-                  "type": "text"
-                },
-                {
-                  "source": {
-                    "data": "aW1n",
-                    "media_type": "image/png",
-                    "type": "base64"
-                  },
-                  "type": "image"
-                }
-              ],
-              "tool_use_id": "toolu_1",
-              "type": "tool_result"
-            },
-            {
-              "content": "done",
-              "is_error": true,
-              "tool_use_id": "01920000-0000-7000-8000-000000000001-1",
-              "type": "tool_result"
-            },
-            {
               "cache_control": {
                 "type": "ephemeral"
-              },
-              "text": "And?",
-              "type": "text"
+              }
             }
-          ],
-          "role": "user"
+          ]
+        },
+        {
+          "role": "assistant",
+          "content": [
+            {
+              "type": "tool_use",
+              "id": "toolu_1",
+              "name": "fs_read_a8ed23ab",
+              "input": {
+                "b": 1,
+                "a": [
+                  2
+                ]
+              }
+            },
+            {
+              "type": "tool_use",
+              "id": "01920000-0000-7000-8000-000000000001-1",
+              "name": "plan",
+              "input": {}
+            }
+          ]
+        },
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "tool_result",
+              "tool_use_id": "toolu_1",
+              "content": [
+                {
+                  "type": "text",
+                  "text": "done"
+                },
+                {
+                  "type": "image",
+                  "source": {
+                    "type": "base64",
+                    "media_type": "image/png",
+                    "data": "aW1n"
+                  }
+                }
+              ]
+            },
+            {
+              "type": "tool_result",
+              "tool_use_id": "01920000-0000-7000-8000-000000000001-1",
+              "content": "done",
+              "is_error": true
+            },
+            {
+              "type": "text",
+              "text": "And?",
+              "cache_control": {
+                "type": "ephemeral"
+              }
+            }
+          ]
         }
       ],
       "metadata": {
         "user_id": "u"
-      },
-      "model": "claude-x",
-      "output_config": {
-        "format": {
-          "schema": {
-            "type": "object"
-          },
-          "type": "json_schema"
-        }
-      },
-      "stop_sequences": [
-        "END"
-      ],
-      "stream": true,
-      "system": [
-        {
-          "cache_control": {
-            "type": "ephemeral"
-          },
-          "text": "Be brief.",
-          "type": "text"
-        }
-      ],
-      "temperature": 0.5,
-      "tool_choice": {
-        "name": "fs_read_e3d66a57",
-        "type": "tool"
-      },
-      "tools": [
-        {
-          "description": "Reads.",
-          "input_schema": {
-            "type": "object"
-          },
-          "name": "fs_read_e3d66a57"
-        },
-        {
-          "cache_control": {
-            "type": "ephemeral"
-          },
-          "max_uses": 3,
-          "name": "web_search",
-          "type": "web_search_20250305"
-        }
-      ]
+      }
     }
     {"media that are neither images nor documents": 1}
     "#);
@@ -275,7 +275,7 @@ fn thinking() {
     );
     assert_eq!(
         of(Some(Thinking::Budget(10))),
-        r#"5120 {"budget_tokens":1024,"type":"enabled"} - -"#
+        r#"5120 {"type":"enabled","budget_tokens":1024} - -"#
     );
 }
 
@@ -302,19 +302,19 @@ fn what_another_provider_said_goes_on_sensibly() {
     assert_snapshot!(format!("{:#}\n{:#?}", body["messages"], written.left_out), @r#"
     [
       {
+        "role": "assistant",
         "content": [
           {
-            "text": "Text",
-            "type": "text"
+            "type": "text",
+            "text": "Text"
           },
           {
+            "type": "tool_use",
             "id": "01920000-0000-7000-8000-000000000001-5",
-            "input": {},
             "name": "plan",
-            "type": "tool_use"
+            "input": {}
           }
-        ],
-        "role": "assistant"
+        ]
       }
     ]
     {

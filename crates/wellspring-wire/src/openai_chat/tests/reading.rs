@@ -29,7 +29,7 @@ fn a_thought_a_text_and_calls() {
     ]);
     assert_snapshot!(heard.lines(), @r#"
     part 0 started thought
-    part 0 annotated {"other":{"name":"vendor","origin":"openai_chat","value":"openai-compatible"}}
+    part 0 annotated {"other":{"origin":"openai_chat","name":"vendor","value":"openai-compatible"}}
     part 0 delta "Hm"
     part 0 finished
     part 1 started text
@@ -42,7 +42,7 @@ fn a_thought_a_text_and_calls() {
     part 2 delta "1}"
     part 3 started call now
     part 3 annotated {"provider_id":"call_b"}
-    part 3 annotated {"other":{"name":"call","origin":"openai_chat","value":{"extra_content":{"google":{"thought_signature":"s"}}}}}
+    part 3 annotated {"other":{"origin":"openai_chat","name":"call","value":{"extra_content":{"google":{"thought_signature":"s"}}}}}
     part 3 delta "{}"
     part 2 finished
     part 3 finished
@@ -329,13 +329,13 @@ fn in_one_piece() {
         "usage": {"prompt_tokens": 1, "completion_tokens": 2}});
     assert_snapshot!(whole(Reader::default(), &body.to_string()).lines(), @r#"
     part 0 started thought
-    part 0 annotated {"other":{"name":"vendor","origin":"openai_chat","value":"openai-compatible"}}
+    part 0 annotated {"other":{"origin":"openai_chat","name":"vendor","value":"openai-compatible"}}
     part 0 delta "Hm"
     part 0 finished
     part 1 started text
     part 1 delta "Hi"
-    source {"title":"A","url":"https://a.example"}
-    part 1 annotated {"citation":{"type":"url_citation","url_citation":{"end_index":2,"start_index":0,"title":"A","url":"https://a.example"}}}
+    source {"url":"https://a.example","title":"A"}
+    part 1 annotated {"citation":{"type":"url_citation","url_citation":{"url":"https://a.example","title":"A","start_index":0,"end_index":2}}}
     file image/png
     part 1 finished
     part 2 started call f

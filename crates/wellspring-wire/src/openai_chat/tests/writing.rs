@@ -33,7 +33,7 @@ fn conversation() -> Vec<Message> {
         provider_id: None,
         name: "x".into(),
         outcome,
-        result: ToolResult { output: json!({"done": true}), content, inbox: None },
+        result: ToolResult { output: json!({"done": true}), content, ..ToolResult::default() },
     };
     let media = |media_type: &str, data: &str| Content::Media {
         media_type: media_type.into(),
@@ -80,149 +80,149 @@ fn a_request_with_everything() {
     let pretty: Value = serde_json::from_slice(&written.body).unwrap();
     assert_snapshot!(format!("{pretty:#}\n{:#?}", written.left_out), @r#"
     {
-      "max_completion_tokens": 4096,
-      "messages": [
-        {
-          "content": "Be brief.",
-          "role": "developer"
-        },
-        {
-          "content": [
-            {
-              "text": "Look",
-              "type": "text"
-            },
-            {
-              "image_url": {
-                "url": "data:image/png;base64,aW1n"
-              },
-              "type": "image_url"
-            },
-            {
-              "file": {
-                "file_data": "data:application/pdf;base64,cGRm",
-                "filename": "n"
-              },
-              "type": "file"
-            },
-            {
-              "text": "n:\na,b",
-              "type": "text"
-            },
-            {
-              "input_audio": {
-                "data": "bXAz",
-                "format": "mp3"
-              },
-              "type": "input_audio"
-            },
-            {
-              "text": "[n (video/mp4) cannot be shown here]",
-              "type": "text"
-            },
-            {
-              "text": "A: https://a.example",
-              "type": "text"
-            },
-            {
-              "text": "file:x:\nwords",
-              "type": "text"
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "content": "Let me look.",
-          "role": "assistant",
-          "tool_calls": [
-            {
-              "extra_content": {
-                "s": 1
-              },
-              "function": {
-                "arguments": "{\"b\": 1}",
-                "name": "fs_read"
-              },
-              "id": "call_a",
-              "type": "function"
-            },
-            {
-              "function": {
-                "arguments": "{}",
-                "name": "now"
-              },
-              "id": "call99b04506d4c2ad31",
-              "type": "function"
-            }
-          ]
-        },
-        {
-          "content": "{\"done\":true}",
-          "role": "tool",
-          "tool_call_id": "call_a"
-        },
-        {
-          "content": "{\"done\":true}",
-          "role": "tool",
-          "tool_call_id": "call99b04506d4c2ad31"
-        },
-        {
-          "content": [
-            {
-              "text": "What x shows:",
-              "type": "text"
-            },
-            {
-              "image_url": {
-                "url": "data:image/png;base64,aW1n"
-              },
-              "type": "image_url"
-            }
-          ],
-          "role": "user"
-        },
-        {
-          "content": "And?",
-          "role": "user"
-        }
-      ],
       "model": "gpt-x",
+      "max_completion_tokens": 4096,
+      "stream": true,
       "reasoning_effort": "low",
+      "temperature": 0.5,
+      "stop": [
+        "END"
+      ],
       "response_format": {
+        "type": "json_schema",
         "json_schema": {
           "name": "review",
           "schema": {
             "type": "object"
           },
           "strict": true
-        },
-        "type": "json_schema"
-      },
-      "seed": 7,
-      "stop": [
-        "END"
-      ],
-      "stream": true,
-      "temperature": 0.5,
-      "tool_choice": {
-        "function": {
-          "name": "fs_read_e3d66a57"
-        },
-        "type": "function"
+        }
       },
       "tools": [
         {
+          "type": "function",
           "function": {
-            "description": "Reads.",
             "name": "fs_read_e3d66a57",
+            "description": "Reads.",
             "parameters": {
-              "properties": {},
-              "type": "object"
+              "type": "object",
+              "properties": {}
             }
-          },
-          "type": "function"
+          }
         }
-      ]
+      ],
+      "tool_choice": {
+        "type": "function",
+        "function": {
+          "name": "fs_read_e3d66a57"
+        }
+      },
+      "messages": [
+        {
+          "role": "developer",
+          "content": "Be brief."
+        },
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "text",
+              "text": "Look"
+            },
+            {
+              "type": "image_url",
+              "image_url": {
+                "url": "data:image/png;base64,aW1n"
+              }
+            },
+            {
+              "type": "file",
+              "file": {
+                "filename": "n",
+                "file_data": "data:application/pdf;base64,cGRm"
+              }
+            },
+            {
+              "type": "text",
+              "text": "n:\na,b"
+            },
+            {
+              "type": "input_audio",
+              "input_audio": {
+                "data": "bXAz",
+                "format": "mp3"
+              }
+            },
+            {
+              "type": "text",
+              "text": "[n (video/mp4) cannot be shown here]"
+            },
+            {
+              "type": "text",
+              "text": "A: https://a.example"
+            },
+            {
+              "type": "text",
+              "text": "file:x:\nwords"
+            }
+          ]
+        },
+        {
+          "role": "assistant",
+          "content": "Let me look.",
+          "tool_calls": [
+            {
+              "id": "call_a",
+              "type": "function",
+              "function": {
+                "name": "fs_read",
+                "arguments": "{\"b\": 1}"
+              },
+              "extra_content": {
+                "s": 1
+              }
+            },
+            {
+              "id": "call99b04506d4c2ad31",
+              "type": "function",
+              "function": {
+                "name": "now",
+                "arguments": "{}"
+              }
+            }
+          ]
+        },
+        {
+          "role": "tool",
+          "tool_call_id": "call_a",
+          "content": "{\"done\":true}"
+        },
+        {
+          "role": "tool",
+          "tool_call_id": "call99b04506d4c2ad31",
+          "content": "{\"done\":true}"
+        },
+        {
+          "role": "user",
+          "content": [
+            {
+              "type": "text",
+              "text": "What x shows:"
+            },
+            {
+              "type": "image_url",
+              "image_url": {
+                "url": "data:image/png;base64,aW1n"
+              }
+            }
+          ]
+        },
+        {
+          "role": "user",
+          "content": "And?"
+        }
+      ],
+      "seed": 7
     }
     {
         "media that it does not support": 1,
@@ -251,31 +251,31 @@ fn vendors() {
         lines += &format!("  {:?}\n", written.left_out.keys().collect::<Vec<_>>());
     }
     assert_snapshot!(lines, @r#"
-    openai: {"max_completion_tokens":4096,"messages":null,"model":"m","response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true,"stream_options":{"include_usage":true}}
+    openai: {"model":"m","max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "developer" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
-    openai-compatible: {"max_tokens":4096,"messages":null,"model":"m","response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true,"stream_options":{"include_usage":true}}
+    openai-compatible: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
-    llama.cpp: {"chat_template_kwargs":{"enable_thinking":true},"max_tokens":4096,"messages":null,"model":"m","response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true,"stream_options":{"include_usage":true}}
+    llama.cpp: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "thoughts that it does not accept back"]
-    vllm: {"chat_template_kwargs":{"enable_thinking":true},"max_tokens":4096,"messages":null,"model":"m","response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true,"stream_options":{"include_usage":true}}
+    vllm: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"chat_template_kwargs":{"enable_thinking":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "thoughts that it does not accept back"]
-    ollama: {"max_tokens":4096,"messages":null,"model":"m","response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true,"stream_options":{"include_usage":true}}
+    ollama: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
-    openrouter: {"max_tokens":4096,"messages":null,"model":"m","reasoning":{"max_tokens":100},"response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true,"stream_options":{"include_usage":true}}
+    openrouter: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"reasoning":{"max_tokens":100},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "thoughts that it does not accept back"]
-    deepseek: {"max_tokens":4096,"messages":null,"model":"m","response_format":{"type":"json_object"},"stream":true,"stream_options":{"include_usage":true}}
+    deepseek: {"model":"m","max_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_object"},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
-    groq: {"max_completion_tokens":4096,"messages":null,"model":"m","response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true,"stream_options":{"include_usage":true}}
+    groq: {"model":"m","max_completion_tokens":4096,"stream":true,"stream_options":{"include_usage":true},"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "call_a" "call99b04506d4c2ad31"
       ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
-    mistral: {"max_tokens":4096,"messages":null,"model":"m","response_format":{"json_schema":{"name":"o","schema":{},"strict":true},"type":"json_schema"},"stream":true}
+    mistral: {"model":"m","max_tokens":4096,"stream":true,"response_format":{"type":"json_schema","json_schema":{"name":"o","schema":{},"strict":true}},"messages":null}
       "system" "e7ba2c4d6" "13da2c4d6"
       ["media that it does not support", "the thinking budget in tokens, which it does not support", "thoughts that it does not accept back"]
     "#);
@@ -315,6 +315,6 @@ fn thoughts_go_back_to_those_who_want_them() {
     let none = || "null null".to_owned();
     assert_eq!(with(Vendor::OPENAI), (none(), none()));
     assert_eq!(with(Vendor::DEEPSEEK), (none(), "\"Hm\" null".to_owned()));
-    let details = || r#"null [{"text":"Hm","type":"reasoning.text"}]"#.to_owned();
+    let details = || r#"null [{"type":"reasoning.text","text":"Hm"}]"#.to_owned();
     assert_eq!(with(Vendor::OPENROUTER), (details(), details()));
 }
