@@ -27,7 +27,6 @@ use subtle::ConstantTimeEq as _;
 use wellspring_core::MediaSource;
 use wellspring_log::Expected;
 
-use crate::answer::bytes_of;
 use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
 use crate::http;
 use crate::instance::Instance;

@@ -21,7 +21,7 @@ use super::polling::{self, Polled};
 use super::{Client, Steps, error_event, json};
 use crate::app::{App, Params, RequestHead, Trace, allow};
 use crate::error::ApiError;
-use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step, take_token, upgrade};
+use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step, take_token};
 
 /// How long a client may take to answer a heartbeat.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(20);
