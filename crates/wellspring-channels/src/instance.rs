@@ -28,6 +28,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long to wait before the store is asked again to keep a chat.
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
+/// The longest `retry_after` that another process obeys: networks name minutes, and a clock that
+/// was wrong must not silence a chat for longer.
+const BLOCKED_MAX: Duration = Duration::from_secs(60 * 60);
+
 /// How a bot behaves.
 #[derive(Clone, Debug)]
 pub struct InstanceConfig {
@@ -196,6 +200,12 @@ impl Instance {
         &self.inner.metrics
     }
 
+    /// How many chats are in memory. An idle one is not.
+    #[must_use]
+    pub fn chats_in_memory(&self) -> usize {
+        lock(&self.inner.entries).len().max(lock(&self.inner.live).len())
+    }
+
     /// How many answers, questions and notices are not delivered yet.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -350,13 +360,21 @@ impl Instance {
                 ChatState::default()
             });
             entry.kept = Some((document.revision, document.text.into()));
+            self.obey_block(chat, &entry.state);
         }
         Ok(entry)
     }
 
     /// Keeps a chat, as it is and as the scheduler has it; `false` if the bot has to stop.
     pub(crate) async fn keep(&self, chat: &str, entry: &mut Entry) -> bool {
-        entry.state.update(self.scheduler().state(chat));
+        let now = self.now();
+        {
+            let scheduler = self.scheduler();
+            entry.state.update(scheduler.state(chat));
+            let blocked_until = scheduler.blocked_until(chat).filter(|until| *until > now);
+            // A block that is over is not worth a write.
+            entry.state.blocked_until = blocked_until;
+        }
         // Serializing plain data does not fail.
         let text = serde_json::to_string(&entry.state).unwrap_or_default();
         if entry.kept.as_ref().is_some_and(|(_, kept)| *kept == text) {
@@ -410,7 +428,7 @@ impl Instance {
     }
 
     /// An idle chat is not kept in memory: its document is enough.
-    fn forget_if_idle(&self, chat: &str) {
+    pub(crate) fn forget_if_idle(&self, chat: &str) {
         let mut entries = lock(&self.inner.entries);
         let is_idle = entries.get(chat).is_some_and(|entry| {
             Arc::strong_count(entry) == 1
@@ -424,7 +442,9 @@ impl Instance {
 
     /// Goes on with all chats that are not idle.
     async fn restore(&self) -> Result<(), ControlError> {
-        for document in self.inner.documents.list("chat/").await? {
+        let documents = self.inner.documents.list("chat/").await?;
+        let is_new = documents.is_empty();
+        for document in documents {
             let Ok(state) = serde_json::from_str::<ChatState>(&document.text) else { continue };
             if state.is_idle() {
                 continue;
@@ -435,14 +455,25 @@ impl Instance {
                 state: state.clone(),
             };
             lock(&self.inner.entries).insert(chat.clone(), Arc::new(AsyncMutex::new(entry)));
-            let until = self.now().plus(self.capabilities().rates.chat_interval);
             for post in &state.posts {
                 self.scheduler().open(&chat, state.kind, post.clone());
-                self.scheduler().block_until(&chat, until);
             }
+            self.obey_block(&chat, &state);
             self.resume(&chat, &state);
         }
+        if !is_new {
+            let now = self.now();
+            self.scheduler().goes_on(now);
+        }
         Ok(())
+    }
+
+    /// What the network told another process counts here too.
+    fn obey_block(&self, chat: &str, state: &ChatState) {
+        if let Some(until) = state.blocked_until {
+            let until = until.min(self.now().plus(BLOCKED_MAX));
+            self.scheduler().block_until(chat, until);
+        }
     }
 }
 

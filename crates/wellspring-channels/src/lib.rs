@@ -22,6 +22,7 @@ mod sender;
 mod state;
 mod telegram;
 mod texts;
+mod trigger;
 mod view;
 mod whatsapp;
 
@@ -39,6 +40,7 @@ pub use metrics::ChannelMetrics;
 pub use schedule::{Next, Notice, PostState, Preview, Scheduler, Slot, TRIES_MAX};
 pub use telegram::{TELEGRAM_API, Telegram};
 pub use texts::Language;
+pub use trigger::{trigger, trigger_stream};
 pub use view::{
     CURSOR, FINAL_THINKING_CHARS_MAX, Reader, THINKING_CHARS_MAX, THINKING_SHOWN_FROM_MS,
     ThinkingMode, View, note, render, stopped,

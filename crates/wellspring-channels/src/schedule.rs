@@ -42,6 +42,8 @@ pub struct Scheduler {
     /// When the calls of the last second were answered.
     answered: VecDeque<Millis>,
     on_the_way: usize,
+    /// No call at all before this: another process may just have made some.
+    quiet_until: Millis,
     notices: Vec<Notice>,
 }
 
@@ -142,7 +144,8 @@ impl Scheduler {
     #[must_use]
     pub fn new(can: Capabilities) -> Self {
         let (chats, answered) = (BTreeMap::new(), VecDeque::new());
-        Self { can, chats, answered, on_the_way: 0, notices: Vec::new() }
+        let (on_the_way, quiet_until) = (0, Millis(0));
+        Self { can, chats, answered, on_the_way, quiet_until, notices: Vec::new() }
     }
 
     /// Adds a post, new or as it was kept, at the end of a chat. A post of the same key stays as
@@ -200,11 +203,26 @@ impl Scheduler {
         posts.into_iter().any(|post| *post.state.key == *key)
     }
 
-    /// Makes no call to a chat before this time: what was called before a restart is not known.
-    pub fn block_until(&mut self, chat: &str, until: Millis) {
-        if let Some(chat) = self.chats.get_mut(chat) {
-            chat.blocked_until = chat.blocked_until.max(until);
+    /// Goes on after another process, at `now`, whose calls are not known. It may have used what
+    /// each chat and the bot have for a second, and, in groups, what previews have for a minute.
+    pub fn goes_on(&mut self, now: Millis) {
+        self.quiet_until = now.plus(self.can.rates.chat_interval.max(Duration::from_secs(1)));
+        let used = share(self.can.rates.group_calls);
+        for chat in self.chats.values_mut().filter(|chat| chat.kind == ChatKind::Group) {
+            chat.recent.extend(std::iter::repeat_n(now, used));
         }
+    }
+
+    /// Makes no call to a chat before this time: the network said so.
+    pub fn block_until(&mut self, chat: &str, until: Millis) {
+        let chat = self.chats.entry(chat.into()).or_default();
+        chat.blocked_until = chat.blocked_until.max(until);
+    }
+
+    /// Before which time no call is made to a chat.
+    #[must_use]
+    pub fn blocked_until(&self, chat: &str) -> Option<Millis> {
+        self.chats.get(chat).map(|chat| chat.blocked_until)
     }
 
     /// Whether a preview of this post could be shown at `now`, or the time from which it could.
@@ -233,6 +251,11 @@ impl Scheduler {
 
     /// The next call, of the most urgent chat.
     pub fn next(&mut self, now: Millis) -> Next {
+        if now < self.quiet_until {
+            let waits = |chat: &Chat| !chat.posts.is_empty() || chat.typing.is_some();
+            let waits = self.chats.values().any(waits);
+            return if waits { Next::Wait(self.quiet_until) } else { Next::Idle };
+        }
         let second = Duration::from_secs(1);
         while self.answered.front().is_some_and(|at| now.since(*at) >= second && *at <= now) {
             self.answered.pop_front();
@@ -331,7 +354,8 @@ impl Scheduler {
         if let Some(wait) = wait {
             chat.blocked_until = chat.blocked_until.max(now.plus(wait));
         }
-        let mut changed = false;
+        // Another process has to wait as long.
+        let mut changed = matches!(result, Err(CallError::RateLimited { retry_after: Some(_) }));
         match doing {
             Doing::Typing => {
                 if let (Some(typing), Some(every)) = (&mut chat.typing, self.can.typing) {
@@ -343,7 +367,7 @@ impl Scheduler {
                     let before = chat.posts[index].state.clone();
                     let outcome =
                         chat.posts[index].done(&next, digest, shows_words, result, &self.can);
-                    changed = chat.posts[index].state != before;
+                    changed |= chat.posts[index].state != before;
                     let chat_id: Box<str> = id.into();
                     match outcome {
                         post::Outcome::Fine => {}

@@ -2,8 +2,9 @@
 //!
 //! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long versions,
 //! `cargo xtask bench` measures everything and prints one table, `cargo xtask record` records the
-//! responses of real servers as fixtures, `cargo xtask acp-agents` drives real agents, and
-//! `cargo xtask openclaw` a real gateway. Each is a list of [`step::Step`]s: plain commands that
+//! responses of real servers as fixtures, `cargo xtask acp-agents` drives real agents,
+//! `cargo xtask openclaw` a real gateway, and `cargo xtask pictures` makes the pictures of the
+//! documentation. Each is a list of [`step::Step`]s: plain commands that
 //! can be repeated by hand.
 //!
 //! # What is deliberately absent
@@ -16,6 +17,7 @@ pub mod bench;
 pub mod figures;
 pub mod openclaw;
 pub mod peers;
+pub mod pictures;
 pub mod readme;
 pub mod record;
 pub mod serves;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{acp_agents, bench, openclaw, record, soak, test};
+use xtask::{acp_agents, bench, openclaw, pictures, record, soak, test};
 
 /// What cargo cannot do for this workspace by itself.
 #[derive(Debug, Parser)]
@@ -27,6 +27,8 @@ enum Command {
     AcpAgents(acp_agents::Options),
     /// Drives a real OpenClaw gateway, offline, through all scenarios.
     Openclaw(openclaw::Options),
+    /// Makes the pictures of a chat that the documentation shows. Needs Chromium.
+    Pictures(pictures::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -37,5 +39,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::Record(options) => record::run(&options),
         Command::AcpAgents(options) => acp_agents::run(&options),
         Command::Openclaw(options) => openclaw::run(&options),
+        Command::Pictures(options) => pictures::run(&options),
     }
 }

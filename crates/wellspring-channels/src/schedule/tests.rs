@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use wellspring_core::Millis;
-use wellspring_testkit::soak;
 use wellspring_testkit::telegram::{FakeTelegram, Fault, Reply, check_rates};
+use wellspring_testkit::{Random, soak};
 use wellspring_wire::stream_delta::StreamDelta;
 
 use super::*;
@@ -39,7 +39,7 @@ struct World {
     scripts: Vec<Script>,
     told: Vec<usize>,
     calls: Vec<OnTheWay>,
-    seed: u64,
+    random: Random,
     /// Sends that a crash has cut off after they arrived.
     cut_off: usize,
     notices: Vec<Notice>,
@@ -62,7 +62,7 @@ impl World {
             told: vec![0; scripts.len()],
             scripts,
             calls: Vec::new(),
-            seed,
+            random: Random::new(seed),
             cut_off: 0,
             notices: Vec::new(),
         };
@@ -75,12 +75,7 @@ impl World {
     }
 
     fn random(&mut self, below: u64) -> u64 {
-        // SplitMix64: a seed means the same everywhere.
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        self.random.below(below)
     }
 
     fn keep(&mut self, chat: i64) {
@@ -135,25 +130,27 @@ impl World {
                 self.cut_off += 1;
             }
         }
-        self.scheduler = Scheduler::new(wire::CAPABILITIES);
+        let before = std::mem::replace(&mut self.scheduler, Scheduler::new(wire::CAPABILITIES));
+        // What is on its way has arrived before the next process begins.
+        self.now += 400;
         for (index, script) in self.scripts.iter().enumerate() {
+            let chat = script.chat.to_string();
             for state in self.kept.get(&script.chat).into_iter().flatten() {
-                let chat = script.chat.to_string();
                 self.scheduler.open(&chat, script.kind(), state.clone());
                 self.told[index] = 0;
             }
+            // A bot keeps this with the chat.
+            if let Some(until) = before.blocked_until(&chat) {
+                self.scheduler.block_until(&chat, until);
+            }
         }
-        // What the network counts within a second and a minute is not known any more, so the
-        // process waits that long before its first call.
-        self.now += 61_000;
-        self.telegram.log.clear();
+        self.scheduler.goes_on(Millis(self.now));
     }
 
     /// Plays to the end. `crash_at` are numbers of steps.
     fn play(&mut self, crash_at: &[usize]) -> usize {
         for step in 0..20_000 {
             if crash_at.contains(&step) {
-                check_rates(&self.telegram.log).unwrap();
                 self.crash();
             }
             let wake = self.step();
