@@ -54,6 +54,15 @@ pub enum IncomingError {
     Start(StartError),
 }
 
+/// How an answer is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum How {
+    /// While it grows, if the bot is configured so.
+    AsConfigured,
+    /// When it is finished: it answers messages that waited for another answer.
+    InOnePiece,
+}
+
 /// A person's settings.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct UserSettings {
@@ -69,6 +78,13 @@ impl Instance {
     ///
     /// If it could not be stored. The network should deliver it again.
     pub async fn incoming(&self, incoming: Incoming) -> Result<(), IncomingError> {
+        let chat = incoming.chat.clone();
+        let taken = self.take_in(incoming).await;
+        self.forget_if_idle(&chat);
+        taken
+    }
+
+    async fn take_in(&self, incoming: Incoming) -> Result<(), IncomingError> {
         self.inner.metrics.received();
         let thinking = self.settings(&incoming.user.id).await?.thinking;
         let language = incoming.user.language.unwrap_or(self.inner.config.language);
@@ -270,7 +286,8 @@ impl Instance {
         entry: &mut Entry,
     ) -> Result<(), IncomingError> {
         let Some(active) = entry.state.active() else {
-            return self.begin(&incoming.chat, vec![message], entry).await;
+            let how = How::AsConfigured;
+            return self.begin(&incoming.chat, vec![message], how, entry).await;
         };
         let run = active.run;
         let control = self.control_of(&message.user);
@@ -305,6 +322,7 @@ impl Instance {
         &self,
         chat: &str,
         messages: Vec<Message>,
+        how: How,
         entry: &mut Entry,
     ) -> Result<(), IncomingError> {
         let Some(last) = messages.last().cloned() else { return Ok(()) };
@@ -325,8 +343,7 @@ impl Instance {
             key: Some(StartKey::Client(ClientId::new("channel.message", id))),
             ..StartRun::new(&*agent, request)
         };
-        // Messages that were collected are answered in one piece.
-        let streams = config.stream && messages.len() == 1;
+        let streams = config.stream && how == How::AsConfigured;
         self.set_live(chat, Live { kind: entry.state.kind, reader: last.reader, streams });
         self.start_typing(chat, last.topic.as_deref());
         match control.start(start).await {
@@ -494,6 +511,7 @@ impl Instance {
             Err(error) => tracing::error!(%chat, %error, "failed to read the state of a chat"),
         }
         self.next_message(&chat).await;
+        self.forget_if_idle(&chat);
     }
 
     /// Shows the current state of an answer.
@@ -566,12 +584,12 @@ impl Instance {
         if entry.state.active().is_some() || entry.state.waiting.is_empty() {
             return;
         }
-        let many = match self.inner.config.when_busy {
-            WhenBusy::Queue => 1,
-            WhenBusy::Accumulate | WhenBusy::Steer => entry.state.waiting.len(),
+        let (many, how) = match self.inner.config.when_busy {
+            WhenBusy::Queue => (1, How::AsConfigured),
+            WhenBusy::Accumulate | WhenBusy::Steer => (entry.state.waiting.len(), How::InOnePiece),
         };
         let messages: Vec<Message> = entry.state.waiting.drain(..many).collect();
-        let began = self.begin(chat, messages.clone(), &mut entry).await;
+        let began = self.begin(chat, messages.clone(), how, &mut entry).await;
         if let Err(error) = began {
             tracing::error!(chat, %error, "could not answer a message that waited; it still waits");
             entry.state.waiting.splice(..0, messages);
@@ -585,7 +603,9 @@ impl Instance {
     ///
     /// If the chat's state cannot be read.
     pub async fn active_run(&self, chat: &str) -> Result<Option<RunId>, ControlError> {
-        Ok(self.entry(chat).await?.state.active().map(|active| active.run))
+        let active = self.entry(chat).await?.state.active().map(|active| active.run);
+        self.forget_if_idle(chat);
+        Ok(active)
     }
 }
 

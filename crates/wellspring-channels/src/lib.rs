@@ -30,6 +30,7 @@ mod telegram;
 #[cfg(test)]
 mod testing;
 mod texts;
+mod trigger;
 mod view;
 mod whatsapp;
 
@@ -49,6 +50,7 @@ pub use schedule::{Next, Notice, PostState, Preview, Scheduler, Slot, TRIES_MAX}
 pub use slack::{SLACK_API, Slack, SlackSecrets};
 pub use telegram::{TELEGRAM_API, Telegram};
 pub use texts::Language;
+pub use trigger::{trigger, trigger_stream};
 pub use view::{
     CURSOR, FINAL_THINKING_CHARS_MAX, Reader, THINKING_CHARS_MAX, THINKING_SHOWN_FROM_MS,
     ThinkingMode, View, note, render, stopped,

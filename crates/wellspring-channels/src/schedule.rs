@@ -52,8 +52,10 @@ pub struct Scheduler {
     kinds: BTreeMap<&'static str, Kind>,
     /// What chats of one room share, for networks that have rooms.
     rooms: BTreeMap<Box<str>, Room>,
-    /// No call at all before this: the network said so.
+    /// No calls before this time, because of a `retry_after` for the whole bot.
     blocked_until: Millis,
+    /// No calls before this time: another process may just have made some.
+    quiet_until: Millis,
     notices: Vec<Notice>,
 }
 
@@ -178,6 +180,7 @@ impl Scheduler {
             kinds: BTreeMap::new(),
             rooms: BTreeMap::new(),
             blocked_until: Millis(0),
+            quiet_until: Millis(0),
             notices: Vec::new(),
         }
     }
@@ -237,12 +240,27 @@ impl Scheduler {
         posts.into_iter().any(|post| *post.state.key == *key)
     }
 
-    /// Makes no call to a chat before this time, because the calls before a restart are not
-    /// known.
-    pub fn block_until(&mut self, chat: &str, until: Millis) {
-        if let Some(chat) = self.chats.get_mut(chat) {
-            chat.blocked_until = chat.blocked_until.max(until);
+    /// Continues after another process, at `now`, whose calls are not known. It may have used the
+    /// limits of each chat and of the bot for a second, and, in groups, the previews' share of a
+    /// minute.
+    pub fn goes_on(&mut self, now: Millis) {
+        self.quiet_until = now.plus(self.can.rates.chat_interval.max(Duration::from_secs(1)));
+        let used = share(self.can.rates.group_calls);
+        for chat in self.chats.values_mut().filter(|chat| chat.kind == ChatKind::Group) {
+            chat.recent.extend(std::iter::repeat_n(now, used));
         }
+    }
+
+    /// Makes no call to a chat before this time, because of a `retry_after`.
+    pub fn block_until(&mut self, chat: &str, until: Millis) {
+        let chat = self.chats.entry(chat.into()).or_default();
+        chat.blocked_until = chat.blocked_until.max(until);
+    }
+
+    /// The time before which no call is made to a chat.
+    #[must_use]
+    pub fn blocked_until(&self, chat: &str) -> Option<Millis> {
+        self.chats.get(chat).map(|chat| chat.blocked_until)
     }
 
     /// Whether a preview of this post can be shown at `now`, or the time from which it can.
@@ -271,6 +289,11 @@ impl Scheduler {
 
     /// The next call, of the most urgent chat.
     pub fn next(&mut self, now: Millis) -> Next {
+        if now < self.quiet_until {
+            let waits = |chat: &Chat| !chat.posts.is_empty() || chat.typing.is_some();
+            let waits = self.chats.values().any(waits);
+            return if waits { Next::Wait(self.quiet_until) } else { Next::Idle };
+        }
         let second = Duration::from_secs(1);
         while self.answered.front().is_some_and(|at| now.since(*at) >= second && *at <= now) {
             self.answered.pop_front();
@@ -424,7 +447,8 @@ impl Scheduler {
             (room.is_busy, room.last) = (false, Some(now));
             room.blocked_until = room.blocked_until.max(wait_until);
         }
-        let mut changed = false;
+        // Another process has to wait as long.
+        let mut changed = matches!(result, Err(CallError::RateLimited { retry_after: Some(_) }));
         match doing {
             Doing::Typing => {
                 if let (Some(typing), Some(every)) = (&mut chat.typing, self.can.typing) {
@@ -435,7 +459,7 @@ impl Scheduler {
                 if let Some(index) = chat.posts.iter().position(|post| post.state.key == key) {
                     let before = chat.posts[index].state.clone();
                     let outcome = chat.posts[index].done(&next, look, result, &self.can);
-                    changed = chat.posts[index].state != before;
+                    changed |= chat.posts[index].state != before;
                     let chat_id: Box<str> = id.into();
                     match outcome {
                         post::Outcome::Fine => {}

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
-use wellspring_core::RunId;
+use wellspring_core::{Millis, RunId};
 
 use crate::channel::ChatKind;
 use crate::incoming::IncomingFile;
@@ -44,6 +44,9 @@ pub(crate) struct ChatState {
     pub(crate) generation: u32,
     pub(crate) agent: Option<Box<str>>,
     pub(crate) form: Option<FormState>,
+    /// Before this, the network wants no call to the chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocked_until: Option<Millis>,
 }
 
 /// An answer in progress.

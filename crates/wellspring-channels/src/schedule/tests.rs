@@ -5,8 +5,8 @@ mod networks;
 use std::collections::BTreeMap;
 
 use wellspring_core::Millis;
-use wellspring_testkit::soak;
 use wellspring_testkit::telegram::{FakeTelegram, Fault, Reply, check_rates};
+use wellspring_testkit::{Random, soak};
 use wellspring_wire::stream_delta::StreamDelta;
 
 use super::*;
@@ -46,8 +46,8 @@ trait Network: Default {
     /// What people read, message by message.
     fn texts(&self, chat: i64) -> Vec<String>;
     fn check_rates(&self) -> Result<(), String>;
-    /// The counts of the process before are not known.
-    fn forget_rates(&mut self);
+    /// The process is replaced by another one. Returns after how many milliseconds.
+    fn restart(&mut self) -> u64;
     /// What people may read at the end, instead of the messages of the last view.
     fn instead(view: &View) -> Option<String> {
         let _ = view;
@@ -76,8 +76,9 @@ impl Network for FakeTelegram {
         check_rates(&self.log)
     }
 
-    fn forget_rates(&mut self) {
-        self.log.clear();
+    fn restart(&mut self) -> u64 {
+        // Calls in flight have arrived by then.
+        400
     }
 }
 
@@ -90,7 +91,7 @@ struct World<N> {
     scripts: Vec<Script>,
     told: Vec<usize>,
     calls: Vec<OnTheWay>,
-    seed: u64,
+    random: Random,
     /// Sends that a crash has cut off after they arrived.
     cut_off: usize,
     notices: Vec<Notice>,
@@ -115,7 +116,7 @@ impl<N: Network> World<N> {
             told: vec![0; scripts.len()],
             scripts,
             calls: Vec::new(),
-            seed,
+            random: Random::new(seed),
             cut_off: 0,
             notices: Vec::new(),
         };
@@ -127,12 +128,7 @@ impl<N: Network> World<N> {
     }
 
     fn random(&mut self, below: u64) -> u64 {
-        // SplitMix64: a seed means the same everywhere.
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        self.random.below(below)
     }
 
     /// Random answers in a few chats.
@@ -197,18 +193,20 @@ impl<N: Network> World<N> {
                 self.cut_off += 1;
             }
         }
-        self.scheduler = Scheduler::new(N::CAN);
+        let before = std::mem::replace(&mut self.scheduler, Scheduler::new(N::CAN));
+        self.now += self.network.restart();
         for (index, script) in self.scripts.iter().enumerate() {
+            let chat = N::id(script.chat);
             for state in self.kept.get(&script.chat).into_iter().flatten() {
-                let chat = N::id(script.chat);
                 self.scheduler.open(&chat, script.kind(), state.clone());
                 self.told[index] = 0;
             }
+            // A bot keeps this with the chat.
+            if let Some(until) = before.blocked_until(&chat) {
+                self.scheduler.block_until(&chat, until);
+            }
         }
-        // What the network counts within a second and a minute is not known any more, so the
-        // process waits that long before its first call.
-        self.now += 61_000;
-        self.network.forget_rates();
+        self.scheduler.goes_on(Millis(self.now));
     }
 
     /// Plays to the end. `crash_at` are numbers of steps.
