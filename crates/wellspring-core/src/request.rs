@@ -2,7 +2,7 @@
 //! knows the conditions under which it began.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::content::Content;
 use crate::tool::ToolSpec;
@@ -13,6 +13,10 @@ pub struct RunRequest {
     /// The user's input.
     #[serde(default)]
     pub input: Vec<Content>,
+    /// The input by name, as a workflow's variables have it. Agents that only read text are given
+    /// the same in [`input`](Self::input).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Map<String, Value>>,
     /// Who asked. The same person may answer the run's questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Box<str>>,

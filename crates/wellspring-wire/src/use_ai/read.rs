@@ -315,13 +315,15 @@ fn not_waiting(result: &ToolResult) -> MessageError {
 }
 
 impl RunWorkflow {
-    /// The workflow's run. Its inputs are what the agent that stands for it is asked, as JSON.
+    /// The workflow's run. The agent that stands for it gets the inputs by name, and as JSON text
+    /// if it only reads text.
     #[must_use]
     pub fn request(&self) -> RunRequest {
         let inputs = Value::Object(self.inputs.clone());
         let named = |name: &str| Some(name).filter(|name| !name.is_empty()).map(Into::into);
         RunRequest {
             input: vec![Content::text(inputs.to_string())],
+            inputs: Some(self.inputs.clone()),
             client_tools: self.tools.iter().flatten().map(client_tool).collect(),
             wire: Some(Box::new(WireNames {
                 thread: named(&self.thread_id),
