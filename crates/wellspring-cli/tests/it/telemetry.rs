@@ -23,7 +23,7 @@ fn plain(value: &Value) -> Value {
 }
 
 /// Every span that came, by the time it began.
-fn spans(collector: &FakeProvider) -> Vec<Value> {
+pub(crate) fn spans(collector: &FakeProvider) -> Vec<Value> {
     let mut spans: Vec<Value> = Vec::new();
     for asked in collector.asked() {
         assert_eq!(asked.path, "/v1/traces");
