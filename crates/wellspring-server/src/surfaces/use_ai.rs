@@ -345,6 +345,11 @@ impl Client {
         Ok(vec![again, subscribe])
     }
 
+    /// There was no room for the run's events: a later message about it tries again.
+    fn not_followed(&self, run: Option<&RunId>) {
+        run.into_iter().for_each(|run| self.ended(*run));
+    }
+
     /// The run gives no more events.
     fn ended(&self, run: RunId) {
         lock(&self.followed).remove(&run);

@@ -21,5 +21,6 @@ mod operate;
 mod page;
 mod peer;
 mod socket;
+mod sockets;
 mod streams;
 mod use_ai;

@@ -59,7 +59,8 @@ impl SocketProtocol for Plain {
         }
     }
 
-    fn failed(&self, _: Option<&RunId>, error: &ApiError) -> String {
+    fn failed(&self, key: Option<&RunId>, error: &ApiError) -> String {
+        self.0.not_followed(key);
         text(&error_event(None, error))
     }
 }

@@ -170,7 +170,8 @@ impl SocketProtocol for SocketIo {
         deliver(&self.client, delivery, messages);
     }
 
-    fn failed(&self, _: Option<&RunId>, error: &ApiError) -> String {
+    fn failed(&self, key: Option<&RunId>, error: &ApiError) -> String {
+        self.client.not_followed(key);
         event(&error_event(None, error))
     }
 }
