@@ -9,9 +9,9 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use wellspring_testkit::{Answer, Asked, FakeProvider};
 
-use crate::kit::{Going, Home};
+use crate::kit::Home;
 use crate::serve::serving;
-use crate::telemetry::spans;
+use crate::telemetry::{exporting_server, spans};
 
 /// A workflow's stream, one event per line.
 const WORKFLOW: &str = include_str!("../../../wellspring-wire/fixtures/dify/workflow.jsonl");
@@ -162,14 +162,7 @@ async fn a_workflow_of_dify_gets_its_inputs_by_name() {
 /// What a person thinks of an answer is in the trace of the run, and in its export.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn feedback_is_exported_with_the_trace() {
-    let collector = FakeProvider::start([Answer::ok("application/json", "{}")]).await.unwrap();
-    let config =
-        format!("[telemetry]\nendpoint = \"{}\"\nservice_name = \"tests\"\n", collector.url());
-    let home = Home::with_files(&[("wellspring.toml", &config)]);
-    let mut command = home.paced(0, &["serve", "--listen", "127.0.0.1:0"]);
-    command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
-    let mut server = Going::start(command);
-    let address = server.line().unwrap().rsplit('/').next().unwrap().parse().unwrap();
+    let (collector, home, server, address) = exporting_server().await;
 
     let polling = Polling::open(address);
     polling.say(&json!({"type": "run_agent", "data": {
