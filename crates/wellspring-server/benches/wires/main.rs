@@ -13,7 +13,7 @@
 //! ```console
 //! $ npm ci --prefix crates/wellspring-server/benches/wires/node
 //! ```
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a bench")]
 
 mod clients;
 mod process;
