@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn plain(value: &Value) -> Value {
 }
 
 /// Every span that came, by the time it began.
-fn spans(collector: &FakeProvider) -> Vec<Value> {
+pub(crate) fn spans(collector: &FakeProvider) -> Vec<Value> {
     let mut spans: Vec<Value> = Vec::new();
     for asked in collector.asked() {
         assert_eq!(asked.path, "/v1/traces");
@@ -213,9 +213,8 @@ async fn a_failure_is_told() {
     "#);
 }
 
-/// Whoever asks over HTTP and says which span is theirs finds the run below it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_lies_below_its_callers_span() {
+/// A server that sends its spans to a collector, its home and its address.
+pub(crate) async fn exporting_server() -> (FakeProvider, Home, Going, SocketAddr) {
     let collector = FakeProvider::start([Answer::ok("application/json", "{}")]).await.unwrap();
     let config =
         format!("[telemetry]\nendpoint = \"{}\"\nservice_name = \"tests\"\n", collector.url());
@@ -223,7 +222,14 @@ async fn a_run_lies_below_its_callers_span() {
     let mut command = home.paced(0, &["serve", "--listen", "127.0.0.1:0"]);
     command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
     let mut server = Going::start(command);
-    let address = server.line().unwrap().rsplit('/').next().unwrap().to_owned();
+    let address = server.line().unwrap().rsplit('/').next().unwrap().trim().parse().unwrap();
+    (collector, home, server, address)
+}
+
+/// Whoever asks over HTTP and says which span is theirs finds the run below it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_lies_below_its_callers_span() {
+    let (collector, _home, server, address) = exporting_server().await;
     let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
     let body = r#"{"agent":"demo","input":"long"}"#;
     let request = format!(

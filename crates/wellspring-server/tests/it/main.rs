@@ -22,6 +22,7 @@ mod operate;
 mod page;
 mod peer;
 mod socket;
+mod sockets;
 mod streams;
 mod use_ai;
 mod wires;
