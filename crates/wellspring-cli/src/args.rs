@@ -205,10 +205,31 @@ pub(crate) enum ApprovalsCommand {
 }
 
 /// What to do with the store.
+/// A kind of store that keeps runs for good.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum MigrateTo {
+    /// A SQLite file in the data directory.
+    Sqlite,
+    /// A NATS stream.
+    Nats,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Look for damage in everything that is kept. It fails when there is some.
     Check {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy everything to a store of another kind, and compare both. Stop every process that uses
+    /// one of them before. What is copied stays where it is; to use the copy, change `kind` in
+    /// `[store]`.
+    Migrate {
+        /// The kind of the store to copy to, which must be empty. The configuration says where it
+        /// is: `directory` or `address` in `[store]`.
+        #[arg(long, value_enum)]
+        to: MigrateTo,
         /// As JSON.
         #[arg(long)]
         json: bool,

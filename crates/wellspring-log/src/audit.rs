@@ -38,6 +38,8 @@ pub struct NewAudit {
 pub struct AuditEntry {
     /// Its place among its tenant's, from 1.
     pub number: u64,
+    /// What makes it one act, however often it is told.
+    pub key: Box<str>,
     /// What was done.
     pub act: Act,
 }

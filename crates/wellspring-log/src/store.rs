@@ -178,6 +178,23 @@ pub trait Store: Send + Sync + 'static {
     /// Copies everything to a new file while runs go on.
     fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()>;
 
+    /// What is kept of a run besides its frames and its snapshots, for a copy in another store.
+    fn export(&self, run: RunId) -> StoreFuture<'_, RunExport>;
+
+    /// Puts commands into the inbox of a run that is being copied, under the numbers and the keys
+    /// that they had. Its next commands get higher numbers.
+    fn import_inbox(&self, run: RunId, entries: Vec<InboxEntry>) -> StoreFuture<'_, ()>;
+
+    /// The tenants that have runs or audit entries, in order.
+    fn tenants(&self) -> StoreFuture<'_, Vec<Box<str>>>;
+
+    /// Fails if nothing can be written now, and answers within a few seconds. By default a
+    /// document that is not there is not changed, which takes the store's lock and writes nothing.
+    fn ready(&self) -> StoreFuture<'_, ()> {
+        let unchanged = self.put_document("ready".into(), None, Expected::Revision(u64::MAX));
+        unchanged.map(|written| written.map(drop)).boxed()
+    }
+
     /// Looks at everything that is kept, and reports what is damaged. A store that nothing can
     /// damage has nothing to report.
     fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
@@ -186,11 +203,14 @@ pub trait Store: Send + Sync + 'static {
 }
 
 /// Forwards everything but `append`, `create` and `put_inbox` to another store, the field of this
-/// name: for a store that counts, limits or observes what another one keeps.
+/// name: for a store that counts, limits or observes what another one keeps. With the name of a
+/// method beside it, each future goes through that method, with the name of the operation.
 #[macro_export]
 macro_rules! forward_store {
-    ($inner:ident) => {
-        $crate::forward_store! { $inner;
+    ($inner:ident) => { $crate::forward_store! { @all $inner, () } };
+    ($inner:ident, $through:ident) => { $crate::forward_store! { @all $inner, ($through) } };
+    (@all $inner:ident, $through:tt) => {
+        $crate::forward_store! { @each $inner, $through;
             fn read(run: $crate::forwarded::RunId, after: $crate::forwarded::Seq, bytes_max: usize)
                 -> $crate::Page;
             fn info(run: $crate::forwarded::RunId) -> Option<$crate::RunInfo>;
@@ -231,6 +251,13 @@ macro_rules! forward_store {
             fn delete(run: $crate::forwarded::RunId) -> bool;
             fn backup(to: ::std::path::PathBuf) -> ();
             fn check() -> Vec<$crate::Finding>;
+            fn ready() -> ();
+            fn export(run: $crate::forwarded::RunId) -> $crate::RunExport;
+            fn import_inbox(
+                run: $crate::forwarded::RunId,
+                entries: Vec<$crate::InboxEntry>
+            ) -> ();
+            fn tenants() -> Vec<Box<str>>;
         }
 
         fn watch(&self, run: $crate::forwarded::RunId) -> $crate::Watch {
@@ -241,11 +268,16 @@ macro_rules! forward_store {
             self.$inner.frame_bytes_max()
         }
     };
-    ($inner:ident; $(fn $name:ident($($value:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
+    (@each $inner:ident, $through:tt;
+        $(fn $name:ident($($value:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
         fn $name(&self, $($value: $kind),*) -> $crate::StoreFuture<'_, $gives> {
-            self.$inner.$name($($value),*)
+            $crate::forward_store!(@one self, $through, $name, self.$inner.$name($($value),*))
         }
     )*};
+    (@one $self:ident, (), $name:ident, $future:expr) => { $future };
+    (@one $self:ident, ($through:ident), $name:ident, $future:expr) => {
+        $self.$through(stringify!($name), $future)
+    };
 }
 
 /// A run that is about to exist.
@@ -494,6 +526,24 @@ pub struct PastRun {
     /// Its latest [transcript snapshot](SnapshotKind::Transcript), if it is wanted and there is
     /// one, and the record that it is of.
     pub folded: Option<(Seq, Bytes)>,
+}
+
+/// What is kept of a run besides its frames and its snapshots.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunExport {
+    /// What surfaces call it.
+    pub names: Vec<ExternalId>,
+    /// Its inbox, in the order of the numbers.
+    pub inbox: Vec<ExportedCommand>,
+}
+
+/// A command of an inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportedCommand {
+    /// The command.
+    pub entry: InboxEntry,
+    /// Whether a frame has taken it.
+    pub taken: bool,
 }
 
 /// Which fold a snapshot is of.

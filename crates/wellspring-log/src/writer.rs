@@ -406,7 +406,8 @@ impl Writer {
 
     fn fail(&self, error: AppendError) {
         tracing::warn!(%error, run = %self.hot.run, "this process no longer owns the run");
-        let taken_over = matches!(error, AppendError::Conflict { .. });
+        // Whoever has ended it has taken it over before.
+        let taken_over = matches!(error, AppendError::Conflict { .. } | AppendError::Closed(_));
         let failure = match &error {
             AppendError::Store(error) => Some(error.clone()),
             // The run goes on elsewhere, and so do its readers.
@@ -586,7 +587,7 @@ struct Taken {
 }
 
 /// The state of a run after an event, if the event changes it.
-fn state_of(event: &Event) -> Option<RunState> {
+pub(crate) fn state_of(event: &Event) -> Option<RunState> {
     match event {
         Event::RunStarted(_) | Event::RunAdopted { .. } | Event::RunResumed { .. } => {
             Some(RunState::Running)
@@ -653,7 +654,7 @@ pub(crate) async fn append(
     }
 }
 
-async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
+pub(crate) async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
     let (decided, decision) = oneshot::channel();
     let done = Box::new(move |result| {
         let _ = decided.send(result);

@@ -9,7 +9,8 @@
 //! - [`ag_ui_validate`] is what somebody else's validator says of a stream.
 //! - [`mock_model`] is a model behind four providers' protocols, for agents of others.
 //! - [`telegram`] is a strict Telegram, and an oracle for its rates.
-//! - [`NatsServers`] are real NATS servers, alone or as a cluster.
+//! - [`NatsServers`] are real NATS servers, alone or as a cluster, [`Proxy`] a network that can be
+//!   cut.
 //! - [`soak`] says how many rounds to play, [`figures`] print what a bench claims.
 //!
 //! # What is deliberately absent
@@ -25,6 +26,7 @@ mod fake_provider;
 pub mod figures;
 pub mod mock_model;
 mod nats;
+mod proxy;
 mod run_builder;
 pub mod samples;
 mod soak;
@@ -34,5 +36,6 @@ pub use ag_ui_validate::{AG_UI_VALIDATE, ag_ui_validate};
 pub use fake_gateway::{FakeGateway, GatewayOptions};
 pub use fake_provider::{Answer, Asked, FakeProvider};
 pub use nats::{NATS, NatsServers};
+pub use proxy::Proxy;
 pub use run_builder::{RUN, RunBuilder, THREAD};
 pub use soak::{SOAK, soak};
