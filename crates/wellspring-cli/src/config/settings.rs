@@ -84,7 +84,8 @@ pub(crate) fn store(section: &Section<'_>) -> StoreConfig {
     if let Some(item) = section.get("lease")
         && store.lease.is_some_and(|lease| lease < LEASE_MIN)
     {
-        section.wrong(item);
+        let what = format!("`lease` in {} is {}", section.title, item.node.kind());
+        section.source.complain(item.node.line, what, "set it to \"1s\" or more");
     }
     if let Some(item) = section.get("kind")
         && store.kind == StoreKind::Nats

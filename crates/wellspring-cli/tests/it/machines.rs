@@ -241,7 +241,7 @@ fn any_server_serves_any_reader_and_takes_any_command() {
     // A question that is asked on one is answered on the other.
     let asked = one.ask("ask");
     until("a question", || other.get(&format!("/v1/runs/{asked}")).1["state"] == "paused");
-    let yes = json!({"question": 0, "answer": {"value": "rain"}});
+    let yes = json!({"question": 0, "answer": {"choose": ["rain"]}});
     let (status, said) = other.post(&format!("/v1/runs/{asked}/answers"), "", &yes);
     assert!(status < 300, "{said}");
     let seen = Viewer::new(&[one.address], &asked, "record").watch();
@@ -516,7 +516,7 @@ fn everything_moves_from_sqlite_to_nats_and_back() {
     std::fs::write(home.work().join("wellspring.toml"), config("nats")).unwrap();
     assert_eq!(exported(&home), before);
     let (server, at) = serve(&home);
-    let yes = json!({"question": 0, "answer": {"value": "river"}}).to_string();
+    let yes = json!({"question": 0, "answer": {"choose": ["river"]}}).to_string();
     let (status, said) = answer(at, "POST", &format!("/v1/runs/{asked}/answers"), "", &yes);
     assert!(status < 300, "{said}");
     records(&Viewer::new(&[at], &asked, "record").watch());
