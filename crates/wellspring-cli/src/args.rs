@@ -205,10 +205,31 @@ pub(crate) enum ApprovalsCommand {
 }
 
 /// What to do with the store.
+/// A kind of store that keeps runs for good.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(crate) enum MigrateTo {
+    /// A SQLite file in the data directory.
+    Sqlite,
+    /// A NATS stream.
+    Nats,
+}
+
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Check everything in the store. The exit status is 1 if anything is damaged.
     Check {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy everything to an empty store of another kind, and compare both. Stop all processes that
+    /// use either store first. The original is not changed; to use the copy, change `kind` in
+    /// `[store]`.
+    Migrate {
+        /// The kind of the store to copy to. The configuration says where it is: `directory` or
+        /// `address` in `[store]`.
+        #[arg(long, value_enum)]
+        to: MigrateTo,
         /// Print JSON.
         #[arg(long)]
         json: bool,

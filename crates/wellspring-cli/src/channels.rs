@@ -1,30 +1,55 @@
 //! Bots in chat networks: started by `wellspring serve`, looked after by `wellspring channels`.
 
+mod holder;
+
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::any;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tower::ServiceExt as _;
 use wellspring_channels::{
     CallError, Channel, ChannelMetrics, Discord, Instance, InstanceConfig, People, Slack,
     SlackSecrets, Telegram, WhatsApp, WhatsAppSecrets,
 };
+use wellspring_engine::{ControlError, Runtime};
+use wellspring_log::LEASE;
 
+use self::holder::Holder;
 use crate::args::ChannelsCommand;
 use crate::config::channel::{ChannelConfig, ChannelKind};
+use crate::config::settings::StoreKind;
 use crate::place::Place;
 use crate::{Exit, Usage};
 
+/// How long to wait before a bot that could not be started is started again.
+const START_AGAIN: Duration = Duration::from_secs(5);
+
 /// The bots of a server.
 pub(crate) struct Channels {
-    bots: Vec<Bot>,
+    bots: Vec<Arc<Bot>>,
+    runtime: Runtime,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+    stopping: watch::Sender<bool>,
 }
 
 struct Bot {
-    instance: Instance,
+    config: InstanceConfig,
     connected: Connected,
     webhook_url: Option<Box<str>>,
     secret: Box<str>,
+    /// Decides which process serves it, where several machines share a store.
+    holder: Option<Holder>,
+    /// The bot, while this process serves it, and where its network delivers.
+    here: Mutex<Option<(Instance, Router)>>,
 }
 
 /// A network with our credentials.
@@ -103,9 +128,11 @@ fn path(name: &str) -> String {
 }
 
 impl Channels {
-    /// Starts the configured bots: they go on with what they were doing. Nothing comes in yet.
+    /// Starts the configured bots: they go on with what they were doing. Nothing comes in yet. Where
+    /// several machines share a store, a bot starts when it is known that no other one serves it.
     pub(crate) async fn start(place: &Place) -> Result<Self> {
         let mut bots = Vec::new();
+        let store = &place.config.store;
         for config in place.config.channels.values() {
             let name = &config.bot.name;
             let connected = connect(config).with_context(|| format!("channel {name}"))?;
@@ -113,57 +140,61 @@ impl Channels {
             if bot.agent.is_empty() {
                 bot.agent = default_agent(place)?;
             }
-            let instance = Instance::start(bot, connected.as_channel(), place.runtime.clone());
-            let instance = instance.await.with_context(|| format!("channel {name}"))?;
-            let secret = config.secrets.get("webhook").map_or("", |it| it.expose()).into();
-            let webhook_url = config.webhook_url.clone();
-            bots.push(Bot { instance, connected, webhook_url, secret });
+            let log = place.log();
+            let holder = (store.kind == StoreKind::Nats).then(|| {
+                let lease = store.lease.unwrap_or(LEASE);
+                Holder::new(Arc::clone(log.store()), name, log.node(), lease)
+            });
+            let bot = Bot {
+                config: bot,
+                connected,
+                webhook_url: config.webhook_url.clone(),
+                secret: config.secrets.get("webhook").map_or("", |it| it.expose()).into(),
+                holder,
+                here: Mutex::default(),
+            };
+            if bot.holder.is_none() {
+                let started = bot.start(&place.runtime).await;
+                started.with_context(|| format!("channel {name}"))?;
+            }
+            bots.push(Arc::new(bot));
         }
-        let watched: Vec<Instance> = bots.iter().map(|bot| bot.instance.clone()).collect();
+        let watched = bots.clone();
         place.metrics.also(move || {
-            ChannelMetrics::render(watched.iter().map(|it| (it.metrics(), it.pending())))
+            let here: Vec<Instance> = watched.iter().filter_map(|bot| bot.instance()).collect();
+            ChannelMetrics::render(here.iter().map(|it| (it.metrics(), it.pending())))
         });
-        Ok(Self { bots })
+        let (runtime, stopping) = (place.runtime.clone(), watch::channel(false).0);
+        Ok(Self { bots, runtime, tasks: Mutex::default(), stopping })
     }
 
-    /// Where networks deliver what comes in.
+    /// Where networks deliver what comes in. A process that does not serve a bot now asks the
+    /// network to deliver again.
     pub(crate) fn routes(&self) -> Router {
-        let mut routes = Router::new();
-        for bot in &self.bots {
-            if !bot.connected.has_webhook(bot.webhook_url.is_some()) {
-                continue;
-            }
-            let (instance, at) = (bot.instance.clone(), path(bot.instance.name()));
-            routes = routes.merge(match &bot.connected {
-                Connected::Telegram(_) => Telegram::webhook(instance, &at, &bot.secret),
-                Connected::WhatsApp(whatsapp) => whatsapp.webhook(instance, &at),
-                Connected::Slack(slack) => slack.webhook(instance, &at),
-                Connected::Discord(discord) => discord.webhook(instance, &at),
-            });
-        }
-        routes
+        let webhooks = self.bots.iter().filter(|bot| bot.has_webhook());
+        webhooks.fold(Router::new(), |routes, bot| {
+            let one = Router::new().route(&path(&bot.config.name), any(deliver));
+            routes.merge(one.with_state(Arc::clone(bot)))
+        })
     }
 
     /// Begins to take what comes in.
     pub(crate) fn receive(&self) {
         for bot in &self.bots {
-            let instance = bot.instance.clone();
-            match bot.connected.clone() {
-                Connected::WhatsApp(_) => {}
-                Connected::Slack(slack) if !slack.has_socket() => {}
-                Connected::Slack(slack) => {
-                    tokio::spawn(async move { slack.listen(&instance).await });
+            let (bot, runtime) = (Arc::clone(bot), self.runtime.clone());
+            let mut stopping = self.stopping.subscribe();
+            lock(&self.tasks).push(tokio::spawn(async move {
+                let serving = async {
+                    match bot.holder.clone() {
+                        Some(holder) => bot.serve_while_held(&runtime, &holder).await,
+                        None => bot.receive().await,
+                    }
+                };
+                tokio::select! {
+                    () = serving => {}
+                    _ = stopping.wait_for(|stopping| *stopping) => {}
                 }
-                Connected::Discord(discord) => {
-                    tokio::spawn(async move { discord.listen(&instance).await });
-                }
-                Connected::Telegram(telegram) => {
-                    let (url, secret) = (bot.webhook_url.clone(), bot.secret.clone());
-                    tokio::spawn(async move {
-                        receive_telegram(&telegram, &instance, url.as_deref(), &secret).await;
-                    });
-                }
-            }
+            }));
         }
     }
 
@@ -171,43 +202,132 @@ impl Channels {
     pub(crate) fn summary(&self) -> Vec<(String, String)> {
         let bots = self.bots.iter().map(|bot| {
             let network = bot.connected.as_channel().network();
-            let is_configured = bot.webhook_url.is_some();
-            let listens = bot.connected.listens(is_configured).map(ToOwned::to_owned);
-            let webhook = bot.connected.has_webhook(is_configured);
-            let webhook = webhook.then(|| format!("webhook at {}", path(bot.instance.name())));
+            let name = &bot.config.name;
+            let listens = bot.connected.listens(bot.webhook_url.is_some()).map(ToOwned::to_owned);
+            let webhook = bot.has_webhook().then(|| format!("webhook at {}", path(name)));
             let how: Vec<_> = listens.into_iter().chain(webhook).collect();
-            (bot.instance.name().to_owned(), format!("{network}, {}", how.join(" and ")))
+            (name.to_string(), format!("{network}, {}", how.join(" and ")))
         });
         bots.collect()
     }
 
-    /// Stops making calls; what is not done is done after the next start.
+    /// Stops making calls; what is not done is done after the next start, or by another machine.
     pub(crate) async fn stop(&self) {
+        self.stopping.send_replace(true);
+        let tasks = std::mem::take(&mut *lock(&self.tasks));
+        for task in tasks {
+            // One that has panicked has nothing left to stop.
+            let _ = task.await;
+        }
         for bot in &self.bots {
-            bot.instance.stop().await;
+            bot.stop().await;
+            if let Some(holder) = &bot.holder {
+                holder.release().await;
+            }
         }
     }
 }
 
-/// Polls, or tells Telegram where the webhook is.
-async fn receive_telegram(
-    telegram: &Telegram,
-    instance: &Instance,
-    webhook_url: Option<&str>,
-    secret: &str,
-) {
-    let url =
-        webhook_url.map(|base| format!("{}{}", base.trim_end_matches('/'), path(instance.name())));
-    let told = match &url {
-        Some(url) => telegram.use_webhook(url, secret).await,
-        None => telegram.use_polling().await,
-    };
-    if let Err(error) = told {
-        tracing::warn!(bot = instance.name(), %error, "could not set how updates come");
+impl Bot {
+    fn instance(&self) -> Option<Instance> {
+        lock(&self.here).as_ref().map(|(instance, _)| instance.clone())
     }
-    if url.is_none() {
-        telegram.poll(instance).await;
+
+    fn has_webhook(&self) -> bool {
+        self.connected.has_webhook(self.webhook_url.is_some())
     }
+
+    async fn start(&self, runtime: &Runtime) -> Result<Instance, ControlError> {
+        let channel = self.connected.as_channel();
+        let instance = Instance::start(self.config.clone(), channel, runtime.clone()).await?;
+        let (at, inner) = (path(&self.config.name), instance.clone());
+        let routes = match &self.connected {
+            Connected::Telegram(_) => Telegram::webhook(inner, &at, &self.secret),
+            Connected::WhatsApp(whatsapp) => whatsapp.webhook(inner, &at),
+            Connected::Slack(slack) => slack.webhook(inner, &at),
+            Connected::Discord(discord) => discord.webhook(inner, &at),
+        };
+        *lock(&self.here) = Some((instance.clone(), routes));
+        Ok(instance)
+    }
+
+    async fn stop(&self) {
+        let here = lock(&self.here).take();
+        if let Some((instance, _)) = here {
+            instance.stop().await;
+        }
+    }
+
+    /// Receives events until the bot stops.
+    async fn receive(&self) {
+        let Some(instance) = self.instance() else { return };
+        match &self.connected {
+            Connected::Telegram(telegram) => self.receive_telegram(telegram, &instance).await,
+            Connected::Slack(slack) if slack.has_socket() => slack.listen(&instance).await,
+            Connected::Discord(discord) => discord.listen(&instance).await,
+            Connected::WhatsApp(_) | Connected::Slack(_) => instance.stopped().await,
+        }
+    }
+
+    /// Polls, or tells Telegram where the webhook is.
+    async fn receive_telegram(&self, telegram: &Telegram, instance: &Instance) {
+        let url = self.webhook_url.as_deref();
+        let url =
+            url.map(|base| format!("{}{}", base.trim_end_matches('/'), path(instance.name())));
+        let told = match &url {
+            Some(url) => telegram.use_webhook(url, &self.secret).await,
+            None => telegram.use_polling().await,
+        };
+        if let Err(error) = told {
+            tracing::warn!(bot = instance.name(), %error, "could not set how updates come");
+        }
+        match url {
+            Some(_) => instance.stopped().await,
+            None => telegram.poll(instance).await,
+        }
+    }
+
+    /// Serves the bot whenever no other machine does.
+    async fn serve_while_held(&self, runtime: &Runtime, holder: &Holder) {
+        let bot = &*self.config.name;
+        loop {
+            let revision = holder.acquire().await;
+            tracing::info!(bot, "this process serves the bot now");
+            match self.start(runtime).await {
+                Ok(_) => {
+                    tokio::select! {
+                        () = self.receive() => {}
+                        () = holder.hold(revision) => {
+                            tracing::warn!(bot, "another process may serve the bot now");
+                        }
+                    }
+                    self.stop().await;
+                }
+                Err(error) => {
+                    tracing::warn!(bot, %error, "the bot could not be started; trying again");
+                    holder.release().await;
+                    tokio::time::sleep(START_AGAIN).await;
+                }
+            }
+        }
+    }
+}
+
+/// Passes on what a network delivers, if this process serves the bot.
+async fn deliver(State(bot): State<Arc<Bot>>, request: Request) -> Response {
+    let routes = lock(&bot.here).as_ref().map(|(_, routes)| routes.clone());
+    match routes {
+        Some(routes) => match routes.oneshot(request).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        },
+        None => (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "5")]).into_response(),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What is behind it is whole at every moment, also after a panic.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The agent that answers if a bot names none.

@@ -7,7 +7,6 @@ use anyhow::Result;
 use futures::future::join_all;
 use serde_json::json;
 use wellspring_core::{FailureKind, Model as _};
-use wellspring_log::{SqliteOptions, SqliteStore, Store as _};
 use wellspring_mcp::{McpConfig, McpServer};
 use wellspring_models::ListedModel;
 
@@ -20,7 +19,8 @@ use crate::config::provider::{KeySource, ModelRef, ProviderConfig, ProviderKind}
 use crate::config::settings::{StoreKind, TelemetryConfig};
 use crate::config::{Config, DemoConfig};
 use crate::models::{Listed, is_a_guess, list};
-use crate::place::data_dir;
+use crate::place::Missing;
+use crate::place::backend::{self, Backend};
 use crate::provider::Client;
 use crate::text::{Line, Style, clean_line, span};
 use crate::view::{Ink, is_rich, print_lines};
@@ -140,32 +140,29 @@ fn print(checks: &[Check]) -> Result<()> {
 }
 
 async fn store(args: &PlaceArgs, config: &Config) -> Check {
-    let what = "data directory";
-    if args.ephemeral || config.store.kind == StoreKind::Memory {
-        return good(what, "in memory: runs are lost when the process ends");
-    }
-    let remedy = "choose another with --data-dir or `directory` in [store]";
-    let directory = match data_dir(args, &config.store) {
-        Ok(directory) => directory,
-        Err(error) => return check(State::Bad, what, format!("{error:#}"), remedy),
-    };
-    match SqliteStore::open(directory.join("runs.db"), SqliteOptions::default()) {
-        Ok(store) => match store.check().await {
-            Ok(found) if found.is_empty() => good(what, directory.display().to_string()),
-            Ok(found) => {
-                let lines = found.iter().map(crate::store::line).collect::<Vec<_>>().join("\n");
-                let says = format!("{} is damaged:\n{lines}", directory.display());
-                check(State::Bad, what, says, "`wellspring store check` says what to do")
-            }
-            Err(error) => {
-                let says = format!("{}: {}", directory.display(), told(&error));
-                check(State::Bad, what, says, remedy)
-            }
-        },
-        Err(error) => {
-            let says = format!("{}: {}", directory.display(), told(&error));
-            check(State::Bad, what, says, remedy)
+    let kind = backend::kind(args, &config.store);
+    let (what, remedy) = match kind {
+        StoreKind::Sqlite | StoreKind::Memory => {
+            ("data directory", "choose another with --data-dir or `directory` in [store]")
         }
+        StoreKind::Nats => ("NATS", "check [store] and [store.nats], and what docs/nats.md says"),
+    };
+    let Backend { store, shown, .. } =
+        match backend::open(kind, args, &config.store, Missing::Make).await {
+            Ok(opened) => match opened {
+                Some(backend) => backend,
+                None => return check(State::Bad, what, "there is no store", remedy),
+            },
+            Err(error) => return check(State::Bad, what, format!("{error:#}"), remedy),
+        };
+    match store.check().await {
+        Ok(found) if found.is_empty() => good(what, shown),
+        Ok(found) => {
+            let lines = found.iter().map(crate::store::line).collect::<Vec<_>>().join("\n");
+            let says = format!("{shown} is damaged:\n{lines}");
+            check(State::Bad, what, says, "`wellspring store check` says what to do")
+        }
+        Err(error) => check(State::Bad, what, format!("{shown}: {}", told(&error)), remedy),
     }
 }
 

@@ -148,29 +148,27 @@ async fn command(cli: Cli) -> Result<Exit> {
             Ok(Exit::Completed)
         }
         Some(Command::Launch(args)) => Ok(Exit::Code(launch::launch(&args))),
-        Some(Command::Run(args)) => run::run(&open()?, args).await,
-        Some(Command::Chat(args)) => chat::chat(&open()?, args).await,
+        Some(Command::Run(args)) => run::run(&open().await?, args).await,
+        Some(Command::Chat(args)) => chat::chat(&open().await?, args).await,
         Some(Command::Runs(args)) => {
-            let place = Place::open(&cli.place, Missing::AsEmpty)?;
+            let place = Place::open(&cli.place, Missing::AsEmpty).await?;
             runs::runs(&place.in_tenant(args.tenant), args.command).await
         }
-        Some(Command::Acp(args)) => acp::acp(&open()?, &args).await,
-        Some(Command::Serve(args)) => serve::serve(&open()?, alone.and(args)).await,
-        Some(Command::Token(command)) => serve::token(&open()?, command).await,
-        Some(Command::Approvals(command)) => serve::approvals(&open()?, command).await,
-        Some(Command::Channels(command)) => channels::channels(&open()?, command).await,
+        Some(Command::Acp(args)) => acp::acp(&open().await?, &args).await,
+        Some(Command::Serve(args)) => serve::serve(&open().await?, alone.and(args)).await,
+        Some(Command::Token(command)) => serve::token(&open().await?, command).await,
+        Some(Command::Approvals(command)) => serve::approvals(&open().await?, command).await,
+        Some(Command::Channels(command)) => channels::channels(&open().await?, command).await,
         Some(Command::Backup { file }) => {
-            store::backup(&Place::open(&cli.place, Missing::Refuse)?, file).await
+            store::backup(&Place::open(&cli.place, Missing::Refuse).await?, file).await
         }
-        Some(Command::StoreUpkeep(command)) => {
-            store::store(&Place::open(&cli.place, Missing::Refuse)?, command).await
-        }
+        Some(Command::StoreUpkeep(command)) => store::store(&cli.place, command).await,
         Some(Command::Init(args)) => init::init(&args),
         Some(Command::Doctor { json }) => doctor::doctor(&cli.place, json).await,
         Some(Command::Models { provider, json }) => {
             models::models(&cli.place, provider.as_deref(), json).await
         }
-        None => serve::serve(&open()?, alone).await,
+        None => serve::serve(&open().await?, alone).await,
     }
 }
 

@@ -1,24 +1,27 @@
 //! The start of every command: the configuration, a runtime over the stored runs, and the agents that
 //! the command needs.
 //!
-//! Several commands can use one data directory. The store knows which processes are alive, so the
-//! runs of a killed process are detected immediately.
+//! Several commands can use one data directory, whose store knows which processes are alive, so
+//! that the runs of a killed process are detected immediately. With NATS, commands on several
+//! machines use one stream.
+
+pub(crate) mod backend;
 
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use wellspring_core::Millis;
 use wellspring_engine::{Control, Principal, Runtime};
-use wellspring_log::{Durability, Log, LogOptions, RunInfo, RunState, SqliteOptions, SqliteStore};
+use wellspring_log::{Log, RunInfo, RunState};
 use wellspring_server::{Metrics, ServerConfig};
 
+use self::backend::Backend;
 use crate::agents::{Agents, Wanted};
-use crate::args::{DurabilityArg, PlaceArgs};
+use crate::args::PlaceArgs;
 use crate::config::Config;
-use crate::config::settings::{StoreConfig, StoreKind};
+use crate::config::settings::StoreConfig;
 use crate::demo::{Reach, demo};
 use crate::telemetry;
 
@@ -75,43 +78,15 @@ impl Standing {
 }
 
 impl Place {
-    /// Reads the configuration and opens the data directory, or memory. There are no agents
-    /// yet: looking at runs needs none.
-    pub(crate) fn open(args: &PlaceArgs, missing: Missing) -> Result<Self> {
+    /// Reads the configuration and opens the store. There are no agents yet: looking at runs needs
+    /// none.
+    pub(crate) async fn open(args: &PlaceArgs, missing: Missing) -> Result<Self> {
         let config = Config::load(args.config.as_deref())?;
         let metrics = Metrics::default();
-        let log = if args.ephemeral || config.store.kind == StoreKind::Memory {
-            Log::in_memory()
-        } else {
-            let directory = data_dir(args, &config.store)?;
-            let is_missing = !directory.join("runs.db").exists();
-            if is_missing && missing == Missing::Refuse {
-                anyhow::bail!("there are no runs in {}: nothing is there", directory.display());
-            }
-            if is_missing && missing == Missing::AsEmpty {
-                let directory = directory.display();
-                writeln!(std::io::stderr(), "wellspring: there is nothing in {directory} yet")?;
-                return Self::over(config, metrics, Log::in_memory());
-            }
-            let durability = match args.durability {
-                Some(DurabilityArg::ProcessCrash) => Some(Durability::ProcessCrash),
-                Some(DurabilityArg::PowerLoss) => Some(Durability::PowerLoss),
-                None => config.store.durability,
-            };
-            let options = SqliteOptions {
-                durability: durability.unwrap_or_default(),
-                bytes_max: config.store.bytes_max,
-            };
-            let path = directory.join("runs.db");
-            let store = SqliteStore::open(path, options).with_context(|| {
-                format!(
-                    "cannot use the data directory {}; choose another with --data-dir, or keep \
-                     nothing with --ephemeral",
-                    directory.display()
-                )
-            })?;
-            let options = LogOptions { node: store.node().into(), ..LogOptions::default() };
-            Log::new(metrics.metered(Arc::new(store)), options)
+        let kind = backend::kind(args, &config.store);
+        let log = match backend::open(kind, args, &config.store, missing).await? {
+            Some(Backend { store, options, .. }) => Log::new(metrics.metered(store), options),
+            None => Log::in_memory(),
         };
         Self::over(config, metrics, log)
     }

@@ -106,17 +106,24 @@ impl Model for Client {
 
 /// A provider's URL and key: from the configuration, or else from the provider's usual variables.
 fn hosted<P: Protocol>(config: &ProviderConfig) -> Result<Hosted<P>, SetupError> {
-    let key = match &config.key {
-        KeySource::Usual => return Hosted::from_env(),
-        KeySource::None => None,
-        KeySource::Variable(variable) => Some(Secret::from_env(variable)?),
-        KeySource::File(path) => Some(Secret::from_file(path)?),
-    };
+    if config.key == KeySource::Usual {
+        return Hosted::from_env();
+    }
+    let key = secret(&config.key)?;
     let it = Hosted::keyless(config.base_url.as_deref().unwrap_or(P::BASE_URL))?;
     match key {
         Some(key) => it.key(&key),
         None => Ok(it),
     }
+}
+
+/// Reads a secret from where the configuration says it is.
+pub(crate) fn secret(source: &KeySource) -> Result<Option<Secret>, SetupError> {
+    Ok(match source {
+        KeySource::Usual | KeySource::None => None,
+        KeySource::Variable(variable) => Some(Secret::from_env(variable)?),
+        KeySource::File(path) => Some(Secret::from_file(path)?),
+    })
 }
 
 /// One model, or a chain of them, each behind the breaker of its provider.

@@ -1,4 +1,4 @@
-//! `wellspring store` and `wellspring backup`: checks, repairs and copies the whole store.
+//! `wellspring store` and `wellspring backup`: checks, repairs, copies and moves the whole store.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -6,17 +6,61 @@ use std::path::PathBuf;
 use anyhow::{Context as _, Result};
 use serde_json::json;
 use wellspring_core::RunId;
-use wellspring_log::Finding;
+use wellspring_log::{Finding, LEASE, Migrated};
 
-use crate::args::StoreCommand;
-use crate::place::Place;
+use crate::args::{MigrateTo, PlaceArgs, StoreCommand};
+use crate::config::settings::StoreKind;
+use crate::place::backend;
+use crate::place::{Missing, Place};
 use crate::{Exit, Usage};
 
-pub(crate) async fn store(place: &Place, command: StoreCommand) -> Result<Exit> {
+pub(crate) async fn store(args: &PlaceArgs, command: StoreCommand) -> Result<Exit> {
+    let place = Place::open(args, Missing::Refuse).await?;
     match command {
-        StoreCommand::Check { json } => check(place, json).await,
-        StoreCommand::Delete { run } => delete(place, RunId::new(run)).await,
+        StoreCommand::Check { json } => check(&place, json).await,
+        StoreCommand::Migrate { to, json } => migrate(args, &place, to, json).await,
+        StoreCommand::Delete { run } => delete(&place, RunId::new(run)).await,
     }
+}
+
+/// Copies everything to a store of another kind.
+async fn migrate(args: &PlaceArgs, place: &Place, to: MigrateTo, as_json: bool) -> Result<Exit> {
+    let config = &place.config.store;
+    let kind = match to {
+        MigrateTo::Sqlite => StoreKind::Sqlite,
+        MigrateTo::Nats => StoreKind::Nats,
+    };
+    let from = backend::kind(args, config);
+    if from == kind {
+        let what = "the runs are in a store of this kind already; --to names another one";
+        anyhow::bail!(Usage(what.into()));
+    }
+    let target = backend::open(kind, args, config, Missing::Make).await?;
+    let target = target.context("there is no store to copy to")?;
+    // A node that owns runs writes a heartbeat three times per lease.
+    let beats = config.lease.unwrap_or(LEASE) / 2;
+    let copied = wellspring_log::migrate(&**place.log().store(), &*target.store, beats).await?;
+    let shown = target.shown;
+    let Migrated { runs, records, commands, names, threads, documents, audit, sum } = copied;
+    let mut out = std::io::stdout().lock();
+    if as_json {
+        let counts = json!({
+            "to": shown, "runs": runs, "records": records, "commands": commands, "names": names,
+            "threads": threads, "documents": documents, "audit": audit,
+            "sum": format!("{sum:08x}"),
+        });
+        writeln!(out, "{counts:#}")?;
+    } else {
+        writeln!(
+            out,
+            "copied to {shown}, and compared: {runs} runs with {records} records, {commands} \
+             commands and {names} names; {threads} threads; {documents} documents; {audit} audit \
+             entries; checksum {sum:08x}"
+        )?;
+        let kind = if kind == StoreKind::Nats { "nats" } else { "sqlite" };
+        writeln!(out, "to use the copy, set `kind = \"{kind}\"` in [store]")?;
+    }
+    Ok(Exit::Completed)
 }
 
 /// Reports all damage. Exits with 1 if there is any.

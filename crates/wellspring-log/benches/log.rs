@@ -1,9 +1,10 @@
-//! Measures appending, reading, and the latency from a push to a reader.
+//! Measures appending, reading, and the latency from a push to a reader: in memory, in SQLite, and
+//! with `WELLSPRING_PEER_NATS=1` in NATS with one server and with three on this machine.
 //!
 //! `cargo bench -p wellspring-log --bench log`
 #![expect(clippy::unwrap_used, reason = "a bench that cannot run should say so loudly")]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::TryStreamExt;
@@ -14,12 +15,19 @@ use wellspring_core::{
     AgentNo, Event, PartId, PartKind, RunId, RunRequest, RunStarted, Seq, ThreadId,
 };
 use wellspring_log::{
-    Durability, Log, LogOptions, MemoryStore, Owner, SqliteOptions, SqliteStore, Store,
+    Durability, Log, LogOptions, MemoryStore, NatsOptions, NatsStore, Owner, SqliteOptions,
+    SqliteStore, Store,
 };
+use wellspring_testkit::NatsServers;
 use wellspring_testkit::figures::{Scale, figure, median};
 
 fn main() {
     let scale = Scale::asked();
+    // They end with this function.
+    let servers = [1, 3].map(|count| NatsServers::start(count, false));
+    if let [Some(one), Some(three)] = &servers {
+        let _ = NATS.set([one.address(), three.address()]);
+    }
     let samples = scale.rounds(30);
     for (runs, deltas) in [(1, 1), (1, 100), (64, 1), (64, 100)] {
         let what = format!("append/{runs} runs, frames of {deltas}");
@@ -30,6 +38,9 @@ fn main() {
         let frames = scale.rounds(frames);
         compare(&what, "ns/record", |kind| read(kind, frames, deltas, samples));
     }
+    for kind in kinds() {
+        tokens_as_they_come(kind, scale.rounds(200));
+    }
     let figure_of = |kind| push_to_reader(kind, scale.rounds(500));
     compare("push to reader", "ns", figure_of);
     figure("read/records one by one", records_one_by_one(samples), "ns/record", None);
@@ -38,7 +49,7 @@ fn main() {
 /// One figure per store, each relative to the memory store.
 fn compare(what: &str, unit: &str, measure: impl Fn(Kind) -> f64) {
     let baseline = format!("{what}/memory");
-    for kind in KINDS {
+    for kind in kinds() {
         let beside = (kind != Kind::Memory).then_some(baseline.as_str());
         figure(format!("{what}/{}", kind.name()), measure(kind), unit, beside);
     }
@@ -55,6 +66,8 @@ enum Kind {
     Memory,
     SqliteProcessCrash,
     SqlitePowerLoss,
+    NatsOne,
+    NatsThree,
 }
 
 impl Kind {
@@ -63,11 +76,24 @@ impl Kind {
             Self::Memory => "memory",
             Self::SqliteProcessCrash => "sqlite process-crash",
             Self::SqlitePowerLoss => "sqlite power-loss",
+            Self::NatsOne => "nats, one server",
+            Self::NatsThree => "nats, three servers",
         }
     }
 }
 
-const KINDS: [Kind; 3] = [Kind::Memory, Kind::SqliteProcessCrash, Kind::SqlitePowerLoss];
+/// The stores that can be measured here.
+fn kinds() -> Vec<Kind> {
+    let mut kinds = vec![Kind::Memory, Kind::SqliteProcessCrash, Kind::SqlitePowerLoss];
+    if NATS.get().is_some() {
+        kinds.extend([Kind::NatsOne, Kind::NatsThree]);
+    }
+    kinds
+}
+
+/// The addresses of one NATS server, and of three. They serve all measurements, each in a stream
+/// of its own.
+static NATS: OnceLock<[String; 2]> = OnceLock::new();
 
 struct Setup {
     runtime: Runtime,
@@ -82,12 +108,20 @@ impl Setup {
             let options = SqliteOptions { durability, ..SqliteOptions::default() };
             Arc::new(SqliteStore::open(directory.path().join("runs.db"), options).unwrap())
         };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let nats = |replicas: usize| -> Arc<dyn Store> {
+            let address = NATS.get().unwrap()[usize::from(replicas > 1)].as_str();
+            let stream = format!("s{}", Uuid::now_v7().simple()).into();
+            let options = NatsOptions { stream, replicas, ..NatsOptions::at(address) };
+            Arc::new(runtime.block_on(NatsStore::open(options)).unwrap())
+        };
         let store: Arc<dyn Store> = match kind {
+            Kind::NatsOne => nats(1),
+            Kind::NatsThree => nats(3),
             Kind::Memory => Arc::new(MemoryStore::with_bytes_max(usize::MAX)),
             Kind::SqliteProcessCrash => sqlite(Durability::ProcessCrash),
             Kind::SqlitePowerLoss => sqlite(Durability::PowerLoss),
         };
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         // Frames are not joined, so that frames of 100 deltas stay frames of 100 deltas.
         let options = LogOptions { join_past: usize::MAX, ..LogOptions::default() };
         Self { runtime, log: Log::new(store, options), _directory: directory }
@@ -132,6 +166,46 @@ fn append(kind: Kind, runs: usize, deltas_per_frame: usize, samples: usize) -> f
             setup.runtime.block_on(futures::future::join_all(owners.iter().map(one)));
         })
     })
+}
+
+/// 64 runs with a token at a time, each committed before the next: appends per second, how long
+/// the slowest in a hundred take, and what a token costs this process.
+#[expect(clippy::cast_precision_loss, reason = "a figure has few digits")]
+fn tokens_as_they_come(kind: Kind, rounds: usize) {
+    const RUNS: usize = 64;
+    let setup = Setup::new(kind);
+    let owners = setup.owners(RUNS);
+    let one = async |owner: &Owner| {
+        let mut times = Vec::with_capacity(rounds);
+        for _ in 0..rounds {
+            let since = Instant::now();
+            owner.push_all(deltas(1));
+            owner.commit().await.unwrap();
+            times.push(since.elapsed());
+        }
+        times
+    };
+    let (began, cpu) = (Instant::now(), cpu_time());
+    let all = setup.runtime.block_on(futures::future::join_all(owners.iter().map(one)));
+    let (took, cpu) = (began.elapsed(), cpu_time().zip(cpu).map(|(after, before)| after - before));
+    let mut times: Vec<Duration> = all.into_iter().flatten().collect();
+    times.sort();
+    let what = |figure: &str| format!("tokens of {RUNS} runs/{figure}/{}", kind.name());
+    figure(what("appends"), times.len() as f64 / took.as_secs_f64(), "appends/s", None);
+    figure(what("p50"), times[times.len() / 2].as_secs_f64() * 1e3, "ms", None);
+    figure(what("p99"), times[times.len() * 99 / 100].as_secs_f64() * 1e3, "ms", None);
+    if let Some(cpu) = cpu {
+        figure(what("processor"), cpu.as_secs_f64() * 1e6 / times.len() as f64, "µs/token", None);
+    }
+}
+
+/// The CPU time of this process in steps of 10 ms; `None` if the system does not report it.
+fn cpu_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // The name, which may have spaces, ends with the last parenthesis.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(2);
+    let ticks = fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    Some(Duration::from_millis(ticks * 10))
 }
 
 /// A cursor over a whole run that is not in memory.

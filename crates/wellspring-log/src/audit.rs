@@ -38,6 +38,8 @@ pub struct NewAudit {
 pub struct AuditEntry {
     /// Its number within the tenant, from 1. Increasing, not necessarily dense.
     pub number: u64,
+    /// Identifies the action, so that repeating the entry does not count twice.
+    pub key: Box<str>,
     /// The action.
     pub act: Act,
 }

@@ -14,8 +14,8 @@ use crate::document::{Document, DocumentFilter};
 use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, plan};
 use crate::store::{
-    Adopt, Created, ExternalId, HistoryQuery, LIST_MAX, NewRun, RunFilter, RunInfo, RunState,
-    StoreError,
+    Adopt, Created, ExportedCommand, ExternalId, HistoryQuery, LIST_MAX, NewRun, RunExport,
+    RunFilter, RunInfo, RunState, StoreError,
 };
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo, has_words};
 
@@ -73,8 +73,8 @@ pub(crate) struct Kept<F> {
 struct Audit {
     last: u64,
     numbers: HashMap<Box<str>, u64>,
-    /// Each with its key and its size.
-    entries: BTreeMap<u64, (AuditEntry, Box<str>, usize)>,
+    /// Each with its size.
+    entries: BTreeMap<u64, (AuditEntry, usize)>,
     /// The number of entries that were dropped.
     evicted: usize,
 }
@@ -240,9 +240,17 @@ impl<F> Index<F> {
 
     pub(crate) fn list(&self, filter: &RunFilter) -> Vec<RunInfo> {
         let end = filter.after_run.map_or(Bound::Unbounded, Bound::Excluded);
-        let infos = self.runs.range((Bound::Unbounded, end)).rev().map(|(_, kept)| &kept.info);
-        let infos = infos.filter(|info| filter.matches(info));
-        infos.take(filter.limit_or_max()).cloned().collect()
+        let within = (Bound::Unbounded, end);
+        let states = &filter.states;
+        let take = filter.limit_or_max();
+        if !states.is_empty() && !states.iter().any(|state| state.is_final()) {
+            // There are few of these, however many have finished.
+            let open = self.open.range(within).rev().filter_map(|run| self.runs.get(run));
+            let infos = open.map(|kept| &kept.info).filter(|info| filter.matches(info));
+            return infos.take(take).cloned().collect();
+        }
+        let infos = self.runs.range(within).rev().map(|(_, kept)| &kept.info);
+        infos.filter(|info| filter.matches(info)).take(take).cloned().collect()
     }
 
     /// A run and the runs that it continues, newest first.
@@ -298,6 +306,23 @@ impl<F> Index<F> {
         let waiting = self.kept(run)?.inbox.iter().filter(|(_, taken)| !taken);
         let waiting = waiting.map(|(entry, _)| entry);
         Ok(waiting.filter(|entry| entry.number > after).cloned().collect())
+    }
+
+    pub(crate) fn export(&self, run: RunId) -> Result<RunExport, StoreError> {
+        let kept = self.kept(run)?;
+        let command = |(entry, taken): &(InboxEntry, bool)| ExportedCommand {
+            entry: entry.clone(),
+            taken: *taken,
+        };
+        let inbox = kept.inbox.iter().map(command).collect();
+        Ok(RunExport { names: kept.names.clone(), inbox })
+    }
+
+    /// The tenants that have runs or audit entries, in order.
+    pub(crate) fn tenants(&self) -> Vec<Box<str>> {
+        let runs = self.runs.values().map(|kept| &kept.info.tenant);
+        let tenants: BTreeSet<_> = runs.chain(self.audit.keys()).cloned().collect();
+        tenants.into_iter().collect()
     }
 
     pub(crate) fn beat(&mut self, node: Box<str>, number: u64) {
@@ -416,13 +441,13 @@ impl<F> Index<F> {
         }
         audit.last = number;
         audit.numbers.insert(key.clone(), number);
-        audit.entries.insert(number, (AuditEntry { number, act }, key, bytes));
+        audit.entries.insert(number, (AuditEntry { number, key, act }, bytes));
         self.bytes += bytes;
         if audit.entries.len() <= AUDIT_MAX {
             return None;
         }
-        let (number, (_, key, bytes)) = audit.entries.pop_first()?;
-        audit.numbers.remove(&key);
+        let (number, (oldest, bytes)) = audit.entries.pop_first()?;
+        audit.numbers.remove(&oldest.key);
         audit.evicted += 1;
         self.bytes -= bytes;
         Some(number)

@@ -30,6 +30,7 @@ mod inbox;
 mod index;
 mod log;
 mod memory;
+mod migrate;
 #[cfg(feature = "nats")]
 mod nats;
 mod node;
@@ -59,10 +60,12 @@ pub use inbox::{
 };
 pub use log::{Beginning, DuePage, Log};
 pub use memory::{MEMORY_BYTES_MAX, MemoryStore};
+pub use migrate::{MigrateError, Migrated, migrate};
 #[cfg(feature = "nats")]
 pub use nats::{
-    NATS_INDEX_BYTES_MAX, NATS_SETTLE, NatsAuth, NatsOpenError, NatsOptions, NatsStore,
+    NATS_INDEX_BYTES_MAX, NATS_SETTLE, NatsAuth, NatsOpenError, NatsOptions, NatsStore, NatsTls,
 };
+pub use node::NodeStats;
 pub use options::{
     Durability, JOIN_PAST, LEASE, LogOptions, OUTLINE_BYTES, PAGE_BYTES, SETTLE, TAIL_BYTES_MAX,
     TAIL_BYTES_TOTAL_MAX, UNCOMMITTED_BYTES_MAX,
@@ -71,9 +74,9 @@ pub use owner::Owner;
 #[cfg(feature = "sqlite")]
 pub use sqlite::{OpenError, SqliteOptions, SqliteStore};
 pub use store::{
-    Adopt, Append, AppendDone, AppendError, Created, ExternalId, Finding, HistoryQuery, LIST_MAX,
-    NewFrame, NewRun, Page, PastRun, RunFilter, RunInfo, RunState, SnapshotKind, Store, StoreError,
-    StoreFuture, StoredFrame,
+    Adopt, Append, AppendDone, AppendError, Created, ExportedCommand, ExternalId, Finding,
+    HistoryQuery, LIST_MAX, NewFrame, NewRun, Page, PastRun, RunExport, RunFilter, RunInfo,
+    RunState, SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
 };
 pub use thread::{
     SEARCH_BYTES_MAX, SEARCH_WORDS_MAX, THREAD_TITLE_CHARS_MAX, THREADS_PAGE_MAX, ThreadChange,

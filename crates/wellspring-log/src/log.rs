@@ -14,6 +14,7 @@ use crate::fold::{fold, read_snapshot};
 use crate::hot::{Hot, Shared};
 use crate::inbox::{NewCommand, PutAll};
 use crate::memory::MemoryStore;
+use crate::node::NodeStats;
 use crate::options::LogOptions;
 use crate::owner::{InboxSeen, Owner};
 use crate::store::{
@@ -102,6 +103,12 @@ impl Log {
     #[must_use]
     pub fn node(&self) -> &str {
         &self.shared.options.node
+    }
+
+    /// What is known here of the nodes that own runs.
+    #[must_use]
+    pub fn nodes(&self) -> NodeStats {
+        self.shared.nodes.stats(self.shared.options.lease)
     }
 
     /// Creates a run and appends `run started`, its first record.
@@ -431,6 +438,9 @@ impl Log {
             let append = Append { run, expected: head, frame: new, adopt };
             match writer::append(&*shared.store, &append, options.settle).await {
                 Ok(()) => {
+                    if other.is_some() {
+                        shared.nodes.taken_over();
+                    }
                     transcript.extend(frame.records());
                     let unseen = InboxSeen::nothing(&claim.hot);
                     return Ok(self.own(claim, transcript, unseen, |hot| hot.own(&frame, bytes)));

@@ -18,7 +18,8 @@ use crate::index::{
 use crate::lock;
 use crate::store::{
     Append, AppendDone, AppendError, Created, ExternalId, HistoryQuery, NewFrame, NewRun, Page,
-    PastRun, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture, StoredFrame,
+    PastRun, RunExport, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture,
+    StoredFrame,
 };
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
 use crate::watch::{Watch, Watches};
@@ -424,6 +425,22 @@ impl Store for MemoryStore {
 
     fn documents(&self, filter: DocumentFilter) -> StoreFuture<'_, Vec<Document>> {
         self.read_with(|memory| memory.index.documents(&filter))
+    }
+
+    fn export(&self, run: RunId) -> StoreFuture<'_, RunExport> {
+        self.read_with(|memory| memory.index.export(run))
+    }
+
+    fn import_inbox(&self, run: RunId, entries: Vec<InboxEntry>) -> StoreFuture<'_, ()> {
+        self.write_run(run, |memory| {
+            memory.grow(run, entries.len() * 2 * ENTRY_BYTES)?;
+            entries.into_iter().for_each(|entry| memory.index.put_inbox(run, entry));
+            Ok(())
+        })
+    }
+
+    fn tenants(&self) -> StoreFuture<'_, Vec<Box<str>>> {
+        self.read_with(|memory| Ok(memory.index.tenants()))
     }
 
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {

@@ -20,6 +20,7 @@
 //!    other's heartbeats exchange a run less and less often.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -48,6 +49,23 @@ const LOST_RUNS_MAX: usize = 64 * 1024;
 pub(crate) struct Nodes {
     heart: Mutex<Heart>,
     others: Mutex<Others>,
+    take_overs: AtomicU64,
+    lost: AtomicU64,
+}
+
+/// What a process knows of the nodes that own runs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct NodeStats {
+    /// Runs that this process owns.
+    pub owned: usize,
+    /// Other nodes that own runs, when they were last looked at.
+    pub others: usize,
+    /// Of these, nodes that have been silent for the length of a lease.
+    pub silent: usize,
+    /// How many runs this process has taken over from nodes that were silent.
+    pub take_overs: u64,
+    /// How many runs other nodes have taken over from this process.
+    pub lost: u64,
 }
 
 /// The runs that this node owns, and the task that writes heartbeats while there are any.
@@ -83,8 +101,28 @@ impl Nodes {
         lock(&self.heart).runs.remove(&run);
     }
 
+    /// Counts a run that was taken over from a silent node.
+    pub(crate) fn taken_over(&self) {
+        self.take_overs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stats(&self, lease: Duration) -> NodeStats {
+        // One lock after the other: neither is held while the next is taken.
+        let owned = lock(&self.heart).runs.len();
+        let others = lock(&self.others).beats.len();
+        let silent = self.silent(lease).len();
+        NodeStats {
+            owned,
+            others,
+            silent,
+            take_overs: self.take_overs.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+        }
+    }
+
     /// Records that another node took a run away from this process.
     pub(crate) fn lost(&self, run: RunId) {
+        self.lost.fetch_add(1, Ordering::Relaxed);
         let mut others = lock(&self.others);
         if others.losses.len() >= LOST_RUNS_MAX {
             others.losses.clear();

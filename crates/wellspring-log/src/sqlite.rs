@@ -58,7 +58,7 @@ use crate::lock;
 use crate::options::Durability;
 use crate::store::{
     Append, AppendDone, Created, ExternalId, Finding, HistoryQuery, NewFrame, NewRun, Page,
-    PastRun, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture,
+    PastRun, RunExport, RunFilter, RunInfo, SnapshotKind, Store, StoreError, StoreFuture,
 };
 use crate::thread::{ThreadChange, ThreadFilter, ThreadInfo};
 use crate::watch::{Watch, Watches};
@@ -490,7 +490,8 @@ impl Store for SqliteStore {
 
     fn inbox(&self, run: RunId, after: InboxNo) -> StoreFuture<'_, Vec<InboxEntry>> {
         self.list_of(&["runs", "inbox"], "reading an inbox", move |connection| {
-            read::inbox(connection, run, after)
+            let waiting = read::inbox(connection, run, after, read::Entries::Waiting)?;
+            Ok(waiting.map(|all| all.into_iter().map(|it| it.entry).collect()))
         })
     }
 
@@ -624,6 +625,22 @@ impl Store for SqliteStore {
         self.list_of(&["documents"], "listing documents", move |connection| {
             document::list(connection, &filter)
         })
+    }
+
+    fn export(&self, run: RunId) -> StoreFuture<'_, RunExport> {
+        self.look_up(&["runs", "inbox"], "copying a run", move |connection| {
+            Ok(read::export(connection, run)?.map(Some))
+        })
+        .map(move |found| found?.ok_or(StoreError::NoRun(run)))
+        .boxed()
+    }
+
+    fn import_inbox(&self, run: RunId, entries: Vec<InboxEntry>) -> StoreFuture<'_, ()> {
+        self.write("copying commands", move |db| write::import_inbox(db, run, &entries))
+    }
+
+    fn tenants(&self) -> StoreFuture<'_, Vec<Box<str>>> {
+        self.list_of(&["runs", "audit"], "listing tenants", read::tenants)
     }
 
     fn put_audit(&self, entry: NewAudit) -> StoreFuture<'_, u64> {

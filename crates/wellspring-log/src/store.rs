@@ -180,6 +180,24 @@ pub trait Store: Send + Sync + 'static {
     /// Copies everything to a new file while runs continue.
     fn backup(&self, to: PathBuf) -> StoreFuture<'_, ()>;
 
+    /// Everything stored for a run besides its frames and its snapshots, for a copy in another
+    /// store.
+    fn export(&self, run: RunId) -> StoreFuture<'_, RunExport>;
+
+    /// Puts commands into the inbox of a run that is being copied, under their original numbers and
+    /// keys. Later commands of the run get higher numbers.
+    fn import_inbox(&self, run: RunId, entries: Vec<InboxEntry>) -> StoreFuture<'_, ()>;
+
+    /// The tenants that have runs or audit entries, in order.
+    fn tenants(&self) -> StoreFuture<'_, Vec<Box<str>>>;
+
+    /// Fails if the store cannot be written now, and answers within a few seconds. The default puts
+    /// a document with an impossible expectation, which takes the write lock but writes nothing.
+    fn ready(&self) -> StoreFuture<'_, ()> {
+        let unchanged = self.put_document("ready".into(), None, Expected::Revision(u64::MAX));
+        unchanged.map(|written| written.map(drop)).boxed()
+    }
+
     /// Checks all stored data, and reports the damage. A store that cannot be damaged reports
     /// nothing.
     fn check(&self) -> StoreFuture<'_, Vec<Finding>> {
@@ -189,11 +207,14 @@ pub trait Store: Send + Sync + 'static {
 
 /// Implements all methods except `append`, `create` and `put_inbox` by forwarding them to
 /// another store, which is in the field of this name. Use it for a store that counts, limits or
-/// observes another one.
+/// observes another one. If a method is named as well, each future goes through that method, with
+/// the name of the operation.
 #[macro_export]
 macro_rules! forward_store {
-    ($inner:ident) => {
-        $crate::forward_store! { $inner;
+    ($inner:ident) => { $crate::forward_store! { @all $inner, () } };
+    ($inner:ident, $through:ident) => { $crate::forward_store! { @all $inner, ($through) } };
+    (@all $inner:ident, $through:tt) => {
+        $crate::forward_store! { @each $inner, $through;
             fn read(run: $crate::forwarded::RunId, after: $crate::forwarded::Seq, bytes_max: usize)
                 -> $crate::Page;
             fn info(run: $crate::forwarded::RunId) -> Option<$crate::RunInfo>;
@@ -234,6 +255,13 @@ macro_rules! forward_store {
             fn delete(run: $crate::forwarded::RunId) -> bool;
             fn backup(to: ::std::path::PathBuf) -> ();
             fn check() -> Vec<$crate::Finding>;
+            fn ready() -> ();
+            fn export(run: $crate::forwarded::RunId) -> $crate::RunExport;
+            fn import_inbox(
+                run: $crate::forwarded::RunId,
+                entries: Vec<$crate::InboxEntry>
+            ) -> ();
+            fn tenants() -> Vec<Box<str>>;
         }
 
         fn watch(&self, run: $crate::forwarded::RunId) -> $crate::Watch {
@@ -244,11 +272,16 @@ macro_rules! forward_store {
             self.$inner.frame_bytes_max()
         }
     };
-    ($inner:ident; $(fn $name:ident($($value:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
+    (@each $inner:ident, $through:tt;
+        $(fn $name:ident($($value:ident: $kind:ty),*) -> $gives:ty;)*) => {$(
         fn $name(&self, $($value: $kind),*) -> $crate::StoreFuture<'_, $gives> {
-            self.$inner.$name($($value),*)
+            $crate::forward_store!(@one self, $through, $name, self.$inner.$name($($value),*))
         }
     )*};
+    (@one $self:ident, (), $name:ident, $future:expr) => { $future };
+    (@one $self:ident, ($through:ident), $name:ident, $future:expr) => {
+        $self.$through(stringify!($name), $future)
+    };
 }
 
 /// A run to be created.
@@ -497,6 +530,24 @@ pub struct PastRun {
     /// Its latest [transcript snapshot](SnapshotKind::Transcript) and that snapshot's record,
     /// if requested and stored.
     pub folded: Option<(Seq, Bytes)>,
+}
+
+/// Everything stored for a run besides its frames and its snapshots.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunExport {
+    /// The names that surfaces have for it.
+    pub names: Vec<ExternalId>,
+    /// Its inbox, in the order of the numbers.
+    pub inbox: Vec<ExportedCommand>,
+}
+
+/// A command of an inbox.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportedCommand {
+    /// The command.
+    pub entry: InboxEntry,
+    /// Whether a frame names it as applied.
+    pub taken: bool,
 }
 
 /// The fold that a snapshot holds.

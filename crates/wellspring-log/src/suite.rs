@@ -14,6 +14,7 @@ mod audit;
 mod damage;
 mod documents;
 mod keeping;
+mod moving;
 mod owners;
 mod threads;
 mod watching;
@@ -44,6 +45,7 @@ pub use self::documents::{
     documents_are_written_by_compare_and_set, of_two_writers_of_a_document_one_wins,
 };
 pub use self::keeping::{a_backup_is_whole_or_refused, retention_takes_what_is_old_and_over};
+pub use self::moving::everything_moves_and_comes_back;
 pub use self::owners::{
     beats_are_counted_per_node, due_is_paged_without_a_window, owners_follow_appends_and_states,
     what_is_due_comes_in_order,
@@ -138,6 +140,7 @@ macro_rules! store_suite {
             a_watch_is_woken_by_its_run_only
             a_deleted_run_wakes_its_watch
             nothing_damaged_is_served
+            everything_moves_and_comes_back
         );
     };
     (@cases $subject:expr; $($case:ident)*) => {$(

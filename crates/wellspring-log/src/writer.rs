@@ -407,7 +407,8 @@ impl Writer {
 
     fn fail(&self, error: AppendError) {
         tracing::warn!(%error, run = %self.hot.run, "this process no longer owns the run");
-        let taken_over = matches!(error, AppendError::Conflict { .. });
+        // Whoever has ended it has taken it over before.
+        let taken_over = matches!(error, AppendError::Conflict { .. } | AppendError::Closed(_));
         let failure = match &error {
             AppendError::Store(error) => Some(error.clone()),
             // The run continues on another node, and its readers follow it there.
@@ -588,7 +589,7 @@ struct Taken {
 }
 
 /// The state of a run after an event, if the event changes it.
-fn state_of(event: &Event) -> Option<RunState> {
+pub(crate) fn state_of(event: &Event) -> Option<RunState> {
     match event {
         Event::RunStarted(_) | Event::RunAdopted { .. } | Event::RunResumed { .. } => {
             Some(RunState::Running)
@@ -655,7 +656,7 @@ pub(crate) async fn append(
     }
 }
 
-async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
+pub(crate) async fn append_once(store: &dyn Store, append: &Append) -> Result<(), AppendError> {
     let (decided, decision) = oneshot::channel();
     let done = Box::new(move |result| {
         let _ = decided.send(result);

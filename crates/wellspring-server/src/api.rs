@@ -181,6 +181,7 @@ impl ApiBuilder {
         runtime.limit_runs(AdmissionLimits {
             runs: config.limits.runs,
             runs_per_principal: config.limits.runs_per_token,
+            runs_per_tenant: config.limits.runs_per_tenant,
         });
         let signer = Signer::of(&*store).await?;
         let app = App::new(config, runtime, authenticate, address, signer, metrics);

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use wellspring_core::{Millis, RunId, RunRequest};
 use wellspring_engine::{AgentDef, Control, DEFAULT_TENANT, Permission, Principal, Runtime};
-use wellspring_log::{Expected, RunInfo};
+use wellspring_log::RunInfo;
 use wellspring_wire::{DialectChoice, WirePosition};
 
 use crate::auth::{AuthError, Authenticate, Signer};
@@ -109,17 +109,16 @@ impl App {
         Ok(page(self.runtime.log(), info, dialect, after, until).await?)
     }
 
-    /// Fails if the store cannot be written. The put has an impossible expectation, so it takes the
-    /// store's write lock but writes nothing.
+    /// Fails if the store cannot be written.
     pub(crate) async fn check_store(&self) -> Result<(), ApiError> {
-        let expected = Expected::Revision(u64::MAX);
-        self.runtime.log().store().put_document("server.ready".into(), None, expected).await?;
-        Ok(())
+        self.runtime.log().store().ready().await.map_err(|error| ApiError::not_ready(&error))
     }
 
     /// The metrics, in the text format of Prometheus.
     pub(crate) fn metrics_text(&self) -> String {
         let log = self.runtime.log();
+        let nodes = log.nodes();
+        let is_node = usize::from(nodes.owned > 0);
         self.metrics.render(&[
             ("wellspring_runs", "Active runs in this process.", self.runtime.live_runs() as u64),
             ("wellspring_log_runs", "Runs written or read here now.", log.live_runs() as u64),
@@ -127,6 +126,27 @@ impl App {
                 "wellspring_log_tail_bytes",
                 "Bytes kept for slower readers.",
                 log.tail_bytes() as u64,
+            ),
+            (
+                "wellspring_nodes",
+                "Processes that own runs, as this one last saw them.",
+                (nodes.others + is_node) as u64,
+            ),
+            (
+                "wellspring_nodes_silent",
+                "Of these, processes that gave no sign of life for a lease.",
+                nodes.silent as u64,
+            ),
+            ("wellspring_leases", "Runs that this process owns.", nodes.owned as u64),
+            (
+                "wellspring_take_overs_total",
+                "Runs that this process took over from silent ones.",
+                nodes.take_overs,
+            ),
+            (
+                "wellspring_runs_lost_total",
+                "Runs that other processes took over from this one.",
+                nodes.lost,
             ),
         ])
     }

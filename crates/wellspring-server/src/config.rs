@@ -81,6 +81,8 @@ pub struct ServerLimits {
     pub runs: usize,
     /// Maximum number of active runs per token: enough for a busy team.
     pub runs_per_token: usize,
+    /// Maximum number of active runs per tenant, on all nodes together.
+    pub runs_per_tenant: Option<usize>,
     /// Maximum number of open streams.
     pub streams: usize,
     /// Open streams per token: a busy team, each with a few tabs.
@@ -103,6 +105,7 @@ impl Default for ServerLimits {
             connections: 32 * 1024,
             runs: 10_000,
             runs_per_token: 100,
+            runs_per_tenant: None,
             streams: 20_000,
             streams_per_token: 1000,
             requests_per_token: 100,

@@ -87,6 +87,14 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message, remedy).retry_after(5)
     }
 
+    /// The store cannot be written to now. Whoever asks may do so every second, so it is logged
+    /// where it hinders someone.
+    pub(crate) fn not_ready(error: &StoreError) -> Self {
+        let remedy = "try again; the server's log says more";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string(), remedy)
+            .retry_after(5)
+    }
+
     pub(crate) fn internal(while_doing: &str, error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error, "{while_doing}");
         Self::new(
@@ -234,7 +242,7 @@ impl From<StartError> for ApiError {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Self::new(status, "too_many_runs", message, remedy).retry_after(5)
             }
-            StartError::TooManyOfYours(_) => {
+            StartError::TooManyOfYours(_) | StartError::TooManyOfTenant(_) => {
                 let remedy = "wait for some to finish, or cancel them";
                 let status = StatusCode::TOO_MANY_REQUESTS;
                 Self::new(status, "too_many_runs", message, remedy).retry_after(5)

@@ -54,6 +54,8 @@ struct Inner {
     first_delta: Histogram,
     reader_lag: Histogram,
     log_append: Histogram,
+    /// Of the store's other operations, by their names.
+    store: Mutex<BTreeMap<&'static str, Arc<Histogram>>>,
     errors: Mutex<BTreeMap<&'static str, u64>>,
     also: OnceLock<Box<RenderMore>>,
 }
@@ -81,16 +83,22 @@ impl Histogram {
 
     fn render(&self, name: &str, help: &str, out: &mut String) {
         head(out, name, "histogram", help);
+        self.render_labelled(name, "", out);
+    }
+
+    /// Without the head; `label` is empty or ends with a comma.
+    fn render_labelled(&self, name: &str, label: &str, out: &mut String) {
         let mut below = 0;
         for (bound, bucket) in BUCKETS_MICROS.iter().zip(&self.buckets) {
             below += bucket.load(Ordering::Relaxed);
             let bound = Duration::from_micros(*bound).as_secs_f64();
-            let _ = writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {below}");
+            let _ = writeln!(out, "{name}_bucket{{{label}le=\"{bound}\"}} {below}");
         }
         let count = self.count.load(Ordering::Relaxed);
         let sum = Duration::from_micros(self.micros.load(Ordering::Relaxed)).as_secs_f64();
-        let _ = writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}");
-        let _ = writeln!(out, "{name}_sum {sum}\n{name}_count {count}");
+        let _ = writeln!(out, "{name}_bucket{{{label}le=\"+Inf\"}} {count}");
+        let alone = label.strip_suffix(',').map(|label| format!("{{{label}}}")).unwrap_or_default();
+        let _ = writeln!(out, "{name}_sum{alone} {sum}\n{name}_count{alone} {count}");
     }
 }
 
@@ -100,13 +108,14 @@ fn head(out: &mut String, name: &str, kind: &str, help: &str) {
 }
 
 impl Metrics {
-    /// A store that behaves like `store` and whose appends are timed.
+    /// A store that behaves like `store` and whose operations are timed.
     #[must_use]
     pub fn metered(&self, store: Arc<dyn Store>) -> Arc<dyn Store> {
         Arc::new(MeteredStore { store, metrics: self.clone() })
     }
 
-    /// Everything, in Prometheus' text format; `gauges` are read elsewhere: name, help, value.
+    /// Everything, in Prometheus' text format; `gauges` are read elsewhere: name, help, value. One
+    /// whose name ends with `_total` is a counter.
     #[must_use]
     pub fn render(&self, gauges: &[(&str, &str, u64)]) -> String {
         let it = &*self.inner;
@@ -149,7 +158,8 @@ impl Metrics {
             ("wellspring_connections", "Connections open now.", open(&it.connections)),
         ];
         for (name, help, value) in own.iter().chain(gauges) {
-            head(&mut out, name, "gauge", help);
+            let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
+            head(&mut out, name, kind, help);
             let _ = writeln!(out, "{name} {value}");
         }
         for (name, help, histogram) in [
@@ -166,6 +176,11 @@ impl Metrics {
             ("wellspring_log_append_seconds", "How long an append took.", &it.log_append),
         ] {
             histogram.render(name, help, &mut out);
+        }
+        let name = "wellspring_store_seconds";
+        head(&mut out, name, "histogram", "How long the store took, by operation.");
+        for (operation, histogram) in &*lock(&it.store) {
+            histogram.render_labelled(name, &format!("operation=\"{operation}\","), &mut out);
         }
         if let Some(also) = it.also.get() {
             out.push_str(&also());
@@ -264,10 +279,26 @@ impl Hooks for Metrics {
     }
 }
 
-/// A store whose appends are timed.
+/// A store whose operations are timed.
 struct MeteredStore {
     store: Arc<dyn Store>,
     metrics: Metrics,
+}
+
+impl MeteredStore {
+    fn timed<'a, T: Send + 'a>(
+        &self,
+        operation: &'static str,
+        future: StoreFuture<'a, T>,
+    ) -> StoreFuture<'a, T> {
+        let histogram = Arc::clone(lock(&self.metrics.inner.store).entry(operation).or_default());
+        Box::pin(async move {
+            let since = Instant::now();
+            let done = future.await;
+            histogram.observe(since.elapsed());
+            done
+        })
+    }
 }
 
 impl Store for MeteredStore {
@@ -283,14 +314,14 @@ impl Store for MeteredStore {
     }
 
     fn create(&self, new: NewRun, first: NewFrame) -> StoreFuture<'_, Created> {
-        self.store.create(new, first)
+        self.timed("create", self.store.create(new, first))
     }
 
     fn put_inbox(&self, run: RunId, commands: Vec<NewCommand>) -> StoreFuture<'_, PutAll> {
-        self.store.put_inbox(run, commands)
+        self.timed("put_inbox", self.store.put_inbox(run, commands))
     }
 
-    wellspring_log::forward_store!(store);
+    wellspring_log::forward_store!(store, timed);
 }
 
 #[cfg(test)]

@@ -11,7 +11,8 @@
 //! - [`mock_model`] is a model behind four providers' protocols, for external agents.
 //! - [`telegram`], [`slack`] and [`discord`] are strict fakes of chat networks, with a check of
 //!   their rate limits.
-//! - [`NatsServers`] are real NATS servers, alone or as a cluster.
+//! - [`NatsServers`] are real NATS servers, alone or as a cluster, and [`Proxy`] is a network that
+//!   can be cut.
 //! - [`soak`] gives the number of rounds to run, [`figures`] print the results of benches.
 //!
 //! # What is deliberately absent
@@ -30,6 +31,7 @@ pub mod figures;
 mod lines;
 pub mod mock_model;
 mod nats;
+mod proxy;
 mod random;
 mod run_builder;
 pub mod samples;
@@ -43,6 +45,7 @@ pub use fake_provider::{Answer, Asked, FakeProvider};
 pub use fake_socket::{FakeConnection, FakeSocket};
 pub use lines::Lines;
 pub use nats::{NATS, NatsServers};
+pub use proxy::Proxy;
 pub use random::Random;
 pub use run_builder::{RUN, RunBuilder, THREAD};
 pub use soak::{SOAK, soak};

@@ -6,11 +6,13 @@
 )]
 
 use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// Tests with NATS servers run if this variable is set.
@@ -89,6 +91,44 @@ impl NatsServers {
     #[must_use]
     pub fn monitors(&self) -> Vec<String> {
         self.servers.iter().map(|it| format!("http://127.0.0.1:{}", it.monitor)).collect()
+    }
+
+    /// The response of a server's monitoring address, such as `/varz`; `None` if it is not running.
+    #[must_use]
+    pub fn monitor(&self, number: usize, path: &str) -> Option<Value> {
+        let mut socket = TcpStream::connect(("127.0.0.1", self.servers[number].monitor)).ok()?;
+        let request = format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n");
+        socket.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer).ok()?;
+        serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
+    }
+
+    /// The number of the server that leads a stream.
+    #[must_use]
+    pub fn leader(&self, stream: &str) -> Option<usize> {
+        (0..self.count()).find_map(|number| {
+            let found = self.monitor(number, "/jsz?streams=true")?;
+            let streams = found.pointer("/account_details/0/stream_detail")?.as_array()?;
+            let named = streams.iter().find(|it| it["name"] == stream)?;
+            named.pointer("/cluster/leader")?.as_str()?.strip_prefix('n')?.parse().ok()
+        })
+    }
+
+    /// Whether every replica of a stream is running and up to date.
+    #[must_use]
+    pub fn is_whole(&self, stream: &str) -> bool {
+        let whole = || {
+            let found = self.monitor(self.leader(stream)?, "/jsz?streams=true")?;
+            let streams = found.pointer("/account_details/0/stream_detail")?.as_array()?;
+            let named = streams.iter().find(|it| it["name"] == stream)?;
+            let replicas = named.pointer("/cluster/replicas")?.as_array()?;
+            Some(
+                replicas.len() + 1 == self.count()
+                    && replicas.iter().all(|it| it["current"] == true),
+            )
+        };
+        whole().unwrap_or_default()
     }
 
     /// The number of servers.

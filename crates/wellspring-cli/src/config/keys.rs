@@ -59,6 +59,7 @@ const PATH: &str = "a path, relative to `wellspring.toml`";
 pub(crate) const ALL: &[&Table] = &[
     &ROOT,
     &STORE,
+    &STORE_NATS,
     &SERVER,
     &SERVER_LIMITS,
     &SERVER_USE_AI,
@@ -114,15 +115,22 @@ pub(crate) const STORE: Table = Table {
     keys: &[
         key(
             "kind",
-            "`\"sqlite\"` or `\"memory\"`",
+            "`\"sqlite\"`, `\"nats\"` or `\"memory\"`",
             "`\"sqlite\"`",
-            "`memory` stores nothing on disk. Flag: `--ephemeral`.",
+            "`nats` shares the runs between machines: see [nats.md](nats.md). `memory` stores \
+             nothing on disk. Flag: `--ephemeral`.",
         ),
         key(
             "directory",
             PATH,
             "the user's data directory",
-            "Flag and variable: `--data-dir`, `WELLSPRING_DATA_DIR`.",
+            "For `sqlite`. Flag and variable: `--data-dir`, `WELLSPRING_DATA_DIR`.",
+        ),
+        key(
+            "address",
+            "a string such as `\"nats://10.0.0.1:4222,nats://10.0.0.2:4222\"`",
+            "",
+            "For `nats`: its servers. An address that begins with `tls://` requires TLS.",
         ),
         key(
             "durability",
@@ -130,7 +138,65 @@ pub(crate) const STORE: Table = Table {
             "`\"process-crash\"`",
             "What stored events survive. Flag: `--durability`.",
         ),
-        key("bytes_max", NUMBER, "no limit", "Maximum size of the file."),
+        key("bytes_max", NUMBER, "no limit", "Maximum size of the file, or of the stream."),
+        key(
+            "lease",
+            TIME,
+            "30 seconds",
+            "How long a process may give no sign of life before others take over its runs. Not \
+             below one second.",
+        ),
+        key("nats", TABLE, "", "How to use the NATS servers."),
+    ],
+};
+
+pub(crate) const STORE_NATS: Table = Table {
+    title: "[store.nats]",
+    about: "How to use the NATS servers, if `kind` is `\"nats\"`. Old runs are deleted as \
+            `retention` in `[server]` says.",
+    keys: &[
+        key(
+            "stream",
+            "a string of letters, digits, `-` and `_`",
+            "`\"wellspring\"`",
+            "The stream's name, with which all subjects begin. The stream is created if there is \
+             none.",
+        ),
+        key("replicas", "a whole number from 1 to 5", "1", "How many servers keep each message."),
+        key(
+            "monitors",
+            TEXTS,
+            "",
+            "Monitoring addresses of all servers, such as `\"http://10.0.0.1:8222\"`. \
+             `durability = \"power-loss\"` needs them to check the servers' settings.",
+        ),
+        key(
+            "settle",
+            TIME,
+            "30 seconds",
+            "How long a write may wait for its answer, for example while a server is replaced. A \
+             run whose write takes longer is given up and continued later.",
+        ),
+        key(
+            "index_bytes_max",
+            NUMBER,
+            "1 GiB",
+            "Maximum size of the index of all runs that each process keeps in memory.",
+        ),
+        key("user", TEXT, "", "The user to log in as, with `password_env` or `password_file`."),
+        key("password_env", TEXT, "", "Variable with the password."),
+        key("password_file", PATH, "", "File with the password."),
+        key("token_env", TEXT, "", "Variable with a token to log in with."),
+        key("token_file", PATH, "", "File with a token to log in with."),
+        key("credentials_file", PATH, "", "File with a JWT and a seed to log in with (`.creds`)."),
+        key(
+            "ca_file",
+            PATH,
+            "the system's certificates",
+            "Certificates of those who may sign for the servers, in PEM. Requires TLS.",
+        ),
+        key("certificate_file", PATH, "", "Our own certificate, in PEM, with `key_file`."),
+        key("key_file", PATH, "", "The key of our own certificate, in PEM."),
     ],
 };
 
@@ -193,6 +259,13 @@ pub(crate) const SERVER_LIMITS: Table = Table {
         key("connections", NUMBER, "32768", "Open connections."),
         key("runs", NUMBER, "10000", "Active runs, in total."),
         key("runs_per_token", NUMBER, "100", "Active runs, per token."),
+        key(
+            "runs_per_tenant",
+            NUMBER,
+            "no limit",
+            "Active runs, per tenant, on all machines together. Runs that start at the same \
+             moment do not count each other, so it can be exceeded by as many as that.",
+        ),
         key("streams", NUMBER, "20000", "Open streams, in total."),
         key("streams_per_token", NUMBER, "1000", "Open streams, per token."),
         key("requests_per_token", NUMBER, "100", "Requests per second, on average."),

@@ -51,6 +51,9 @@ fn mistakes_have_a_line_and_a_remedy() {
         "[server]\ndrain = \"20 parsecs\"\nretention = -3",
         "[store]\ndurability = \"powerloss\"",
         "[store]\nkind = \"nats\"",
+        "[store]\nkind = \"natz\"\naddress = \"nats://me:secret@host\"\nlease = \"1ms\"",
+        "[store]\nkind = \"nats\"\naddress = \"nats://host\"\n[store.nats]\nreplicas = 9\nuser = \"me\"\ncertificate_file = \"c\"",
+        "[store.nats]\ntoken_env = \"A\"\ntoken_file = \"b\"\ncredentials_file = \"c\"\nsteam = \"x\"",
         "default_agent = \"revewer\"\n[agents.reviewer]\nmodel = \"anthropic\"",
         "[channels.mine]\nstream = true",
         "[channels.telegram]\nagent = \"nobody\"",
@@ -287,4 +290,14 @@ fn calls_are_queued_as_configured() {
     let b = &config.agents["b"];
     assert_eq!((b.queue, b.tool_order), (ToolMode::Parallel, ToolOrder::AsCalled));
     assert!(b.queue_rules.is_empty());
+}
+
+/// The configuration that `docs/deploy` has for three nodes is one.
+#[test]
+fn the_layout_of_three_nodes_is_valid() {
+    let file =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/deploy/three-nodes/wellspring.toml");
+    let config = Config::read(&file, &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
+    assert_eq!(config.store.kind, settings::StoreKind::Nats);
+    assert_eq!(config.store.nats.replicas, Some(config.store.nats.monitors.len()));
 }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use wellspring_channels::{Markup, Text};
 use wellspring_core::{AgentNo, Transcript};
 use wellspring_testkit::telegram::{FakeTelegram, Reply, Shown, check_answer};
-use wellspring_testkit::{Answer, FakeGateway, FakeProvider, GatewayOptions, soak};
+use wellspring_testkit::{Answer, FakeGateway, FakeProvider, GatewayOptions, NatsServers, soak};
 
 use crate::kit::{Going, Home};
 
@@ -192,6 +192,44 @@ async fn an_agent_of_a_gateway_answers_in_telegram() {
     assert_eq!(gateway.asked().iter().filter(|it| it.0 == "agent").count(), 1);
     server.signal(Signal::KILL);
     server.end();
+}
+
+/// Two machines with one bot: one of them serves it, and when that is killed in mid-answer, the
+/// other goes on with the same message. Nothing is lost, and nothing is there twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bot_is_served_by_one_machine_at_a_time() {
+    let Some(nats) = NatsServers::start(1, false) else { return };
+    let mut network = Network::new().await;
+    let store = format!(
+        "everyone = true\n[store]\nkind = \"nats\"\naddress = \"{}\"\nlease = \"2s\"\n",
+        nats.address()
+    );
+    let homes = [(); 2].map(|()| network.home(&store));
+    network.write(1, "long");
+    let serve = |home: &Home| Going::start(home.paced(30, &["serve", "--listen", "127.0.0.1:0"]));
+    let one = serve(&homes[0]);
+    let telegram = Arc::clone(&network.telegram);
+    let is_edited = || {
+        let telegram = telegram.lock().unwrap();
+        telegram.log.iter().any(|call| call.method == "editMessageText")
+    };
+    network.wait_for("an answer that grows", |_| is_edited()).await;
+    let other = serve(&homes[1]);
+    one.signal(Signal::KILL);
+    one.end();
+    let ended = |shown: &[Shown]| {
+        shown.iter().all(|it| !it.text.contains('█'))
+            && shown.iter().any(|it| it.text.contains("paragraph 40 of 40"))
+    };
+    network.wait_for("the end of the answer", ended).await;
+    let (records, outline) = homes[1].records("last");
+    assert!(outline.finished);
+    let answer = Transcript::fold(&records).words(AgentNo::ROOT);
+    let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+    let shown: String = network.shown().iter().map(|it| it.text.as_str()).collect();
+    assert_eq!(letters(&shown), letters(&Text::markdown(&answer).render(Markup::Plain)));
+    other.signal(Signal::KILL);
+    other.end();
 }
 
 /// A stranger gets a code; `channels pair` accepts it, and `channels list` shows both.

@@ -18,6 +18,7 @@ mod config;
 mod crash;
 mod damage;
 mod kit;
+mod machines;
 mod mcp_server;
 mod pipes;
 mod providers;

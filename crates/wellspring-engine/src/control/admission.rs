@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use wellspring_core::RunId;
+use wellspring_log::{RunFilter, RunState};
 
 use super::StartError;
 use crate::principal::Principal;
@@ -16,6 +17,9 @@ pub struct AdmissionLimits {
     pub runs: usize,
     /// Of each principal but [`Principal::local`].
     pub runs_per_principal: usize,
+    /// Of each tenant, on all nodes together. The store is asked at each start, so runs that start
+    /// at the same moment do not count each other: the number can be exceeded by as many as that.
+    pub runs_per_tenant: Option<usize>,
 }
 
 /// The limits, and the runs that are about to start: they count before anyone works on them.
@@ -42,6 +46,33 @@ impl Runtime {
     /// always continue. `false` if limits were set before.
     pub fn limit_runs(&self, limits: AdmissionLimits) -> bool {
         self.admission().limits.set(limits).is_ok()
+    }
+
+    /// Fails if the tenant's runs on all nodes are as many as it may have.
+    pub(super) async fn tenant_has_room(&self, who: &Principal) -> Result<(), StartError> {
+        let Some(max) = self.admission().limits.get().and_then(|limits| limits.runs_per_tenant)
+        else {
+            return Ok(());
+        };
+        let mut filter = RunFilter {
+            tenant: Some((*who.tenant).into()),
+            states: vec![RunState::Running],
+            limit: max,
+            ..RunFilter::default()
+        };
+        let mut found = 0;
+        // A page is full only if there may be more.
+        while found < max {
+            let page = self.log().store().list(filter.clone()).await?;
+            found += page.len();
+            match page.last() {
+                Some(last) if page.len() == filter.limit_or_max() => {
+                    filter.after_run = Some(last.run);
+                }
+                Some(_) | None => break,
+            }
+        }
+        if found < max { Ok(()) } else { Err(StartError::TooManyOfTenant(max)) }
     }
 
     /// Counts a run as starting, if there is room for it.

@@ -56,6 +56,11 @@ pub enum StartError {
     /// As many runs of the principal as this runtime allows are being worked on.
     #[error("{0} runs of yours are being worked on, and no more are allowed; wait or cancel some")]
     TooManyOfYours(usize),
+    /// As many runs of the tenant as this runtime allows are being worked on, on all nodes.
+    #[error(
+        "{0} runs of your tenant are being worked on, and no more are allowed; wait or cancel some"
+    )]
+    TooManyOfTenant(usize),
     /// The principal lacks a permission.
     #[error("this requires the permission `{0}`")]
     NotPermitted(Permission),

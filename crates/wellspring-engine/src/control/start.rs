@@ -158,7 +158,8 @@ impl Control {
             return Err(StartError::ShuttingDown);
         }
         let run = RunId::new(Uuid::now_v7());
-        match self.runtime.admit(&self.who, run) {
+        let has_room = self.runtime.tenant_has_room(&self.who).await;
+        match has_room.and_then(|()| self.runtime.admit(&self.who, run)) {
             Ok(admitted) => self.begin(run, new, admitted).await,
             Err(full) => self.existing(&new).await?.ok_or(full),
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use tokio::time::Instant;
 use wellspring_core::{Command, FailureKind, InboxNo, Millis, Outcome, RunId};
 use wellspring_log::{AdoptError, AppendError, Due, RunInfo, RunState, StoreError};
@@ -12,6 +13,10 @@ use super::{Runtime, Working};
 use crate::run::{Announced, Run};
 use crate::runtime::close::closing_events;
 use crate::runtime::drive::{Left, drive};
+
+/// Runs that are adopted at the same time: enough to hide the network, and few beside those that
+/// are being worked on.
+const ADOPTED_AT_ONCE: usize = 16;
 
 /// Runs that are looked at between two queries.
 const DUE_PAGE: usize = 256;
@@ -58,12 +63,14 @@ impl Runtime {
         let mut after = None;
         loop {
             let page = log.due(after, DUE_PAGE).await?;
-            for due in page.runs {
-                if !self.knows(&due) {
-                    orphans.push(due.run);
-                } else if self.resume(due.run).await {
-                    adopted.push(due.run);
-                }
+            let (known, unknown): (Vec<_>, Vec<_>) =
+                page.runs.into_iter().partition(|due| self.knows(due));
+            orphans.extend(unknown.into_iter().map(|due| due.run));
+            // In order, and several at a time: over a network each adoption waits for answers.
+            for some in known.chunks(ADOPTED_AT_ONCE) {
+                let resumed = join_all(some.iter().map(|due| self.resume(due.run))).await;
+                let resumed = some.iter().zip(resumed).filter(|(_, resumed)| *resumed);
+                adopted.extend(resumed.map(|(due, _)| due.run));
             }
             after = page.next;
             if after.is_none() {

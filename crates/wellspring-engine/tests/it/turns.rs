@@ -364,7 +364,8 @@ async fn a_queued_request_holds_no_place_that_others_need() {
     let gate = Gate::new();
     let script = [Say::new().gate(&gate).text("one"), Say::new().text("two")];
     let runtime = runtime();
-    assert!(runtime.limit_runs(AdmissionLimits { runs: 2, runs_per_principal: 2 }));
+    let limits = AdmissionLimits { runs: 2, runs_per_principal: 2, runs_per_tenant: None };
+    assert!(runtime.limit_runs(limits));
     let model = Arc::new(Scripted::conversation(script));
     let when_busy = WhenBusy::Queue;
     runtime.register(wellspring_engine::AgentDef { when_busy, ..with_model(model, []) });

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use async_nats::connection::State;
 use async_nats::{Client, HeaderMap, Message, RequestErrorKind, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD as BASE64;
@@ -203,6 +204,27 @@ impl Api {
         info.pointer("/state/last_seq").and_then(Value::as_u64).ok_or_else(|| {
             StoreError::failed("asking for the stream's state", "there is no last sequence")
         })
+    }
+
+    /// Fails if nothing can be written now. Asked once, so that the answer comes in time.
+    pub(super) async fn ready(&self) -> Result<(), StoreError> {
+        if self.client.connection_state() != State::Connected {
+            let cause = "there is no connection to any of its servers";
+            return Err(StoreError::failed("reconnecting to NATS", cause));
+        }
+        let subject = format!("$JS.API.STREAM.INFO.{}", self.stream);
+        let info: Value = self
+            .ask_once(subject, None, Bytes::from_static(b"{}"))
+            .await
+            .map_err(failed("asking NATS for the stream's state"))?;
+        // A server that is not part of a cluster names none.
+        let cluster = info.get("cluster").filter(|cluster| cluster.get("name").is_some());
+        let leader = cluster.and_then(|cluster| cluster.get("leader")?.as_str());
+        if cluster.is_some() && leader.is_none_or(str::is_empty) {
+            let cause = "too few of the servers that keep the stream are there";
+            return Err(StoreError::failed("waiting for the stream to have a leader", cause));
+        }
+        Ok(())
     }
 
     /// Creates a consumer that pushes everything from a sequence on.

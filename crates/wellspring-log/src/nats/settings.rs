@@ -37,6 +37,8 @@ pub struct NatsOptions {
     pub address: Box<str>,
     /// How this process proves who it is.
     pub auth: NatsAuth,
+    /// How connections are encrypted.
+    pub tls: NatsTls,
     /// The stream's name, with which all subjects begin. It is created if there is none.
     pub stream: Box<str>,
     /// How many servers keep each message.
@@ -62,8 +64,25 @@ pub enum NatsAuth {
     None,
     /// By a token.
     Token(Box<str>),
+    /// By a name and a password.
+    User {
+        /// The name.
+        name: Box<str>,
+        /// The password.
+        password: Box<str>,
+    },
     /// By a file with a JWT and a seed.
     Credentials(PathBuf),
+}
+
+/// How connections to the servers are encrypted. An address that begins with `tls://` requires
+/// it, with the system's certificates unless others are named.
+#[derive(Clone, Debug, Default)]
+pub struct NatsTls {
+    /// Certificates of those who may sign for the servers, in a PEM file.
+    pub root_certificates: Option<PathBuf>,
+    /// Our own certificate and its key, in PEM files, for servers that ask for one.
+    pub client_certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl std::fmt::Debug for NatsAuth {
@@ -71,6 +90,7 @@ impl std::fmt::Debug for NatsAuth {
         f.write_str(match self {
             Self::None => "None",
             Self::Token(_) => "Token(..)",
+            Self::User { .. } => "User(..)",
             Self::Credentials(_) => "Credentials(..)",
         })
     }
@@ -83,6 +103,7 @@ impl NatsOptions {
         Self {
             address: address.into(),
             auth: NatsAuth::None,
+            tls: NatsTls::default(),
             stream: "wellspring".into(),
             replicas: 1,
             durability: Durability::default(),
@@ -139,6 +160,11 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenErr
         let what = format!("{name:?} cannot be the name of a stream");
         return Err(setting(what, "use letters, digits, `-` and `_`"));
     }
+    if options.address.contains('@') {
+        // Addresses are shown in errors and in logs.
+        let what = "the address of the NATS servers contains a name or a token";
+        return Err(setting(what, "remove it from the address, and say it apart"));
+    }
     let connecting = ConnectOptions::new()
         .name("wellspring")
         .connection_timeout(CONNECT)
@@ -148,8 +174,21 @@ pub(super) async fn connect(options: &NatsOptions) -> Result<Client, NatsOpenErr
         .reconnect_delay_callback(|attempt| {
             Duration::from_millis(50 * u64::try_from(attempt.clamp(1, 40)).unwrap_or(40))
         });
+    let connecting = match &options.tls.root_certificates {
+        Some(file) => connecting.add_root_certificates(file.clone()).require_tls(true),
+        None => connecting,
+    };
+    let connecting = match &options.tls.client_certificate {
+        Some((certificate, key)) => {
+            connecting.add_client_certificate(certificate.clone(), key.clone()).require_tls(true)
+        }
+        None => connecting,
+    };
     let connecting = match &options.auth {
         NatsAuth::None => connecting,
+        NatsAuth::User { name, password } => {
+            connecting.user_and_password(name.to_string(), password.to_string())
+        }
         NatsAuth::Token(token) => connecting.token(token.to_string()),
         NatsAuth::Credentials(file) => {
             let text = tokio::fs::read_to_string(file).await;

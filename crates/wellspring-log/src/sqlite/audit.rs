@@ -53,7 +53,7 @@ pub(super) fn page(
     let limit = int(filter.limit.min(AUDIT_MAX) as u64);
     let mut statement = connection.prepare_cached(
         "SELECT number, at, who, run, did, details,
-            crc IS row_sum(tenant, number, key, at, who, run, did, details) FROM audit
+            crc IS row_sum(tenant, number, key, at, who, run, did, details), key FROM audit
         WHERE tenant = ?1 AND number < ?2 ORDER BY number DESC LIMIT ?3",
     )?;
     let rows = statement.query_map(params![&*filter.tenant, before, limit], |row| {
@@ -73,7 +73,7 @@ pub(super) fn page(
             did: row.get(4)?,
             details,
         };
-        Ok(Ok(AuditEntry { number: uint(row.get(0)?), act }))
+        Ok(Ok(AuditEntry { number: uint(row.get(0)?), key: row.get(7)?, act }))
     })?;
     rows.collect::<rusqlite::Result<Result<_, _>>>()
 }

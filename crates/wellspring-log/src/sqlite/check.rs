@@ -267,7 +267,8 @@ fn check_rows(connection: &Connection, found: &mut Vec<Finding>) -> rusqlite::Re
         (
             "an entry of its inbox",
             "SELECT runs.run FROM inbox JOIN runs ON runs.id = inbox.run
-            WHERE inbox.crc IS NOT row_sum(inbox.run, number, key, command)",
+            WHERE inbox.crc
+                IS NOT row_sum(inbox.run, coalesce(moved, number), key, command)",
         ),
         (
             "the name that a client gave it",

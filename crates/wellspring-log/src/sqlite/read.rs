@@ -15,8 +15,8 @@ use super::{int, uint};
 use crate::due::{Due, DueQuery, NodeBeat};
 use crate::inbox::InboxEntry;
 use crate::store::{
-    ExternalId, HistoryQuery, LIST_MAX, Page, PastRun, RunFilter, RunInfo, RunState, SnapshotKind,
-    StoreError, StoredFrame,
+    ExportedCommand, ExternalId, HistoryQuery, LIST_MAX, Page, PastRun, RunExport, RunFilter,
+    RunInfo, RunState, SnapshotKind, StoreError, StoredFrame,
 };
 
 type Outcome<T> = rusqlite::Result<Result<T, StoreError>>;
@@ -231,14 +231,16 @@ pub(super) fn inbox(
     connection: &Connection,
     run: RunId,
     after: InboxNo,
-) -> Outcome<Vec<InboxEntry>> {
+    which: Entries,
+) -> Outcome<Vec<ExportedCommand>> {
     let key = match find_run(connection, run)? {
         Ok(row) => row.key,
         Err(error) => return Ok(Err(error)),
     };
     let mut statement = connection.prepare_cached(
-        "SELECT number, key, command, crc IS row_sum(run, number, key, command) FROM inbox
-            WHERE run = ?1 AND number > ?2 ORDER BY number",
+        "SELECT coalesce(moved, number) AS own, key, command,
+            crc IS row_sum(run, coalesce(moved, number), key, command) FROM inbox
+            WHERE run = ?1 AND coalesce(moved, number) > ?2 ORDER BY own",
     )?;
     let mut rows = statement.query(params![key, int(after.0)])?;
     let mut entries = Vec::new();
@@ -247,13 +249,53 @@ pub(super) fn inbox(
             return Ok(Err(damaged(run, Seq(0), "an entry of its inbox")));
         }
         let json = row.get_ref(2)?.as_str()?;
-        if json.starts_with(TAKEN) {
-            continue;
+        let is_taken = json.starts_with(TAKEN);
+        let json = json.strip_prefix(TAKEN).unwrap_or(json);
+        let (number, key) = (InboxNo(uint(row.get(0)?)), row.get(1)?);
+        if which == Entries::All || !is_taken {
+            let entry = InboxEntry { number, key, command: command(json, 2)? };
+            entries.push(ExportedCommand { entry, taken: is_taken });
         }
-        let command = command(json, 2)?;
-        entries.push(InboxEntry { number: InboxNo(uint(row.get(0)?)), key: row.get(1)?, command });
     }
     Ok(Ok(entries))
+}
+
+/// Everything of a run besides its frames and its snapshots.
+pub(super) fn export(connection: &Connection, run: RunId) -> Outcome<RunExport> {
+    let inbox = match inbox(connection, run, InboxNo(0), Entries::All)? {
+        Ok(inbox) => inbox,
+        Err(error) => return Ok(Err(error)),
+    };
+    let mut statement = connection.prepare_cached(
+        "SELECT tenant, surface, external_ids.id,
+            external_ids.crc IS row_sum(tenant, surface, external_ids.id, external_ids.run)
+            FROM external_ids WHERE external_ids.run = (SELECT id FROM runs WHERE run = ?1)",
+    )?;
+    let mut rows = statement.query([run.uuid().as_bytes()])?;
+    let mut names = Vec::new();
+    while let Some(row) = rows.next()? {
+        if !row.get::<_, bool>(3)? {
+            return Ok(Err(damaged(run, Seq(0), "the name that a client gave it")));
+        }
+        names.push(ExternalId { tenant: row.get(0)?, surface: row.get(1)?, id: row.get(2)? });
+    }
+    Ok(Ok(RunExport { names, inbox }))
+}
+
+/// The tenants that have runs or audit entries, in order.
+pub(super) fn tenants(connection: &Connection) -> Outcome<Vec<Box<str>>> {
+    let mut statement = connection
+        .prepare_cached("SELECT tenant FROM runs UNION SELECT tenant FROM audit ORDER BY 1")?;
+    let tenants = statement.query_map([], |row| row.get(0))?;
+    Ok(Ok(tenants.collect::<rusqlite::Result<_>>()?))
+}
+
+/// Which entries of an inbox to read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Entries {
+    /// Those that no frame has taken.
+    Waiting,
+    All,
 }
 
 pub(super) fn command(json: &str, column: usize) -> rusqlite::Result<Command> {

@@ -162,6 +162,7 @@ const MIGRATIONS: &[(&str, Option<Then>)] = &[
 ",
         Some(add_checksums),
     ),
+    ("ALTER TABLE inbox ADD COLUMN moved INTEGER; -- its number in the store it comes from", None),
 ];
 
 /// Adds a checksum to every row. A frame that does not match its own checksum is kept, and
@@ -657,9 +658,10 @@ mod tests {
             )
             .unwrap();
         migrate_to(&mut connection, int(MIGRATIONS.len() as u64)).unwrap();
-        let waiting = read::inbox(&connection, run, InboxNo(0)).unwrap().unwrap();
+        let waiting = read::inbox(&connection, run, InboxNo(0), read::Entries::Waiting);
+        let waiting = waiting.unwrap().unwrap();
         let waiting: Vec<_> =
-            waiting.iter().map(|entry| (&*entry.key, entry.number.0 > 2)).collect();
+            waiting.iter().map(|it| (&*it.entry.key, it.entry.number.0 > 2)).collect();
         assert_eq!(waiting, [("b", true)]);
         let filter = ThreadFilter { tenant: "tenant".into(), ..ThreadFilter::default() };
         let threads = threads::list(&connection, &filter).unwrap().unwrap();

@@ -11,7 +11,7 @@ use super::watching::{last_number, note_deletion};
 use super::writer::{Db, Head};
 use super::{audit, check, threads};
 use super::{int, uint};
-use crate::inbox::{InboxRoom, NewCommand, Plan, PutAll, plan};
+use crate::inbox::{InboxEntry, InboxRoom, NewCommand, Plan, PutAll, plan};
 use crate::store::{
     Append, AppendError, Created, ExternalId, NewFrame, NewRun, RunState, SnapshotKind, StoreError,
 };
@@ -197,7 +197,8 @@ pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> O
     let find = |key: &str| {
         let found = connection
             .prepare_cached(
-                "SELECT number, command, crc IS row_sum(run, number, key, command) FROM inbox
+                "SELECT coalesce(moved, number), command,
+                    crc IS row_sum(run, coalesce(moved, number), key, command) FROM inbox
                 WHERE run = ?1 AND key = ?2",
             )?
             .query_row(params![run, key], |row| {
@@ -255,6 +256,32 @@ pub(super) fn put_inbox(db: &mut Db, run: RunId, commands: Vec<NewCommand>) -> O
     Ok(Ok(PutAll::Done(puts)))
 }
 
+/// Puts commands of a run that is being copied. Their numbers may be in use by other runs here, so
+/// they are stored in a column of their own; the next number is above all of them.
+pub(super) fn import_inbox(db: &mut Db, run: RunId, entries: &[InboxEntry]) -> Outcome<()> {
+    let key = match read::find_run(&db.connection, run)? {
+        Ok(row) => row.key,
+        Err(error) => return Ok(Err(error)),
+    };
+    db.numbered = true;
+    for InboxEntry { number, key: name, command } in entries {
+        let command = match serde_json::to_string(command) {
+            Ok(command) => command,
+            Err(error) => return Ok(Err(StoreError::failed("writing a command", error))),
+        };
+        db.connection
+            .prepare_cached(
+                "INSERT INTO inbox (run, moved, key, command, crc)
+                VALUES (?1, ?2, ?3, ?4, row_sum(?1, ?2, ?3, ?4))",
+            )?
+            .execute(params![key, int(number.0), &**name, command])?;
+        db.connection
+            .prepare_cached("UPDATE sqlite_sequence SET seq = max(seq, ?1) WHERE name = 'inbox'")?
+            .execute([int(number.0)])?;
+    }
+    Ok(Ok(()))
+}
+
 /// Why commands were not put into an inbox.
 enum Refused {
     Store(StoreError),
@@ -278,9 +305,9 @@ fn take_from_inbox(connection: &Connection, key: i64, taken: &[InboxNo]) -> rusq
         connection
             .prepare_cached(
                 "UPDATE inbox SET command = ?3 || command,
-                    crc = row_sum(run, number, key, ?3 || command)
-                WHERE run = ?1 AND number = ?2 AND substr(command, 1, 1) <> ?3
-                    AND crc IS row_sum(run, number, key, command)",
+                    crc = row_sum(run, coalesce(moved, number), key, ?3 || command)
+                WHERE run = ?1 AND coalesce(moved, number) = ?2 AND substr(command, 1, 1) <> ?3
+                    AND crc IS row_sum(run, coalesce(moved, number), key, command)",
             )?
             .execute(params![key, int(number.0), TAKEN])?;
     }

@@ -16,8 +16,8 @@ fn new(tenant: &str, key: &str, run: RunId, at: u64) -> NewAudit {
     NewAudit { tenant: tenant.into(), key: key.into(), act: act(run, at) }
 }
 
-fn entry(number: u64, run: RunId, at: u64) -> AuditEntry {
-    AuditEntry { number, act: act(run, at) }
+fn entry(number: u64, key: &str, run: RunId, at: u64) -> AuditEntry {
+    AuditEntry { number, key: key.into(), act: act(run, at) }
 }
 
 async fn page(store: &dyn Store, tenant: &str, before: Option<u64>) -> Vec<AuditEntry> {
@@ -38,10 +38,13 @@ pub async fn an_audit_outlives_its_runs(subject: &impl Subject) {
     append(&*store, with_state(frame(run, 1, &["b"]), RunState::Completed)).await.unwrap();
     assert!(store.delete(run).await.unwrap());
     for store in [store, subject.open()] {
-        assert_eq!(page(&*store, "one", None).await, [entry(c, run, 3), entry(b, run, 2)]);
-        assert_eq!(page(&*store, "one", Some(b)).await, [entry(a, run, 1)]);
+        assert_eq!(
+            page(&*store, "one", None).await,
+            [entry(c, "c", run, 3), entry(b, "b", run, 2)]
+        );
+        assert_eq!(page(&*store, "one", Some(b)).await, [entry(a, "a", run, 1)]);
         assert_eq!(page(&*store, "one", Some(a)).await, []);
-        assert_eq!(page(&*store, "two", None).await, [entry(other, run_id(9), 7)]);
+        assert_eq!(page(&*store, "two", None).await, [entry(other, "a", run_id(9), 7)]);
         assert_eq!(page(&*store, "three", None).await, []);
     }
 }
@@ -65,5 +68,5 @@ pub async fn an_audit_is_bounded(subject: &impl Subject) {
     assert_eq!(kept, numbers[1..].iter().rev().copied().collect::<Vec<_>>());
     let again = store.put_audit(new("one", "1", run, 0)).await.unwrap();
     assert!(again > kept[0], "{again} after {}", kept[0]);
-    assert_eq!(page(&*store, "two", None).await, [entry(other, run, 0)]);
+    assert_eq!(page(&*store, "two", None).await, [entry(other, "x", run, 0)]);
 }

@@ -11,8 +11,8 @@ use wellspring_core::{AgentNo, InboxNo, Record, RunId, Seq, ThreadId};
 use wellspring_log::{
     Append, AppendDone, AuditEntry, AuditFilter, Created, Document, DocumentFilter, Due, DueQuery,
     Expected, ExternalId, HistoryQuery, InboxEntry, MemoryStore, NewAudit, NewCommand, NewFrame,
-    NewRun, NodeBeat, Page, PastRun, PutAll, RunFilter, RunInfo, SnapshotKind, Store, StoreError,
-    StoreFuture, ThreadChange, ThreadFilter, ThreadInfo, Watch, Written, codec,
+    NewRun, NodeBeat, Page, PastRun, PutAll, RunExport, RunFilter, RunInfo, SnapshotKind, Store,
+    StoreError, StoreFuture, ThreadChange, ThreadFilter, ThreadInfo, Watch, Written, codec,
 };
 
 /// What happens to an append.
@@ -260,6 +260,18 @@ impl Store for Faulty {
 
     fn audit(&self, filter: AuditFilter) -> StoreFuture<'_, Vec<AuditEntry>> {
         self.inner.audit(filter)
+    }
+
+    fn export(&self, run: RunId) -> StoreFuture<'_, RunExport> {
+        self.inner.export(run)
+    }
+
+    fn import_inbox(&self, run: RunId, entries: Vec<InboxEntry>) -> StoreFuture<'_, ()> {
+        self.inner.import_inbox(run, entries)
+    }
+
+    fn tenants(&self) -> StoreFuture<'_, Vec<Box<str>>> {
+        self.inner.tenants()
     }
 
     fn delete(&self, run: RunId) -> StoreFuture<'_, bool> {
