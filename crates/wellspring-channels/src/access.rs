@@ -1,4 +1,4 @@
-//! Who may use a bot: the configuration, and what operators have allowed since.
+//! Access to a bot: the configuration, and what operators have allowed since.
 
 use serde::{Deserialize, Serialize};
 use wellspring_core::Millis;
@@ -9,14 +9,14 @@ use wellspring_log::document::segment;
 use crate::incoming::Incoming;
 use crate::instance::Instance;
 
-/// Letters and digits of a pairing code, without those that look alike.
+/// Characters of a pairing code: letters and digits, without similar-looking ones.
 const CODE_ALPHABET: &[u8] = b"ABCDEFGHJKMNPQRSTUVWXYZ23456789";
 
-/// Characters of a code: 31^8 of them cannot be guessed by asking.
+/// Length of a code: 31^8 codes cannot be guessed by trying.
 const CODE_CHARS: usize = 8;
 
-/// People who may wait for an operator at once. More get no code, so that strangers cannot fill
-/// the store.
+/// Maximum number of people who wait for an operator. Beyond that no codes are given, so that
+/// strangers cannot fill the store.
 const PAIRINGS_MAX: usize = 200;
 
 /// A person who has asked to use a bot.
@@ -32,7 +32,7 @@ pub struct Pairing {
     pub at: Millis,
 }
 
-/// What an operator may do with the people of a bot.
+/// Lets an operator manage the people of a bot.
 #[derive(Clone, Debug)]
 pub struct People {
     documents: Documents,
@@ -43,12 +43,12 @@ impl People {
     ///
     /// # Errors
     ///
-    /// If the principal may not.
+    /// If the principal does not have the permission.
     pub fn of(control: &Control, name: &str) -> Result<Self, ControlError> {
         Ok(Self { documents: control.documents(&format!("channel:{name}"))? })
     }
 
-    /// Those who wait.
+    /// The people who wait for approval.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl People {
         Ok(documents.iter().filter_map(|document| read(&document.text)).collect())
     }
 
-    /// The ids of those who were allowed.
+    /// The ids of the people and chats that were allowed.
     ///
     /// # Errors
     ///
@@ -69,7 +69,7 @@ impl People {
         Ok(documents.into_iter().map(|document| document.text).collect())
     }
 
-    /// Allows the person with this code; `None` if there is no such code.
+    /// Allows the person with this code; `None` if the code is unknown.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl People {
         Ok(())
     }
 
-    /// Takes back what [`allow`](Self::allow) gave; `false` if there was nothing.
+    /// Revokes what [`allow`](Self::allow) granted; `false` if there was nothing to revoke.
     ///
     /// # Errors
     ///
@@ -131,8 +131,8 @@ impl Instance {
         Ok(false)
     }
 
-    /// The code of a person who may not use the bot yet: always the same one. `None` if too many
-    /// people wait, or if the system has no random numbers.
+    /// The code for a person who may not use the bot yet; repeated calls return the same code.
+    /// `None` if too many people wait, or if the system has no random numbers.
     pub(crate) async fn pairing_code(
         &self,
         incoming: &Incoming,
@@ -153,7 +153,7 @@ impl Instance {
         Ok(Some(pairing.code))
     }
 
-    /// What a person of the network may do with runs.
+    /// The control for a person of the network.
     pub(crate) fn control_of(&self, user: &str) -> Control {
         let config = &self.inner.config;
         let id = format!("{}:{}:{user}", self.inner.channel.network(), config.name);
@@ -162,7 +162,7 @@ impl Instance {
     }
 }
 
-/// A code that cannot be guessed, or `None` without random numbers.
+/// A random code; `None` without random numbers.
 fn new_code() -> Option<Box<str>> {
     let mut bytes = [0u8; CODE_CHARS];
     getrandom::fill(&mut bytes).ok()?;

@@ -1,5 +1,4 @@
-//! What a chat network is to the rest of the crate: its capabilities, the calls that it takes,
-//! and why one fails.
+//! The interface of a chat network: its capabilities, its calls, and their errors.
 
 use std::time::Duration;
 
@@ -12,14 +11,14 @@ use wellspring_wire::stream_delta::StreamDelta;
 use crate::markup::Markup;
 use crate::sender::Sender;
 
-/// What a network can do. Fields that are off by default are opt-in for a new network.
+/// The capabilities of a network. All are off by default, so a new network opts in.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Capabilities {
     /// Whether an answer can be shown while it grows.
     pub can_stream_response: bool,
     /// Whether a message can be edited after it was sent.
     pub can_edit: bool,
-    /// Whether a preview can be shown that is not a message.
+    /// Whether it has previews that are not messages.
     pub can_draft: bool,
     /// Whether text can be appended to a message natively.
     pub can_append: bool,
@@ -27,18 +26,19 @@ pub struct Capabilities {
     pub can_delete: bool,
     /// Whether a message can have buttons.
     pub can_buttons: bool,
-    /// Whether the network shows that someone is typing, and for how long after one call.
+    /// How long a typing indicator is shown after one call; `None` if the network has none.
     pub typing: Option<Duration>,
-    /// The most UTF-16 units of a message, without markup.
+    /// Maximum length of a message in UTF-16 units, without markup.
     pub text_max: usize,
-    /// The markups to try, in order: the next one if the network refuses the one before.
+    /// The supported markups, in order of preference: if the network rejects one, the next one
+    /// is tried.
     pub markups: &'static [Markup],
-    /// How many calls it takes.
+    /// The rate limits.
     pub rates: Rates,
 }
 
 impl Capabilities {
-    /// A network that takes plain messages and nothing else.
+    /// A network that only supports plain messages.
     pub const DEFAULT: Self = Self {
         can_stream_response: false,
         can_edit: false,
@@ -53,25 +53,25 @@ impl Capabilities {
     };
 }
 
-/// How many calls a network takes, and how often a preview changes.
+/// Rate limits, and how often a preview may change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rates {
-    /// Between two calls to one chat.
+    /// Minimum time between two calls to one chat.
     pub chat_interval: Duration,
-    /// At least this between two previews in a direct chat.
+    /// Minimum time between two previews in a direct chat.
     pub direct_preview: Duration,
-    /// At least this between two previews in a group.
+    /// Minimum time between two previews in a group.
     pub group_preview: Duration,
-    /// The most calls to one group within `group_window`.
+    /// Maximum number of calls to one group within `group_window`.
     pub group_calls: usize,
     /// See `group_calls`.
     pub group_window: Duration,
-    /// The most calls in all within a second.
+    /// Maximum number of calls per second, over all chats.
     pub overall_per_second: usize,
 }
 
 impl Rates {
-    /// Telegram: 1 call per second and chat, 20 per minute and group, 30 per second in all.
+    /// Telegram: 1 call per second and chat, 20 per minute and group, 30 per second in total.
     pub const TELEGRAM: Self = Self {
         chat_interval: Duration::from_secs(1),
         direct_preview: Duration::from_millis(900),
@@ -82,7 +82,7 @@ impl Rates {
     };
 }
 
-/// Who reads a chat.
+/// The kind of a chat.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChatKind {
@@ -93,7 +93,7 @@ pub enum ChatKind {
     Group,
 }
 
-/// A message as it should look. Its text is given in every markup that the network may take.
+/// The content of a message. Its text is given in every markup that the network may need.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Body {
     /// The text, one for each of [`Capabilities::markups`].
@@ -102,19 +102,19 @@ pub struct Body {
     pub buttons: Vec<Vec<Button>>,
     /// A file; the text is its caption.
     pub file: Option<File>,
-    /// Whether it shows words of the model. Such a message is never deleted before another one
-    /// shows them.
+    /// Whether it shows text of the model. Such a message is never deleted before another one
+    /// shows that text.
     pub shows_words: bool,
 }
 
 impl Body {
-    /// The text in the `index`th markup, or in the last one that there is.
+    /// The text in the `index`th markup, or in the last one.
     #[must_use]
     pub fn text(&self, index: usize) -> &str {
         self.texts.get(index).or(self.texts.last()).map_or("", String::as_str)
     }
 
-    /// What tells whether two messages look the same.
+    /// A hash that tells whether two messages look the same.
     pub(crate) fn digest(&self, index: usize) -> u64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         let mut hasher = DefaultHasher::new();
@@ -129,7 +129,7 @@ impl Body {
 /// A button below a message.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Button {
-    /// What it says.
+    /// The text on the button.
     pub label: Box<str>,
     /// What the network sends back when it is pressed; at most 64 bytes on Telegram.
     pub data: Box<str>,
@@ -142,7 +142,7 @@ pub struct File {
     pub name: Box<str>,
     /// Its media type.
     pub media_type: Box<str>,
-    /// Its bytes, or where they are.
+    /// Its bytes, or their URL.
     pub source: MediaSource,
 }
 
@@ -153,42 +153,42 @@ pub struct Call {
     pub chat: Box<str>,
     /// The topic or thread within the chat.
     pub topic: Option<Box<str>>,
-    /// What to do.
+    /// The action.
     pub action: Action,
 }
 
-/// What a [`Call`] does.
+/// The action of a [`Call`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Action {
-    /// A new message.
+    /// Sends a new message.
     Send {
         /// The message it answers.
         reply_to: Option<Box<str>>,
         /// The message.
         body: Body,
-        /// The number of the markup to use.
+        /// The index of the markup.
         markup: usize,
         /// Whether the answer is still growing.
         preview: bool,
     },
-    /// Another text for a message.
+    /// Changes a message.
     Edit {
         /// The message.
         message: Box<str>,
-        /// Its new look.
+        /// The new content.
         body: Body,
-        /// The number of the markup to use.
+        /// The index of the markup.
         markup: usize,
         /// Whether the answer is still growing.
         preview: bool,
     },
-    /// A preview that is not a message.
+    /// Shows a preview that is not a message.
     Draft {
         /// The number of the preview, never 0.
         draft: u64,
         /// The preview.
         body: Body,
-        /// The number of the markup to use.
+        /// The index of the markup.
         markup: usize,
     },
     /// Deletes a message.
@@ -196,7 +196,7 @@ pub enum Action {
         /// The message.
         message: Box<str>,
     },
-    /// Shows that someone is typing.
+    /// Shows a typing indicator.
     Typing,
 }
 
@@ -214,23 +214,23 @@ impl Action {
     }
 }
 
-/// Why a call failed, by what can be done about it.
+/// The reason why a call failed.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
-    /// Too many calls.
+    /// The rate limit was exceeded.
     #[error("too many requests")]
     RateLimited {
-        /// How long to wait, if the network says so.
+        /// How long to wait, if the network reports it.
         retry_after: Option<Duration>,
     },
-    /// The message already looks like that.
+    /// The message already has this content.
     #[error("the message is not modified")]
     NotModified,
     /// The message does not exist any more.
     #[error("the message does not exist")]
     MessageGone,
-    /// The network does not understand the markup, or the text is too long with it.
+    /// The network rejected the markup, or the text is too long with it.
     #[error("the markup was refused: {0}")]
     BadMarkup(Box<str>),
     /// The bot may not write to the chat, or the chat does not exist.
@@ -239,37 +239,37 @@ pub enum CallError {
     /// The request was refused for another reason.
     #[error("the request was refused: {0}")]
     Refused(Box<str>),
-    /// The network could not be reached, or failed. Nothing was done.
+    /// The network could not be reached, or failed. The call had no effect.
     #[error("the network failed: {0}")]
     Unavailable(Box<str>),
-    /// The answer was lost: the call may have been done.
+    /// The response was lost: the call may have had an effect.
     #[error("the answer of the network was lost: {0}")]
     AnswerLost(Box<str>),
 }
 
-/// What a call gives: the id of a new message.
+/// The result of a call: the id of a new message.
 pub type CallResult = Result<Option<Box<str>>, CallError>;
 
 /// A chat network.
 ///
 /// # Contract
 ///
-/// 1. [`call`](Self::call) makes one request and reports one result. It never waits for a rate
-///    and never tries again: the scheduler does both.
-/// 2. A call that was perhaps done is [`CallError::AnswerLost`], never
+/// 1. [`call`](Self::call) makes one request and returns one result. It never waits for a rate
+///    limit and never retries: the scheduler does both.
+/// 2. A call that may have had an effect is [`CallError::AnswerLost`], never
 ///    [`CallError::Unavailable`].
-/// 3. A successful [`Action::Send`] gives the id of the message.
+/// 3. A successful [`Action::Send`] returns the id of the message.
 pub trait Channel: Send + Sync + std::fmt::Debug {
     /// The name of the network, such as `telegram`.
     fn network(&self) -> &'static str;
 
-    /// What it can do.
+    /// Its capabilities.
     fn capabilities(&self) -> &Capabilities;
 
     /// Makes one request.
     fn call(&self, call: Call) -> BoxFuture<'_, CallResult>;
 
-    /// Fetches a file that someone sent, by the network's id of it. Fails if it has more than
+    /// Downloads a file that a person sent, by the network's id. Fails if it is larger than
     /// `bytes_max`.
     fn download(&self, file: &str, bytes_max: usize) -> BoxFuture<'_, Result<Bytes, CallError>> {
         let _ = bytes_max;
@@ -277,17 +277,17 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
         Box::pin(async move { Err(CallError::Refused(what.into())) })
     }
 
-    /// Confirms that a button was pressed, with a short text for the person who did.
+    /// Acknowledges that a button was pressed, with a short text for the person.
     fn acknowledge(&self, press: &str, text: &str) -> BoxFuture<'_, Result<(), CallError>> {
         let _ = (press, text);
         Box::pin(async { Ok(()) })
     }
 
-    /// Checks that the network accepts our credentials; gives the name of the bot.
+    /// Checks that the network accepts our credentials. Returns the name of the bot.
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>>;
 
-    /// A view of one answer in a chat: what its methods are given is what people should see
-    /// now. `instance` is where the view is scheduled.
+    /// Creates a view of one answer in a chat: its methods set what people should see now.
+    /// `instance` schedules the view.
     fn create_stream_sender(
         &self,
         instance: &crate::Instance,
@@ -299,20 +299,20 @@ pub trait Channel: Send + Sync + std::fmt::Debug {
     }
 }
 
-/// How an answer stands, told to a chat. Every call replaces the one before: nothing is queued,
-/// and a view that was never shown is simply skipped.
+/// The current state of an answer, shown in a chat. Every call replaces the previous state:
+/// nothing is queued, and a state that was never shown is skipped.
 pub trait StreamSender: Send {
-    /// Thoughts, and no words yet. Ignores deltas of other phases.
+    /// Thoughts without text so far. Ignores deltas of other phases.
     fn on_thinking_delta(&mut self, delta: &StreamDelta);
-    /// Some words. Ignores deltas of other phases.
+    /// Text so far. Ignores deltas of other phases.
     fn on_content_delta(&mut self, delta: &StreamDelta);
-    /// All words. Ignores deltas of other phases.
+    /// The complete answer. Ignores deltas of other phases.
     fn on_final(&mut self, delta: &StreamDelta);
-    /// The answer failed. Words that were shown stay. Ignores deltas of other phases.
+    /// The answer failed. Text that was shown stays. Ignores deltas of other phases.
     fn on_error(&mut self, delta: &StreamDelta);
-    /// What a tool is doing right now, if one is running.
+    /// The running tool, if any.
     fn on_tool(&mut self, line: Option<&str>);
-    /// Ends the view without an answer: a message that shows no words is deleted, words that
-    /// were shown stay.
+    /// Ends the view without an answer: a message without text is deleted, text that was shown
+    /// stays.
     fn abort(&mut self);
 }

@@ -1,4 +1,4 @@
-//! From a message to its answer: any agent, any channel.
+//! Answers messages, for any agent and any channel.
 
 #[cfg(test)]
 mod tests;
@@ -26,23 +26,23 @@ use crate::schedule::PostState;
 use crate::state::{AnswerState, ChatState, Message, answer_key};
 use crate::view::{Reader, ThinkingMode, note};
 
-/// Bytes of a file that someone sends: it becomes a part of the run's first record.
+/// Maximum size of a file in a message: it is stored in the run's first record.
 pub const INCOMING_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Files of one message. Networks allow about ten.
+/// Maximum number of files per message. Networks allow about ten.
 const FILES_MAX: usize = 10;
 
-/// Files that an answer may send.
+/// Maximum number of files per answer.
 const PRODUCED_FILES_MAX: usize = 20;
 
-/// How long to wait before the store is asked again for a run.
+/// How long to wait before a failed read of a run is retried.
 const READ_AGAIN: Duration = Duration::from_secs(1);
 
-/// What came in could not be kept; it should be delivered again.
+/// A message could not be stored; the network should deliver it again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IncomingError {
-    /// The chat could not be read or kept.
+    /// The chat's state could not be read or stored.
     #[error(transparent)]
     Control(#[from] ControlError),
     /// The run could not be started.
@@ -50,7 +50,7 @@ pub enum IncomingError {
     Start(StartError),
 }
 
-/// What a person has chosen.
+/// A person's settings.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct UserSettings {
     #[serde(default)]
@@ -58,12 +58,12 @@ struct UserSettings {
 }
 
 impl Instance {
-    /// Takes what came in from the network. When it returns, all of it is durable: the network
-    /// may be told that it arrived. A second delivery changes nothing.
+    /// Handles a message or a press from the network. When it returns, everything is durable,
+    /// so the network can be told that it arrived. A second delivery changes nothing.
     ///
     /// # Errors
     ///
-    /// If it could not be kept. The network should deliver it again.
+    /// If it could not be stored. The network should deliver it again.
     pub async fn incoming(&self, incoming: Incoming) -> Result<(), IncomingError> {
         self.inner.metrics.received();
         let thinking = self.settings(&incoming.user.id).await?.thinking;
@@ -120,7 +120,7 @@ impl Instance {
         Ok(())
     }
 
-    /// A person who may not use the bot gets a code, in a direct chat only.
+    /// Gives a person who may not use the bot a code, in a direct chat only.
     async fn stranger(&self, incoming: &Incoming, reader: Reader) -> Result<(), ControlError> {
         self.inner.metrics.refused();
         match &incoming.what {
@@ -154,7 +154,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Says something of our own.
+    /// Sends a message of our own.
     pub(crate) fn say(&self, incoming: &Incoming, reply_to: &str, text: &str, entry: &mut Entry) {
         let key: Box<str> = format!("note:{}", Uuid::now_v7()).into();
         entry.state.notes.insert(key.clone(), text.into());
@@ -174,7 +174,7 @@ impl Instance {
         Ok(read.unwrap_or_default())
     }
 
-    /// Does what a command says; `None` if it is not a command.
+    /// Executes a command; `None` if the text is not a command.
     async fn command(
         &self,
         incoming: &Incoming,
@@ -235,7 +235,7 @@ impl Instance {
         }))
     }
 
-    /// Answers a message, or lets it wait.
+    /// Answers a message, or queues it.
     async fn take(
         &self,
         incoming: &Incoming,
@@ -248,7 +248,7 @@ impl Instance {
         let run = active.run;
         let control = self.control_of(&message.user);
         if self.inner.control.info(run).await?.state == RunState::Paused {
-            // It waits for a person who goes on with something else.
+            // The run waits for an answer, but the person continues with something else.
             match control.cancel(run, CancelWhen::Now, Some("superseded")).await {
                 Ok(_) | Err(ControlError::Finished(_)) => {}
                 Err(error) => return Err(error.into()),
@@ -258,7 +258,7 @@ impl Instance {
             let key = RequestKey::Named(incoming.id.clone());
             match control.add_input(run, key, content).await {
                 Ok(_) => return Ok(()),
-                // Then it is the next request.
+                // Then it becomes the next request.
                 Err(ControlError::Finished(_) | ControlError::NoInput { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -272,8 +272,8 @@ impl Instance {
         Ok(())
     }
 
-    /// Starts the run that answers messages. The network's id of the last one makes it the same
-    /// run when the messages are delivered again.
+    /// Starts the run that answers messages. The network's id of the last one is the
+    /// idempotency key, so that a second delivery does not start another run.
     async fn begin(
         &self,
         chat: &str,
@@ -298,7 +298,7 @@ impl Instance {
             key: Some(StartKey::Client(ClientId::new("channel.message", id))),
             ..StartRun::new(&*agent, request)
         };
-        // Messages that came together are answered in one piece.
+        // Messages that were collected are answered in one piece.
         let streams = config.stream && messages.len() == 1;
         self.set_live(chat, Live { kind: entry.state.kind, reader: last.reader, streams });
         self.start_typing(chat, last.topic.as_deref());
@@ -336,7 +336,7 @@ impl Instance {
         Ok(())
     }
 
-    /// What messages say, with their files.
+    /// The content of messages, with their files.
     async fn content(&self, messages: &[Message]) -> Vec<Content> {
         let mut content = Vec::new();
         for message in messages {
@@ -364,7 +364,7 @@ impl Instance {
                 }
             }
             Err(error) => {
-                // The agent is told, and can say so.
+                // The agent gets a note, and can mention it.
                 tracing::warn!(%error, "a file that someone sent could not be fetched");
                 let name = file.name.as_deref().unwrap_or("a file");
                 Content::text(format!("[{name} was sent but could not be fetched: {error}]"))
@@ -372,7 +372,7 @@ impl Instance {
         }
     }
 
-    /// Goes on with a chat after a restart.
+    /// Resumes a chat after a restart.
     pub(crate) fn resume(&self, chat: &str, state: &ChatState) {
         for (key, text) in &state.notes {
             self.want(chat, key, note(text, self.capabilities()), true);
@@ -393,8 +393,8 @@ impl Instance {
         Box::pin(self.follow(chat, answer))
     }
 
-    /// Shows a run in a chat until it is over: a view over a cursor. What a chat has no room for
-    /// is folded and never rendered.
+    /// Shows a run in a chat until it ends: a view over a cursor. States that the chat has no
+    /// capacity for are folded and never rendered.
     async fn follow(self, chat: Box<str>, answer: AnswerState) {
         let since = self.now();
         let key = answer_key(&answer.reply_to);
@@ -470,7 +470,7 @@ impl Instance {
         self.next_message(&chat).await;
     }
 
-    /// Shows how an answer stands.
+    /// Shows the current state of an answer.
     fn show(&self, chat: &str, sender: &mut dyn StreamSender, transcript: &Transcript) {
         let tool = running_tool(transcript).filter(|_| self.inner.config.show_tools);
         let delta = StreamDelta::of(transcript, self.now());
@@ -482,7 +482,7 @@ impl Instance {
         match &delta {
             Some(delta @ StreamDelta::Thinking { .. }) => sender.on_thinking_delta(delta),
             Some(delta @ StreamDelta::Content { .. }) => sender.on_content_delta(delta),
-            // The end is shown when the run is over.
+            // The end is shown when the run has ended.
             Some(StreamDelta::Final { .. } | StreamDelta::Error { .. }) | None => {}
         }
     }
@@ -508,7 +508,7 @@ impl Instance {
         }
     }
 
-    /// Who asked what, and how long it took.
+    /// Logs who asked, and how long the answer took.
     fn log_trigger(
         &self,
         chat: &str,
@@ -528,7 +528,7 @@ impl Instance {
         );
     }
 
-    /// Answers what has waited for the answer before.
+    /// Answers the messages that have waited for the answer.
     async fn next_message(&self, chat: &str) {
         let mut entry = match self.entry(chat).await {
             Ok(entry) => entry,
@@ -568,7 +568,7 @@ fn finish(sender: &mut dyn StreamSender, transcript: &Transcript) {
     sender.on_tool(None);
     let at = transcript.updated_at;
     let Some(delta) = StreamDelta::of(transcript, at) else { return sender.abort() };
-    // The words that there are, before the reason why there are no more.
+    // The text so far, before the reason why the answer is incomplete.
     let mut unfinished = transcript.clone();
     unfinished.outcome = None;
     let so_far = StreamDelta::of(&unfinished, at);
@@ -586,7 +586,7 @@ fn finish(sender: &mut dyn StreamSender, transcript: &Transcript) {
     }
 }
 
-/// The title of the tool that is running, the last one if there are several.
+/// The title of the running tool; the last one if there are several.
 fn running_tool(transcript: &Transcript) -> Option<String> {
     transcript.parts.values().rev().find_map(|part| {
         let call = part.call.as_ref().filter(|call| call.started && call.finished.is_none())?;

@@ -1,24 +1,24 @@
-//! What comes in from a network, in one form for all of them.
+//! Incoming messages and presses, in one format for all networks.
 
 use serde::{Deserialize, Serialize};
 
 use crate::channel::ChatKind;
 use crate::texts::Language;
 
-/// Something that a person did in a chat.
+/// A message or a press of a button.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Incoming {
-    /// The network's id of it, by which a second delivery is recognised.
+    /// The network's id, by which a second delivery is recognised.
     pub id: Box<str>,
     /// The chat.
     pub chat: Box<str>,
-    /// Who reads the chat.
+    /// The kind of the chat.
     pub kind: ChatKind,
     /// The topic or thread within the chat.
     pub topic: Option<Box<str>>,
-    /// Who did it.
+    /// The person.
     pub user: User,
-    /// What they did.
+    /// The message or the press.
     pub what: What,
 }
 
@@ -29,11 +29,11 @@ pub struct User {
     pub id: Box<str>,
     /// The name to show to operators.
     pub name: Box<str>,
-    /// The language of their client, if it is known and one of ours.
+    /// The language of their client; `None` if it is unknown or not supported.
     pub language: Option<Language>,
 }
 
-/// What a person did.
+/// A message or a press of a button.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum What {
     /// They wrote a message.
@@ -54,7 +54,7 @@ pub enum What {
     },
 }
 
-/// A file that someone sent, as the network names it.
+/// A file in a message.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct IncomingFile {
     /// The network's id of it.

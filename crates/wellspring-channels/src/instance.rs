@@ -1,4 +1,4 @@
-//! One bot: a channel, its scheduler, and what is kept of its chats.
+//! One bot: a channel, its scheduler, and the stored state of its chats.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,38 +21,38 @@ use crate::state::ChatState;
 use crate::texts::Language;
 use crate::view::Reader;
 
-/// How long a call may take before its answer counts as lost: networks answer within seconds,
-/// and uploads within a minute.
+/// How long a call may take until its response counts as lost: networks respond within seconds,
+/// and uploads take up to a minute.
 const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long to wait before the store is asked again to keep a chat.
+/// How long to wait before a failed write of a chat's state is retried.
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
 
-/// How a bot behaves.
+/// The configuration of a bot.
 #[derive(Clone, Debug)]
 pub struct InstanceConfig {
     /// Its name in the configuration.
     pub name: Box<str>,
     /// The tenant of its runs.
     pub tenant: Box<str>,
-    /// The agent that answers, unless a chat has chosen another.
+    /// The agent that answers in chats that have not chosen another.
     pub agent: Box<str>,
     /// Whether answers are shown while they grow (`agentStreamMode`).
     pub stream: bool,
-    /// What becomes of a message while another one is being answered.
+    /// What to do with a message while another one is being answered.
     pub when_busy: WhenBusy,
     /// Whether the line about running tools is shown.
     pub show_tools: bool,
-    /// Whether previews are drafts where the network has them.
+    /// Whether previews are drafts, if the network supports them.
     pub drafts: bool,
     /// The language for people whose own is not known.
     pub language: Language,
-    /// Who may use it.
+    /// Access to the bot.
     pub access: Access,
 }
 
 impl InstanceConfig {
-    /// A bot with an agent; everything else as it is by default.
+    /// A bot with an agent and default settings.
     #[must_use]
     pub fn new(name: impl Into<Box<str>>, agent: impl Into<Box<str>>) -> Self {
         Self {
@@ -69,30 +69,30 @@ impl InstanceConfig {
     }
 }
 
-/// What becomes of a message while another one is being answered.
+/// What to do with messages while another one is being answered.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum WhenBusy {
-    /// All such messages together are answered next, in one piece.
+    /// Collect them and answer them together.
     #[default]
     Accumulate,
-    /// Each is answered by itself, in order.
+    /// Answer them one by one, in order.
     Queue,
-    /// It is added to what the agent is working on.
+    /// Add them to the running answer as input.
     Steer,
 }
 
-/// Who may use a bot.
+/// Access to a bot.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Access {
-    /// Ids of people who may; others get a code that an operator can accept.
+    /// Ids of people with access; others get a code that an operator can accept.
     pub users: Vec<Box<str>>,
-    /// Ids of chats in which everyone may.
+    /// Ids of chats in which all people have access.
     pub chats: Vec<Box<str>>,
-    /// Whether everyone may.
+    /// Whether all people have access.
     pub everyone: bool,
 }
 
-/// A bot that is running. Cheap to clone.
+/// A running bot. Cheap to clone.
 #[derive(Clone)]
 pub struct Instance {
     pub(crate) inner: Arc<Inner>,
@@ -102,7 +102,7 @@ pub(crate) struct Inner {
     pub(crate) config: InstanceConfig,
     pub(crate) channel: Arc<dyn Channel>,
     pub(crate) runtime: Runtime,
-    /// What the bot itself may do: read runs and keep documents.
+    /// The control of the bot itself: it reads runs and stores documents.
     pub(crate) control: Control,
     pub(crate) documents: Documents,
     scheduler: Mutex<Scheduler>,
@@ -122,7 +122,7 @@ pub(crate) struct Live {
     pub(crate) streams: bool,
 }
 
-/// A chat as it is kept.
+/// A chat in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     pub(crate) state: ChatState,
@@ -136,12 +136,12 @@ impl fmt::Debug for Instance {
 }
 
 impl Instance {
-    /// Starts a bot: goes on with what it was doing before, and makes the calls of its chats.
-    /// What comes in is given to [`incoming`](Self::incoming).
+    /// Starts a bot: resumes what it was doing before, and makes the calls of its chats. Pass
+    /// incoming messages to [`incoming`](Self::incoming).
     ///
     /// # Errors
     ///
-    /// If what was kept of its chats cannot be read.
+    /// If the stored state of its chats cannot be read.
     pub async fn start(
         config: InstanceConfig,
         channel: Arc<dyn Channel>,
@@ -172,14 +172,14 @@ impl Instance {
         Ok(instance)
     }
 
-    /// Stops making calls. What is not done is done after the next start.
+    /// Stops making calls. Remaining calls are made after the next start.
     pub async fn stop(&self) {
         self.inner.stopping.cancel();
         self.inner.tasks.close();
         self.inner.tasks.wait().await;
     }
 
-    /// Resolves when the bot stops, also by itself because another process has taken it over.
+    /// Resolves when the bot stops, which also happens if another process has taken it over.
     pub async fn stopped(&self) {
         self.inner.stopping.cancelled().await;
     }
@@ -190,13 +190,13 @@ impl Instance {
         &self.inner.config.name
     }
 
-    /// What it counts.
+    /// The counters.
     #[must_use]
     pub fn metrics(&self) -> &ChannelMetrics {
         &self.inner.metrics
     }
 
-    /// How many answers, questions and notices are not delivered yet.
+    /// The number of answers, questions and notices that are not delivered yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.scheduler().pending()
@@ -261,7 +261,7 @@ impl Instance {
         lock(&self.inner.scheduler)
     }
 
-    /// Makes the calls that the scheduler wants, until the bot stops.
+    /// Makes the calls of the scheduler, until the bot stops.
     async fn make_calls(self) {
         loop {
             let next = {
@@ -289,8 +289,8 @@ impl Instance {
         }
     }
 
-    /// Makes one call. Before a message is sent, the chat's state says so: after a crash it is
-    /// known that the message may be there.
+    /// Makes one call. Before a message is sent, the chat's state records that, so that after a
+    /// crash it is known that the message may exist.
     async fn make_call(&self, call: Call, keep_first: bool) {
         let chat = call.chat.clone();
         let action = call.action.name();
@@ -338,7 +338,7 @@ impl Instance {
         }
     }
 
-    /// A chat, for as long as the guard is held. Loaded when it is not in memory.
+    /// Locks a chat, loading it if it is not in memory.
     pub(crate) async fn entry(&self, chat: &str) -> Result<OwnedMutexGuard<Entry>, ControlError> {
         let entry = Arc::clone(lock(&self.inner.entries).entry(chat.into()).or_default());
         let mut entry = entry.lock_owned().await;
@@ -354,10 +354,10 @@ impl Instance {
         Ok(entry)
     }
 
-    /// Keeps a chat, as it is and as the scheduler has it; `false` if the bot has to stop.
+    /// Stores a chat's state, including the scheduler's; `false` if the bot must stop.
     pub(crate) async fn keep(&self, chat: &str, entry: &mut Entry) -> bool {
         entry.state.update(self.scheduler().state(chat));
-        // Serializing plain data does not fail.
+        // Plain data always serialises.
         let text = serde_json::to_string(&entry.state).unwrap_or_default();
         if entry.kept.as_ref().is_some_and(|(_, kept)| *kept == text) {
             return true;
@@ -409,7 +409,7 @@ impl Instance {
         }
     }
 
-    /// An idle chat is not kept in memory: its document is enough.
+    /// Removes an idle chat from memory: its document is enough.
     fn forget_if_idle(&self, chat: &str) {
         let mut entries = lock(&self.inner.entries);
         let is_idle = entries.get(chat).is_some_and(|entry| {
@@ -422,7 +422,7 @@ impl Instance {
         }
     }
 
-    /// Goes on with all chats that are not idle.
+    /// Resumes all chats that are not idle.
     async fn restore(&self) -> Result<(), ControlError> {
         for document in self.inner.documents.list("chat/").await? {
             let Ok(state) = serde_json::from_str::<ChatState>(&document.text) else { continue };
@@ -451,6 +451,6 @@ fn chat_name(chat: &str) -> String {
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is behind a lock here is consistent at every moment, also after a panic.
+    // The data behind these locks is always consistent, even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,13 @@
-//! Chat networks: a person writes to a bot, sees it think and answer in a message that grows, and
-//! loses no word of it.
+//! Chat networks: a person writes to a bot and sees its thoughts and its answer in a message
+//! that grows.
 //!
-//! A [`Channel`] is a network and what it can do. An answer in a chat is a view over a cursor: it
-//! is rendered ([`render`]) when the network has room for it, latest wins, and the [`Scheduler`]
-//! decides which call is made when.
+//! A [`Channel`] is a network with its capabilities. An answer in a chat is a view over a
+//! cursor: it is rendered ([`render`]) when the network has capacity, always in its latest
+//! state, and the [`Scheduler`] decides when to make which call.
 //!
 //! # What is deliberately absent
 //!
-//! The server and the configuration: the command puts them together.
+//! The server and the configuration: the command `wellspring` connects them.
 
 mod access;
 mod channel;

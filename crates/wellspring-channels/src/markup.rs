@@ -1,14 +1,14 @@
-//! What models write, as chat networks show it.
+//! Converts models' Markdown to the markup of chat networks.
 //!
-//! [`Text::markdown`] reads a model's Markdown into a flat sequence of styled pieces. Such a text
-//! can be cut anywhere ([`Text::split`], [`Text::tail`]) and each piece rendered by itself: no
-//! fence, quote, link or entity is ever cut, because a cut happens before there are any.
+//! [`Text::markdown`] parses a model's Markdown into a flat sequence of styled pieces. It can
+//! be cut anywhere ([`Text::split`], [`Text::tail`]) and each piece rendered separately: no
+//! fence, quote, link or entity is ever cut, because the cut happens before they are written.
 //!
 //! # What is deliberately absent
 //!
-//! A complete Markdown. What is not recognised is shown as it was written, so that no word is
-//! lost. Nested quotes become one quote, and a table is shown as code: chat networks have
-//! neither.
+//! Complete Markdown. Syntax that is not recognised is shown as it was written, so that no text
+//! is lost. Nested quotes become one quote, and a table is shown as code, because chat networks
+//! support neither.
 
 mod read;
 mod write;
@@ -16,13 +16,13 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-/// A markup that a network takes.
+/// A markup of chat networks.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Markup {
     /// Telegram's HTML.
     TelegramHtml,
-    /// Telegram's HTML without quotes, which old servers refuse: quotes are italic.
+    /// Telegram's HTML without quotes, which old servers reject: quotes are italic.
     TelegramHtmlItalic,
     /// Discord's Markdown.
     Discord,
@@ -47,7 +47,7 @@ struct Span {
     style: Style,
 }
 
-/// How a piece looks.
+/// The style of a piece.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Style {
     pub(crate) bold: bool,
@@ -58,7 +58,7 @@ pub(crate) struct Style {
     pub(crate) block: Block,
 }
 
-/// The block that a piece is in. The number tells two neighbouring blocks apart.
+/// The block that a piece is in. The number distinguishes adjacent blocks.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Block {
     #[default]
@@ -73,7 +73,7 @@ pub(crate) enum Block {
     },
 }
 
-/// The number of the block for thoughts: no block of an answer has it.
+/// The number of the block for thoughts; no block of an answer has it.
 const THOUGHTS: u32 = u32::MAX;
 
 impl Text {
@@ -91,7 +91,7 @@ impl Text {
         read::markdown(source)
     }
 
-    /// A text as it is.
+    /// Unstyled text.
     #[must_use]
     pub fn plain(text: &str) -> Self {
         let mut all = Self::default();
@@ -107,7 +107,7 @@ impl Text {
         all
     }
 
-    /// A quote that people can fold up: a title, and a text below it.
+    /// A collapsible quote: a title, and a text below it.
     #[must_use]
     pub fn thoughts(title: &str, text: &str) -> Self {
         let block = Block::Quote { number: THOUGHTS, expandable: true };
@@ -119,7 +119,7 @@ impl Text {
         all
     }
 
-    /// Whether there is nothing to see.
+    /// Whether there is no visible text.
     #[must_use]
     pub fn is_blank(&self) -> bool {
         self.spans.iter().all(|span| span.text.trim().is_empty())
@@ -131,7 +131,7 @@ impl Text {
         self.spans.iter().map(|span| utf16(&span.text)).sum()
     }
 
-    /// This text, then another.
+    /// Appends another text.
     #[must_use]
     pub fn then(mut self, other: Self) -> Self {
         for span in other.spans {
@@ -146,8 +146,8 @@ impl Text {
         write::render(self, markup)
     }
 
-    /// The last characters, at most `max` UTF-16 units, from the beginning of a word if there
-    /// is one near.
+    /// The end of the text, at most `max` UTF-16 units, from the start of a word if there is
+    /// one near.
     #[must_use]
     pub fn tail(&self, max: usize) -> Self {
         let mut skip = self.len_utf16().saturating_sub(max);
@@ -156,7 +156,7 @@ impl Text {
         }
         let whole = self.render(Markup::Plain);
         let start = byte_at(&whole, skip, Round::Up);
-        // A word is never worth more than a hundred characters of what is shown.
+        // Skip at most a hundred characters to find the start of a word.
         let near = whole[start..].char_indices().take(100).find(|(_, c)| c.is_whitespace());
         if let Some((at, space)) = near {
             skip = utf16(&whole[..start + at + space.len_utf8()]);
@@ -164,8 +164,8 @@ impl Text {
         self.cut(skip).1
     }
 
-    /// The text in pieces of at most `first` UTF-16 units, and `max` from the second on. Only
-    /// line breaks and spaces at a cut are left out.
+    /// Splits the text into pieces of at most `first` UTF-16 units, and `max` from the second
+    /// on. Only line breaks and spaces at a cut are dropped.
     #[must_use]
     pub fn split(&self, first: usize, max: usize) -> Vec<Self> {
         let mut pieces = Vec::new();
@@ -183,8 +183,8 @@ impl Text {
         pieces
     }
 
-    /// Where to cut, in UTF-16 units: at the last empty line, line, sentence or word that leaves
-    /// the piece at least half full, but not within code if that can be avoided.
+    /// The position to cut at, in UTF-16 units: after the last paragraph, line, sentence or
+    /// word that leaves the piece at least half full, and outside code if possible.
     fn place_to_cut(&self, room: usize) -> usize {
         let whole = self.render(Markup::Plain);
         let end = byte_at(&whole, room, Round::Down);
@@ -209,7 +209,7 @@ impl Text {
                 return utf16(&whole[..at]);
             }
         }
-        // A block of code that begins in the second half goes to the next piece as a whole.
+        // A block of code that starts in the second half is moved to the next piece as a whole.
         if let Some(code) = in_code.iter().find(|code| code.start > half && code.start < end) {
             return utf16(&whole[..code.start]);
         }
@@ -221,7 +221,7 @@ impl Text {
         utf16(&head[..joined_start(&whole, end)])
     }
 
-    /// The text before and after a place, in UTF-16 units.
+    /// The text before and after a position, in UTF-16 units.
     fn cut(&self, at: usize) -> (Self, Self) {
         let (mut before, mut after) = (Self::default(), Self::default());
         let mut room = at;
@@ -235,7 +235,7 @@ impl Text {
         (before, after)
     }
 
-    /// Without white space around it.
+    /// The text without surrounding white space.
     fn trimmed(&self) -> Self {
         let mut text = self.clone();
         while let Some(first) = text.spans.first_mut() {
@@ -272,14 +272,14 @@ pub(crate) fn utf16(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
 
-/// Which boundary to take, if a place is within a character.
+/// Which boundary to use if a position is inside a character.
 #[derive(Clone, Copy)]
 enum Round {
     Down,
     Up,
 }
 
-/// The byte at a place in UTF-16 units.
+/// The byte offset of a position in UTF-16 units.
 fn byte_at(text: &str, units: usize, round: Round) -> usize {
     let mut passed = 0;
     for (at, c) in text.char_indices() {
@@ -293,14 +293,15 @@ fn byte_at(text: &str, units: usize, round: Round) -> usize {
     text.len()
 }
 
-/// The place at or before `at` that does not cut an emoji or an accent from its letter.
+/// The position at or before `at` that does not split an emoji or separate an accent from its
+/// letter.
 fn joined_start(text: &str, at: usize) -> usize {
     let joins = |c: char| {
         matches!(c, '\u{200d}' | '\u{fe0e}' | '\u{fe0f}' | '\u{0300}'..='\u{036f}'
             | '\u{1f3fb}'..='\u{1f3ff}' | '\u{20e3}')
     };
     let mut place = at;
-    // No emoji has more than sixteen characters.
+    // An emoji has at most sixteen characters.
     for _ in 0..16 {
         let next = text[place..].chars().next();
         let last = text[..place].chars().next_back();

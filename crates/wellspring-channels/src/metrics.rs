@@ -1,4 +1,4 @@
-//! What operators watch, per bot.
+//! Metrics per bot.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use crate::channel::{CallError, CallResult};
 use crate::instance::lock;
 
-/// What a bot counts. Cheap to clone; clones count together.
+/// The counters of a bot. Cheap to clone; clones share the counters.
 #[derive(Clone, Debug)]
 pub struct ChannelMetrics {
     inner: Arc<Inner>,

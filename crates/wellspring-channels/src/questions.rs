@@ -18,14 +18,14 @@ use crate::view::body;
 /// Characters of a prompt, and of a call's arguments, that a chat shows.
 const PROMPT_CHARS_MAX: usize = 1500;
 
-/// Choices that a question shows as buttons; a keyboard with more is of no use.
+/// Maximum number of choices that are shown as buttons.
 const CHOICES_MAX: usize = 20;
 
-/// Characters of a button.
+/// Maximum length of a button's label.
 const LABEL_CHARS_MAX: usize = 60;
 
 impl Instance {
-    /// Shows the open questions of a run, and what became of those that were shown.
+    /// Shows the open questions of a run, and the outcome of those that were shown.
     pub(crate) async fn show_questions(
         &self,
         chat: &str,
@@ -64,7 +64,7 @@ impl Instance {
         }
     }
 
-    /// A question that messages answer.
+    /// Starts a question that is answered with messages.
     async fn begin_form(
         &self,
         chat: &str,
@@ -162,7 +162,7 @@ impl Instance {
         body(prompt(asked, transcript).then(Text::plain(&line)), true, self.capabilities())
     }
 
-    /// Someone pressed a button. Gives what they are told.
+    /// Handles the press of a button. Returns the text for the person.
     pub(crate) async fn pressed(
         &self,
         incoming: &Incoming,
@@ -194,7 +194,8 @@ impl Instance {
         self.give(incoming, language, run, question, answer).await.map(|(says, _)| says)
     }
 
-    /// Answers a question for a person. Gives what they are told, and whether it counted.
+    /// Answers a question for a person. Returns the text for the person, and whether the answer
+    /// was accepted.
     async fn give(
         &self,
         incoming: &Incoming,
@@ -222,7 +223,7 @@ impl Instance {
         }
     }
 
-    /// Takes a message as the next field of a form; `false` if there is no form for it.
+    /// Uses a message as the next field of a form; `false` if no form is open.
     pub(crate) async fn fill_in(
         &self,
         incoming: &Incoming,
@@ -284,7 +285,7 @@ impl Instance {
         Ok(true)
     }
 
-    /// Keeps a field, and asks for the next one or gives the whole.
+    /// Stores a field, and asks for the next one or submits the form.
     fn next_value(
         &self,
         incoming: &Incoming,
@@ -310,7 +311,7 @@ impl Instance {
                 Ok(None)
             }
             None => {
-                // Optional fields that were passed over are left out.
+                // Optional fields that were skipped are left out.
                 let mut values = form.values.clone();
                 values.retain(|_, value| !value.is_null());
                 Ok(Some(Answer::Value(Value::Object(values))))
@@ -321,14 +322,14 @@ impl Instance {
 
 /// A field of a form.
 struct Field {
-    /// Empty if the form is a single value.
+    /// The field's name; empty if the form is a single value.
     name: String,
     title: String,
     schema: Value,
     required: bool,
 }
 
-/// The first field that has no value yet.
+/// The first field without a value.
 fn next_field(schema: &Value, values: &serde_json::Map<String, Value>) -> Option<Field> {
     let Some(properties) = schema["properties"].as_object() else {
         let title = schema["title"].as_str().or(schema["description"].as_str());
@@ -353,7 +354,7 @@ fn next_field(schema: &Value, values: &serde_json::Map<String, Value>) -> Option
 }
 
 impl Field {
-    /// The value that a person wrote; `-` leaves an optional field out.
+    /// The value in a message; `-` skips an optional field.
     fn read(&self, text: &str) -> Result<Value, String> {
         let text = text.trim();
         if !self.required && text == "-" {
@@ -386,7 +387,7 @@ fn shown(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned)
 }
 
-/// The prompt, and the call that it is about.
+/// The prompt, and the call that it belongs to.
 fn prompt(asked: &AskedQuestion, transcript: &Transcript) -> Text {
     let mut source = format!("❓ {}", first_chars(&asked.question.prompt, PROMPT_CHARS_MAX));
     let part = asked.question.call.and_then(|call| transcript.parts.get(&call));
@@ -399,7 +400,7 @@ fn prompt(asked: &AskedQuestion, transcript: &Transcript) -> Text {
     Text::markdown(&source)
 }
 
-/// The run, the question and the choice that a button stands for.
+/// The run, the question and the choice of a button.
 pub(crate) fn read_data(data: &str) -> Option<(RunId, QuestionId, &str)> {
     let mut parts = data.strip_prefix("a:")?.splitn(3, ':');
     let run = uuid::Uuid::parse_str(parts.next()?).ok().map(RunId::new)?;

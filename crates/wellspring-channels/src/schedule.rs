@@ -1,20 +1,22 @@
-//! The scheduler: which call to make next, for all chats of one bot.
+//! The scheduler: decides the next call, for all chats of one bot.
 //!
-//! It is pure: the time and what happened go in, calls come out. It knows no network and no run.
-//! Per chat there is a list of *posts*, each one answer (or a question, or a notice) that should
-//! look like a list of messages; the scheduler makes the calls that bring the chat there.
+//! It is pure: time and results go in, calls come out. It knows neither a network nor runs.
+//! Each chat has a list of *posts*, each of which is one answer (or a question, or a notice)
+//! that should look like a list of messages; the scheduler makes the calls that bring the chat
+//! into that state.
 //!
 //! # What is promised
 //!
-//! 1. At most one call per chat is on its way. All rates hold, wherever within its duration a
-//!    call arrives: intervals are counted from its answer.
-//! 2. Latest wins: what was wanted and never shown is skipped. A finished answer goes before
-//!    previews, and the first message of an answer before edits of other chats.
-//! 3. A `retry_after` is kept exactly. Without one, waits grow exponentially.
-//! 4. A message that shows words is deleted only after its replacement stands.
-//! 5. Everything that is needed to go on after a crash is in [`PostState`]. Edits and deletions
-//!    may be repeated then, which changes nothing. Only a send whose answer was lost, in a crash
-//!    or by the network, can show a message twice; [`Notice::MayRepeat`] says so.
+//! 1. At most one call per chat is in progress. All rate limits hold, no matter when within its
+//!    duration a call takes effect: intervals are counted from its response.
+//! 2. The latest state wins: a state that was never shown is skipped. Finished answers take
+//!    precedence over previews, and the first message of an answer over edits in other chats.
+//! 3. A `retry_after` is obeyed exactly. Without one, retries back off exponentially.
+//! 4. A message with text is deleted only after its replacement exists.
+//! 5. [`PostState`] contains everything that is needed to continue after a crash. Edits and
+//!    deletions may then be repeated, which changes nothing. Only a send whose response was
+//!    lost, in a crash or by the network, can show a message twice; [`Notice::MayRepeat`]
+//!    reports that.
 
 mod post;
 
@@ -30,16 +32,16 @@ use crate::channel::{Action, Body, Call, CallError, CallResult, Capabilities, Ch
 use post::{Next as PostNext, Post};
 pub use post::{PostState, Preview, Slot, TRIES_MAX};
 
-/// Of the calls per second and of those per minute and group, so many parts of four may be
-/// previews; the rest is for first messages and finished answers.
+/// Quarters of the rate limits (per second, and per minute and group) that previews may use;
+/// the rest is for first messages and finished answers.
 const PREVIEW_QUARTERS: usize = 3;
 
-/// Calls for all chats of a bot.
+/// Decides the calls for all chats of a bot.
 #[derive(Debug)]
 pub struct Scheduler {
     can: Capabilities,
     chats: BTreeMap<Box<str>, Chat>,
-    /// When the calls of the last second were answered.
+    /// When the calls of the last second got their responses.
     answered: VecDeque<Millis>,
     on_the_way: usize,
     notices: Vec<Notice>,
@@ -51,11 +53,11 @@ struct Chat {
     kind: ChatKind,
     posts: Vec<Post>,
     busy: Busy,
-    /// When the last call was answered.
+    /// When the last call got its response.
     last: Option<Millis>,
-    /// Not before this: the network said so.
+    /// No calls before this time, because of a `retry_after`.
     blocked_until: Millis,
-    /// When the calls of the last window were answered; groups only.
+    /// When the calls of the last window got their responses; groups only.
     recent: VecDeque<Millis>,
     typing: Option<Typing>,
 }
@@ -64,9 +66,9 @@ struct Chat {
 enum Busy {
     #[default]
     No,
-    /// A call is on its way.
+    /// A call is in progress.
     Calling(Doing),
-    /// Its result is being kept.
+    /// Its result is being stored.
     Keeping,
 }
 
@@ -76,34 +78,34 @@ struct Typing {
     again_at: Millis,
 }
 
-/// What a call that is on its way is for.
+/// The purpose of a call that is in progress.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Doing {
     Typing,
     Post { key: Box<str>, next: PostNext, digest: u64, shows_words: bool },
 }
 
-/// What to do next.
+/// The next step.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Next {
-    /// Make this call. If `keep_first`, keep the chat's state before.
+    /// Make this call. If `keep_first`, store the chat's state before.
     Call {
         /// The call.
         call: Call,
-        /// Whether the state has to be kept before the call is made.
+        /// Whether the state must be stored before the call is made.
         keep_first: bool,
     },
-    /// Nothing before this time, unless something happens.
+    /// Wait until this time, or until something happens.
     Wait(Millis),
-    /// Nothing, until something happens.
+    /// Wait until something happens.
     Idle,
 }
 
-/// Something that an operator wants to know.
+/// A notice for operators.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// A message may appear twice: the answer to its first send was lost.
+    /// A message may appear twice: the response to its first send was lost.
     MayRepeat {
         /// The chat.
         chat: Box<str>,
@@ -116,7 +118,7 @@ pub enum Notice {
         chat: Box<str>,
         /// The post.
         key: Box<str>,
-        /// Why.
+        /// The reason.
         why: CallError,
     },
     /// A post could not be delivered.
@@ -125,10 +127,10 @@ pub enum Notice {
         chat: Box<str>,
         /// The post.
         key: Box<str>,
-        /// Why.
+        /// The reason.
         why: CallError,
     },
-    /// A post is complete: everything it wants is shown.
+    /// A post is complete: its final state is shown.
     Delivered {
         /// The chat.
         chat: Box<str>,
@@ -138,15 +140,15 @@ pub enum Notice {
 }
 
 impl Scheduler {
-    /// A scheduler with nothing to do.
+    /// A scheduler without chats.
     #[must_use]
     pub fn new(can: Capabilities) -> Self {
         let (chats, answered) = (BTreeMap::new(), VecDeque::new());
         Self { can, chats, answered, on_the_way: 0, notices: Vec::new() }
     }
 
-    /// Adds a post, new or as it was kept, at the end of a chat. A post of the same key stays as
-    /// it is.
+    /// Adds a post, new or restored, at the end of a chat. An existing post with the same key
+    /// is not changed.
     pub fn open(&mut self, chat: &str, kind: ChatKind, state: PostState) {
         let entry = self.chats.entry(chat.into()).or_default();
         entry.kind = kind;
@@ -160,7 +162,7 @@ impl Scheduler {
         entry.posts.push(Post::new(state));
     }
 
-    /// What a post should look like now. `settled` says that it will not change again.
+    /// Sets the desired state of a post. `settled` means that it will not change again.
     pub fn want(&mut self, chat: &str, key: &str, bodies: Vec<Body>, settled: bool) {
         if let Some(post) = self.post(chat, key) {
             post.want(bodies, settled);
@@ -168,7 +170,7 @@ impl Scheduler {
         self.finish_posts(chat);
     }
 
-    /// Shows that someone is typing, until it is paused.
+    /// Shows a typing indicator until it is paused.
     pub fn start_typing(&mut self, chat: &str, kind: ChatKind, topic: Option<&str>) {
         if self.can.typing.is_none() {
             return;
@@ -179,36 +181,37 @@ impl Scheduler {
         entry.typing.get_or_insert(Typing { topic, again_at: Millis(0) });
     }
 
-    /// Stops showing that someone is typing.
+    /// Stops showing the typing indicator.
     pub fn pause_typing(&mut self, chat: &str) {
         if let Some(chat) = self.chats.get_mut(chat) {
             chat.typing = None;
         }
     }
 
-    /// What has to be kept of a chat.
+    /// The state of a chat to store.
     #[must_use]
     pub fn state(&self, chat: &str) -> Vec<PostState> {
         let posts = self.chats.get(chat).into_iter().flat_map(|chat| &chat.posts);
         posts.map(|post| post.state.clone()).collect()
     }
 
-    /// Whether a post is not complete.
+    /// Whether a chat has an incomplete post with this key.
     #[must_use]
     pub fn has(&self, chat: &str, key: &str) -> bool {
         let posts = self.chats.get(chat).into_iter().flat_map(|chat| &chat.posts);
         posts.into_iter().any(|post| *post.state.key == *key)
     }
 
-    /// Makes no call to a chat before this time: what was called before a restart is not known.
+    /// Makes no call to a chat before this time, because the calls before a restart are not
+    /// known.
     pub fn block_until(&mut self, chat: &str, until: Millis) {
         if let Some(chat) = self.chats.get_mut(chat) {
             chat.blocked_until = chat.blocked_until.max(until);
         }
     }
 
-    /// Whether a preview of this post could be shown at `now`, or the time from which it could.
-    /// Before that, it is of no use to compute one.
+    /// Whether a preview of this post can be shown at `now`, or the time from which it can.
+    /// Computing one before that is useless.
     #[must_use]
     pub fn preview_at(&self, chat: &str, key: &str, now: Millis) -> Option<Millis> {
         let entry = self.chats.get(chat)?;
@@ -220,12 +223,12 @@ impl Scheduler {
         Some(at.max(now))
     }
 
-    /// What operators want to know since the last time.
+    /// The notices since the last call.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
     }
 
-    /// How many posts are not complete.
+    /// The number of incomplete posts.
     #[must_use]
     pub fn pending(&self) -> usize {
         self.chats.values().map(|chat| chat.posts.len()).sum()
@@ -255,7 +258,7 @@ impl Scheduler {
                     }
                     continue;
                 }
-                // The chat that has waited longest, among equally urgent ones.
+                // Among equally urgent chats, the one that has waited longest.
                 let since = chat.last.unwrap_or_default();
                 if best.as_ref().is_none_or(|(other, last, ..)| (urgency, since) < (*other, *last))
                 {
@@ -296,8 +299,8 @@ impl Scheduler {
         }
     }
 
-    /// The result of a chat's call. Then keep the chat's [`state`](Self::state), and say that it
-    /// is [`kept`](Self::kept). Gives whether the state has changed.
+    /// Handles the result of a chat's call. Then store the chat's [`state`](Self::state), and
+    /// call [`kept`](Self::kept). Returns whether the state has changed.
     pub fn done(&mut self, id: &str, now: Millis, result: CallResult) -> bool {
         let Some(chat) = self.chats.get_mut(id) else { return false };
         let Busy::Calling(doing) = std::mem::replace(&mut chat.busy, Busy::Keeping) else {
@@ -365,21 +368,21 @@ impl Scheduler {
         self.finish_posts(id) || changed
     }
 
-    /// The state of a chat is kept: its next call may be made.
+    /// The state of a chat is stored: its next call may be made.
     pub fn kept(&mut self, id: &str) {
         if let Some(chat) = self.chats.get_mut(id) {
             if let Busy::Keeping = chat.busy {
                 chat.busy = Busy::No;
             }
             let is_idle = chat.posts.is_empty() && chat.typing.is_none();
-            // An idle chat costs nothing, once no rate depends on it any more.
+            // An idle chat is removed once no rate limit depends on it.
             if is_idle && matches!(chat.busy, Busy::No) {
                 self.forget_idle();
             }
         }
     }
 
-    /// Forgets chats that have nothing to do and whose calls are long ago.
+    /// Removes chats without posts whose calls are long ago.
     fn forget_idle(&mut self) {
         let newest = self.answered.back().copied().unwrap_or_default();
         let window = self.can.rates.group_window.max(self.can.rates.chat_interval);
@@ -418,10 +421,10 @@ impl Scheduler {
     }
 }
 
-/// How urgent a call is; the smallest first.
+/// The urgency of a call; the smallest first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Urgency {
-    /// The first message of an answer: someone waits and sees nothing.
+    /// The first message of an answer: the person sees nothing yet.
     First,
     /// A finished answer.
     Final,
@@ -467,7 +470,7 @@ impl Chat {
                     self.free_at(rates.chat_interval, self.group_room_at(rates.group_calls, can))
                 }
             };
-            // The messages of a chat stay in order: an answer waits for those before it.
+            // The messages of a chat stay in order: an answer waits for earlier ones.
             let sends = matches!(next, PostNext::Send(_));
             let in_order = |other: &Post| other.settled && other.next(can).is_some();
             if sends && self.posts[..index].iter().any(in_order) {
@@ -486,7 +489,7 @@ impl Chat {
         Some((Urgency::Typing, at.max(typing.again_at), Work::Typing))
     }
 
-    /// When a preview may be made.
+    /// When a preview may be shown.
     fn preview_at(&self, post: &Post, can: &Capabilities) -> Millis {
         let rates = &can.rates;
         let floor = match self.kind {
@@ -497,7 +500,7 @@ impl Chat {
         self.free_at(interval, self.group_room_at(share(rates.group_calls), can))
     }
 
-    /// When the interval has passed, the block is over and the group has room.
+    /// When the interval has passed, the `retry_after` is over and the group has capacity.
     fn free_at(&self, interval: Duration, room_at: Millis) -> Millis {
         let after_last = self.last.map_or(Millis(0), |last| last.plus(interval));
         after_last.max(self.blocked_until).max(room_at)
@@ -513,12 +516,12 @@ impl Chat {
     }
 }
 
-/// What previews may use of a budget.
+/// The share of a limit that previews may use.
 const fn share(max: usize) -> usize {
     max * PREVIEW_QUARTERS / 4
 }
 
-/// How long to wait after so many failures in a row: 1 s, doubled up to a minute.
+/// The wait after this many consecutive failures: 1 s, doubling up to a minute.
 fn backoff(failures: u32) -> Duration {
     Duration::from_secs(1u64 << failures.min(6)).min(Duration::from_secs(60))
 }

@@ -1,4 +1,4 @@
-//! One answer in a chat, as its source sees it.
+//! One answer in a chat, from its source's point of view.
 
 use wellspring_wire::stream_delta::StreamDelta;
 
@@ -8,13 +8,13 @@ use crate::schedule::{PostState, Preview};
 use crate::state::answer_key;
 use crate::view::{View, render, stopped};
 
-/// A view of one answer, for every network: what it is told replaces what it was told before.
+/// A view of one answer, for every network: each state replaces the previous one.
 #[derive(Debug)]
 pub(crate) struct Sender {
     instance: Instance,
     chat: Box<str>,
     key: Box<str>,
-    /// The words so far.
+    /// The text so far.
     said: String,
     tool: Option<Box<str>>,
     last: Option<StreamDelta>,

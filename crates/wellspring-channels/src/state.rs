@@ -1,4 +1,4 @@
-//! What is kept of a chat, as one document.
+//! The stored state of a chat, as one document.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,17 +10,17 @@ use crate::incoming::IncomingFile;
 use crate::schedule::PostState;
 use crate::view::Reader;
 
-/// Ids of incoming messages that a chat remembers, to recognise those that a network delivers
-/// again. Networks do so within minutes.
+/// Ids of incoming messages that are remembered to recognise repeated deliveries, which
+/// networks make within minutes.
 const SEEN_MAX: usize = 64;
 
-/// Messages that wait while an answer is being given. With more, the sender is asked to wait.
+/// Messages that wait while an answer is in progress. Beyond that, the sender is asked to wait.
 pub(crate) const WAITING_MAX: usize = 20;
 
-/// Bytes of the texts of these messages: a document has 64 KiB for everything.
+/// Bytes of the texts of these messages: a document has 64 KiB in total.
 pub(crate) const WAITING_BYTES_MAX: usize = 24 * 1024;
 
-/// Everything that is kept of a chat.
+/// The stored state of a chat.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 #[serde(default)]
 pub(crate) struct ChatState {
@@ -29,28 +29,28 @@ pub(crate) struct ChatState {
     pub(crate) kind: ChatKind,
     pub(crate) posts: Vec<PostState>,
     pub(crate) answers: Vec<AnswerState>,
-    /// Messages of our own that are not shown yet, by the key of their post.
+    /// Our own messages that are not shown yet, by the key of their post.
     pub(crate) notes: BTreeMap<Box<str>, Box<str>>,
     pub(crate) seen: VecDeque<Box<str>>,
     pub(crate) waiting: Vec<Message>,
-    /// Counts the conversations of this chat.
+    /// The number of the current conversation in this chat.
     pub(crate) generation: u32,
     pub(crate) agent: Option<Box<str>>,
     pub(crate) form: Option<FormState>,
 }
 
-/// An answer that is being given.
+/// An answer in progress.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct AnswerState {
     pub(crate) run: RunId,
     pub(crate) reply_to: Box<str>,
     #[serde(default)]
     pub(crate) topic: Option<Box<str>>,
-    /// Who asked.
+    /// The id of the person who asked.
     pub(crate) user: Box<str>,
     pub(crate) reader: Reader,
     pub(crate) streams: bool,
-    /// Whether the run is over.
+    /// Whether the run has ended.
     #[serde(default)]
     pub(crate) finished: bool,
     /// The keys of posts that are complete.
@@ -81,7 +81,7 @@ pub(crate) struct FormState {
 }
 
 impl ChatState {
-    /// Remembers an incoming message; `false` if it was seen before.
+    /// Records an incoming message; `false` if it was seen before.
     pub(crate) fn is_new(&mut self, id: &str) -> bool {
         if self.seen.iter().any(|seen| **seen == *id) {
             return false;
@@ -93,12 +93,12 @@ impl ChatState {
         true
     }
 
-    /// The answer whose run is not over.
+    /// The answer whose run has not ended.
     pub(crate) fn active(&self) -> Option<&AnswerState> {
         self.answers.iter().find(|answer| !answer.finished)
     }
 
-    /// Takes over what the scheduler knows, and forgets answers that are complete.
+    /// Takes the scheduler's state, and removes complete answers.
     pub(crate) fn update(&mut self, posts: Vec<PostState>) {
         let gone = |old: &&PostState| posts.iter().all(|post| post.key != old.key);
         let delivered: Vec<Box<str>> =

@@ -1,9 +1,9 @@
-//! Telegram, over its Bot API: long polling or a webhook in, one request per call out.
+//! Telegram, over its Bot API: long polling or a webhook for updates, one request per call.
 //!
 //! # Lossy
 //!
-//! A choice of several is answered with one. Stickers, locations and contacts that people send
-//! are not passed on.
+//! Only one option of a multiple choice can be selected. Stickers, locations and contacts are
+//! ignored.
 
 mod update;
 pub(crate) mod wire;
@@ -34,22 +34,22 @@ use crate::instance::Instance;
 /// The public Bot API.
 pub const TELEGRAM_API: &str = "https://api.telegram.org";
 
-/// Seconds that a request for updates waits for some.
+/// How long a request for updates waits, in seconds.
 const POLL_SECONDS: u64 = 25;
 
-/// How long to wait before updates are asked for again, if there were none.
+/// The pause before the next request for updates if there were none.
 const POLL_AGAIN: Duration = Duration::from_secs(1);
 
-/// How long a request may take.
+/// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Bytes of an update: Telegram's are a few kilobytes.
+/// Maximum size of an update: Telegram's have a few kilobytes.
 const UPDATE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Bytes of an answer: a hundred updates.
+/// Maximum size of a response: a hundred updates.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// A bot of Telegram.
+/// A Telegram bot.
 #[derive(Clone)]
 pub struct Telegram {
     http: reqwest::Client,
@@ -68,7 +68,7 @@ impl Telegram {
     ///
     /// # Errors
     ///
-    /// If there is no TLS.
+    /// If TLS is not available.
     pub fn new(token: &str, base: Option<&str>) -> Result<Self, CallError> {
         let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
         let http = http.map_err(|error| CallError::Refused(error.to_string().into()))?;
@@ -76,7 +76,7 @@ impl Telegram {
         Ok(Self { http, base, token: token.into() })
     }
 
-    /// Makes a request; gives the whole answer of the Bot API.
+    /// Makes a request. Returns the whole response of the Bot API.
     async fn request(&self, method: &str, params: &Value) -> Result<Value, CallError> {
         let url = format!("{}/bot{}/{method}", self.base, self.token);
         let body = params.to_string();
@@ -91,20 +91,20 @@ impl Telegram {
             return Err(CallError::AnswerLost("the answer is too large".into()));
         }
         let body = response.bytes().await.map_err(|error| self.lost(error))?;
-        // A proxy in between answers with something else.
+        // A proxy may return something else.
         Ok(serde_json::from_slice(&body).unwrap_or_else(|_| {
             json!({"ok": false, "error_code": status, "description": "not an answer of the Bot API"})
         }))
     }
 
-    /// What a failure of the connection means. The error's own text has the token in its URL.
+    /// Maps a connection error. The error's own text contains the token in its URL.
     fn lost(&self, error: reqwest::Error) -> CallError {
         let unsent = error.is_connect() || error.is_builder();
         let what: Box<str> = error.without_url().to_string().into();
         if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
     }
 
-    /// Makes a request whose result is of interest.
+    /// Makes a request and returns its result.
     async fn result(&self, method: &str, params: &Value) -> Result<Value, CallError> {
         let mut answer = self.request(method, params).await?;
         if answer["ok"] == true { Ok(answer["result"].take()) } else { Err(wire::error(&answer)) }
@@ -140,7 +140,8 @@ impl Telegram {
         wire::result(&answer)
     }
 
-    /// Asks for updates until the bot stops. Each is durable before the next one is asked for.
+    /// Polls for updates until the bot stops. Each update is durable before the next one is
+    /// requested.
     pub async fn poll(&self, instance: &Instance) {
         let mut offset = match self.position(instance).await {
             Ok(offset) => offset,
@@ -161,7 +162,7 @@ impl Telegram {
             let taken = match updates {
                 Ok(updates) => {
                     let updates = updates.as_array().cloned().unwrap_or_default();
-                    // A server that does not wait is not asked at once again.
+                    // A server that does not wait must not be polled in a tight loop.
                     let quiet = updates.is_empty();
                     self.take_all(instance, &updates, &mut offset).await && !quiet
                 }
@@ -179,7 +180,8 @@ impl Telegram {
         }
     }
 
-    /// Takes updates in order; `false` if one could not be kept, and has to come again.
+    /// Handles updates in order; `false` if one could not be stored, and must be delivered
+    /// again.
     async fn take_all(&self, instance: &Instance, updates: &[Value], offset: &mut i64) -> bool {
         for update in updates {
             if let Some(incoming) = update::read(update)
@@ -196,7 +198,7 @@ impl Telegram {
             let documents = &instance.inner.documents;
             let kept = documents.put("updates", Some(&position), Expected::Anything);
             if let Err(error) = kept.await {
-                // Updates that come again are recognised.
+                // Updates that are delivered again are recognised.
                 tracing::warn!(%error, "failed to keep the position of a bot");
             }
         }
@@ -208,20 +210,20 @@ impl Telegram {
         Ok(document.and_then(|it| it.text.parse().ok()).unwrap_or_default())
     }
 
-    /// Removes a webhook: Telegram gives updates to one of both only.
+    /// Removes a webhook: Telegram delivers updates either by webhook or by polling.
     ///
     /// # Errors
     ///
-    /// If Telegram refuses or cannot be reached.
+    /// If Telegram rejects the request or cannot be reached.
     pub async fn use_polling(&self) -> Result<(), CallError> {
         self.result("deleteWebhook", &json!({})).await.map(drop)
     }
 
-    /// Tells Telegram where to deliver updates, and the secret that it has to show.
+    /// Sets the webhook's URL, and the secret that Telegram must send.
     ///
     /// # Errors
     ///
-    /// If Telegram refuses or cannot be reached.
+    /// If Telegram rejects the request or cannot be reached.
     pub async fn use_webhook(&self, url: &str, secret: &str) -> Result<(), CallError> {
         let params = json!({
             "url": url, "secret_token": secret, "allowed_updates": ["message", "callback_query"],
@@ -229,8 +231,7 @@ impl Telegram {
         self.result("setWebhook", &params).await.map(drop)
     }
 
-    /// The route that takes updates, for a server to mount. A request without the secret is
-    /// refused.
+    /// The route for updates, to mount in a server. A request without the secret is rejected.
     pub fn webhook(instance: Instance, path: &str, secret: &str) -> Router {
         Router::new()
             .route(path, post(take_update))

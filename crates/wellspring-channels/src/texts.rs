@@ -1,8 +1,8 @@
-//! What we say ourselves in a chat, in the languages that we speak.
+//! Our own messages in a chat, in all supported languages.
 
 use serde::{Deserialize, Serialize};
 
-/// A language for our own words. An answer is in the model's.
+/// The language of our own messages. Answers are in the model's language.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Language {

@@ -1,4 +1,4 @@
-//! How an answer looks in a chat, from how it stands. Pure.
+//! Renders the state of an answer for a chat. Pure.
 
 use serde::{Deserialize, Serialize};
 use wellspring_wire::stream_delta::StreamDelta;
@@ -7,29 +7,29 @@ use crate::channel::{Body, Capabilities};
 use crate::markup::{Text, first_chars, last_chars};
 use crate::texts::Language;
 
-/// The last characters of the thoughts that are shown while there are no words yet.
+/// The last characters of the thoughts that are shown while there is no text yet.
 pub const THINKING_CHARS_MAX: usize = 400;
 
 /// The first characters of the thoughts that stay above a finished answer.
 pub const FINAL_THINKING_CHARS_MAX: usize = 600;
 
-/// In `auto`, shorter thinking is not shown: it would only flicker.
+/// In `auto`, shorter thoughts are not shown, because they would only flicker.
 pub const THINKING_SHOWN_FROM_MS: u64 = 2000;
 
-/// UTF-16 units of a message that a growing answer leaves free, for the cursor, the headers and
-/// markup: 3,800 of Telegram's 4,096 are used.
+/// UTF-16 units that a growing answer leaves free for the cursor, the headers and markup: 3,800
+/// of Telegram's 4,096 are used.
 const GROWING_RESERVE: usize = 296;
 
-/// Of a longer answer, so many UTF-16 units fewer are shown: 3,600 on Telegram.
+/// A longer answer is truncated by this many UTF-16 units: 3,600 are shown on Telegram.
 const TAIL_RESERVE: usize = 496;
 
-/// At the end of a growing answer.
+/// Shown at the end of a growing answer.
 pub const CURSOR: &str = "█";
 
-/// Characters of a tool's title.
+/// Maximum length of a tool's title.
 const TOOL_CHARS_MAX: usize = 120;
 
-/// Characters of an error message.
+/// Maximum length of an error message.
 const ERROR_CHARS_MAX: usize = 300;
 
 /// Whether a person sees thoughts.
@@ -46,7 +46,7 @@ pub enum ThinkingMode {
 }
 
 impl ThinkingMode {
-    /// The mode that a person names.
+    /// The mode with this name.
     #[must_use]
     pub fn of_word(word: &str) -> Option<Self> {
         match word {
@@ -58,14 +58,14 @@ impl ThinkingMode {
     }
 }
 
-/// How an answer stands.
+/// The state of an answer.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct View {
-    /// The words and the thoughts.
+    /// The text and the thoughts.
     pub delta: StreamDelta,
-    /// What a tool is doing right now.
+    /// The running tool.
     pub tool: Option<Box<str>>,
-    /// The words before an error. [`StreamDelta::Error`] has none.
+    /// The text before an error. [`StreamDelta::Error`] has none.
     pub said: String,
 }
 
@@ -76,7 +76,7 @@ impl View {
         Self { delta, tool: None, said: String::new() }
     }
 
-    /// Whether nothing will change any more.
+    /// Whether the state is final.
     #[must_use]
     pub const fn is_settled(&self) -> bool {
         match self.delta {
@@ -86,10 +86,10 @@ impl View {
     }
 }
 
-/// For whom a view is rendered.
+/// The person for whom a view is rendered.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Reader {
-    /// The language of our own words.
+    /// The language of our own messages.
     pub language: Language,
     /// Whether they see thoughts.
     pub thinking: ThinkingMode,
@@ -259,7 +259,7 @@ mod tests {
         }
     }
 
-    /// An answer without words says so, and an error says why below what was said.
+    /// An answer without text says so, and an error gives the reason below the text.
     #[test]
     fn the_end_is_never_empty() {
         let (thinking, thinking_duration_ms) = (None, None);

@@ -1,10 +1,10 @@
-//! WhatsApp, over Meta's Cloud API: a webhook in, one request per call out. Its messages cannot
-//! be edited, so an answer is sent when it is finished.
+//! WhatsApp, over Meta's Cloud API: a webhook for messages, one request per call. Messages
+//! cannot be edited, so an answer is sent when it is finished.
 //!
 //! # Lossy
 //!
 //! Questions are answered with a number instead of a button. Locations, contacts, reactions and
-//! stickers that people send are not passed on.
+//! stickers are ignored.
 
 mod wire;
 
@@ -33,13 +33,13 @@ use wellspring_core::MediaSource;
 use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
 use crate::instance::Instance;
 
-/// The public Cloud API, with the version that is spoken.
+/// The public Cloud API, with its version.
 pub const WHATSAPP_API: &str = "https://graph.facebook.com/v23.0";
 
-/// How long a request may take.
+/// Time limit of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Bytes of a notification: Meta's are at most 3 MB.
+/// Maximum size of a notification: Meta's have at most 3 MB.
 const NOTIFICATION_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// The credentials of a WhatsApp app.
@@ -49,7 +49,7 @@ pub struct WhatsAppSecrets {
     pub token: Arc<str>,
     /// The secret that notifications are signed with.
     pub app_secret: Arc<str>,
-    /// The token that Meta shows when the webhook is set up.
+    /// The token that Meta sends to verify the webhook.
     pub verify_token: Arc<str>,
 }
 
@@ -59,7 +59,7 @@ impl fmt::Debug for WhatsAppSecrets {
     }
 }
 
-/// A number of WhatsApp.
+/// A WhatsApp number.
 #[derive(Clone, Debug)]
 pub struct WhatsApp {
     http: reqwest::Client,
@@ -73,7 +73,7 @@ impl WhatsApp {
     ///
     /// # Errors
     ///
-    /// If there is no TLS.
+    /// If TLS is not available.
     pub fn new(
         secrets: WhatsAppSecrets,
         phone_number_id: &str,
@@ -85,8 +85,8 @@ impl WhatsApp {
         Ok(Self { http, base, number: phone_number_id.into(), secrets })
     }
 
-    /// The routes that take notifications, for a server to mount. One without the right
-    /// signature is refused.
+    /// The routes for notifications, to mount in a server. A notification without a valid
+    /// signature is rejected.
     pub fn webhook(&self, instance: Instance, path: &str) -> Router {
         Router::new()
             .route(path, get(verify).post(notified))
@@ -110,7 +110,7 @@ impl WhatsApp {
         Ok(answer["messages"][0]["id"].as_str().map(Into::into))
     }
 
-    /// A file as a message refers to it: by its address, or uploaded before.
+    /// A file as messages refer to it: by URL, or by its id after an upload.
     async fn uploaded(&self, file: &File) -> Result<Value, CallError> {
         let data = match &file.source {
             MediaSource::Url(url) => return Ok(json!({ "link": url })),
@@ -127,7 +127,7 @@ impl WhatsApp {
             .text("type", file.media_type.to_string())
             .part("file", part);
         let url = format!("{}/{}/media", self.base, self.number);
-        // Nothing is sent to a person yet, so it can be repeated.
+        // Nothing was sent to the person yet, so the upload can be repeated.
         let answer = self.answered(self.http.post(url).multipart(form)).await;
         let answer = answer.map_err(|error| {
             if let CallError::AnswerLost(what) = error {
@@ -229,7 +229,7 @@ struct Verify {
     challenge: String,
 }
 
-/// Meta asks whether the webhook is ours.
+/// Responds to Meta's verification of the webhook.
 async fn verify(
     State(webhook): State<Webhook>,
     Query(asked): Query<Verify>,
@@ -260,7 +260,7 @@ async fn notified(State(webhook): State<Webhook>, headers: HeaderMap, body: Byte
     StatusCode::OK
 }
 
-/// Whether a body was signed with the secret: `sha256=` and the HMAC in hexadecimal digits.
+/// Whether a body was signed with the secret. `shown` is `sha256=` and the HMAC in hexadecimal.
 fn is_signed(secret: &str, shown: &str, body: &[u8]) -> bool {
     let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
     if secret.is_empty() {

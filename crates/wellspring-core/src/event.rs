@@ -170,7 +170,7 @@ pub enum Event {
         call: PartId,
         /// Whether it succeeded.
         outcome: ToolOutcome,
-        /// What the model is told, and what people see.
+        /// The output for the model, and the content for people.
         result: Box<ToolResult>,
     },
     /// The run asked people a question.

@@ -177,7 +177,7 @@ impl ModelError {
         }
     }
 
-    /// Redacts secrets in the message. The cause is not changed: whoever adds one must remove
+    /// Redacts secrets in the message. The cause is not changed: a caller that adds one must remove
     /// its secrets.
     #[must_use]
     pub fn redacted<'s>(mut self, secrets: impl IntoIterator<Item = &'s str>) -> Self {

@@ -1,4 +1,4 @@
-//! The whole of a run, folded: what was said, done and decided.
+//! The complete fold of a run: its parts, calls, questions and results.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -229,7 +229,7 @@ impl Transcript {
             }
             Event::UsageReported(usage) => self.report(record.agent, usage),
             Event::TurnStarted(turn) => {
-                // The failed attempt was paid for, too.
+                // The usage of the failed attempt counts too.
                 self.settle(record.agent, None);
                 let items = &mut self.agents.entry(record.agent).or_default().items;
                 match items.last_mut() {
@@ -356,7 +356,7 @@ impl Transcript {
         self.outline.apply(record);
     }
 
-    /// Counts what a turn cost: as it says itself, or as far as it was reported.
+    /// Adds the usage of a turn: its total, or what was reported so far if it has none.
     fn settle(&mut self, agent: AgentNo, usage: Option<&Usage>) {
         let Some(agent) = self.agents.get_mut(&agent) else { return };
         let unsettled = agent.unsettled.take();
@@ -398,7 +398,7 @@ impl Transcript {
         }
     }
 
-    /// The words of the agent's last turn that said any: the answer.
+    /// The agent's answer: the text of its last turn with text.
     #[must_use]
     pub fn answer(&self, agent: AgentNo) -> String {
         let Some(agent) = self.agents.get(&agent) else { return String::new() };
@@ -422,7 +422,7 @@ impl Transcript {
         loose
     }
 
-    /// All the assistant's words of an agent, in order.
+    /// All text of an agent, in order, without the user's.
     #[must_use]
     pub fn words(&self, agent: AgentNo) -> String {
         self.parts
@@ -432,7 +432,7 @@ impl Transcript {
             .collect()
     }
 
-    /// The conversation of one agent as a model reads it: its input, and what it did with it.
+    /// The conversation of one agent as a model reads it: its input, and its turns.
     ///
     /// A turn that was cut short contributes what it had finished; a call without a result
     /// is left out, so that the history can be replayed to every provider.
@@ -482,7 +482,7 @@ impl Transcript {
                     });
                     parts.push(said);
                 }
-                // Only its own provider, or agent, knows what to do with such a call again.
+                // Only its own provider or agent can use such a call again.
                 PartKind::ToolCall(_)
                 | PartKind::Text { .. }
                 | PartKind::Thought
@@ -546,7 +546,7 @@ impl Transcript {
         self.parts.get_mut(&call)?.call.as_mut()
     }
 
-    /// A patch that does not apply changes nothing: the state stays what it last was.
+    /// Applies a patch. An invalid patch does not change the state.
     fn patch_state(&mut self, patch: &Value) {
         if let Ok(patch) = serde_json::from_value::<json_patch::Patch>(patch.clone()) {
             let mut state = self.state.clone().unwrap_or(Value::Null);

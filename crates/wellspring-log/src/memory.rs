@@ -35,7 +35,7 @@ const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// are kept; if they alone fill it, writes fail.
 ///
 /// To use the same runs from several logs, as if each were its own process, give each log its
-/// own handle: see [`beside`](Self::beside).
+/// own handle: see [`reopen`](Self::reopen).
 #[derive(Debug)]
 pub struct MemoryStore {
     shared: Arc<Mutex<Memory>>,
@@ -80,7 +80,7 @@ impl MemoryStore {
     /// Another handle to the same runs, which acts like another process: writes through one
     /// handle wake the watches of the others.
     #[must_use]
-    pub fn beside(&self) -> Self {
+    pub fn reopen(&self) -> Self {
         let watches = Watches::default();
         let mut memory = lock(&self.shared);
         let me = memory.handles.len();

@@ -46,7 +46,7 @@ pub struct Owner {
 /// The inbox changes that an owner has seen, made by this process and by others.
 pub(crate) struct InboxSeen {
     here: AtomicU64,
-    elsewhere: Mutex<Watch>,
+    foreign: Mutex<Watch>,
 }
 
 impl InboxSeen {
@@ -54,8 +54,8 @@ impl InboxSeen {
     pub(crate) fn until_now(hot: &Hot) -> Self {
         let mut watch = hot.watch.clone();
         watch.mark_seen();
-        let elsewhere = Mutex::new(watch);
-        Self { here: AtomicU64::new(hot.inbox.load(Ordering::Acquire)), elsewhere }
+        let foreign = Mutex::new(watch);
+        Self { here: AtomicU64::new(hot.inbox.load(Ordering::Acquire)), foreign }
     }
 
     /// Nothing has been seen: the first wait for the inbox ends at once.
@@ -140,7 +140,7 @@ impl Owner {
         let hot = &self.writer.hot;
         // Before the store is asked, so that later entries count as changes.
         self.inbox_seen.here.store(hot.inbox.load(Ordering::Acquire), Ordering::Release);
-        lock(&self.inbox_seen.elsewhere).mark_seen();
+        lock(&self.inbox_seen.foreign).mark_seen();
         let mut entries = hot.shared.store.inbox(hot.run, InboxNo(0)).await?;
         // The store does not know about effects that are not committed yet.
         self.with_transcript(|transcript| {
@@ -173,7 +173,7 @@ impl Owner {
             return;
         }
         // A clone has seen the same changes as the original.
-        let mut foreign = lock(&self.inbox_seen.elsewhere).clone();
+        let mut foreign = lock(&self.inbox_seen.foreign).clone();
         tokio::select! {
             () = local => {}
             () = foreign.changed() => {}

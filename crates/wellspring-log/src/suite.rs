@@ -92,7 +92,7 @@ pub enum Damage {
 ///
 /// impl Subject for Memory {
 ///     fn open(&self) -> Arc<dyn Store> {
-///         Arc::new(self.0.beside())
+///         Arc::new(self.0.reopen())
 ///     }
 /// }
 ///

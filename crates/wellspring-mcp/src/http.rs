@@ -133,7 +133,7 @@ impl StreamableHttpClient for BoundedHttp {
         if let Some(session) = &session_id {
             request = request.header(HEADER_SESSION_ID, &**session);
         }
-        let asked = Asked { message: &message, in_session: session_id.is_some() };
+        let asked = SentMessage { message: &message, in_session: session_id.is_some() };
         asked.read(request.send().await?).await
     }
 
@@ -172,12 +172,12 @@ impl StreamableHttpClient for BoundedHttp {
 }
 
 /// A message that was sent.
-struct Asked<'a> {
+struct SentMessage<'a> {
     message: &'a ClientJsonRpcMessage,
     in_session: bool,
 }
 
-impl Asked<'_> {
+impl SentMessage<'_> {
     async fn read(&self, response: Response) -> Result<Posted, HttpError> {
         let status = response.status();
         if let Some(refusal) = challenge(status, response.headers()) {

@@ -93,7 +93,7 @@ pub(crate) struct Endpoint {
     client: reqwest::Client,
     /// The last path and its URL. Most requests use the same path, and parsing a URL takes
     /// longer than writing a short request.
-    last: Arc<Mutex<Option<Asked>>>,
+    last: Arc<Mutex<Option<CachedUrl>>>,
 }
 
 /// A key from a file, and the header that holds it.
@@ -104,7 +104,7 @@ struct FileKey {
 }
 
 #[derive(Clone, Debug)]
-struct Asked {
+struct CachedUrl {
     path: Box<str>,
     url: Url,
 }
@@ -279,7 +279,7 @@ impl Endpoint {
             let what = format!("has an invalid path {path:?}");
             ModelError::new(&*self.provider, FailureKind::BadRequest, what).because(error)
         })?;
-        *last = Some(Asked { path: path.into(), url: url.clone() });
+        *last = Some(CachedUrl { path: path.into(), url: url.clone() });
         Ok(url)
     }
 

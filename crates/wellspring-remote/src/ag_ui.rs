@@ -1,21 +1,21 @@
 //! Agents that speak [AG-UI](https://docs.ag-ui.com) over HTTP and SSE.
 //!
-//! A run of ours is one or more runs of the agent's: it ends its run when it leaves a call to
-//! us or has a question, and we answer with the next one. Between the two nothing is open, so
-//! our run pauses and needs no process. The agent is offered our tools, the client's tools and,
-//! where a typed result is wanted, the tool that takes it.
+//! A Wellspring run is one or more runs of the agent: the agent ends its run when it leaves a
+//! call to us or has a question, and we answer with the next run. In between nothing is open,
+//! so our run pauses and needs no process. The agent is offered our tools, the client's tools
+//! and, for a typed result, the tool that returns it.
 //!
 //! # What is deliberately absent
 //!
-//! Input while the agent works: the protocol has no way into a run that is going on. It is the
-//! user's next message instead, once the agent has finished. The expiry of an interrupt: our
-//! own limit for questions holds.
+//! Input while the agent works: the protocol cannot add input to an active run. The input is
+//! the user's next message once the agent has finished. The expiry of an interrupt: our own
+//! limit for questions applies.
 //!
 //! # What is promised
 //!
-//! After a lost connection, or a restart of this process, a run goes on without repeating a
-//! word if the server can be attached to ([`AgUiConfig::resumable`]). Otherwise it fails: to
-//! ask again would run the agent twice.
+//! After a lost connection, or a restart of this process, a run continues without repeated text
+//! if the server can attach to runs ([`AgUiConfig::resumable`]). Otherwise it fails, because
+//! another request would run the agent twice.
 
 mod drive;
 
@@ -35,25 +35,25 @@ use self::drive::Drive;
 pub use crate::http::SetupError;
 use crate::http::client;
 
-/// How long an agent may send nothing, not even a comment, unless configured otherwise.
+/// Default time that an agent may send nothing, not even a comment.
 pub const SILENCE_DEFAULT: Duration = Duration::from_secs(120);
 
-/// Where an AG-UI agent is.
+/// The configuration of an AG-UI agent.
 #[derive(Clone, PartialEq)]
 pub struct AgUiConfig {
-    /// The address that requests are posted to.
+    /// The URL that requests are posted to.
     pub url: Box<str>,
-    /// Headers of every request. Their values are not shown.
+    /// Headers of every request. Their values are redacted in `Debug`.
     pub headers: Vec<(Box<str>, Box<str>)>,
     /// How long the agent may send nothing, not even a comment.
     pub silence: Duration,
     /// Whether a request that names a known run attaches to it, and `URL/runs/RUN/cancel` stops
-    /// one, as Wellspring's server does. The protocol itself has neither.
+    /// it, as on a Wellspring server. The protocol itself defines neither.
     pub resumable: bool,
 }
 
 impl AgUiConfig {
-    /// An agent at an address.
+    /// An agent at a URL, with default options.
     #[must_use]
     pub fn new(url: impl Into<Box<str>>) -> Self {
         Self { url: url.into(), headers: Vec::new(), silence: SILENCE_DEFAULT, resumable: false }
@@ -70,7 +70,7 @@ impl fmt::Debug for AgUiConfig {
     }
 }
 
-/// An agent that speaks AG-UI.
+/// A remote agent that speaks AG-UI.
 #[derive(Clone)]
 pub struct AgUiAgent {
     shared: Arc<Shared>,
@@ -84,11 +84,11 @@ struct Shared {
 }
 
 impl AgUiAgent {
-    /// An agent by its name in the log. Nothing is sent before its first run.
+    /// Creates an agent. `name` is its name in the log. Nothing is sent before its first run.
     ///
     /// # Errors
     ///
-    /// If the URL or a header cannot be used.
+    /// If the URL or a header is invalid.
     pub fn new(name: impl Into<Box<str>>, config: AgUiConfig) -> Result<Self, SetupError> {
         let (url, client) = client(&config.url, &config.headers)?;
         Ok(Self { shared: Arc::new(Shared { name: name.into(), config, url, client }) })

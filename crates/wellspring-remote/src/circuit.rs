@@ -1,7 +1,7 @@
-//! A circuit breaker: a gateway that keeps failing is not asked for a while.
+//! A circuit breaker: suspends requests to a gateway that keeps failing.
 //!
-//! `wellspring-models` has the same for providers, around its `Model`. This crate must not use
-//! that one, and the core, which both use, has no clock.
+//! `wellspring-models` has one for providers, around its `Model`. This crate must not depend on
+//! that one, and the core, on which both depend, has no clock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use wellspring_core::{FailureKind, ModelError};
 
-/// Failures in a row after which the gateway is left alone.
+/// Consecutive failures that open the breaker.
 pub(crate) const FAILURES_MAX: u32 = 5;
 
-/// How long it is left alone. Then one run is let through, to see whether it works again.
+/// How long it stays open. Then one run is let through, to check whether the gateway works
+/// again.
 pub(crate) const REST: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default)]
@@ -20,9 +21,9 @@ pub(crate) struct Circuit(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// In a row.
+    /// Consecutive failures so far.
     failures: u32,
-    /// Until when no run is let through.
+    /// Until then, no run is let through; `None` while closed.
     open_until: Option<Instant>,
 }
 
@@ -33,7 +34,7 @@ impl Circuit {
         match state.open_until {
             Some(until) if until > now => {
                 let failures = state.failures;
-                let message = format!("is left alone after {failures} failures in a row");
+                let message = format!("is suspended after {failures} failures in a row");
                 let error = ModelError::new(name, FailureKind::Unavailable, message);
                 Err(error.retry_after(until - now))
             }
@@ -45,7 +46,7 @@ impl Circuit {
         }
     }
 
-    /// Notes how a run ended. Only failures of the other side count.
+    /// Records how a run ended. Only failures of the gateway count.
     pub(crate) fn note(&self, error: Option<&ModelError>) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match error.filter(|error| error.is_retryable()) {
@@ -79,7 +80,7 @@ mod tests {
             circuit.note(Some(&down));
         }
         let said = circuit.admit("g").unwrap_err().to_string();
-        assert_eq!(said, "g: is left alone after 5 failures in a row");
+        assert_eq!(said, "g: is suspended after 5 failures in a row");
         tokio::time::advance(REST).await;
         assert_eq!((circuit.admit("g").is_ok(), circuit.admit("g").is_ok()), (true, false));
         circuit.note(None);

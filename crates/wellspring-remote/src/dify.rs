@@ -2,13 +2,13 @@
 //!
 //! # What is deliberately absent
 //!
-//! Our tools, which Dify cannot borrow, and files that are not at an address of their own. Input
-//! in mid-run: it is the user's next message, once the app has finished.
+//! Our tools, which Dify cannot call, and files without a URL. Input to an active run: it is
+//! the user's next message, once the app has finished.
 //!
 //! # What is promised
 //!
-//! A thread of ours is a conversation of a chat. A cancelled run is stopped at Dify. A stream
-//! that breaks off is a failure: Dify has no way to listen again.
+//! A thread is a conversation of a chat app. A cancelled run is stopped at Dify. A stream that
+//! is cut off is a failure, because Dify cannot resume it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,36 +32,36 @@ use wellspring_wire::provider::Failure;
 pub use crate::http::SetupError;
 use crate::http::{client, error_body};
 
-/// How long an app may send nothing, not even a ping, unless configured otherwise.
+/// Default time that an app may send nothing, not even a ping.
 pub const SILENCE_DEFAULT: Duration = Duration::from_secs(120);
 
-/// Bytes of one run's stream. The longest answers stay far below; a server that never ends must
-/// not fill the log.
+/// Bytes of one run's stream. The longest answers stay far below; a server that never ends its
+/// stream must not fill the log.
 const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// How long a request to stop may take: the run is over for us in any case.
+/// How long a stop request may take. The run ends here in any case.
 const STOP_TIME: Duration = Duration::from_secs(1);
 
-/// The user whose conversations these are, if the request does not say.
+/// The user id for requests without one.
 const USER_DEFAULT: &str = "wellspring";
 
-/// Where an app is.
+/// The configuration of a Dify app.
 #[derive(Clone, PartialEq)]
 pub struct DifyConfig {
-    /// The address of the API, such as `https://api.dify.ai/v1`.
+    /// The URL of the API, such as `https://api.dify.ai/v1`.
     pub url: Box<str>,
-    /// The app's key. It is not shown.
+    /// The app's key. It is redacted in `Debug`.
     pub key: Box<str>,
     /// The kind of the app.
     pub app: App,
-    /// The variable of a workflow that the text is given in.
+    /// The variable that takes the text, for a workflow or a completion app.
     pub input: Box<str>,
     /// How long the app may send nothing, not even a ping.
     pub silence: Duration,
 }
 
 impl DifyConfig {
-    /// A chat at an address.
+    /// A chat app at a URL, with default options.
     #[must_use]
     pub fn new(url: impl Into<Box<str>>, key: impl Into<Box<str>>) -> Self {
         Self {
@@ -99,22 +99,22 @@ struct Shared {
 }
 
 impl DifyAgent {
-    /// An agent by its name in the log. Nothing is sent before its first run.
+    /// Creates an agent. `name` is its name in the log. Nothing is sent before its first run.
     ///
     /// # Errors
     ///
-    /// If the URL or the key cannot be used.
+    /// If the URL or the key is invalid.
     pub fn new(name: impl Into<Box<str>>, config: DifyConfig) -> Result<Self, SetupError> {
         let key = format!("Bearer {}", config.key).into();
         let (url, client) = client(&config.url, &[("authorization".into(), key)])?;
         Ok(Self { shared: Arc::new(Shared { name: name.into(), config, url, client }) })
     }
 
-    /// Asks for the app's name.
+    /// Reads the app's name, to check the configuration.
     ///
     /// # Errors
     ///
-    /// If Dify cannot be reached or does not know the key.
+    /// If Dify cannot be reached or rejects the key.
     pub async fn check(&self) -> Result<Box<str>, ModelError> {
         let shared = &self.shared;
         let asked = shared.client.get(shared.path("info")).timeout(crate::http::CONNECT_TIMEOUT);
@@ -174,7 +174,7 @@ impl Shared {
     }
 }
 
-/// A run on its way. It advances only while its stream is polled.
+/// A run in progress. It advances only while its stream is polled.
 struct Drive {
     shared: Arc<Shared>,
     request: RemoteRequest,
@@ -189,7 +189,7 @@ struct Drive {
 enum Phase {
     Ask,
     Listen(Box<Listening>),
-    /// What was read before the error is handed on first.
+    /// Events that were read before the error are returned first.
     Failed(ModelError),
     Done,
 }
@@ -346,7 +346,7 @@ impl Drive {
         Ok(Phase::Listen(listening))
     }
 
-    /// Says which conversation and task this is, as soon as both are known.
+    /// Emits the handle, with the conversation and the task, as soon as both are known.
     fn attach(&mut self) {
         let Some(task) = self.reader.task_id().filter(|_| !self.is_attached) else { return };
         let conversation = self.reader.conversation_id().or(self.conversation_id.as_deref());
@@ -362,13 +362,13 @@ impl Drive {
                 self.batch.stop(Stop::EndTurn, None);
                 Ok(Phase::Done)
             }
-            // We did not ask for it: half an answer is no success.
+            // We did not stop it: an incomplete answer is not a success.
             End::Stopped => Err(self.shared.error(FailureKind::Lost, "was stopped at Dify")),
             End::Failed { kind, message } => Err(self.shared.error(kind, &message)),
         }
     }
 
-    /// Stops the task. Dify goes on with one whose connection is closed.
+    /// Stops the task. Dify does not stop it when the connection closes.
     async fn stop(&mut self) {
         let Some(task) = self.reader.task_id() else { return };
         let path = self.shared.path(&self.shared.config.app.stop_path(task));

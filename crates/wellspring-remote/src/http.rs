@@ -1,6 +1,6 @@
-//! Requests to a configured address, by the rules that all our clients keep: HTTP or HTTPS
-//! only, no redirects (credentials are for the host that they were given to), no proxy to this
-//! machine, a limit of time to connect, and bodies up to a maximum.
+//! Requests to a configured URL, with the rules of all our HTTP clients: HTTP or HTTPS only, no
+//! redirects (credentials are only for the configured host), no proxy for this machine, a
+//! connect timeout, and a maximum size of bodies.
 
 use std::time::Duration;
 
@@ -8,32 +8,32 @@ use futures::StreamExt as _;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Response, Url};
 
-/// How long connecting may take, with TLS. A server that needs longer is down.
+/// How long connecting may take, including TLS.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Bytes of an error's body that are read: no message is longer.
+/// Bytes of an error's body that are read.
 pub(crate) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// An address that cannot be used.
+/// An invalid configuration.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SetupError {
-    /// The address is not one of HTTP.
+    /// The URL is not an HTTP URL.
     #[error("{url:?} is not an http or https URL")]
     BadUrl {
-        /// The address.
+        /// The URL.
         url: Box<str>,
     },
-    /// A header that HTTP does not allow. The value is not shown.
+    /// HTTP does not allow the header. Its value is not shown.
     #[error("header {name:?} is not a legal header")]
     BadHeader {
         /// Its name.
         name: Box<str>,
     },
-    /// The HTTP client could not be made.
+    /// The HTTP client could not be created.
     #[error("no HTTP client could be made: {why}")]
     NoClient {
-        /// Why.
+        /// The cause.
         why: Box<str>,
     },
 }

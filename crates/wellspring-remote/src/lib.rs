@@ -1,13 +1,12 @@
 //! Agents on other machines, as [`RemoteAgent`](wellspring_core::RemoteAgent)s.
 //!
-//! [`ag_ui::AgUiAgent`] drives any agent that speaks AG-UI over HTTP,
-//! [`dify::DifyAgent`] an app of Dify, and [`openclaw::OpenClawAgent`] an agent of an OpenClaw
-//! gateway over its WebSocket.
+//! [`ag_ui::AgUiAgent`] is an agent that speaks AG-UI over HTTP, [`dify::DifyAgent`] an app of
+//! Dify, and [`openclaw::OpenClawAgent`] an agent of an OpenClaw gateway over its WebSocket.
 //!
 //! # What is deliberately absent
 //!
-//! The protocols themselves, which are in `wellspring-wire`, and anything about runs, which is
-//! the engine's.
+//! The protocols themselves, which are in `wellspring-wire`, and everything about runs, which
+//! is in the engine.
 
 pub mod ag_ui;
 mod circuit;

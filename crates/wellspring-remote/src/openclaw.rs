@@ -1,19 +1,19 @@
 //! Agents of an [OpenClaw](https://docs.openclaw.ai) gateway.
 //!
-//! All runs of an [`OpenClawAgent`] share one WebSocket. The gateway tells every client
-//! everything, so events are routed by run id; a run is registered before it is asked for. A run
-//! of ours keeps the name of its run at the gateway in its handle, so that it is found again
-//! after a lost connection and after a restart of this process.
+//! All runs of an [`OpenClawAgent`] share one WebSocket. The gateway sends all events to every
+//! client, so events are routed by run id; a run is registered before it is requested. The
+//! handle of a run holds the id of its run at the gateway, so that it is found again after a
+//! lost connection and after a restart of this process.
 //!
 //! # What is deliberately absent
 //!
-//! Our tools: the gateway has its own, and no way to borrow one. Input in mid-run: it is the
+//! Our tools: the gateway has its own, and cannot call ours. Input to an active run: it is the
 //! user's next message, once the agent has finished.
 //!
 //! # What is promised
 //!
-//! A run goes on after a lost connection without repeating a word, and is never asked for twice.
-//! If the gateway itself was restarted, its runs are gone: ours fail, with what was said.
+//! A run continues after a lost connection without repeated text, and is never requested twice.
+//! If the gateway itself was restarted, its runs are lost: ours fail, and keep their text.
 
 mod connection;
 mod drive;
@@ -37,31 +37,31 @@ use self::drive::Drive;
 pub use self::identity::{DeviceIdentity, IdentityError};
 use crate::circuit::Circuit;
 
-/// How long a run may say nothing, unless configured otherwise.
+/// Default time that a run may send nothing.
 pub const IDLE_DEFAULT: Duration = Duration::from_secs(120);
 
-/// Runs that one connection carries at once. It is what the gateway's other clients keep to;
-/// further runs wait.
+/// Concurrent runs per connection, the same limit as the gateway's other clients have; further
+/// runs wait.
 pub const RUNS_MAX: usize = 50;
 
-/// Runs that wait for a place. With more the gateway is hopelessly behind, and a clear error
-/// helps more than a longer queue.
+/// Runs that may wait for a connection slot. Beyond that the gateway is overloaded, and a clear
+/// error is better than a longer queue.
 pub const RUNS_WAITING_MAX: usize = 1_000;
 
-/// Where a gateway is, and who we are for it.
+/// The configuration of a gateway.
 #[derive(Clone, PartialEq)]
 pub struct OpenClawConfig {
-    /// The WebSocket: `ws://` or `wss://`.
+    /// The URL of the WebSocket: `ws://` or `wss://`.
     pub url: Box<str>,
-    /// The gateway's token. It is not shown.
+    /// The gateway's token. It is redacted in `Debug`.
     pub token: Option<Box<str>>,
-    /// The gateway's password, if it has one instead. It is not shown.
+    /// The gateway's password, if it uses one instead. It is redacted in `Debug`.
     pub password: Option<Box<str>>,
-    /// The identity of this device. Gateways on other machines want one.
+    /// The identity of this device, which gateways on other machines require.
     pub identity: Option<DeviceIdentity>,
     /// The gateway's agent.
     pub agent: Box<str>,
-    /// How long a run may say nothing. Then it is aborted and fails.
+    /// How long a run may send nothing. Then it is aborted and fails.
     pub idle: Duration,
 }
 
@@ -91,14 +91,14 @@ impl fmt::Debug for OpenClawConfig {
     }
 }
 
-/// A gateway that cannot be used.
+/// An invalid configuration.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenClawError {
-    /// The address is not one of a WebSocket.
+    /// The URL is not a WebSocket URL.
     #[error("{url:?} is not a ws or wss URL")]
     BadUrl {
-        /// The address.
+        /// The URL.
         url: Box<str>,
     },
 }
@@ -112,21 +112,21 @@ pub struct OpenClawAgent {
 struct Shared {
     name: Box<str>,
     config: OpenClawConfig,
-    /// The connection, once there is one.
+    /// The connection; `None` before the first one.
     link: tokio::sync::Mutex<Option<Arc<Link>>>,
-    /// Places on the connection.
+    /// Slots of the connection.
     places: Arc<Semaphore>,
-    /// Places in the queue for a place.
+    /// Slots in the queue for a connection slot.
     queue: Arc<Semaphore>,
     circuit: Circuit,
 }
 
 impl OpenClawAgent {
-    /// An agent by its name in the log. Nothing is sent before its first run.
+    /// Creates an agent. `name` is its name in the log. Nothing is sent before its first run.
     ///
     /// # Errors
     ///
-    /// If the URL cannot be used.
+    /// If the URL is invalid.
     pub fn new(name: impl Into<Box<str>>, config: OpenClawConfig) -> Result<Self, OpenClawError> {
         let request = (*config.url).into_client_request().ok();
         let scheme = request.as_ref().and_then(|request| request.uri().scheme_str());
@@ -144,11 +144,11 @@ impl OpenClawAgent {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// Connects to the gateway, and says its version.
+    /// Connects to the gateway. Returns its version.
     ///
     /// # Errors
     ///
-    /// If the gateway cannot be reached or refuses us; the message says what to do.
+    /// If the gateway cannot be reached or rejects us; the message says what to do.
     pub async fn check(&self) -> Result<Box<str>, ModelError> {
         let link = self.shared.link().await?;
         Ok(link.hello.version.clone())
@@ -187,7 +187,7 @@ impl Shared {
         ModelError::new(&*self.name, kind, what).redacted(secrets)
     }
 
-    /// The connection that all runs share; made if there is none, or if it was lost.
+    /// The connection that all runs share, opened if there is none or if it was lost.
     async fn link(&self) -> Result<Arc<Link>, ModelError> {
         let mut link = self.link.lock().await;
         if let Some(link) = link.as_ref().filter(|link| !link.is_closed()) {

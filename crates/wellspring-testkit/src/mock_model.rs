@@ -46,7 +46,7 @@ pub const COMMAND: &str = "echo made > made-by-the-agent";
 const ON_THE_SIDE: &str = r#"{"reasoning":"It is simple.","model_choice":"flash","complexity_reasoning":"It is simple.","complexity_score":1,"next_speaker":"user"}"#;
 
 /// One answer of the model.
-enum Said {
+enum ModelAnswer {
     Words { thought: Option<&'static str>, text: String, hang: bool },
     Call { name: String, arguments: Value },
 }
@@ -79,7 +79,7 @@ pub fn answer(asked: &Asked) -> Answer {
     } else if path.ends_with(":generateContent") {
         // An agent's internal requests ask for JSON.
         let said = if body["generationConfig"]["responseMimeType"] == "application/json" {
-            Said::Words { thought: None, text: ON_THE_SIDE.into(), hang: false }
+            ModelAnswer::Words { thought: None, text: ON_THE_SIDE.into(), hang: false }
         } else {
             Conversation::gemini(body).say()
         };
@@ -94,9 +94,9 @@ pub fn answer(asked: &Asked) -> Answer {
     }
 }
 
-fn stream(events: String, said: &Said) -> Answer {
+fn stream(events: String, said: &ModelAnswer) -> Answer {
     let answer = Answer::ok("text/event-stream", events);
-    if matches!(said, Said::Words { hang: true, .. }) { answer.stall() } else { answer }
+    if matches!(said, ModelAnswer::Words { hang: true, .. }) { answer.stall() } else { answer }
 }
 
 impl Conversation {
@@ -119,10 +119,11 @@ impl Conversation {
         self.tools.iter().find(|(name, _)| fits(name))
     }
 
-    fn say(&self) -> Said {
-        let words = |text: &str| Said::Words { thought: None, text: text.into(), hang: false };
+    fn say(&self) -> ModelAnswer {
+        let words =
+            |text: &str| ModelAnswer::Words { thought: None, text: text.into(), hang: false };
         let call = |name: &str, arguments: Value| match self.tool(|it| it.ends_with(name)) {
-            Some((name, _)) => Said::Call { name: name.clone(), arguments },
+            Some((name, _)) => ModelAnswer::Call { name: name.clone(), arguments },
             None => words(&format!("There is no tool {name}.")),
         };
         match (self.scene, &self.results[..]) {
@@ -134,22 +135,26 @@ impl Conversation {
             (Some(Scene::Shell), []) => self.shell(),
             (Some(Scene::Shell), _) => words("I ran it."),
             (Some(Scene::Hang), _) => {
-                Said::Words { thought: None, text: "Working".into(), hang: true }
+                ModelAnswer::Words { thought: None, text: "Working".into(), hang: true }
             }
             (Some(Scene::Hello) | None, _) => {
                 let (thought, text) = (Some("Let me think."), "Hello from the model.".into());
-                Said::Words { thought, text, hang: false }
+                ModelAnswer::Words { thought, text, hang: false }
             }
         }
     }
 
     /// A call that runs the command, for any agent's shell tool.
-    fn shell(&self) -> Said {
+    fn shell(&self) -> ModelAnswer {
         let known =
             ["Bash", "bash", "run_shell_command", "exec_command", "shell_command", "shell", "exec"];
         let tool = known.iter().find_map(|known| self.tool(|name| name == *known));
         let Some((name, arguments)) = tool else {
-            return Said::Words { thought: None, text: "There is no shell.".into(), hang: false };
+            return ModelAnswer::Words {
+                thought: None,
+                text: "There is no shell.".into(),
+                hang: false,
+            };
         };
         let takes = |argument: &str| arguments.iter().any(|it| it == argument);
         let mut given = if takes("cmd") {
@@ -167,7 +172,7 @@ impl Conversation {
             given["justification"] = "It makes a file.".into();
         }
         let arguments = given;
-        Said::Call { name: name.clone(), arguments }
+        ModelAnswer::Call { name: name.clone(), arguments }
     }
 
     fn anthropic(body: &Value) -> Self {
@@ -269,13 +274,13 @@ fn tools(listed: &Value, name: &str, schema: &str) -> Vec<(String, Vec<String>)>
 fn anthropic(body: &Value) -> Answer {
     let said = Conversation::anthropic(body).say();
     let (blocks, stop) = match &said {
-        Said::Words { thought, text, .. } => {
+        ModelAnswer::Words { thought, text, .. } => {
             let thought =
                 thought.map(|it| json!({"type": "thinking", "thinking": it, "signature": "c2ln"}));
             let text = json!({"type": "text", "text": text});
             (thought.into_iter().chain([text]).collect(), "end_turn")
         }
-        Said::Call { name, arguments } => {
+        ModelAnswer::Call { name, arguments } => {
             let id = format!("toolu_{}", fresh());
             (
                 vec![json!({"type": "tool_use", "id": id, "name": name, "input": arguments})],
@@ -321,7 +326,7 @@ fn anthropic(body: &Value) -> Answer {
         }
         events.push(json!({"type": "content_block_stop", "index": index}));
     }
-    if !matches!(said, Said::Words { hang: true, .. }) {
+    if !matches!(said, ModelAnswer::Words { hang: true, .. }) {
         let delta = json!({"stop_reason": stop, "stop_sequence": null});
         events.push(json!({"type": "message_delta", "delta": delta, "usage": usage}));
         events.push(json!({"type": "message_stop"}));
@@ -339,7 +344,7 @@ fn responses(body: &Value) -> Answer {
         events.push(json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
     };
     match &said {
-        Said::Words { thought, text, hang } => {
+        ModelAnswer::Words { thought, text, hang } => {
             if let Some(thought) = thought {
                 let summary = json!([{"type": "summary_text", "text": thought}]);
                 item(
@@ -362,7 +367,7 @@ fn responses(body: &Value) -> Answer {
                 );
             }
         }
-        Said::Call { name, arguments } => {
+        ModelAnswer::Call { name, arguments } => {
             let id = fresh();
             let space = items(&body["tools"]).find(|tool| {
                 tool["type"] == "namespace" && items(&tool["tools"]).any(|it| it["name"] == **name)
@@ -375,7 +380,7 @@ fn responses(body: &Value) -> Answer {
             item(call);
         }
     }
-    if !matches!(said, Said::Words { hang: true, .. }) {
+    if !matches!(said, ModelAnswer::Words { hang: true, .. }) {
         let usage = json!({"input_tokens": 10, "input_tokens_details": {"cached_tokens": 0},
             "output_tokens": 5, "output_tokens_details": {"reasoning_tokens": 0}, "total_tokens": 15});
         events.push(json!({"type": "response.completed", "response": {"id": id, "usage": usage}}));
@@ -387,11 +392,11 @@ fn responses(body: &Value) -> Answer {
 fn chat(body: &Value) -> Answer {
     let said = Conversation::chat(body).say();
     let (deltas, finish) = match &said {
-        Said::Words { thought, text, .. } => {
+        ModelAnswer::Words { thought, text, .. } => {
             let thought = thought.map(|it| json!({"reasoning_content": it}));
             (thought.into_iter().chain([json!({"content": text})]).collect(), "stop")
         }
-        Said::Call { name, arguments } => {
+        ModelAnswer::Call { name, arguments } => {
             let function = json!({"name": name, "arguments": arguments.to_string()});
             let id = format!("call_{}", fresh());
             let call = json!({"index": 0, "id": id, "type": "function", "function": function});
@@ -422,7 +427,7 @@ fn chat(body: &Value) -> Answer {
         .map(|delta| chunk(json!([{"index": 0, "delta": delta, "finish_reason": null}])))
         .collect();
     let mut end = String::new();
-    if !matches!(said, Said::Words { hang: true, .. }) {
+    if !matches!(said, ModelAnswer::Words { hang: true, .. }) {
         events.push(chunk(json!([{"index": 0, "delta": {}, "finish_reason": finish}])));
         let mut last = chunk(json!([]));
         last["usage"] = usage;
@@ -433,7 +438,7 @@ fn chat(body: &Value) -> Answer {
     stream(events + &end, &said)
 }
 
-fn gemini(said: &Said) -> Vec<Value> {
+fn gemini(said: &ModelAnswer) -> Vec<Value> {
     let usage = json!({"promptTokenCount": 10, "candidatesTokenCount": 5, "totalTokenCount": 15});
     let chunk = |parts: Value, finish: Value| {
         let content = json!({"role": "model", "parts": parts});
@@ -441,13 +446,13 @@ fn gemini(said: &Said) -> Vec<Value> {
             "usageMetadata": usage, "modelVersion": "mock", "responseId": fresh()})
     };
     match said {
-        Said::Words { thought, text, hang } => {
+        ModelAnswer::Words { thought, text, hang } => {
             let thought =
                 thought.map(|it| chunk(json!([{"text": it, "thought": true}]), Value::Null));
             let finish = if *hang { Value::Null } else { json!("STOP") };
             thought.into_iter().chain([chunk(json!([{"text": text}]), finish)]).collect()
         }
-        Said::Call { name, arguments } => {
+        ModelAnswer::Call { name, arguments } => {
             let call = json!([{"functionCall": {"name": name, "args": arguments}}]);
             vec![chunk(call, json!("STOP"))]
         }

@@ -9,7 +9,7 @@
 //!
 //! | record | update |
 //! | --- | --- |
-//! | run started; input accepted; delta of the user's words | `user_message_chunk` |
+//! | run started; input accepted; delta of the user's text | `user_message_chunk` |
 //! | delta of the assistant's text; source cited; file produced | `agent_message_chunk` |
 //! | delta of a thought | `agent_thought_chunk` |
 //! | a call's part started | `tool_call`, `pending` |

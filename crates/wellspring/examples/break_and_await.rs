@@ -11,7 +11,7 @@ use wellspring::prelude::*;
 async fn main() -> Result<(), Box<dyn Error>> {
     let agent = Agent::model(model());
 
-    // Break off after the first thought: the run goes on.
+    // Stop iterating after the first thought: the run continues.
     let mut stream = agent.think::<u32>().text("What is 7 × 6?").stream();
     while let Some(event) = stream.next().await {
         if let ThoughtEvent::Thought { text } = event {
@@ -21,7 +21,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("and still: {}", stream.result().await?);
 
-    // Do both at once: the result borrows nothing of the stream.
+    // Do both at once: the future of the result does not borrow the stream.
     let mut stream = agent.think::<u32>().text("What is 7 × 6?").stream();
     let result = stream.result();
     let watch = async {
@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let (events, result) = tokio::join!(watch, result);
     println!("{events} events beside the result {}", result?);
 
-    // Or do not watch at all.
+    // Or do not iterate at all.
     println!("unwatched: {}", agent.think::<u32>().text("What is 7 × 6?").run().await?);
     Ok(())
 }

@@ -7,17 +7,17 @@ use wellspring::prelude::*;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // A model that says a word and then nothing, for ever.
+    // A model that sends one word and then nothing.
     let agent = Agent::model(Scripted::new([Say::new().text("Well…").hang()]));
 
-    // By the handle: the events end, and the result says why.
+    // With the handle: the events end, and the result holds the reason.
     let mut stream = agent.say("Are you there?").stream();
     println!("{:?}", stream.next().await);
     stream.cancel().await?;
     println!("{:?}", stream.next().await);
     println!("{}", said(stream.result().await));
 
-    // By a token, which can stop many runs, and by its guard, at the end of a scope.
+    // With a token, which can cancel many runs, and with its guard, at the end of a scope.
     let signal = CancellationToken::new();
     let stream = {
         let _guard = signal.clone().drop_guard();

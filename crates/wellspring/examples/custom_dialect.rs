@@ -1,4 +1,4 @@
-//! How do I write a run in a vocabulary of my own?
+//! How do I write a run in my own vocabulary?
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use wellspring::dialect::{Before, Closed, Dialect, Encoder, Out};
@@ -6,7 +6,7 @@ use wellspring::futures::TryStreamExt as _;
 use wellspring::prelude::*;
 use wellspring::{Event, Record, Seq};
 
-/// Words, and the end. Everything else is left out.
+/// Text, and the end. Everything else is left out.
 struct Words;
 
 impl Dialect for Words {
@@ -31,7 +31,7 @@ async fn main() -> Result<(), ThinkError> {
     let mut out = Out::default();
     encoder.frame(&records, &mut out);
     for (position, json) in out.events() {
-        // A reader that was cut off resumes after the position that it saw last.
+        // A reader that was disconnected resumes after the last position that it received.
         println!("{position} {}", String::from_utf8_lossy(json));
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! How do I write a client of a model that Wellspring does not know?
+//! How do I write a client for a model that Wellspring does not support?
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use wellspring::futures::future::BoxFuture;
@@ -6,7 +6,7 @@ use wellspring::futures::{FutureExt as _, StreamExt as _, stream};
 use wellspring::prelude::*;
 use wellspring::{AttemptStream, Batch, Message, Model, ModelError, PartKind, Stop, TurnRequest};
 
-/// Says what it is told, word by word. A real one would send a request and read the answer.
+/// Repeats its input, word by word. A real client would send a request and read the answer.
 struct Echo;
 
 impl Model for Echo {
@@ -21,7 +21,7 @@ impl Model for Echo {
                 let said = content.iter().filter_map(|content| content.as_text());
                 words.extend(said.flat_map(|text| text.split_inclusive(' ')).map(Into::into));
             }
-            // One batch keeps counting the parts; each read hands out what it has taken.
+            // One batch numbers all parts; each read returns the events that it has taken.
             let mut batch = Batch::default();
             let text = batch.start(PartKind::TEXT);
             let mut batches = vec![Ok(batch.take())];

@@ -1,4 +1,4 @@
-//! How do I drive an agent that runs its own loop elsewhere?
+//! How do I use an agent that runs its own loop outside Wellspring?
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use wellspring::futures::future::BoxFuture;

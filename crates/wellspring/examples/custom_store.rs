@@ -1,8 +1,8 @@
-//! How do I keep runs in a store of my own?
+//! How do I keep runs in my own store?
 //!
-//! This one limits how much another store keeps. A store for a database of your own implements
-//! every method of `Store`; its documentation is a numbered contract, and `wellspring-log` has
-//! tests of it that run on any store.
+//! This one limits the size of another store. A store for your own database implements every
+//! method of `Store`, whose documentation is a numbered contract; `wellspring-log` has a test
+//! suite for it that runs on any store.
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! How do I come back to a run, even in another process?
+//! How do I return to a run, even in another process?
 //!
 //! Run it with `--features sqlite`.
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("runs.db");
 
-    // Run an agent, watch three words of it, and forget everything but the run's id.
+    // Run an agent, read three events, and keep only the run's id and the position.
     let (run, position) = {
         let mut stream = agent(&file)?.say("Count.").stream();
         for _ in 0..3 {
@@ -26,14 +26,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
         (stream.run_id().await?, stream.position())
     };
 
-    // Open the file anew: the same run goes on from where we were …
+    // Open the file again: the same run continues from the position …
     let agent = agent(&file)?;
     let mut rest = agent.attach::<String>(run).after(position);
     while let Some(event) = rest.next().await {
         println!("resumed:  {event:?}");
     }
 
-    // … or from its start, and its result is there as well.
+    // … or from its start, and its result is available too.
     let again = agent.attach::<String>(run);
     println!("result:   {}", again.result().await?);
     println!("replayed: {} events", again.count().await);

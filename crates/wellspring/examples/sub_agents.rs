@@ -1,4 +1,4 @@
-//! How does one agent let another one work?
+//! How does one agent call another one?
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::error::Error;
@@ -19,14 +19,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     .named("host")
     .sub_agent(&librarian);
 
-    // To whoever watches, the other's words are the progress of a tool.
+    // For readers, the other agent's text is progress of a tool.
     let mut stream = host.say("What shall I read?").stream();
     while let Some(event) = stream.next().await {
         println!("{event:?}");
     }
     println!("{}\n", stream.result().await?);
 
-    // In the log they are the other's own, under its own number.
+    // In the log it belongs to the other agent, under its own number.
     let mut records = stream.records(Seq(0));
     while let Some(record) = records.next().await {
         let record = record?;

@@ -1,7 +1,7 @@
-//! How do I test what I build on a model, one turn at a time?
+//! How do I test code that uses a model, one turn at a time?
 //!
 //! A `Turn` is one model call: configuration in, events out, state to read. It never runs a
-//! tool, so a test sees exactly what the model asked for.
+//! tool, so a test sees exactly what the model requested.
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! How do I watch an agent think, and get a typed result?
+//! How do I show an agent's thoughts, and get a typed result?
 //!
-//! Reasoning goes to stderr as it comes; the result goes to stdout.
+//! Reasoning goes to stderr as it arrives; the result goes to stdout.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the terminal")]
 
 use std::error::Error;

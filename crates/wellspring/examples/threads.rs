@@ -14,7 +14,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         println!("{}", thread.say(said).run().await?);
     }
 
-    // A second try from an earlier point is a branch: it knows nothing of what came later.
+    // Continuing from an earlier run is a branch: it does not include later messages.
     let runs = thread.runs().await?; // the latest first
     let first = runs.last().ok_or("there are no runs")?.run;
     println!("> (after the first) What do you know of me?");
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Answers with all that the user has said, which shows what it was told.
+/// Answers with all user messages, to show which of them it got.
 fn model() -> Scripted {
     Scripted::with(|request| {
         let said: Vec<String> = request.messages.iter().filter_map(user_text).collect();

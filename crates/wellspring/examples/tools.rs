@@ -1,4 +1,4 @@
-//! How do I give an agent tools of my own, and show what they do?
+//! How do I add my own tools, and show their progress?
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::error::Error;
@@ -17,7 +17,7 @@ struct CountWords {
     text: String,
 }
 
-// A function is a tool: it gives the name, and its arguments' type says what it does.
+// A function can be a tool: it gives the name, and its argument type the description.
 async fn count_words(input: CountWords, _: Context) -> Result<usize, ToolError> {
     Ok(input.text.split_whitespace().count())
 }
@@ -35,7 +35,7 @@ struct Downloaded {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    // `function` can say more about a tool, and any tool can report progress.
+    // `function` sets further options, and any tool can report progress.
     let download = function("download", "Fetches a file.", async |input: Download, cx: Context| {
         for percent in [30, 60, 90] {
             tokio::time::sleep(Duration::from_millis(100)).await;

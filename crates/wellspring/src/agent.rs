@@ -1,4 +1,4 @@
-//! Agents: who is asked.
+//! Agents.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,10 +24,10 @@ use crate::think::Think;
 use crate::thread::Thread;
 use crate::tool::IntoTool;
 
-/// An agent: a model, or an agent elsewhere, with its tools and its rules.
+/// An agent: a model or a remote agent, with its tools, policy and limits.
 ///
-/// It is configured by saying what it should have, and cheap to clone. A clone that is
-/// configured further is another agent over the same log.
+/// Configure it with its methods. It is cheap to clone; a clone that is configured further is
+/// another agent over the same log.
 ///
 /// ```
 /// use wellspring::prelude::*;
@@ -44,37 +44,36 @@ use crate::tool::IntoTool;
 pub struct Agent {
     def: Arc<AgentDef>,
     runtime: Runtime,
-    /// Those it may call, and those they may call.
+    /// The agents that it may call, and those that they may call.
     sub_agents: BTreeMap<Box<str>, Arc<AgentDef>>,
     #[cfg(feature = "skills")]
     skills: Vec<Skill>,
 }
 
 impl Agent {
-    /// An agent around a model, called what the model is called. Its runs are kept in memory,
-    /// up to [`MEMORY_BYTES_MAX`](wellspring_log::MEMORY_BYTES_MAX); beyond, the oldest finished
-    /// runs are forgotten.
+    /// An agent with a model, named after the model. Its runs are kept in memory, up to
+    /// [`MEMORY_BYTES_MAX`](wellspring_log::MEMORY_BYTES_MAX); beyond that, the oldest finished
+    /// runs are dropped.
     #[must_use]
     pub fn model(model: impl Model + 'static) -> Self {
         let name: Box<str> = model.name().into();
         AgentDef { when_busy: WhenBusy::Queue, ..AgentDef::model(name, Arc::new(model)) }.into()
     }
 
-    /// An agent that lives elsewhere. Its runs are kept in memory.
+    /// An agent that runs outside this process. Its runs are kept in memory.
     #[must_use]
     pub fn remote(agent: impl RemoteAgent + 'static) -> Self {
         let name: Box<str> = agent.name().into();
         AgentDef { when_busy: WhenBusy::Queue, ..AgentDef::remote(name, Arc::new(agent)) }.into()
     }
 
-    /// An agent that speaks the Agent Client Protocol, by its name (`claude`, `codex`, `gemini`,
-    /// `opencode`, `goose`, `kiro`, `auggie`: from the PATH, or by `npx`), by a command, or by a
-    /// URL. It is started at once, and ends when the last clone is dropped. Its runs are kept in
-    /// memory.
+    /// An agent that speaks the Agent Client Protocol (ACP), given by its name (`claude`,
+    /// `codex`, `gemini`, `opencode`, `goose`, `kiro`, `auggie`: found in the PATH, or started
+    /// with `npx`), by a command, or by a URL. It is started at once, and stopped when the last
+    /// clone is dropped. Its runs are kept in memory.
     ///
-    /// It has tools of its own, and ours too; it asks before it changes things, and these
-    /// questions are answered like any others ([`Think::on_question`]), or by a
-    /// [policy](Self::policy).
+    /// It has its own tools and ours. It asks before it changes things; answer these questions
+    /// with [`Think::on_question`], or with a [policy](Self::policy).
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -94,13 +93,13 @@ impl Agent {
     ///
     /// # Errors
     ///
-    /// When it is not installed, does not start, or speaks another version of the protocol.
+    /// If it is not installed, does not start, or supports another version of the protocol.
     #[cfg(feature = "acp")]
     pub async fn open(agent: impl AsRef<str>) -> Result<Self, AcpError> {
         Self::open_with(agent.as_ref().parse()?).await
     }
 
-    /// The same, with more to say about it: its environment, its directory, its mode.
+    /// As [`open`](Self::open), with options such as environment, directory and mode.
     ///
     /// # Errors
     ///
@@ -112,28 +111,28 @@ impl Agent {
         Ok(Self::remote(agent))
     }
 
-    /// Calls it something else: in the log, and for agents that call it.
+    /// Sets the agent's name, which is shown in the log and to agents that call it.
     #[must_use]
     pub fn named(mut self, name: impl Into<Box<str>>) -> Self {
         self.change().name = name.into();
         self
     }
 
-    /// Says what it is good for: in lists, and to agents that may call it.
+    /// Sets the agent's description, which is shown in lists and to agents that may call it.
     #[must_use]
     pub fn description(mut self, description: impl Into<Box<str>>) -> Self {
         self.change().description = description.into();
         self
     }
 
-    /// Tells it what to be.
+    /// Sets the instructions (the system prompt).
     #[must_use]
     pub fn instructions(mut self, instructions: impl Into<Arc<str>>) -> Self {
         self.change().instructions = instructions.into();
         self
     }
 
-    /// Gives it a tool. Names must differ: with two tools of the same name, no run starts
+    /// Adds a tool. Names must be unique: with two tools of the same name, no run starts
     /// ([`ThinkError::DuplicateTool`](crate::ThinkError::DuplicateTool)).
     #[must_use]
     pub fn tool<M>(mut self, tool: impl IntoTool<M>) -> Self {
@@ -141,7 +140,7 @@ impl Agent {
         self
     }
 
-    /// Gives it a skill; one of the same name is replaced.
+    /// Adds a skill, replacing one of the same name.
     #[cfg(feature = "skills")]
     #[must_use]
     pub fn skill(mut self, skill: Skill) -> Self {
@@ -150,8 +149,8 @@ impl Agent {
         self
     }
 
-    /// Lets it call another agent, by the tool `call-agent`. The other's events join the run.
-    /// The other keeps its name, which must be its own within the runtime.
+    /// Allows the agent to call another agent with the tool `call-agent`. The other agent's
+    /// events are part of the run. Its name must be unique within the runtime.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -183,119 +182,121 @@ impl Agent {
         self
     }
 
-    /// Says what its tools may do without asking.
+    /// Sets the approval policy of its tools.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
         self.change().policy = policy;
         self
     }
 
-    /// Lets somebody else than the asker answer its questions.
+    /// Adds a principal who may answer its questions, in addition to the one that started the
+    /// run.
     #[must_use]
     pub fn approver(mut self, name: impl Into<Box<str>>) -> Self {
         self.change().approvers.push(name.into());
         self
     }
 
-    /// Limits what a run may spend.
+    /// Sets the limits of a run, such as turns and tokens.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.change().limits = limits;
         self
     }
 
-    /// Limits how long things may take.
+    /// Sets the time limits.
     #[must_use]
     pub fn timeouts(mut self, timeouts: Timeouts) -> Self {
         self.change().timeouts = timeouts;
         self
     }
 
-    /// Says how the model should answer.
+    /// Sets the model's settings.
     #[must_use]
     pub fn settings(mut self, settings: ModelSettings) -> Self {
         self.change().settings = settings;
         self
     }
 
-    /// Whether the model streams. It does unless told otherwise.
+    /// Sets whether the model streams [default: `true`].
     #[must_use]
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.change().streaming = streaming;
         self
     }
 
-    /// Says whether parallel calls wait for the sequential calls before them in the same turn.
-    /// They do by default, so that a model never reads before its own write.
+    /// Sets whether parallel calls wait for the sequential calls before them in the same turn.
+    /// They do by default, so that a read never runs before an earlier write.
     #[must_use]
     pub fn tool_order(mut self, order: ToolOrder) -> Self {
         self.change().tool_order = order;
         self
     }
 
-    /// Queues the calls of a tool in this way, whatever the tool says.
+    /// Sets how the calls of a tool are queued, overriding the tool's own settings.
     #[must_use]
     pub fn queue_rule(mut self, tool: impl Into<Box<str>>, rule: QueueRule) -> Self {
         self.change().queue_rules.insert(tool.into(), rule);
         self
     }
 
-    /// Runs its tools beside each other, as they allow it, or one by one.
+    /// Sets whether its tools may run concurrently, or one by one.
     #[must_use]
     pub fn queue(mut self, mode: ToolMode) -> Self {
         self.change().queue = mode;
         self
     }
 
-    /// Says what becomes of a request while its thread has an unfinished run. It waits its
-    /// turn unless told otherwise: a result is there before its run has ended, and the next
-    /// request may follow it at once.
+    /// Sets what happens to a request while its thread has an unfinished run [default: it
+    /// waits]. Waiting is the default because a result is available before its run has ended,
+    /// and the next request may follow at once.
     #[must_use]
     pub fn when_busy(mut self, when_busy: WhenBusy) -> Self {
         self.change().when_busy = when_busy;
         self
     }
 
-    /// Has a program told while runs go on, besides the log.
+    /// Adds hooks that are called while runs are going on.
     #[must_use]
     pub fn hooks(mut self, hooks: impl Hooks + 'static) -> Self {
         self.change().hooks = Some(Arc::new(hooks));
         self
     }
 
-    /// Keeps its runs in this log, with a runtime of its own.
+    /// Keeps its runs in this log, with a new runtime.
     #[must_use]
     pub fn log(self, log: Log) -> Self {
         self.runtime(Runtime::new(log))
     }
 
-    /// Runs it here, beside the other agents of the runtime.
+    /// Runs it in this runtime, together with other agents.
     #[must_use]
     pub fn runtime(mut self, runtime: Runtime) -> Self {
         self.runtime = runtime;
         self
     }
 
-    /// What it is made of.
+    /// The agent's definition.
     #[must_use]
     pub fn def(&self) -> &AgentDef {
         &self.def
     }
 
-    /// Where it runs.
+    /// The agent's runtime.
     #[must_use]
     pub fn engine(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// Asks for a typed result. The schema comes from the type, and the agent is held to it.
+    /// Starts a request with a typed result. The schema is derived from the type, and the
+    /// result is validated against it.
     ///
-    /// The type need not be a struct: `think::<Vec<String>>()` and `think::<u32>()` do too.
+    /// The type need not be a struct: `think::<Vec<String>>()` and `think::<u32>()` work too.
     pub fn think<T: DeserializeOwned + JsonSchema>(&self) -> Think<T> {
         Think::typed(self.clone())
     }
 
-    /// Asks for a result that fits a JSON schema which is only known at run time.
+    /// Starts a request whose result matches a JSON schema that is only known at run time.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -319,24 +320,24 @@ impl Agent {
         Think::json(self.clone(), schema)
     }
 
-    /// Says something; the result is the answer's text.
+    /// Starts a request with a text; the result is the answer's text.
     pub fn say(&self, text: impl AsRef<str>) -> Think<String> {
         Think::untyped(self.clone()).text(text)
     }
 
-    /// Begins a conversation.
+    /// Starts a conversation.
     #[must_use]
     pub fn thread(&self) -> Thread {
         self.open_thread(ThreadId::new(Uuid::now_v7()))
     }
 
-    /// Goes on with a conversation that is in the log.
+    /// Continues a conversation from the log.
     #[must_use]
     pub fn open_thread(&self, thread: ThreadId) -> Thread {
         Thread::new(self.clone(), thread)
     }
 
-    /// Comes back to a run, going on or over: its events from the start, and its result.
+    /// Attaches to a run, active or finished: its events from the start, and its result.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -353,15 +354,15 @@ impl Agent {
     /// # }
     /// ```
     ///
-    /// A run that lost its process is only read; [`recover`](Self::recover) goes on with it.
+    /// A run that lost its process is only read; [`recover`](Self::recover) continues it.
     #[must_use]
     pub fn attach<T: DeserializeOwned>(&self, run: RunId) -> ThoughtStream<T> {
         let which = Which::Old(run);
         ThoughtStream::new(Following::begin(self.runtime.local(), which, None))
     }
 
-    /// Makes it known by its name to whoever shares its runtime: they can start it, and its
-    /// runs can be recovered.
+    /// Registers the agent in its runtime under its name, so that it can be started by name and
+    /// its runs can be recovered.
     pub fn register(&self) {
         let (def, sub_agents) = self.ready();
         for agent in sub_agents.into_values().chain([def]) {
@@ -369,21 +370,21 @@ impl Agent {
         }
     }
 
-    /// Goes on with the runs that an earlier process left unfinished, and gives their ids.
-    /// Register every other agent of the log first: a run whose agent nobody knows is ended.
+    /// Continues the runs that an earlier process left unfinished. Returns their ids. Register
+    /// every other agent of the log first: a run whose agent is unknown is ended.
     ///
-    /// What a request had brought along (tools, skills, functions that answer) is not in the
-    /// log; a recovered run has what its agent has.
+    /// The tools, skills and functions of a request are not in the log; a recovered run only
+    /// has those of its agent.
     ///
     /// # Errors
     ///
-    /// When the log cannot say which those are.
+    /// If the log cannot list those runs.
     pub async fn recover(&self) -> Result<Vec<RunId>, StoreError> {
         self.register();
         self.runtime.recover().await
     }
 
-    /// The agent as the engine takes it, and those it may call.
+    /// The agent's definition for the engine, and those of the agents that it may call.
     pub(crate) fn ready(&self) -> (Arc<AgentDef>, BTreeMap<Box<str>, Arc<AgentDef>>) {
         let mut def = Arc::clone(&self.def);
         if !self.def.sub_agents.is_empty() {
@@ -406,7 +407,7 @@ impl Agent {
 }
 
 impl From<AgentDef> for Agent {
-    /// An agent that was put together elsewhere. Its runs are kept in memory.
+    /// An agent from a definition. Its runs are kept in memory.
     fn from(def: AgentDef) -> Self {
         Self {
             def: Arc::new(def),

@@ -1,9 +1,9 @@
 //! The demonstration agent: a script with real tools.
 //!
-//! It needs no key and no network, and shows what a run can hold: thoughts, a plan that
-//! fills in, tools with progress, a question, figures and an answer. It says openly that it
-//! is a script. What it says next follows from the conversation alone, so another process
-//! can go on with a run that lost its own.
+//! It needs no key and no network, and shows what a run can contain: thoughts, a plan that
+//! grows, tools with progress, a question, numbers and an answer. It states openly that it is a
+//! script. Each turn depends only on the conversation so far, so another process can continue a
+//! run that lost its own.
 //!
 //! Its question is about a command if it was given a shell, and otherwise about a countdown.
 //! By default it has no shell: anyone who may approve its question could edit the command.
@@ -30,7 +30,7 @@ pub const NAME: &str = "demo";
 pub const PACE: Duration = Duration::from_millis(28);
 
 /// The command that the agent asks to run: it changes nothing, and takes long enough to be
-/// seen running.
+/// visible.
 const COMMAND: &str = "uname -sr; for n in 3 2 1; do echo \"$n…\"; sleep 0.4; done; echo done";
 
 /// Paragraphs of a long answer: several screens.
@@ -58,15 +58,15 @@ pub fn agent() -> AgentDef {
     agent_with(DemoOptions::default())
 }
 
-/// How the demonstration agent is made.
+/// Options of the demonstration agent.
 #[derive(Clone)]
 pub struct DemoOptions {
     /// The time per word [default: [`PACE`]].
     pub pace: Duration,
     /// A shell such as `tools::Shell`, named `run_shell_command` [default: `None`].
     ///
-    /// Give it one only where everyone who may approve its questions may run any command as
-    /// the user of this process.
+    /// Set this only if everyone who may approve its questions may run any command as the user
+    /// of this process.
     pub shell: Option<Arc<dyn Tool>>,
 }
 
@@ -85,7 +85,7 @@ impl Default for DemoOptions {
     }
 }
 
-/// The demonstration agent, made with other options than the default ones.
+/// The demonstration agent with options.
 #[must_use]
 pub fn agent_with(options: DemoOptions) -> AgentDef {
     let DemoOptions { pace, shell } = options;
@@ -101,7 +101,7 @@ pub fn agent_with(options: DemoOptions) -> AgentDef {
     AgentDef { tools, description: description.into(), ..AgentDef::model(NAME, Arc::new(model)) }
 }
 
-/// What the script says to a conversation.
+/// The script's next turn for a conversation.
 fn script(request: &TurnRequest, pace: Duration, attempts: &AtomicU32) -> Say {
     let scene = Scene::of(&request.messages);
     let says = |word: &str| scene.asked.to_lowercase().split_whitespace().any(|said| said == word);
@@ -123,13 +123,13 @@ fn script(request: &TurnRequest, pace: Duration, attempts: &AtomicU32) -> Say {
     say.usage(usage)
 }
 
-/// Where the conversation is.
+/// The state of the conversation.
 struct Scene<'a> {
-    /// What the user said last.
+    /// The user's last message.
     asked: &'a str,
     /// The script's own turns since then.
     turns: usize,
-    /// What came of its calls since then.
+    /// The results of its calls since then.
     results: Vec<&'a CallResult>,
 }
 
@@ -265,8 +265,8 @@ impl<'a> Scene<'a> {
         )
     }
 
-    /// Breaks off at every other attempt: a request does not say which attempt it is, and
-    /// one that breaks off twice is tried again all the same.
+    /// Fails at every other attempt: a request does not say which attempt it is, and an attempt
+    /// that fails twice is retried anyway.
     fn fail_once(&self, say: Say, attempts: &AtomicU32) -> Say {
         if attempts.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
             let failure = Failure::new(FailureKind::Unavailable, "the script broke off, as asked");
@@ -312,7 +312,7 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What the tour asks to be allowed.
+/// What the tour asks permission for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Asking {
     Command,
@@ -360,7 +360,8 @@ impl Asking {
     }
 }
 
-/// The plan while step `at`, counted from 1, is under way; past the last one all is done.
+/// The plan while step `at`, counted from 1, is in progress; beyond the last step, everything
+/// is done.
 fn plan(at: usize, asking: Asking) -> Value {
     let last = match asking {
         Asking::Command => "Run a command, if allowed",
@@ -378,7 +379,7 @@ fn plan(at: usize, asking: Asking) -> Value {
     json!({"entries": steps.into_iter().enumerate().map(entry).collect::<Vec<_>>()})
 }
 
-/// The user's words, short enough to be repeated in a sentence.
+/// The user's text, shortened to be repeated in a sentence.
 fn quote(said: &str) -> String {
     const CHARS_MAX: usize = 60;
     let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -389,7 +390,7 @@ fn quote(said: &str) -> String {
     line.chars().take(CHARS_MAX).chain(['…']).collect()
 }
 
-/// A script has no tokens; it counts words and says who counted.
+/// A script has no tokens, so it counts words.
 fn usage(messages: &[Message], say: &Say) -> Usage {
     let read = messages.iter().map(|message| match message {
         Message::User { content } => content.iter().filter_map(Content::as_text).map(words).sum(),

@@ -1,4 +1,4 @@
-//! Why there is no result.
+//! Errors of the library.
 
 use std::sync::Arc;
 
@@ -6,14 +6,14 @@ use wellspring_core::{Budget, FailureKind, Stop};
 use wellspring_engine::{ControlError, StartError};
 use wellspring_log::ReadError;
 
-/// Why a run gave no result, or could not be had.
+/// Why a run has no result, or could not be read.
 ///
-/// It can be cloned, because a result can be asked for as often as one likes.
+/// It can be cloned, because a result can be awaited repeatedly.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ThinkError {
-    /// Runs are driven by Tokio, and there was none; or it was shut down meanwhile.
-    #[error("there is no Tokio runtime to run on: ask from within one, and keep it alive")]
+    /// Runs need a Tokio runtime, and there was none, or it was shut down.
+    #[error("no Tokio runtime: start runs within one, and keep it alive until they have ended")]
     NoRuntime,
     /// The run could not be started.
     #[error("the run could not be started")]
@@ -24,38 +24,38 @@ pub enum ThinkError {
         /// The name.
         name: Box<str>,
     },
-    /// Somebody cancelled the run before it had a result.
+    /// The run was cancelled before it had a result.
     #[error("the run was cancelled{}{}", suffix(" by ", .by), suffix(": ", .why))]
     Cancelled {
-        /// Who.
+        /// The principal that cancelled it.
         by: Option<Box<str>>,
-        /// Why.
+        /// The reason.
         why: Option<Box<str>>,
     },
     /// The run failed before it had a result.
     #[error("the run failed: {message}")]
     Failed {
-        /// What can be done about it. Branch on this, never on the message.
+        /// What the caller can do. Branch on this, never on the message.
         kind: FailureKind,
-        /// What a person reads.
+        /// The message for people.
         message: Box<str>,
-        /// Whether the same request may work later.
+        /// Whether the same request may succeed later.
         retryable: bool,
     },
-    /// The run came to its end, but to no result.
+    /// The run ended without an error, but without a result.
     #[error("the run ended without a result: {}; the agent said {answer:?}", reason(.stop))]
     NoResult {
         /// Why it stopped.
         stop: Stop,
-        /// What the agent said instead.
+        /// The agent's answer instead.
         answer: String,
     },
-    /// The result fits its schema, but not its type. The type's `Deserialize` and
+    /// The result matches its schema, but not its type. The type's `Deserialize` and
     /// `JsonSchema` disagree, or the run was started for another type.
-    #[error("the result is not of the type that was asked for")]
+    #[error("the result does not match the requested type")]
     InvalidResult(#[source] Arc<dyn std::error::Error + Send + Sync>),
-    /// What was wanted of the run could not be had.
-    #[error("the run did not take it")]
+    /// A request to the run was refused.
+    #[error("the run refused the request")]
     Control(#[source] Arc<ControlError>),
     /// The log could not be read.
     #[error("the run could not be read")]
@@ -84,19 +84,19 @@ fn suffix(before: &str, word: &Option<Box<str>>) -> String {
     word.as_ref().map(|word| format!("{before}{word}")).unwrap_or_default()
 }
 
-/// Why the run stopped, and what can be done about it.
+/// The reason why the run stopped, with the limit to change.
 fn reason(stop: &Stop) -> String {
     match stop {
-        Stop::EndTurn => "the agent never handed one over".into(),
+        Stop::EndTurn => "the agent did not return one".into(),
         Stop::TurnLimit => "it reached its limit of turns (Limits::turns)".into(),
-        Stop::Budget(Budget::Tokens) => "its tokens are spent (Limits::tokens)".into(),
-        Stop::Budget(Budget::Cost) => "its money is spent (Limits::cost)".into(),
-        Stop::Budget(Budget::Time) => "its time is spent (Limits::time)".into(),
+        Stop::Budget(Budget::Tokens) => "it reached its limit of tokens (Limits::tokens)".into(),
+        Stop::Budget(Budget::Cost) => "it reached its limit of cost (Limits::cost)".into(),
+        Stop::Budget(Budget::Time) => "it reached its limit of time (Limits::time)".into(),
         Stop::MaxTokens => {
             "the model reached its limit of tokens (ModelSettings::max_output_tokens)".into()
         }
         Stop::Refusal => "the model refused".into(),
-        Stop::ContentFilter => "the provider's filter stepped in".into(),
+        Stop::ContentFilter => "the provider's content filter intervened".into(),
         Stop::ToolCalls | Stop::StopSequence | Stop::Paused | Stop::Other(_) => {
             format!("the model stopped with {stop:?}")
         }

@@ -1,4 +1,4 @@
-//! A run's events as they are iterated: a cursor, told in the vocabulary of ThoughtEvent.
+//! Iterates over a run's events: a cursor that yields ThoughtEvents.
 
 use std::collections::VecDeque;
 
@@ -9,25 +9,25 @@ use wellspring_wire::thought_event::{ThoughtEvent, events};
 use crate::error::ThinkError;
 use crate::follow::Following;
 
-/// What an event is about: what [`include`](crate::ThoughtStream::include) chooses by.
+/// The kind of an event, for [`include`](crate::ThoughtStream::include).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum ThoughtKind {
     /// Reasoning.
     Thought,
     /// The visible answer.
     Message,
-    /// The agent wants to use a tool.
+    /// The agent calls a tool.
     ToolStart,
-    /// A tool got on.
+    /// Progress of a tool.
     ToolUpdate,
-    /// A tool is done.
+    /// A tool finished.
     ToolDone,
     /// The plan.
     Plan,
 }
 
 impl ThoughtKind {
-    /// What an event is about.
+    /// The kind of an event.
     #[must_use]
     pub fn of(event: &ThoughtEvent) -> Self {
         match event {
@@ -41,7 +41,7 @@ impl ThoughtKind {
     }
 }
 
-/// Which events to give.
+/// The kinds of events to yield.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Filter(Option<Vec<ThoughtKind>>);
 
@@ -55,27 +55,27 @@ impl Filter {
     }
 }
 
-/// A reader of a run on its way.
+/// The state of a reader.
 #[derive(Debug)]
 pub(crate) struct Reading {
     following: Following,
     filter: Filter,
     position: Seq,
     cursor: Option<Cursor>,
-    /// What is open after the last record that was read.
+    /// The outline after the last record that was read.
     outline: Outline,
     frames: std::vec::IntoIter<FrameSlice>,
-    /// The frame being read, and how many of its records have been.
+    /// The current frame, and how many of its records were read.
     frame: Option<(FrameSlice, usize)>,
-    /// What the last record that was read still has to say; a record says little.
+    /// Events of the last record that were not yielded yet; a record gives few.
     said: VecDeque<ThoughtEvent>,
 }
 
-/// What a [`Reading`] gives.
+/// An item of a [`Reading`].
 pub(crate) enum Step {
-    /// An event, and the last record of which all was given.
+    /// An event, and the last record whose events were all yielded.
     Said(ThoughtEvent, Seq),
-    /// The log failed; nothing follows.
+    /// The log could not be read; nothing follows.
     Failed(ThinkError),
 }
 
@@ -93,7 +93,7 @@ impl Reading {
         }
     }
 
-    /// The next event, or `None` after the last.
+    /// The next item; `None` at the end.
     pub(crate) async fn next(mut self) -> Option<(Step, Option<Self>)> {
         loop {
             if let Some(event) = self.said.pop_front() {
@@ -114,7 +114,7 @@ impl Reading {
         }
     }
 
-    /// Reads one record of those that are here; `false` if there is none.
+    /// Reads one available record; `false` if there is none.
     fn read_record(&mut self) -> bool {
         if self.frame.is_none() {
             self.frame = self.frames.next().map(|frame| (frame, 0));

@@ -1,8 +1,8 @@
-//! Following a run: what every handle of it shares.
+//! Follows a run: the state that all handles of it share.
 //!
-//! One task starts the run and reads it to its end, so that the result is there for whoever
-//! asks, whether or not anyone iterates. It holds a position and the result, never events:
-//! those stay in the log until somebody reads them.
+//! One task starts the run and reads it to its end, so that the result is available whether or
+//! not a caller iterates. It keeps a position and the result, but no events: those stay in the
+//! log until they are read.
 
 use std::sync::Arc;
 
@@ -21,17 +21,17 @@ use wellspring_log::Cursor;
 use crate::error::ThinkError;
 use crate::question::Answering;
 
-/// Why a run was cancelled by a token.
+/// The reason for a cancellation by a token.
 const BY_SIGNAL: &str = "its signal was cancelled";
 
-/// What a handle knows of its run. Clones know the same.
+/// A handle of a run. Clones share their state.
 #[derive(Clone, Debug)]
 pub(crate) struct Following {
     pub(crate) control: Control,
     known: watch::Receiver<Known>,
 }
 
-/// What is known of a run so far. Each is set once.
+/// What is known about a run so far. Each value is set once.
 #[derive(Clone, Debug, Default)]
 struct Known {
     run: Option<Result<RunId, ThinkError>>,
@@ -39,17 +39,17 @@ struct Known {
     outcome: Option<Result<Outcome, ThinkError>>,
 }
 
-/// Which run to follow.
+/// The run to follow.
 pub(crate) enum Which {
-    /// One that is to be started.
+    /// A run that is to be started.
     New(Box<StartRun>),
-    /// One that is there.
+    /// An existing run.
     Old(RunId),
 }
 
 impl Following {
-    /// Starts the run, if it is new, and follows it. Without a Tokio runtime the handle
-    /// knows from the start that nothing will come.
+    /// Starts the run, if it is new, and follows it. Without a Tokio runtime, the handle
+    /// returns an error.
     pub(crate) fn begin(control: Control, which: Which, signal: Option<CancellationToken>) -> Self {
         let (tell, known) = watch::channel(Known::default());
         match Handle::try_current() {
@@ -79,7 +79,7 @@ impl Following {
         self.wait(|known| known.result.clone()).await
     }
 
-    /// Waits until the run is over.
+    /// Waits until the run has ended.
     pub(crate) async fn outcome(&self) -> Result<Outcome, ThinkError> {
         self.wait(|known| known.outcome.clone()).await
     }
@@ -91,22 +91,22 @@ impl Following {
         let mut known = self.known.clone();
         match known.wait_for(|known| read(known).is_some()).await {
             Ok(known) => read(&known).unwrap_or(Err(ThinkError::NoRuntime)),
-            // The task is gone without having said all: its runtime was shut down.
+            // The task ended early because its runtime was shut down.
             Err(_) => Err(ThinkError::NoRuntime),
         }
     }
 
-    /// A cursor after a record.
+    /// A cursor after a position.
     pub(crate) async fn cursor(&self, after: Seq) -> Result<Cursor, ThinkError> {
         Ok(self.control.attach(self.run().await?, after).await?)
     }
 
-    /// The run as it is now.
+    /// The run so far.
     pub(crate) async fn transcript(&self) -> Result<Transcript, ThinkError> {
         Ok(self.control.transcript(self.run().await?).await?)
     }
 
-    /// The records after one.
+    /// The records after a position.
     pub(crate) fn records(
         self,
         after: Seq,
@@ -118,7 +118,7 @@ impl Following {
         })
     }
 
-    /// Stops the run. That it is over already is not an error.
+    /// Cancels the run. It is not an error if the run has ended.
     pub(crate) async fn cancel(&self, when: CancelWhen) -> Result<(), ThinkError> {
         let run = self.run().await?;
         self.control.stop(run, when, None).await?;
@@ -136,8 +136,7 @@ impl Following {
         Ok(())
     }
 
-    /// The questions that wait for an answer, and those that will. A reader that cannot go
-    /// on ends.
+    /// The open questions and all later ones. The stream ends if the run cannot be read.
     pub(crate) fn questions(self) -> impl Stream<Item = Question> + Send + 'static {
         let opened = stream::once(async move {
             let transcript = self.transcript().await.ok()?;
@@ -152,8 +151,8 @@ impl Following {
         opened.filter_map(std::future::ready).flatten()
     }
 
-    /// Has every question of the run answered, until the run ends. It goes on when all
-    /// handles are gone: the run does too.
+    /// Answers every question of the run with a function, until the run ends, even after all
+    /// handles are dropped.
     pub(crate) fn answer_all(&self, answering: Answering) {
         let Ok(handle) = Handle::try_current() else { return };
         let following = self.clone();
@@ -178,14 +177,14 @@ impl Following {
         let id = question.question;
         let answer = answering(question).await;
         if let Err(error) = self.answer(id, answer).await {
-            // Somebody else was faster, or the run is over; whoever waits for it knows more.
-            tracing::debug!(question = %id, %error, "the answer was not taken");
+            // Another answer was first, or the run has ended, which the result reports.
+            tracing::debug!(question = %id, %error, "the answer was refused");
         }
     }
 }
 
 impl Known {
-    /// Nothing will come any more.
+    /// Nothing more will arrive.
     fn end(&mut self, error: ThinkError) {
         self.run.get_or_insert(Err(error.clone()));
         self.result.get_or_insert(Err(error.clone()));
@@ -218,7 +217,7 @@ impl Follower {
         let mut cursor = self.control.attach(run, Seq(0)).await?;
         self.tell.send_modify(|known| known.run = Some(Ok(run)));
         let reading = self.read(run, &mut cursor);
-        // Nobody needs to be told, and nobody can cancel: the run goes on by itself.
+        // No handle is left and no token can cancel: the run continues by itself.
         let unwatched = async {
             if self.signal.is_some() {
                 std::future::pending::<()>().await;
@@ -269,7 +268,7 @@ impl Follower {
         Ok(())
     }
 
-    /// The result of a run that has ended: what was said, unless a typed one was wanted.
+    /// The result of a run that has ended: the typed one, or the answer's text.
     async fn result_at_end(
         &self,
         run: RunId,
@@ -288,7 +287,7 @@ impl Follower {
         };
         let transcript = self.control.transcript(run).await?;
         let answer = transcript.answer(AgentNo::ROOT);
-        // A text that was cut off is not the answer.
+        // A truncated text is not the answer.
         let whole = WorkerResult::of(&transcript).is_some_and(|result| result.success);
         if typed || !whole {
             Err(ThinkError::NoResult { stop: stop.clone(), answer })

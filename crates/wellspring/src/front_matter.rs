@@ -11,7 +11,7 @@ pub struct FrontMatter<'a> {
     pub body: &'a str,
 }
 
-/// A file has no front matter.
+/// A file without valid front matter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FrontMatterError {

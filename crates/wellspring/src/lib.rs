@@ -151,7 +151,7 @@ pub use wellspring_wire::agent_event::ExecutionContext;
 pub use wellspring_wire::thought_event::ThoughtEvent;
 pub use wellspring_wire::{agent_event, stream_delta, streaming_event, thought_event, turn_event};
 
-// What the signatures above name, so that a program needs no dependency of its own for it.
+// Types in public signatures, so that a program needs no further dependencies for them.
 pub use {futures, schemars, serde_json};
 
 /// Models: clients of providers, and one that follows a script.
@@ -183,8 +183,8 @@ pub mod store {
     };
 }
 
-/// The crates beneath, whole. What this crate re-exports from them is chosen and stable; the
-/// rest of them may change with any release.
+/// The lower crates, complete. The types that this crate re-exports itself are stable; the rest
+/// may change with any release.
 pub mod crates {
     #[cfg(feature = "acp")]
     pub use wellspring_acp as acp;
@@ -195,7 +195,7 @@ pub mod crates {
     pub use wellspring_wire as wire;
 }
 
-/// What nearly every program needs: `use wellspring::prelude::*;`
+/// What most programs need: `use wellspring::prelude::*;`
 pub mod prelude {
     #[cfg(feature = "skills")]
     pub use crate::Skill;

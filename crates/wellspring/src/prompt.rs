@@ -1,8 +1,8 @@
-//! What an agent is asked, built piece by piece.
+//! The input of a request, built piece by piece.
 
 use wellspring_core::Content;
 
-/// Words and other content, in order. Neighbouring words are one block.
+/// Text and other content, in order. Adjacent texts are one block.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Prompt {
     content: Vec<Content>,
@@ -19,7 +19,7 @@ impl Prompt {
         self.words.push('\n');
     }
 
-    /// Every line is marked, so that nothing in the text can end the quotation.
+    /// Marks every line, so that nothing in the text can end the quotation.
     pub(crate) fn quote(&mut self, text: &str) {
         self.paragraph();
         for line in text.lines() {
@@ -29,7 +29,7 @@ impl Prompt {
         self.words.push('\n');
     }
 
-    /// The fence is longer than any in the source, so that nothing in it can end the block.
+    /// Uses a fence longer than any in the source, so that nothing in it can end the block.
     pub(crate) fn code(&mut self, language: &str, source: &str) {
         self.paragraph();
         let longest = source.split(|c| c != '`').map(str::len).max().unwrap_or(0);
@@ -54,7 +54,7 @@ impl Prompt {
         self.content
     }
 
-    /// Begins on a line of its own, after an empty one.
+    /// Starts a new paragraph.
     fn paragraph(&mut self) {
         if !self.words.is_empty() && !self.words.ends_with('\n') {
             self.words.push('\n');

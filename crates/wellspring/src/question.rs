@@ -1,11 +1,11 @@
-//! What a program does about the questions of its runs.
+//! How a program handles the questions of its runs.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use wellspring_core::{Answer, Question};
 
-/// What the model is told if the program does not answer questions.
+/// The reason that the model gets if the program does not answer questions.
 const NOT_ANSWERED: &str = "this program does not answer questions, so the answer is no";
 
 /// Answers questions.
@@ -15,13 +15,13 @@ pub(crate) type Answering = Arc<dyn Fn(Question) -> BoxFuture<'static, Answer> +
 pub(crate) enum OnQuestion {
     /// They are answered with no at once.
     Deny,
-    /// They wait for an answer from elsewhere.
+    /// They wait for an answer from another handle or surface.
     Wait,
     /// A function answers them.
     Answer(Answering),
 }
 
-/// Answers every question with no, and says so in the program's log.
+/// Denies every question, and logs a warning.
 pub(crate) fn deny() -> Answering {
     Arc::new(|question| {
         let prompt = &*question.prompt;

@@ -1,9 +1,9 @@
 //! Skills: instructions that an agent reads when it needs them.
 //!
-//! An agent is told the name and the description of each of its skills, and reads one by the
-//! tool `read_skill`. A skill is a folder with a `SKILL.md` that begins with front matter
-//! (`name` and `description`), or is made in code. Its folder's other files can be read by
-//! the same tool.
+//! An agent gets the name and the description of each of its skills, and reads a skill with the
+//! tool `read_skill`. A skill is a folder with a `SKILL.md` that starts with front matter
+//! (`name` and `description`), or is created in code. The same tool reads the folder's other
+//! files.
 //!
 //! # What is deliberately absent
 //!
@@ -30,7 +30,7 @@ pub const READ_SKILL: &str = "read_skill";
 /// The file that makes a folder a skill.
 pub const SKILL_FILE: &str = "SKILL.md";
 
-/// Bytes of one file of a skill: more is not instructions, and would fill a model's context.
+/// Maximum size of a skill's file. A larger one would fill a model's context.
 pub const SKILL_FILE_BYTES_MAX: usize = 256 * 1024;
 
 /// Instructions that an agent reads when it needs them.
@@ -63,21 +63,21 @@ pub struct Skill {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SkillError {
-    /// It could not be read.
+    /// A file could not be read.
     #[error("{} could not be read", .path.display())]
     Unreadable {
-        /// What could not.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
-    /// It does not say what it is.
+    /// Its front matter lacks a key.
     #[error("{} must begin with front matter that has a `{missing}`", .path.display())]
     Incomplete {
-        /// What does not.
+        /// The file.
         path: PathBuf,
-        /// What it should say.
+        /// The missing key.
         missing: &'static str,
     },
 }
@@ -93,8 +93,8 @@ impl Skill {
         Self { name: name.into(), description: description.into(), body: body.into(), files: None }
     }
 
-    /// Reads a skill from its folder. The folder's other files are read when they are asked
-    /// for, and nothing outside of it can be.
+    /// Reads a skill from its folder. The other files of the folder are read on request; files
+    /// outside of it cannot be read.
     ///
     /// ```
     /// use wellspring::Skill;
@@ -112,7 +112,7 @@ impl Skill {
     ///
     /// # Errors
     ///
-    /// When there is no readable `SKILL.md`, or it lacks its name or description.
+    /// If there is no readable `SKILL.md`, or it lacks its name or description.
     pub fn from_dir(path: impl AsRef<Path>) -> Result<Self, SkillError> {
         let path = path.as_ref();
         let file = path.join(SKILL_FILE);
@@ -132,19 +132,19 @@ impl Skill {
         })
     }
 
-    /// What it is called.
+    /// The skill's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// When to read it.
+    /// When to use the skill.
     #[must_use]
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// What it says.
+    /// The instructions.
     #[must_use]
     pub fn body(&self) -> &str {
         &self.body
@@ -172,7 +172,7 @@ impl fmt::Debug for Skill {
     }
 }
 
-/// Tells an agent of its skills, and gives it the tool to read them.
+/// Adds the list of skills to an agent's instructions, and the tool to read them.
 pub(crate) fn give(def: &mut AgentDef, skills: &[Skill]) {
     let mut told = def.instructions.trim_end().to_owned();
     if !told.is_empty() {

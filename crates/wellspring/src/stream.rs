@@ -27,13 +27,13 @@ use crate::follow::Following;
 
 /// A run to watch, and its result.
 ///
-/// The run goes on by itself. Iterating gives its [`ThoughtEvent`]s until it ends;
-/// [`result`](Self::result) gives its result as soon as there is one. The two know nothing
-/// of each other: do either, or both at once, or break off and still await the result.
-/// Dropping the stream changes nothing for the run.
+/// The run continues independently of this handle. Iterating yields its [`ThoughtEvent`]s until
+/// it ends; [`result`](Self::result) resolves as soon as there is a result. The two are
+/// independent: use either, or both at once, or stop iterating and still await the result.
+/// Dropping the stream does not affect the run.
 ///
-/// Events that nobody has read yet stay in the log, not in this handle: a slow reader holds
-/// up nothing and loses nothing.
+/// Events that were not read yet stay in the log, not in this handle: a slow reader delays
+/// nothing and loses nothing.
 ///
 /// ```
 /// use wellspring::prelude::*;
@@ -61,8 +61,8 @@ pub struct ThoughtStream<T> {
     following: Following,
     filter: Filter,
     position: Seq,
-    /// Never locked: only whoever has the whole handle reads on. The mutex is there because
-    /// a boxed stream is not `Sync`, and a handle should be.
+    /// Never locked: reading needs exclusive access to the handle. The mutex is there because a
+    /// boxed stream is not `Sync`, and a handle should be.
     reading: Mutex<Option<BoxStream<'static, Step>>>,
     error: Option<ThinkError>,
     result: PhantomData<fn() -> T>,
@@ -80,7 +80,7 @@ impl<T> ThoughtStream<T> {
         }
     }
 
-    /// Gives events of these kinds only. The result does not depend on it.
+    /// Yields only events of these kinds. This does not affect the result.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -95,7 +95,7 @@ impl<T> ThoughtStream<T> {
     /// # }
     /// ```
     ///
-    /// Like [`after`](Self::after), it starts the iteration anew.
+    /// Like [`after`](Self::after), it restarts the iteration.
     #[must_use]
     pub fn include(mut self, kinds: impl IntoIterator<Item = ThoughtKind>) -> Self {
         self.filter = Filter::only(kinds);
@@ -108,8 +108,8 @@ impl<T> ThoughtStream<T> {
         self
     }
 
-    /// Begins with what comes after a record: a [`position`](Self::position) that was
-    /// reached before, or `Seq(0)` for the start.
+    /// Starts after a record: at an earlier [`position`](Self::position), or at `Seq(0)` for
+    /// the start.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -135,9 +135,9 @@ impl<T> ThoughtStream<T> {
         self
     }
 
-    /// Says who cancels and answers through this handle, and through the functions that are
-    /// given to it from here on. It is who asked, unless the handle was
-    /// [attached](crate::Agent::attach).
+    /// Sets the principal that cancels and answers through this handle, and through functions
+    /// that are set on it from here on [default: the one that started the run, unless the
+    /// handle was [attached](crate::Agent::attach)].
     #[must_use]
     pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
         let control = &self.following.control;
@@ -146,27 +146,28 @@ impl<T> ThoughtStream<T> {
         self
     }
 
-    /// The last record of which every event was given. An iteration that goes on
-    /// [`after`](Self::after) it, here or in another process, misses nothing; it repeats an
-    /// event only if it broke off between two that one record gives.
+    /// The last record whose events were all yielded. An iteration that continues
+    /// [`after`](Self::after) it, here or in another process, misses nothing; it repeats events
+    /// only if the earlier one stopped between two events of one record.
     #[must_use]
     pub fn position(&self) -> Seq {
         self.position
     }
 
-    /// Why the events ended before the run did, if they did: the log could not be read, or
-    /// the run never began. [`after`](Self::after) goes on from where they ended.
+    /// The reason why the events ended before the run did: the log could not be read, or the
+    /// run never started. `None` if they did not. [`after`](Self::after) continues where they
+    /// ended.
     #[must_use]
     pub fn error(&self) -> Option<&ThinkError> {
         self.error.as_ref()
     }
 
-    /// Waits until the run is started and gives its id, by which
-    /// [`Agent::attach`](crate::Agent::attach) finds it again.
+    /// Waits until the run is started. Returns its id, for
+    /// [`Agent::attach`](crate::Agent::attach).
     ///
     /// # Errors
     ///
-    /// When it could not be started.
+    /// If it could not be started.
     pub fn run_id(
         &self,
     ) -> impl Future<Output = Result<RunId, ThinkError>> + Send + use<T> + 'static {
@@ -174,11 +175,11 @@ impl<T> ThoughtStream<T> {
         async move { following.run().await }
     }
 
-    /// Waits until the run is over and says how it ended.
+    /// Waits until the run has ended. Returns its outcome.
     ///
     /// # Errors
     ///
-    /// When it could not be started, or the log could not be read.
+    /// If it could not be started, or the log could not be read.
     pub fn outcome(
         &self,
     ) -> impl Future<Output = Result<Outcome, ThinkError>> + Send + use<T> + 'static {
@@ -186,7 +187,7 @@ impl<T> ThoughtStream<T> {
         async move { following.outcome().await }
     }
 
-    /// The run as far as it has come: what was said and done, the plan, the usage.
+    /// The run so far: everything that was said and done, the plan, the usage.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -205,7 +206,7 @@ impl<T> ThoughtStream<T> {
     ///
     /// # Errors
     ///
-    /// When it could not be started, or the log could not be read.
+    /// If it could not be started, or the log could not be read.
     pub fn transcript(
         &self,
     ) -> impl Future<Output = Result<Transcript, ThinkError>> + Send + use<T> + 'static {
@@ -213,8 +214,8 @@ impl<T> ThoughtStream<T> {
         async move { following.transcript().await }
     }
 
-    /// The canonical records of the run, from after one (`Seq(0)` for all) until its end or
-    /// the first error. It is a reader of its own; the events are not affected.
+    /// The canonical records of the run after a position (`Seq(0)` for all), until its end or
+    /// the first error. This is a separate reader; it does not affect the iteration.
     ///
     /// ```
     /// use futures::TryStreamExt as _;
@@ -243,8 +244,8 @@ impl<T> ThoughtStream<T> {
         self.following.clone().records(after).boxed()
     }
 
-    /// The run as [`AgentEvent`]s, from its start until its end. It is a reader of its own; the
-    /// iteration is not affected. A log that cannot be read is an `error` event.
+    /// The run as [`AgentEvent`]s, from its start to its end. This is a separate reader; it
+    /// does not affect the iteration. If the log cannot be read, it yields an `error` event.
     ///
     /// ```
     /// use wellspring::agent_event::AgentEvent;
@@ -267,7 +268,8 @@ impl<T> ThoughtStream<T> {
         self.agent_events_with(AgentEvents::default())
     }
 
-    /// The same with other options: [`AgentEvents::with_sub_agent_thoughts`].
+    /// As [`agent_events`](Self::agent_events), with options:
+    /// [`AgentEvents::with_sub_agent_thoughts`].
     pub fn agent_events_with(
         &self,
         dialect: AgentEvents,
@@ -284,8 +286,8 @@ impl<T> ThoughtStream<T> {
         events.map(stream::iter).flatten().boxed()
     }
 
-    /// The run as [`TurnEvent`]s, turn by turn, from its start until its end. It is a reader of
-    /// its own. A log that cannot be read is an `error` event.
+    /// The run as [`TurnEvent`]s, turn by turn, from its start to its end. This is a separate
+    /// reader. If the log cannot be read, it yields an `error` event.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -320,8 +322,8 @@ impl<T> ThoughtStream<T> {
         events.map(stream::iter).flatten().boxed()
     }
 
-    /// The words of the run as [`StreamingEvent`]s, turn by turn: what a
-    /// [`RuntimeUi`] shows, as data. It is a reader of its own, and ends if the log cannot be read.
+    /// The run's text as [`StreamingEvent`]s, turn by turn: what a [`RuntimeUi`] shows, as data.
+    /// This is a separate reader, which ends if the log cannot be read.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -355,8 +357,8 @@ impl<T> ThoughtStream<T> {
         events.boxed()
     }
 
-    /// How the answer stands after each record that changes it: all of it each time, for a
-    /// message that is edited. It is a reader of its own, and ends if the log cannot be read.
+    /// Snapshots of the whole answer after each change, for a message that is edited. This is a
+    /// separate reader, which ends if the log cannot be read.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -388,7 +390,8 @@ impl<T> ThoughtStream<T> {
         deltas.boxed()
     }
 
-    /// Shows the run on a screen until it ends, and gives its result. It is a reader of its own.
+    /// Shows the run in a user interface until it ends. Returns its result. This is a separate
+    /// reader.
     ///
     /// ```
     /// use wellspring::RuntimeUi;
@@ -419,7 +422,7 @@ impl<T> ThoughtStream<T> {
     ///
     /// # Errors
     ///
-    /// When the run could not be started, or the log could not be read.
+    /// If the run could not be started, or the log could not be read.
     pub async fn show(&self, ui: &mut (dyn RuntimeUi + Send)) -> Result<WorkerResult, ThinkError> {
         let cursor = self.following.cursor(Seq(0)).await?;
         let run = cursor.run();
@@ -427,8 +430,8 @@ impl<T> ThoughtStream<T> {
         shown.ok_or(ThinkError::Log(ReadError::NoRun(run)))
     }
 
-    /// The next event, and in the end whether the run succeeded: `None` if it has a result, and
-    /// otherwise the error that [`result`](Self::result) gives.
+    /// The next event; at the end, `None` if the run has a result, or the error of
+    /// [`result`](Self::result).
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -460,9 +463,9 @@ impl<T> ThoughtStream<T> {
         }
     }
 
-    /// Cancels the run at once. It reaches the model and the tools; what they had open is
-    /// closed honestly. Resolves when the wish is kept, not when the run has ended; that the
-    /// run is over already is fine.
+    /// Cancels the run at once, including the model and the tools. Resolves when the request is
+    /// stored, which is before the run has ended. It is not an error if the run has already
+    /// ended.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -478,13 +481,13 @@ impl<T> ThoughtStream<T> {
     ///
     /// # Errors
     ///
-    /// When the run could not be started, or the log could not take it.
+    /// If the run could not be started, or the log could not store the request.
     pub fn cancel(&self) -> impl Future<Output = Result<(), ThinkError>> + Send + use<T> + 'static {
         let following = self.following.clone();
         async move { following.cancel(CancelWhen::Now).await }
     }
 
-    /// Cancels the run when the turn that is going on has finished, tools included.
+    /// Cancels the run after the current turn, tools included.
     ///
     /// # Errors
     ///
@@ -496,9 +499,9 @@ impl<T> ThoughtStream<T> {
         async move { following.cancel(CancelWhen::AfterTurn).await }
     }
 
-    /// The questions that wait for an answer, and those to come, until the run ends. It is a
-    /// reader of its own. A run whose request did not
-    /// [wait for answers](crate::Think::wait_for_answers) has denied them by then.
+    /// The open questions and all later ones, until the run ends. This is a separate reader. A
+    /// run whose request did not [wait for answers](crate::Think::wait_for_answers) has already
+    /// denied them.
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -523,11 +526,11 @@ impl<T> ThoughtStream<T> {
         self.following.clone().questions().boxed()
     }
 
-    /// Answers a question. The first answer wins.
+    /// Answers a question. Only the first answer counts.
     ///
     /// # Errors
     ///
-    /// When the question is not open, or the answer is not yours to give.
+    /// If the question is not open, or this principal may not answer it.
     pub fn answer(
         &self,
         question: QuestionId,
@@ -537,9 +540,9 @@ impl<T> ThoughtStream<T> {
         async move { following.answer(question, answer).await }
     }
 
-    /// Has every question answered by a function, those that wait already and those to come. It
-    /// goes on when this handle is dropped. It is for runs that
-    /// [wait for answers](crate::Think::wait_for_answers); others have denied them by then.
+    /// Answers every question with a function: open ones and later ones, even after this handle
+    /// is dropped. Use it for runs that [wait for answers](crate::Think::wait_for_answers);
+    /// other runs have already denied their questions.
     #[must_use]
     pub fn on_question<F, Fut>(self, answer: F) -> Self
     where
@@ -552,18 +555,18 @@ impl<T> ThoughtStream<T> {
 }
 
 impl<T: DeserializeOwned> ThoughtStream<T> {
-    /// Waits for the result. It is there before the run has ended, and stays: ask before,
-    /// while and after iterating, and as often as you like.
+    /// Waits for the result. It is available before the run has ended, and stays available:
+    /// call this before, during and after iterating, as often as you like.
     ///
-    /// The future borrows nothing, so that it can be awaited beside the iteration.
+    /// The future borrows nothing, so you can await it while you iterate.
     ///
     /// # Errors
     ///
-    /// When the run ended without a result, could not be started, or cannot be read.
+    /// If the run ended without a result, could not be started, or cannot be read.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it changes nothing.
+    /// Dropping it does not affect the run.
     pub fn result(&self) -> impl Future<Output = Result<T, ThinkError>> + Send + use<T> + 'static {
         let following = self.following.clone();
         async move {

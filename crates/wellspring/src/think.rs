@@ -1,4 +1,4 @@
-//! A request on its way: what is asked, with what, and under which conditions.
+//! A request: its input, its tools and its options.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -27,8 +27,7 @@ use crate::stream::ThoughtStream;
 use crate::thread::Thread;
 use crate::tool::{IntoTool, schema};
 
-/// A request to an agent: say what is wanted, then [`stream`](Self::stream) it or
-/// [`run`](Self::run) it.
+/// A request to an agent. Describe it, then [`stream`](Self::stream) or [`run`](Self::run) it.
 ///
 /// ```
 /// use schemars::JsonSchema;
@@ -104,19 +103,19 @@ impl<T> Think<T> {
         }
     }
 
-    /// Adds words.
+    /// Adds text.
     pub fn text(mut self, text: impl AsRef<str>) -> Self {
         self.prompt.text(text.as_ref());
         self
     }
 
-    /// Adds words and ends the line.
+    /// Adds text and a line break.
     pub fn textln(mut self, text: impl AsRef<str>) -> Self {
         self.prompt.line(text.as_ref());
         self
     }
 
-    /// Adds somebody else's words, each line marked, so that they cannot be taken for yours.
+    /// Adds quoted text. Each line is marked, so that the model does not take it for yours.
     pub fn quote(mut self, text: impl AsRef<str>) -> Self {
         self.prompt.quote(text.as_ref());
         self
@@ -128,113 +127,113 @@ impl<T> Think<T> {
         self
     }
 
-    /// Adds a picture, a file, a link.
+    /// Adds an image, a file or a link.
     pub fn content(mut self, content: Content) -> Self {
         self.prompt.push(content);
         self
     }
 
-    /// Tells the agent something besides the request, such as what the screen shows.
+    /// Adds context in addition to the input, such as the contents of the screen.
     pub fn note(mut self, description: impl Into<Box<str>>, value: impl Into<Box<str>>) -> Self {
         let note = ContextNote { description: description.into(), value: value.into() };
         self.request.context.push(note);
         self
     }
 
-    /// Names the directory that the request is about. The agent is told, a remote one works
-    /// there, and tools find it in [`Context::cwd`](wellspring_core::Context::cwd). The
-    /// built-in tools keep to the root they were made with.
+    /// Sets the working directory of the request. It is part of the instructions, remote agents
+    /// run in it, and tools find it in [`Context::cwd`](wellspring_core::Context::cwd). The
+    /// built-in tools stay within the root that they were created with.
     pub fn cwd(mut self, path: impl Into<Box<str>>) -> Self {
         self.request.cwd = Some(path.into());
         self
     }
 
-    /// Gives the agent a tool for this run. If it has a tool of that name, the run does not
+    /// Adds a tool for this run. If the agent has a tool of the same name, the run does not
     /// start: [`ThinkError::DuplicateTool`].
     pub fn tool<M>(mut self, tool: impl IntoTool<M>) -> Self {
         self.agent = self.agent.tool(tool);
         self
     }
 
-    /// Gives the agent a skill for this run.
+    /// Adds a skill for this run.
     #[cfg(feature = "skills")]
     pub fn skill(mut self, skill: Skill) -> Self {
         self.agent = self.agent.skill(skill);
         self
     }
 
-    /// Has this run think with another model.
+    /// Uses another model for this run.
     pub fn model(mut self, model: impl Model + 'static) -> Self {
         self.agent.change().backend = Backend::Model(Arc::new(model));
         self
     }
 
-    /// Has this run use another model of the same provider.
+    /// Uses another model of the same provider for this run.
     pub fn model_name(mut self, name: impl Into<Box<str>>) -> Self {
         self.request.model = Some(name.into());
         self.agent.change().allow_model = true;
         self
     }
 
-    /// Limits what this run may spend.
+    /// Sets the limits of this run.
     pub fn limits(mut self, limits: Limits) -> Self {
         self.agent = self.agent.limits(limits);
         self
     }
 
-    /// Whether the model streams in this run.
+    /// Sets whether the model streams in this run.
     pub fn streaming(mut self, streaming: bool) -> Self {
         self.request.streaming = Some(streaming);
         self
     }
 
-    /// Carries a conversation on: the agent knows what was said in it.
+    /// Continues a conversation: the agent gets its earlier messages.
     pub fn thread(mut self, thread: &Thread) -> Self {
         self.thread = Some(thread.id());
         self
     }
 
-    /// Continues that run of the thread rather than its latest: an edit, a second try.
+    /// Continues this run of the thread instead of the latest one, for example after an edit.
     pub fn continuing(mut self, run: RunId) -> Self {
         self.after = Some(run);
         self
     }
 
-    /// Says who asks. Questions can then be answered by the same person only, or by a named
-    /// [approver](Agent::approver).
+    /// Sets the principal that starts the run. Only it and the named
+    /// [approvers](Agent::approver) can answer the run's questions.
     pub fn by(mut self, name: impl Into<Box<str>>) -> Self {
         self.who = self.who.named(&*name.into());
         self
     }
 
-    /// Makes the run part of a trace.
+    /// Sets the trace id of the run.
     pub fn trace_id(mut self, trace: impl Into<Box<str>>) -> Self {
         self.request.trace_id = Some(trace.into());
         self
     }
 
-    /// Streams events of these kinds only. The result does not depend on it.
+    /// Yields only events of these kinds. This does not affect the result.
     pub fn include(mut self, kinds: impl IntoIterator<Item = ThoughtKind>) -> Self {
         self.filter = Filter::only(kinds);
         self
     }
 
     /// Cancels the run when the token is cancelled, also after the stream was dropped. A
-    /// token's [`drop_guard`](CancellationToken::drop_guard) ties the run to a scope.
+    /// token's [`drop_guard`](CancellationToken::drop_guard) limits the run to a scope.
     pub fn signal(mut self, signal: CancellationToken) -> Self {
         self.signal = Some(signal);
         self
     }
 
-    /// Has every question of the run answered by a function. Questions are asked when a tool
-    /// that can change things wants to run, and by tools themselves.
+    /// Answers every question of the run with a function. Questions are asked before a tool
+    /// that can change things runs, and by tools themselves.
     ///
-    /// **Without this, every question is answered with no at once**, the model is told, and a
-    /// warning is logged: a program that never answers must not wait for a day. To answer
-    /// through the [stream](ThoughtStream::questions), call
+    /// **Without this, every question is denied at once**, the model gets the reason, and a
+    /// warning is logged, because a program that never answers should not wait for a day. To
+    /// answer through the [stream](ThoughtStream::questions), call
     /// [`wait_for_answers`](Self::wait_for_answers). The questions of an agent with
-    /// [approvers](Agent::approver) always wait. To let tools run without asking, give the agent
-    /// a [policy](Agent::policy).
+    /// [approvers](Agent::approver) always wait. To let tools run without approval, give the
+    /// agent a [policy](Agent::policy).
     ///
     /// ```
     /// use wellspring::prelude::*;
@@ -281,10 +280,10 @@ impl<T> Think<T> {
         self
     }
 
-    /// Starts the run, at once: it goes on whether or not anybody iterates or awaits.
+    /// Starts the run at once. It continues whether or not you iterate or await.
     ///
-    /// It must be called within a Tokio runtime. Outside of one nothing is started, and the
-    /// result is [`ThinkError::NoRuntime`].
+    /// Call this within a Tokio runtime. Outside of one, the run is not started, and the result
+    /// is [`ThinkError::NoRuntime`].
     #[must_use = "the run goes on without it, but this is how to see what it does"]
     pub fn stream(self) -> ThoughtStream<T> {
         let (def, sub_agents) = self.agent.ready();
@@ -324,7 +323,7 @@ impl<T: DeserializeOwned> Think<T> {
     }
 }
 
-/// The first name that two tools share.
+/// The first name that two tools share; `None` if names are unique.
 fn duplicate(tools: &[Arc<dyn Tool>]) -> Option<Box<str>> {
     let mut names = BTreeSet::new();
     let name = |tool: &Arc<dyn Tool>| tool.spec().name.clone();

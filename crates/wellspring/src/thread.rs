@@ -1,4 +1,4 @@
-//! Threads: conversations that are carried on.
+//! Threads: conversations over several runs.
 
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -10,7 +10,7 @@ use crate::agent::Agent;
 use crate::error::ThinkError;
 use crate::think::Think;
 
-/// A conversation with an agent. What was said is in the log; this is a handle.
+/// A conversation with an agent. The messages are in the log; this is a handle.
 ///
 /// ```
 /// use wellspring::prelude::*;
@@ -39,44 +39,44 @@ impl Thread {
         Self { agent, id }
     }
 
-    /// Its id, by which [`Agent::open_thread`] finds it again.
+    /// The thread's id, for [`Agent::open_thread`].
     #[must_use]
     pub fn id(&self) -> ThreadId {
         self.id
     }
 
-    /// The agent that is spoken to.
+    /// The thread's agent.
     #[must_use]
     pub fn agent(&self) -> &Agent {
         &self.agent
     }
 
-    /// Asks for a typed result, as [`Agent::think`] does, in this conversation.
+    /// Starts a request with a typed result in this conversation, as [`Agent::think`] does.
     pub fn think<T: DeserializeOwned + JsonSchema>(&self) -> Think<T> {
         self.agent.think().thread(self)
     }
 
-    /// Says something, as [`Agent::say`] does, in this conversation.
+    /// Starts a request with a text in this conversation, as [`Agent::say`] does.
     pub fn say(&self, text: impl AsRef<str>) -> Think<String> {
         self.agent.say(text).thread(self)
     }
 
-    /// Its runs, the latest first; at most [`HISTORY_RUNS_MAX`], as many as an agent is shown.
+    /// Its runs, the latest first; at most [`HISTORY_RUNS_MAX`], the number that an agent gets.
     ///
     /// # Errors
     ///
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     pub async fn runs(&self) -> Result<Vec<RunInfo>, ThinkError> {
         let filter =
             RunFilter { thread: Some(self.id), limit: HISTORY_RUNS_MAX, ..RunFilter::default() };
         Ok(self.agent.engine().local().list(filter).await?)
     }
 
-    /// The conversation so far, along its latest branch, as the agent will see it.
+    /// The conversation so far, along its latest branch, as the agent will get it.
     ///
     /// # Errors
     ///
-    /// When the log cannot be read.
+    /// If the log cannot be read.
     pub async fn history(&self) -> Result<Vec<Message>, ThinkError> {
         let control = self.agent.engine().local();
         let Some(latest) = self.runs().await?.into_iter().next() else { return Ok(Vec::new()) };

@@ -1,4 +1,4 @@
-//! What can be given to an agent as a tool.
+//! Conversions to tools.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use wellspring_core::{Context, Tool, ToolError, ToolResult, ToolSpec};
 use wellspring_engine::tools::{FunctionTool, ToolYield, from_stream, parameters, tool};
 use wellspring_wire::agent_event::ToolEvent;
 
-/// What can be given to an agent as a tool: a [`Tool`], a shared one, or an async function
-/// over typed arguments.
+/// A type that can be used as a tool: a [`Tool`], a shared one, or an async function with typed
+/// arguments.
 ///
-/// A function gives the tool its name; the doc comment of its argument type is the
-/// description that the model reads. [`tools::tool`](crate::tools::tool) makes the same tool and
-/// can say more: the kind, the time it may take, whether it asks first. For closures,
+/// A function's name is the tool's name; the doc comment of its argument type is the
+/// description for the model. [`tools::tool`](crate::tools::tool) makes the same tool with
+/// options: the kind, time limits, approval. For closures,
 /// [`tools::function`](crate::tools::function) takes a name and a description.
 ///
 /// ```
@@ -47,21 +47,21 @@ use wellspring_wire::agent_event::ToolEvent;
 /// # }
 /// ```
 ///
-/// `Marker` tells the ways apart; it is always inferred.
+/// `Marker` distinguishes the implementations; it is always inferred.
 pub trait IntoTool<Marker> {
-    /// Makes a tool of it.
+    /// Converts it to a tool.
     fn into_tool(self) -> Arc<dyn Tool>;
 }
 
-/// Marks what is a [`Tool`] itself.
+/// Marks a type that is a [`Tool`].
 #[derive(Debug)]
 pub enum IsTool {}
 
-/// Marks a tool that is shared.
+/// Marks a shared tool.
 #[derive(Debug)]
 pub enum IsShared {}
 
-/// Marks a function over typed arguments.
+/// Marks a function with typed arguments.
 #[derive(Debug)]
 pub struct IsFunction<T, O, Fut>(std::marker::PhantomData<fn(T) -> (O, Fut)>);
 
@@ -89,8 +89,8 @@ where
     }
 }
 
-/// A type's schema in the form that providers take best: no references where they can be
-/// avoided.
+/// The schema of a type in the form that most providers support: without references where
+/// possible.
 pub(crate) fn schema<T: JsonSchema>() -> Schema {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.meta_schema = None;
@@ -100,11 +100,11 @@ pub(crate) fn schema<T: JsonSchema>() -> Schema {
 }
 
 /// A tool from a function that yields [`ToolEvent`]s: progress of any shape, then one result.
-/// Each event becomes the agent's as
-/// [`adapt_tool_event`](crate::agent_event::ExecutionContext::adapt_tool_event) says; the tool's
+/// Each event is converted with
+/// [`adapt_tool_event`](crate::agent_event::ExecutionContext::adapt_tool_event); the tool's
 /// name is the one given here, whatever `tool_name` the events have. A result with
 /// `is_error: Some(true)` is a failed call. The stream is not polled after its result, and an
-/// end without one is an error.
+/// end without a result is an error.
 ///
 /// ```
 /// use futures::stream;

@@ -1,8 +1,8 @@
-//! Reading Markdown as models write it.
+//! Parses Markdown as models write it.
 
 use super::{Block, Style, Text};
 
-/// The most levels of emphasis within each other. Deeper ones are shown as they were written.
+/// Maximum nesting of emphasis. Deeper levels are shown as they were written.
 const DEPTH_MAX: usize = 8;
 
 pub(super) fn markdown(source: &str) -> Text {
@@ -99,7 +99,7 @@ fn item(line: &str) -> Option<(&str, &str)> {
     Some((indent, item))
 }
 
-/// Reads one line with its emphasis.
+/// Parses one line with its emphasis.
 fn inline(line: &str, style: &Style, depth: usize, text: &mut Text) {
     let mut plain = String::new();
     let mut rest = line;
@@ -162,7 +162,7 @@ enum Inner<'a> {
     Link(&'a str, &'a str),
 }
 
-/// What begins here, and how many bytes it takes.
+/// The span that starts here, and its length in bytes.
 fn span(rest: &str, before: Option<char>) -> Option<(Inner<'_>, usize)> {
     if rest.starts_with('`') {
         let ticks = rest.len() - rest.trim_start_matches('`').len();
@@ -191,7 +191,7 @@ fn span(rest: &str, before: Option<char>) -> Option<(Inner<'_>, usize)> {
     None
 }
 
-/// The words between two marks.
+/// The text between two marks.
 fn emphasis<'a>(rest: &'a str, mark: &str, before: Option<char>) -> Option<&'a str> {
     let body = rest.strip_prefix(mark)?;
     let is_word = |c: char| c.is_alphanumeric();
@@ -216,7 +216,7 @@ fn emphasis<'a>(rest: &'a str, mark: &str, before: Option<char>) -> Option<&'a s
         if ends_word && !doubled && !in_word && !escaped && !in_code {
             return Some(words);
         }
-        // `**` within `*…*` is passed as a whole.
+        // `**` inside `*…*` is skipped as a whole.
         from = at + if doubled && after.starts_with(mark) { 2 * mark.len() } else { mark.len() };
         if from >= body.len() {
             return None;
@@ -224,7 +224,7 @@ fn emphasis<'a>(rest: &'a str, mark: &str, before: Option<char>) -> Option<&'a s
     }
 }
 
-/// The words and the address of a link or of an image.
+/// The text and the URL of a link or an image.
 fn link(rest: &str) -> Option<(&str, &str, usize)> {
     let image = usize::from(rest.starts_with("!["));
     let body = rest[image..].strip_prefix('[')?;

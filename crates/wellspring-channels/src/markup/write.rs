@@ -1,4 +1,4 @@
-//! Writing a text in the markup of a network.
+//! Renders a text in the markup of a network.
 
 use std::fmt::Write as _;
 
@@ -94,7 +94,7 @@ fn piece(text: &str, style: &Style, markup: Markup, out: &mut String) {
             let quoted = matches!(style.block, Block::Quote { .. });
             let text = if quoted { text.replace('\n', "\n> ") } else { text };
             if in_code_block {
-                // A fence within the code would end it.
+                // A fence inside the code would end it.
                 out.push_str(&text.replace("```", "'''"));
             } else {
                 marked(&text, style, markup, out);
@@ -121,8 +121,8 @@ fn html(text: &str, style: &Style, out: &mut String) {
     }
 }
 
-/// Markers around the words, and not around the white space at their ends, where no network
-/// takes them for markers.
+/// Puts markers around the text, but not around white space at its ends, where networks do not
+/// recognise them.
 fn marked(text: &str, style: &Style, markup: Markup, out: &mut String) {
     let words = text.trim();
     if words.is_empty() || words.contains('\n') && markup != Markup::Discord {
@@ -159,7 +159,7 @@ fn marked(text: &str, style: &Style, markup: Markup, out: &mut String) {
     out.push_str(&text[start + words.len()..]);
 }
 
-/// `&`, `<` and `>` as entities: all that Telegram and Slack ask for.
+/// Escapes `&`, `<` and `>`, which is all that Telegram and Slack require.
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

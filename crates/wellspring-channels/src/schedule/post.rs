@@ -1,26 +1,26 @@
-//! One answer in a chat: the messages that show it, and the next call that it needs.
+//! One answer in a chat: its messages, and the next call.
 
 use serde::{Deserialize, Serialize};
 
 use crate::channel::{Action, Body, CallError, CallResult, Capabilities};
 
-/// How often a refused or failed call is tried before a finished answer is given up, loudly.
+/// Attempts of a failing call before a finished answer is given up, with an error in the log.
 /// With waits of up to a minute, this is most of a day.
 pub const TRIES_MAX: u32 = 1000;
 
-/// How often a call that the network refuses is tried: it will hardly change its mind.
+/// Attempts of a call that the network rejects.
 const REFUSED_TRIES_MAX: u32 = 5;
 
-/// Failures of previews in a row, after which no more are made.
+/// Consecutive failures of previews after which no more are made.
 const PREVIEW_FAILURES_MAX: u32 = 3;
 
 /// The slowest previews, as a multiple of the usual interval.
 const SLOWNESS_MAX: u32 = 16;
 
-/// What is kept of a post: all that is needed to go on with it after a crash.
+/// The stored state of a post: everything that is needed to continue after a crash.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub struct PostState {
-    /// Its name, unique within the chat.
+    /// Its key, unique within the chat.
     pub key: Box<str>,
     /// The message that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,19 +31,19 @@ pub struct PostState {
     /// How it is shown while it grows.
     #[serde(default)]
     pub preview: Preview,
-    /// The messages that show it, in order; `None` for one that is to be sent again.
+    /// The messages that show it, in order; `None` for one that must be sent again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slots: Vec<Option<Slot>>,
-    /// Messages to delete once all others stand.
+    /// Messages to delete once all others exist.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retired: Vec<Box<str>>,
-    /// The number of the message whose send is on its way.
+    /// The index of the message that is being sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sending: Option<usize>,
-    /// Whether a vanished message was sent again: it is done once.
+    /// Whether a deleted message was sent again, which is done only once.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reposted: bool,
-    /// The number of the markup that the network takes.
+    /// The index of the markup that the network accepts.
     #[serde(default)]
     pub markup: usize,
 }
@@ -66,18 +66,19 @@ pub enum Preview {
 pub struct Slot {
     /// The network's id of it.
     pub message: Box<str>,
-    /// Whether it has shown words of the model.
+    /// Whether it has shown text of the model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shows_words: bool,
-    /// Whether someone has deleted it twice: it is left alone.
+    /// Whether people have deleted it twice; it is then not sent again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
-    /// What it shows. Not kept: an edit after a crash is repeated, which changes nothing.
+    /// A hash of its content. Not stored: an edit after a crash is repeated, which changes
+    /// nothing.
     #[serde(skip)]
     shown: Option<u64>,
 }
 
-/// A post and what it should look like.
+/// A post and its desired state.
 #[derive(Debug)]
 pub(super) struct Post {
     pub(super) state: PostState,
@@ -87,7 +88,7 @@ pub(super) struct Post {
     refusals: u32,
     pub(super) slowness: u32,
     stopped: bool,
-    /// Edits do not work: the end is sent anew.
+    /// Edits do not work: the final state is sent as new messages.
     renew: bool,
     drafted: Option<u64>,
 }
@@ -101,7 +102,7 @@ pub(super) enum Next {
     Delete(Box<str>),
 }
 
-/// What the result of a call means to an operator.
+/// The outcome of a call, for operators.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Fine,
@@ -126,7 +127,7 @@ impl Post {
     }
 
     pub(super) fn want(&mut self, bodies: Vec<Body>, settled: bool) {
-        // What is finished stays finished.
+        // A settled post does not change.
         if self.settled && !settled {
             return;
         }
@@ -137,7 +138,7 @@ impl Post {
         self.wanted = Some(bodies);
     }
 
-    /// Whether it is of any use to compute a preview.
+    /// Whether previews are useful for this post.
     pub(super) fn takes_previews(&self) -> bool {
         !self.settled && !self.stopped && self.state.preview != Preview::Off
     }
@@ -164,7 +165,7 @@ impl Post {
         }
     }
 
-    /// What is missing until everything is shown: messages first, then deletions.
+    /// The next call until everything is shown: messages first, then deletions.
     fn finish(&self, can: &Capabilities) -> Option<Next> {
         let wanted = self.wanted.as_ref()?;
         for (index, body) in wanted.iter().enumerate() {
@@ -181,14 +182,14 @@ impl Post {
         if !can.can_delete {
             return None;
         }
-        // With nothing to take their place, messages that show words stay.
+        // Without replacement, messages with text stay.
         let may_go = |slot: &&Slot| !slot.gone && (!wanted.is_empty() || !slot.shows_words);
         let surplus = self.state.slots.iter().skip(wanted.len()).flatten().find(may_go);
         let surplus = surplus.map(|slot| &slot.message).or(self.state.retired.first());
         surplus.map(|message| Next::Delete(message.clone()))
     }
 
-    /// The call for a step, what the message will look like, and whether it will show words.
+    /// The call for a step, a hash of the new content, and whether it shows text of the model.
     pub(super) fn action(&self, next: &Next) -> (Action, u64, bool) {
         let markup = self.state.markup;
         let preview = !self.settled;
@@ -200,7 +201,7 @@ impl Post {
             Next::Send(index) => {
                 let body = body(*index);
                 let shown = shown(&body);
-                // Only the first message answers; the others follow it.
+                // Only the first message is a reply; the others follow it.
                 let reply_to = self.state.reply_to.clone().filter(|_| *index == 0);
                 (Action::Send { reply_to, body, markup, preview }, shown)
             }
@@ -225,7 +226,7 @@ impl Post {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         let mut hasher = DefaultHasher::new();
         self.state.key.hash(&mut hasher);
-        // Networks read it as a signed number of 32 bits, and 0 is not allowed.
+        // Networks read it as a signed 32-bit number, and 0 is not allowed.
         (hasher.finish() & 0x7fff_ffff).max(1)
     }
 
@@ -262,7 +263,7 @@ impl Post {
         self.refusals = 0;
         match next {
             Next::Send(index) => {
-                // A network that gives no id is one whose messages cannot be edited.
+                // If the network returns no id, the message cannot be edited.
                 let (message, gone) = match message {
                     Some(message) => (message, false),
                     None => ("".into(), true),
@@ -342,7 +343,7 @@ impl Post {
                 self.state.preview = Preview::Edit;
                 Outcome::Fine
             }
-            // What cannot be edited is sent anew, once it is finished.
+            // If edits do not work, the finished answer is sent as new messages.
             Next::Edit(_) if self.settled => {
                 self.renew_all();
                 Outcome::Fine
@@ -366,7 +367,7 @@ impl Post {
         }
     }
 
-    /// After a failure that may pass.
+    /// Handles a temporary failure.
     fn after_trouble(&mut self, error: CallError) -> Outcome {
         if !self.settled && self.failures >= PREVIEW_FAILURES_MAX {
             self.stopped = true;
@@ -379,7 +380,7 @@ impl Post {
         if self.failures >= TRIES_MAX { Outcome::GaveUp(error) } else { Outcome::Fine }
     }
 
-    /// All messages are sent anew, and the old ones deleted after.
+    /// Sends all messages again, and then deletes the old ones.
     fn renew_all(&mut self) {
         self.renew = false;
         let old = std::mem::take(&mut self.state.slots);

@@ -1,4 +1,4 @@
-//! Updates of Telegram, read into what we understand. Pure.
+//! Reads Telegram's updates. Pure.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::channel::ChatKind;
 use crate::incoming::{Incoming, IncomingFile, User, What};
 use crate::texts::Language;
 
-/// What a person did; `None` for what is not meant for the bot.
+/// The message or press in an update; `None` if it is not meant for the bot.
 pub(crate) fn read(update: &Value) -> Option<Incoming> {
     let id = update["update_id"].as_i64()?.to_string().into();
     let press = &update["callback_query"];
@@ -35,7 +35,7 @@ pub(crate) fn read(update: &Value) -> Option<Incoming> {
         Some("private") => ChatKind::Direct,
         Some(_) | None => ChatKind::Group,
     };
-    // A bot that answers bots never stops.
+    // Bots that answer other bots would never stop.
     if from["is_bot"] == true {
         return None;
     }
@@ -66,7 +66,7 @@ fn user(from: &Value) -> Option<User> {
 
 fn files(message: &Value) -> Vec<IncomingFile> {
     let mut files = Vec::new();
-    // A photo comes in several sizes, the largest last.
+    // A photo is given in several sizes, the largest last.
     if let Some(photo) = message["photo"].as_array().and_then(|sizes| sizes.last())
         && let Some(id) = photo["file_id"].as_str()
     {

@@ -1,4 +1,4 @@
-//! Telegram's Bot API as values: calls into requests, answers into results. Pure.
+//! Telegram's Bot API: calls as requests, responses as results. Pure.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::channel::{Action, Body, Call, CallError, CallResult, Capabilities, Rates};
 use crate::markup::Markup;
 
-/// What Telegram can do.
+/// Telegram's capabilities.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     can_stream_response: true,
     can_edit: true,
@@ -15,7 +15,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     can_append: false,
     can_delete: true,
     can_buttons: true,
-    // It shows it for five seconds.
+    // Telegram shows it for five seconds.
     typing: Some(Duration::from_millis(4500)),
     text_max: 4096,
     markups: &[Markup::TelegramHtml, Markup::TelegramHtmlItalic, Markup::Plain],
@@ -99,7 +99,7 @@ fn parse_mode(markup: usize, params: &mut Map<String, Value>) {
     }
 }
 
-/// What an answer of the Bot API means.
+/// The result of a response of the Bot API.
 pub(crate) fn result(answer: &Value) -> CallResult {
     if answer["ok"] == true {
         let id = answer["result"]["message_id"].as_i64();
@@ -108,7 +108,7 @@ pub(crate) fn result(answer: &Value) -> CallResult {
     Err(error(answer))
 }
 
-/// Why the Bot API refused a request.
+/// The reason why the Bot API rejected a request.
 pub(crate) fn error(answer: &Value) -> CallError {
     let description = answer["description"].as_str().unwrap_or("no description");
     let lower = description.to_lowercase();

@@ -1,4 +1,4 @@
-//! The Cloud API as values. Pure.
+//! The Cloud API's requests and responses. Pure.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::channel::{CallError, Capabilities, ChatKind, File, Rates};
 use crate::incoming::{Incoming, IncomingFile, User, What};
 use crate::markup::Markup;
 
-/// What WhatsApp can do.
+/// WhatsApp's capabilities.
 pub(super) const CAPABILITIES: Capabilities = Capabilities {
     text_max: 4096,
     markups: &[Markup::WhatsApp, Markup::Plain],
@@ -47,7 +47,7 @@ pub(super) fn file_message(to: &str, file: &File, mut media: Value) -> Value {
     message
 }
 
-/// What a refusal means, by Meta's codes.
+/// Maps an error response, by Meta's codes.
 pub(super) fn error(status: u16, answer: &Value) -> CallError {
     let error = &answer["error"];
     let what = error["message"].as_str().unwrap_or("no message");
@@ -56,14 +56,14 @@ pub(super) fn error(status: u16, answer: &Value) -> CallError {
         (4 | 80007 | 130_429 | 131_048 | 131_056, _) | (_, 429) => {
             CallError::RateLimited { retry_after: None }
         }
-        // The person cannot be written to: not on WhatsApp, or silent for a day.
+        // The person cannot be reached: not on WhatsApp, or silent for a day.
         (131_026 | 131_047 | 131_030, _) => CallError::ChatGone(what),
         (_, 500..) => CallError::Unavailable(what),
         (_, _) => CallError::Refused(what),
     }
 }
 
-/// The messages of a notification. What is not a message is left out.
+/// The messages in a notification. Everything else is ignored.
 pub(super) fn read(notification: &Value) -> Vec<Incoming> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut all = Vec::new();

@@ -148,7 +148,7 @@ pub enum ToolOutcome {
 /// The one result of a call.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct ToolResult {
-    /// What the model is told. A string goes as it is, anything else as JSON.
+    /// The output for the model. A string is sent as text, any other value as JSON.
     #[serde(default)]
     pub output: Value,
     /// What people see, if it differs.

@@ -26,7 +26,7 @@ pub enum Stop {
     TurnLimit,
     /// A budget of the run was spent.
     Budget(Budget),
-    /// Any other reason, in the source's words.
+    /// Any other reason, as the source names it.
     Other(Box<str>),
 }
 

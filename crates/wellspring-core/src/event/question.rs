@@ -87,7 +87,7 @@ pub enum Answer {
     },
     /// No.
     Deny {
-        /// What the model is told.
+        /// The reason for the model.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<Box<str>>,
         /// How long the denial holds. Only remote agents make use of anything but one call.
@@ -114,7 +114,7 @@ impl Answer {
         Self::Approve { scope: Scope::Once, arguments: None }
     }
 
-    /// No; `message` is what the model is told.
+    /// No, with a reason for the model.
     #[must_use]
     pub fn no(reason: impl Into<Box<str>>) -> Self {
         Self::Deny { reason: Some(reason.into()), scope: Scope::Once }

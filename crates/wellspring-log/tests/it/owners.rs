@@ -25,10 +25,10 @@ fn named(node: &str) -> LogOptions {
 /// Two processes over the same runs; the first one's store can be made to fail.
 fn two_nodes() -> (Arc<Faulty>, Log, Log) {
     let memory = MemoryStore::default();
-    let beside = memory.beside();
+    let reopened = memory.reopen();
     let faulty = Arc::new(Faulty::new(memory));
     let first = Log::new(Arc::clone(&faulty) as _, named("first"));
-    (faulty, first, Log::new(Arc::new(beside), named("second")))
+    (faulty, first, Log::new(Arc::new(reopened), named("second")))
 }
 
 /// The runs that a log would adopt now.
@@ -367,7 +367,7 @@ async fn a_clock_that_steps_takes_no_run_and_no_time() {
         let log = |node: &str, clock: &Arc<Stepping>| {
             let clock = Arc::clone(clock) as Arc<dyn Clock>;
             let options = LogOptions { node: node.into(), clock, ..LogOptions::default() };
-            Log::new(Arc::new(memory.beside()), options)
+            Log::new(Arc::new(memory.reopen()), options)
         };
         let (first, second) = (log("first", &clocks[0]), log("second", &clocks[1]));
         let owner = create(&first).await;
@@ -394,7 +394,7 @@ async fn a_clock_that_steps_takes_no_run_and_no_time() {
 async fn a_run_that_keeps_changing_owners_is_left_with_one() {
     let memory = MemoryStore::default();
     let node = |name: &str| {
-        let store = Arc::new(Faulty::new(memory.beside()));
+        let store = Arc::new(Faulty::new(memory.reopen()));
         store.frozen.store(true, Ordering::SeqCst);
         Log::new(store, named(name))
     };
@@ -480,7 +480,7 @@ async fn a_dismissed_entry_is_not_read_again() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_reader_costs_no_reads() {
     let memory = MemoryStore::default();
-    let here = Log::new(Arc::new(memory.beside()), named("first"));
+    let here = Log::new(Arc::new(memory.reopen()), named("first"));
     let store = Arc::new(Faulty::new(memory));
     let there = Log::new(Arc::clone(&store) as _, named("second"));
     let busy = create(&here).await;

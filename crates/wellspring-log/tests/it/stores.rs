@@ -20,7 +20,7 @@ impl Memory {
 
 impl Subject for Memory {
     fn open(&self) -> Arc<dyn Store> {
-        Arc::new(self.0.beside())
+        Arc::new(self.0.reopen())
     }
 }
 

@@ -1,6 +1,6 @@
-//! A run: the agent is asked, listened to and answered, until it has finished.
+//! A run: sends requests, reads events and answers, until the agent has finished.
 //!
-//! All of it happens while the run's stream is polled, so that dropping the stream closes the
+//! Everything happens while the run's stream is polled, so that dropping the stream closes the
 //! connection and leaves nothing behind.
 
 use std::sync::Arc;
@@ -30,23 +30,23 @@ use wellspring_wire::provider::Failure;
 use super::Shared;
 use crate::http::error_body;
 
-/// Bytes of one run's stream. The longest answers stay far below; a server that never ends must
-/// not fill the log.
+/// Bytes of one run's stream. The longest answers stay far below; a server that never ends its
+/// stream must not fill the log.
 const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// How often a connection that was lost is made again, until the agent says something new.
+/// How often a lost connection is restored before the agent sends something new.
 const RECONNECTS_MAX: u32 = 5;
 
-/// How long a request to cancel may take: the run is over for us in any case.
+/// How long a cancel request may take. The run ends here in any case.
 const CANCEL_TIME: Duration = Duration::from_secs(1);
 
-/// How the remote run is found again.
+/// The data for finding the remote run again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Handle {
     thread_id: Box<str>,
     run_id: Box<str>,
-    /// What the agent waits for, if it does. Its run is over then.
+    /// What the agent waits for, if anything. Its own run has ended then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     waits: Option<Waits>,
 }
@@ -60,7 +60,7 @@ struct Waits {
     calls: Vec<WaitingCall>,
 }
 
-/// A call that the agent leaves to us.
+/// A call that the agent leaves for us to run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 struct WaitingCall {
     id: Box<str>,
@@ -78,7 +78,7 @@ impl WaitingCall {
     }
 }
 
-/// A run on its way.
+/// A run in progress.
 pub(super) struct Drive {
     shared: Arc<Shared>,
     request: RemoteRequest,
@@ -87,7 +87,7 @@ pub(super) struct Drive {
     batch: Batch,
     thread_id: Box<str>,
     run_id: Box<str>,
-    /// The conversation, for agents that do not keep it.
+    /// The conversation, for agents that do not store it.
     messages: Vec<Message>,
     /// Answers for the next request.
     resume: Vec<ResumeEntry>,
@@ -99,7 +99,7 @@ enum Phase {
     Ask,
     Listen(Box<Listening>),
     Answer(Waits),
-    /// What was read before the error is handed on first.
+    /// Events that were read before the error are returned first.
     Failed(ModelError),
     Done,
 }
@@ -298,7 +298,7 @@ impl Drive {
             let event = match serde_json::from_slice::<Event>(frame.data) {
                 Ok(event) => event,
                 Err(error) => {
-                    // An event of a newer version is kept; a known one must be right.
+                    // Unknown events of newer versions are kept; a known event must be valid.
                     let kept: Value =
                         serde_json::from_slice(frame.data).map_err(|it| broken(&it))?;
                     let name = kept["type"].as_str().unwrap_or_default().to_owned();
@@ -353,14 +353,14 @@ impl Drive {
             run_id: self.run_id.clone(),
             waits: Some(waits.clone()),
         };
-        // Our own type has a JSON form.
+        // Our own type always serialises.
         let handle = Box::new(serde_json::to_value(handle).unwrap_or_default());
         self.batch.event(Fact::Attached { origin: self.shared.name.clone(), handle });
         self.run_id = following(&self.request, &self.run_id);
         Ok(Phase::Answer(waits))
     }
 
-    /// Has everything answered that the agent waits for, and asks it to go on. While this waits
+    /// Gets answers for everything that the agent waits for, then continues it. In the meantime
     /// nothing is open, so the run may pause.
     async fn answer(&mut self, waits: Waits) -> Result<Phase, ModelError> {
         let Waits { interrupts, calls } = waits;
@@ -395,7 +395,7 @@ impl Drive {
         Ok(Phase::Ask)
     }
 
-    /// Keeps the agent's words, for an agent that wants to be told them again.
+    /// Keeps the agent's text, for agents that need the whole conversation in each request.
     fn hear(&mut self, event: &Event) {
         if let Event::MessagesSnapshot(snapshot) = event {
             self.messages.clone_from(&snapshot.messages);
@@ -423,7 +423,7 @@ impl Drive {
         }
     }
 
-    /// Attaches to the run again, where the server can do that.
+    /// Attaches to the run again, if the server supports that.
     async fn reconnect(&mut self, error: ModelError) -> Result<Phase, ModelError> {
         if !self.shared.config.resumable || self.reconnects >= RECONNECTS_MAX {
             return Err(error);
@@ -439,7 +439,7 @@ impl Drive {
         Ok(Phase::Ask)
     }
 
-    /// Stops the agent: by dropping the connection, and by a request where the server has one.
+    /// Stops the agent: drops the connection and, if the server supports it, sends a request.
     async fn cancelled(&mut self) -> Phase {
         if self.shared.config.resumable {
             let base = self.shared.url.as_str().trim_end_matches('/');
@@ -496,13 +496,13 @@ impl Shared {
     }
 }
 
-/// The name of a run's first request at the agent.
+/// The id of a run's first request to the agent.
 fn first_run(request: &RemoteRequest) -> String {
     format!("{}-1", request.run)
 }
 
-/// The name of the request after another one. It follows from the handle, so that a request that
-/// is made again after a crash has the same name.
+/// The id of the request after another one. It is derived from the handle, so that a request
+/// that is repeated after a crash has the same id.
 fn following(request: &RemoteRequest, run_id: &str) -> Box<str> {
     let number = run_id.strip_prefix(&format!("{}-", request.run));
     let number = number.and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The connection to a gateway: the handshake, requests, and events on their way to the runs.
+//! The connection to a gateway: handshake, requests, and routing of events to the runs.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,31 +24,31 @@ use wellspring_wire::openclaw::{
 use super::Shared;
 use crate::http::CONNECT_TIMEOUT;
 
-/// Bytes of one frame: the gateway's own limit.
+/// Maximum size of a frame, the same as the gateway's.
 const FRAME_BYTES_MAX: usize = 25 * 1024 * 1024;
 
-/// Requests on their way to the socket. Each run has at most one or two.
+/// Requests that wait to be sent. Each run has at most one or two.
 const REQUESTS_WAITING_MAX: usize = 256;
 
-/// Events of one run that wait to be read. Snapshots of one text are joined, so that only a run
-/// that is not read for long reaches it.
+/// Events of one run that wait to be read. Snapshots of one text are merged, so only a run that
+/// is not read for a long time reaches the limit.
 const EVENTS_WAITING_MAX: usize = 1_024;
 
-/// How often a gateway that is starting is asked again.
+/// How often a gateway that is starting is retried.
 const STARTUP_TRIES_MAX: u32 = 120;
 
-/// The longest wait between two of these tries.
+/// The maximum wait between two of these retries.
 const STARTUP_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// How long the answer to a request may take.
+/// How long the response to a request may take.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 
-/// Time between two ticks, if the gateway does not say.
+/// The default time between two ticks.
 const TICK_DEFAULT: Duration = Duration::from_secs(30);
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// A connection, and who listens on it.
+/// A connection and its receivers.
 pub(super) struct Link {
     pub(super) hello: HelloOk,
     out: mpsc::Sender<String>,
@@ -64,21 +64,21 @@ struct Routes {
     requests: BTreeMap<Box<str>, Reply>,
 }
 
-/// Who gets the answer to a request.
+/// The receiver of a response.
 enum Reply {
     Caller(oneshot::Sender<Response>),
-    /// A run; there may be several answers.
+    /// A run, which may get several responses.
     Run(Arc<Inbox>),
 }
 
-/// What the gateway said of a run, until the run reads it.
+/// Messages about a run that the run has not read yet.
 #[derive(Default)]
 pub(super) struct Inbox {
     queue: Mutex<VecDeque<Heard>>,
     arrived: Notify,
 }
 
-/// Something about a run.
+/// A message about a run.
 #[derive(Debug)]
 pub(super) enum Heard {
     Event(EventFrame),
@@ -106,7 +106,7 @@ impl Inbox {
         self.arrived.notify_one();
     }
 
-    /// The next thing that was said. Cancel safe.
+    /// The next message. Cancel safe.
     pub(super) async fn next(&self) -> Heard {
         loop {
             if let Some(heard) = self.pop() {
@@ -121,7 +121,7 @@ impl Inbox {
     }
 }
 
-/// Whether an event says all that an earlier one said, and more.
+/// Whether an event is a later snapshot, which contains everything of an earlier one.
 fn is_later_snapshot(old: &Value, new: &Value) -> bool {
     let text = |event: &Value| event["data"]["text"].as_str().map(str::len);
     matches!(old["stream"].as_str(), Some("assistant" | "thinking"))
@@ -130,7 +130,7 @@ fn is_later_snapshot(old: &Value, new: &Value) -> bool {
         && text(old).zip(text(new)).is_some_and(|(old, new)| old <= new)
 }
 
-/// Ends are kept however many events wait.
+/// Whether a message ends the run. These are kept, however many events wait.
 fn is_terminal(heard: &Heard) -> bool {
     match heard {
         Heard::Response(_) => true,
@@ -145,7 +145,7 @@ fn is_terminal(heard: &Heard) -> bool {
 }
 
 impl Link {
-    /// Connects, and shakes hands. A gateway that is still starting is asked again.
+    /// Connects and does the handshake. A gateway that is still starting is retried.
     pub(super) async fn open(shared: &Shared) -> Result<Self, ModelError> {
         let mut tries = 0;
         loop {
@@ -246,15 +246,15 @@ impl Link {
         });
     }
 
-    /// Sends a request whose answers go to a run. If the connection is lost, the run finds out
-    /// by [`lost`](Self::lost).
+    /// Sends a request whose responses go to a run. If the connection is lost,
+    /// [`lost`](Self::lost) resolves.
     pub(super) async fn request_for(&self, inbox: &Arc<Inbox>, method: &str, params: Value) {
         let frame = self.numbered(method, params, Reply::Run(Arc::clone(inbox)));
         let _ = self.out.send(frame).await;
     }
 
-    /// Sends a request and waits for its answer; `None` if the connection is lost, or the answer
-    /// does not come.
+    /// Sends a request and waits for its response; `None` if the connection is lost, or no
+    /// response arrives in time.
     pub(super) async fn request(&self, method: &str, params: Value) -> Option<Response> {
         let (reply, answer) = oneshot::channel();
         let frame = self.numbered(method, params, Reply::Caller(reply));
@@ -283,7 +283,7 @@ struct Serving {
     socket: Socket,
     requests: mpsc::Receiver<String>,
     routes: Arc<Mutex<Routes>>,
-    /// The gateway ticks: a longer silence means that the socket is dead.
+    /// The gateway sends ticks: a longer silence means that the connection is dead.
     silence_max: Duration,
     last_seq: Option<u64>,
 }
@@ -300,7 +300,7 @@ impl Serving {
                         }
                     }
                     Ok(None | Some(Ok(Message::Close(_)))) => break "it was closed".into(),
-                    // The library answers pings; no other frame belongs to the protocol.
+                    // The library answers pings; the protocol uses no other frames.
                     Ok(Some(Ok(
                         Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_),
                     ))) => {}
@@ -336,7 +336,7 @@ impl Serving {
             Frame::Event(event) => {
                 if let Some(seq) = event.seq {
                     if let Some(last) = self.last_seq.filter(|last| last + 1 != seq) {
-                        // Snapshots repair what a gap lost of a text.
+                        // Later snapshots restore text that a gap lost.
                         tracing::warn!(
                             agent = &*self.agent,
                             last,
@@ -393,7 +393,7 @@ fn connect_params(shared: &Shared, challenge: &Challenge) -> Value {
     Connect { version, platform, token, password: config.password.as_deref(), device }.params()
 }
 
-/// What the gateway said to the handshake, and what a person can do about it.
+/// The gateway's error response to the handshake, with a remedy.
 fn refused(shared: &Shared, error: &GatewayError) -> ModelError {
     let details = &error.details;
     let advice = match error.detail_code() {

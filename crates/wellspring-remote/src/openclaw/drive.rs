@@ -1,7 +1,7 @@
-//! A run: the gateway is asked and listened to, until the run has ended.
+//! A run: sends the prompt and reads messages, until the run has ended.
 //!
-//! It advances only while its stream is polled. What the gateway says meanwhile waits in the
-//! run's inbox.
+//! It advances only while its stream is polled. Messages that arrive in the meantime wait in
+//! the run's inbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,33 +18,33 @@ use wellspring_wire::openclaw::{Abort, End, InFlightRun, Prompt, Reader, Respons
 use super::connection::{Heard, Inbox, Link};
 use super::{RUNS_WAITING_MAX, Shared};
 
-/// How often a connection that was lost is made again, until the run says something new.
+/// How often a lost connection is restored before the run sends something new.
 const RECONNECTS_MAX: u32 = 6;
 
-/// How long the gateway may take to stop a run: for us it is over in any case.
+/// How long the gateway may take to stop a run. The run ends here in any case.
 const ABORT_TIME: Duration = Duration::from_secs(2);
 
-/// How long the last response, which has the usage, may come after the run's end.
+/// How long to wait after the run's end for the last response, which has the usage.
 const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// How long the gateway may take to answer `agent.wait`. It is asked again after that.
+/// How long `agent.wait` may take. It is then sent again.
 const WAIT_TIME: Duration = Duration::from_secs(30);
 
-/// How the run at the gateway is found again.
+/// The data for finding the run at the gateway again.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Handle {
     session_key: Box<str>,
     run_id: Box<str>,
-    /// The gateway's process. After a restart it knows no run.
+    /// The gateway's process. After a restart it does not know earlier runs.
     #[serde(default)]
     boot_id: Option<Box<str>>,
-    /// Whether the gateway has said that it has the prompt.
+    /// Whether the gateway has acknowledged the prompt.
     #[serde(default)]
     accepted: bool,
 }
 
-/// A run on its way.
+/// A run in progress.
 pub(super) struct Drive {
     shared: Arc<Shared>,
     request: RemoteRequest,
@@ -56,19 +56,19 @@ pub(super) struct Drive {
     link: Option<Arc<Link>>,
     place: Option<OwnedSemaphorePermit>,
     reconnects: u32,
-    /// Whether the last response will come on this connection.
+    /// Whether the last response will arrive on this connection.
     awaits_result: bool,
     phase: Phase,
 }
 
 enum Phase {
-    /// A new prompt waits for its place.
+    /// A new prompt that waits for a slot.
     Queue,
     Prompt,
-    /// A run that was started before is found again.
+    /// A run that was started before, to be found again.
     Adopt,
     Listen,
-    /// What was read before the error is handed on first.
+    /// Events that were read before the error are returned first.
     Failed(ModelError),
     Done,
 }
@@ -144,7 +144,7 @@ impl Drive {
         }
     }
 
-    /// Waits for a place on the connection, and says under which name the run will be found.
+    /// Waits for a slot on the connection, and emits the handle.
     async fn queue(&mut self) -> Result<Phase, ModelError> {
         self.shared.circuit.admit(&self.shared.name)?;
         if !self.take_place().await? {
@@ -156,14 +156,14 @@ impl Drive {
         Ok(Phase::Prompt)
     }
 
-    /// Says how the run is found again.
+    /// Emits the handle.
     fn attach(&mut self) {
-        // Our own type has a JSON form.
+        // Our own type always serialises.
         let handle = Box::new(serde_json::to_value(&self.handle).unwrap_or_default());
         self.batch.event(Fact::Attached { origin: self.shared.name.clone(), handle });
     }
 
-    /// Takes a place; `false` if the run was cancelled while it waited.
+    /// Takes a slot; `false` if the run was cancelled while it waited.
     async fn take_place(&mut self) -> Result<bool, ModelError> {
         if self.place.is_some() {
             return Ok(true);
@@ -184,7 +184,7 @@ impl Drive {
         }
     }
 
-    /// The connection, on which this run is registered; `None` if the run was cancelled.
+    /// The connection, with this run registered; `None` if the run was cancelled.
     async fn connected(&mut self) -> Result<Option<Arc<Link>>, ModelError> {
         let link = tokio::select! {
             biased;
@@ -196,7 +196,7 @@ impl Drive {
         Ok(Some(link))
     }
 
-    /// Sends the prompt. The gateway knows a repetition by its key.
+    /// Sends the prompt. The gateway recognises a repetition by its key.
     async fn prompt(&mut self) -> Result<Phase, ModelError> {
         let Some(link) = self.link.clone().filter(|link| !link.is_closed()) else {
             return self.reconnect().await;
@@ -254,7 +254,7 @@ impl Drive {
                     self.attach();
                 }
                 if response.ok && response.status() == "in_flight" {
-                    // Its last response went to the connection that was lost.
+                    // Its last response went to the lost connection.
                     link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
                 }
                 self.awaits_result &= response.is_interim();
@@ -266,7 +266,7 @@ impl Drive {
     async fn ended(&mut self, end: End, link: &Arc<Link>) -> Result<Phase, ModelError> {
         let stop = match end {
             End::Failed { kind, message } => return Err(self.shared.error(kind, &message)),
-            // We did not ask for it: half an answer is no success.
+            // We did not abort it: an incomplete answer is not a success.
             End::Aborted => {
                 let what = "was aborted at the gateway by another client";
                 return Err(self.shared.error(FailureKind::Lost, what));
@@ -282,7 +282,7 @@ impl Drive {
         Ok(Phase::Done)
     }
 
-    /// Waits for the last response, which has the usage. All words have been said.
+    /// Waits for the last response, which has the usage. All text has arrived.
     async fn settle(&mut self, link: &Arc<Link>) {
         let signal = self.context.signal().clone();
         let deadline = tokio::time::Instant::now() + SETTLE_TIME;
@@ -297,7 +297,7 @@ impl Drive {
         }
     }
 
-    /// Makes the connection again and finds the run.
+    /// Reconnects and finds the run again.
     async fn reconnect(&mut self) -> Result<Phase, ModelError> {
         self.awaits_result = false;
         self.link = None;
@@ -321,8 +321,8 @@ impl Drive {
         }
     }
 
-    /// Finds the run again: subscribes to its session, takes up its text, and has the gateway
-    /// say when it ends.
+    /// Finds the run again: subscribes to its session, continues its text, and requests to be
+    /// notified of its end.
     async fn adopt(&mut self) -> Result<Phase, ModelError> {
         if !self.take_place().await? {
             return Ok(self.cancelled().await);
@@ -343,7 +343,7 @@ impl Drive {
         asked["timeoutMs"] = json!(0);
         let known = link.request("agent.wait", asked).await.ok_or_else(lost)?;
         if known.ok && !is_still_running(&known) {
-            // The last words may be in events that wait.
+            // The last text may be in events that wait.
             while let Some(heard) = self.inbox.pop() {
                 self.hear(heard, &link).await;
             }
@@ -358,7 +358,7 @@ impl Drive {
             return Err(self.shared.error(FailureKind::Lost, what));
         }
         if !self.handle.accepted && going_on.is_none() {
-            // It may never have got the prompt. If it has, it knows the key.
+            // It may not have received the prompt. If it has, it recognises the key.
             return Ok(Phase::Prompt);
         }
         link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
@@ -374,7 +374,7 @@ impl Drive {
         }
     }
 
-    /// Stops the run at the gateway, and reads its last words.
+    /// Stops the run at the gateway, and reads its last events.
     async fn cancelled(&mut self) -> Phase {
         if let Some(link) = self.link.clone() {
             self.abort(&link).await;
@@ -388,7 +388,7 @@ impl Drive {
         Phase::Done
     }
 
-    /// Gives the place on the connection to another run.
+    /// Releases the slot on the connection.
     fn leave(&mut self) {
         if let Some(link) = self.link.take() {
             link.unregister(&self.handle.run_id);
@@ -407,7 +407,7 @@ fn wait(run_id: &str) -> Value {
     json!({"runId": run_id, "timeoutMs": WAIT_TIME.as_millis()})
 }
 
-/// Whether an answer to `agent.wait` says that the run goes on.
+/// Whether a response to `agent.wait` means that the run is still active.
 fn is_still_running(response: &Response) -> bool {
     match response.status() {
         "pending" => true,
@@ -419,7 +419,7 @@ fn is_still_running(response: &Response) -> bool {
     }
 }
 
-/// The text of a prompt. The gateway wants one.
+/// The text of a prompt. The gateway requires one.
 fn message(input: &[Content]) -> String {
     let texts = input.iter().filter_map(|content| match content {
         Content::Text(text) => Some(text.to_string()),
@@ -445,8 +445,8 @@ fn attachments(input: &[Content]) -> Vec<Value> {
     attachments.collect()
 }
 
-/// The name of the run after another one. It follows from the handle, so that a prompt that is
-/// made again after a crash has the same name.
+/// The id of the run after another one. It is derived from the handle, so that a prompt that is
+/// repeated after a crash has the same id.
 fn following(request: &RemoteRequest, run_id: &str) -> Box<str> {
     let number = run_id.strip_prefix(&format!("{}-", request.run));
     let number = number.and_then(|number| number.parse::<u32>().ok()).unwrap_or(0);

@@ -9,10 +9,10 @@ use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use sha2::{Digest as _, Sha256};
 
-/// Bytes of the key that all else follows from.
+/// Bytes of the secret seed of the key.
 const SEED_BYTES: usize = 32;
 
-/// An Ed25519 key by which a gateway knows this device. The key is not shown.
+/// An Ed25519 key that identifies this device to a gateway. It is redacted in `Debug`.
 #[derive(Clone, Eq, PartialEq)]
 pub struct DeviceIdentity {
     seed: [u8; SEED_BYTES],
@@ -20,7 +20,7 @@ pub struct DeviceIdentity {
     public_key: Box<str>,
 }
 
-/// An identity that cannot be used.
+/// An identity that could not be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum IdentityError {
@@ -29,11 +29,11 @@ pub enum IdentityError {
     File {
         /// The file.
         path: Box<str>,
-        /// Why.
+        /// The cause.
         #[source]
         cause: io::Error,
     },
-    /// The file holds no key.
+    /// The file does not hold a key.
     #[error(
         "{path:?} holds no key: expected {SEED_BYTES} bytes in base64url; delete the file to make a new one"
     )]
@@ -44,7 +44,7 @@ pub enum IdentityError {
 }
 
 impl DeviceIdentity {
-    /// The identity of a secret seed; `None` if the seed cannot be a key.
+    /// The identity of a secret seed; `None` if the seed is not a valid key.
     #[must_use]
     pub fn from_seed(seed: [u8; SEED_BYTES]) -> Option<Self> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).ok()?;
@@ -55,12 +55,12 @@ impl DeviceIdentity {
         Some(Self { seed, id: id.into(), public_key })
     }
 
-    /// Reads the identity from a file. If there is no file, it is made with a new key, which only
-    /// its owner may read.
+    /// Reads the identity from a file. If the file does not exist, it is created with a new
+    /// key, readable only by its owner.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or written, or holds no key.
+    /// If the file cannot be read or written, or does not hold a key.
     pub fn load_or_create(path: &Path) -> Result<Self, IdentityError> {
         let shown: Box<str> = path.to_string_lossy().into();
         let failed = |cause| IdentityError::File { path: shown.clone(), cause };
@@ -79,7 +79,7 @@ impl DeviceIdentity {
         seed.and_then(Self::from_seed).ok_or(IdentityError::NoKey { path: shown })
     }
 
-    /// The device's id: SHA-256 of the public key, in hexadecimal.
+    /// The device's id: the SHA-256 of the public key, in hexadecimal.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id
@@ -91,7 +91,7 @@ impl DeviceIdentity {
         &self.public_key
     }
 
-    /// The signature of a text in base64url; `None` if the key is broken.
+    /// The signature of a text in base64url; `None` if the key is invalid.
     pub(super) fn sign(&self, text: &str) -> Option<String> {
         let pair = Ed25519KeyPair::from_seed_unchecked(&self.seed).ok()?;
         Some(BASE64_URL_SAFE_NO_PAD.encode(pair.sign(text.as_bytes())))

@@ -1,4 +1,4 @@
-//! Apps of Dify, played by a strict fake of its API.
+//! Apps of Dify, with a strict fake of its API.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn sse(lines: &str) -> Answer {
     Answer::ok("text/event-stream; charset=utf-8", format!("event: ping\n\n{body}"))
 }
 
-/// Refuses what Dify refuses: another path, a missing key, an unknown or missing field.
+/// Rejects what Dify rejects: another path, a missing key, an unknown or missing field.
 fn strict(asked: &Asked, stream: &Answer) -> Answer {
     if asked.header("authorization") != Some("Bearer app-key") {
         return Answer::status(

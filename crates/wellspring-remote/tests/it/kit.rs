@@ -1,4 +1,4 @@
-//! What every test here starts from.
+//! Shared functions of these tests.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) async fn play(remote: impl RemoteAgent) -> String {
     finished(&runtime, run).await
 }
 
-/// The records up to the first one that fits.
+/// The records up to the first one that matches.
 pub(crate) async fn read_until(
     runtime: &Runtime,
     run: RunId,

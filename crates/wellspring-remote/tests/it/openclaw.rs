@@ -74,7 +74,7 @@ async fn play(script: &str) -> String {
     told(&finished(&runtime, run).await)
 }
 
-/// The words of a run that is going on, once there are so many.
+/// Waits until the run has this many deltas.
 async fn said(runtime: &Runtime, run: RunId, deltas: usize) {
     let seen = std::cell::Cell::new(0);
     read_until(runtime, run, |event| {
@@ -123,7 +123,7 @@ async fn a_lost_connection_repeats_nothing() {
     let run = ask(&runtime, "think:Hm. say:One hold say:_two hold say:_three").await;
     said(&runtime, run, 2).await;
     gateway.cut();
-    // It goes on without a reader.
+    // The run continues without a reader.
     gateway.release();
     said(&runtime, run, 3).await;
     gateway.cut();
@@ -145,7 +145,7 @@ async fn a_gateway_that_is_killed_in_mid_answer_is_a_failure_that_keeps_the_word
     assert_eq!(gateway.asked().iter().filter(|it| it.0 == "agent").count(), 1);
 }
 
-/// Our process ends in mid-answer, and another one finds the run by its handle.
+/// Our process ends in the middle of an answer, and another one finds the run by its handle.
 #[tokio::test]
 async fn a_run_is_found_again_by_another_process() {
     let gateway = gateway().await;
@@ -230,7 +230,7 @@ async fn a_gateway_that_stops_ticking_is_left() {
     let run = ask(&runtime, "say:One hold say:_two").await;
     said(&runtime, run, 1).await;
     gateway.freeze(true);
-    // The connection counts as dead after two ticks; the next one finds the run.
+    // The connection counts as dead after two ticks; a new one finds the run.
     while gateway.connections() < 2 {
         tokio::task::yield_now().await;
     }
@@ -283,7 +283,7 @@ async fn a_gateway_that_keeps_failing_is_left_alone() {
     let said = told(&finished(&runtime, run).await);
     assert_eq!(
         said,
-        "run finished failed unavailable: claw: is left alone after 5 failures in a row\n"
+        "run finished failed unavailable: claw: is suspended after 5 failures in a row\n"
     );
 }
 

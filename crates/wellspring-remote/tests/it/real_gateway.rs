@@ -20,7 +20,7 @@ use wellspring_testkit::{FakeProvider, mock_model};
 
 use crate::kit::{agent, read_until, runtime};
 
-/// The folder in which `cargo xtask openclaw` has installed Node and the gateway.
+/// The directory in which `cargo xtask openclaw` has installed Node and the gateway.
 const FOLDER: &str = "WELLSPRING_OPENCLAW";
 
 /// How long the gateway may take to start: about a minute on a small machine.
@@ -79,7 +79,7 @@ impl Gateway {
                 let log = std::fs::read_to_string(self.home.join("gateway.log"));
                 panic!("the gateway did not start: {error}\n{}", log.unwrap_or_default());
             }
-            // Another process: there is nothing to be notified by.
+            // Another process cannot notify us.
             tokio::time::sleep(Duration::from_millis(500)).await;
         }
     }
@@ -91,7 +91,7 @@ impl Gateway {
     }
 }
 
-/// A connection that can be cut: it relays to the gateway.
+/// A relay to the gateway whose connection can be cut.
 struct Relay {
     port: u16,
     cuts: watch::Sender<u32>,

@@ -86,7 +86,7 @@ async fn retention_leaves_what_was_decided() {
     let store = MemoryStore::default();
     let log = |at| {
         let clock = Arc::new(TokioClock::starting_at(at));
-        Log::new(Arc::new(store.beside()), LogOptions { clock, ..LogOptions::default() })
+        Log::new(Arc::new(store.reopen()), LogOptions { clock, ..LogOptions::default() })
     };
     let gate = Gate::new();
     let def = || agent([Say::new().gate(&gate).text("Hello.")], []);

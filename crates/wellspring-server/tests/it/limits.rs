@@ -247,10 +247,10 @@ async fn a_run_that_was_taken_over_counts() {
     let def = agent([Say::new().text("one ").gate(&gate).text("two")], []);
     let store = MemoryStore::default();
     let log = |store: MemoryStore| Log::new(Arc::new(store), LogOptions::default());
-    let tokens = Tokens::new(Arc::new(store.beside()));
+    let tokens = Tokens::new(Arc::new(store.reopen()));
     let secret = tokens.create("mine", "one", &[Permission::Admin]).await.unwrap();
     let config = ServerConfig { limits, ..config() };
-    let mut first = Kit::with(config.clone(), Runtime::new(log(store.beside())), def.clone()).await;
+    let mut first = Kit::with(config.clone(), Runtime::new(log(store.reopen())), def.clone()).await;
     first.token = Some(secret.clone());
     let run = first.start().await;
     gate.reached(1).await;

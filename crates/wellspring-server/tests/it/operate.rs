@@ -96,7 +96,7 @@ async fn old_runs_are_forgotten_all_of_them() {
     let store = MemoryStore::default();
     let log = |at| {
         let clock = Arc::new(TokioClock::starting_at(at));
-        Log::new(Arc::new(store.beside()), LogOptions { clock, ..LogOptions::default() })
+        Log::new(Arc::new(store.reopen()), LogOptions { clock, ..LogOptions::default() })
     };
     let def = || agent([Say::new().text("Hello.")], []);
     let before = Kit::with(config(), Runtime::new(log(Millis(1_000))), def()).await;

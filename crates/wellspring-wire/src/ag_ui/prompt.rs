@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 use wellspring_core::{
-    Answer, Ask, Choice, Content, Form, Message as Said, PartKind, RunsOn, Scope, ToolOutcome,
+    Answer, Ask, Choice, Content, Form, Message as ConversationMessage, PartKind, RunsOn, Scope,
+    ToolOutcome,
 };
 
 use super::messages::user;
@@ -20,12 +21,14 @@ pub fn user_message(id: &str, content: &[Content]) -> Message {
 /// A conversation as the protocol's messages. Thoughts, and calls that the agent ran itself,
 /// are left out: the agent that reads this may be another one than the one that wrote them.
 #[must_use]
-pub fn conversation(messages: &[Said]) -> Vec<Message> {
+pub fn conversation(messages: &[ConversationMessage]) -> Vec<Message> {
     let mut said = Vec::new();
     for (index, message) in messages.iter().enumerate() {
         match message {
-            Said::User { content } => said.push(user(format!("user-{index}").into(), content)),
-            Said::Assistant { parts, .. } => {
+            ConversationMessage::User { content } => {
+                said.push(user(format!("user-{index}").into(), content))
+            }
+            ConversationMessage::Assistant { parts, .. } => {
                 for part in parts {
                     let id = part.provider_id().map_or_else(|| part.id.to_string(), str::to_owned);
                     match &part.kind {
@@ -41,7 +44,7 @@ pub fn conversation(messages: &[Said]) -> Vec<Message> {
                     }
                 }
             }
-            Said::Results { results } => said.extend(results.iter().map(|result| {
+            ConversationMessage::Results { results } => said.extend(results.iter().map(|result| {
                 let id = result.provider_id.clone();
                 let id = id.unwrap_or_else(|| result.call.to_string().into());
                 tool_result(&id, result.outcome, &result.result.output_text())

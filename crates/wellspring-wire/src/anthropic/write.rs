@@ -105,13 +105,13 @@ pub fn write(model: &str, request: &TurnRequest, options: &Options) -> Written {
 }
 
 #[derive(Debug, Serialize)]
-struct Said<'a> {
+struct WrittenMessage<'a> {
     role: &'static str,
     content: Vec<Block<'a>>,
 }
 
-fn messages<'a>(messages: &'a [Message], left_out: &mut LeftOut) -> Vec<Said<'a>> {
-    let mut said: Vec<Said<'a>> = Vec::new();
+fn messages<'a>(messages: &'a [Message], left_out: &mut LeftOut) -> Vec<WrittenMessage<'a>> {
+    let mut said: Vec<WrittenMessage<'a>> = Vec::new();
     let mut ids = CallIds::default();
     for message in messages {
         let (role, content) = match message {
@@ -132,7 +132,7 @@ fn messages<'a>(messages: &'a [Message], left_out: &mut LeftOut) -> Vec<Said<'a>
         // same message.
         match said.last_mut() {
             Some(last) if last.role == role => last.content.extend(content),
-            _ => said.push(Said { role, content }),
+            _ => said.push(WrittenMessage { role, content }),
         }
     }
     // The last message may contain calls that the provider will continue.
@@ -445,7 +445,11 @@ fn tool_choice(choice: &ToolChoice, thinks: bool, left_out: &mut LeftOut) -> Opt
 /// Marks what the next request of this conversation will begin with. The API allows four marks:
 /// on the tools, the instructions, and the ends of the last two user messages. The next request
 /// contains at least the older of those two.
-fn cache_the_beginning<'a>(tools: &mut [Block<'a>], system: &mut Block<'a>, said: &mut [Said<'a>]) {
+fn cache_the_beginning<'a>(
+    tools: &mut [Block<'a>],
+    system: &mut Block<'a>,
+    said: &mut [WrittenMessage<'a>],
+) {
     let users = said.iter_mut().rev().filter(|said| said.role == "user").take(2);
     let ends = users.filter_map(|said| said.content.last_mut());
     for block in tools.last_mut().into_iter().chain([system]).chain(ends) {

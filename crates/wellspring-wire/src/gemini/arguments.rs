@@ -91,7 +91,7 @@ impl<'a> Piece<'a> {
 }
 
 /// The content of a piece.
-enum Given<'a> {
+enum PieceContent<'a> {
     Words(&'a str),
     Whole(Value),
 }
@@ -127,19 +127,19 @@ impl Arguments {
             Some(words) => {
                 let words = words.text(words_scratch, &mut self.half);
                 let unreadable = || ReadError::Order("an argument is not valid text".into());
-                Given::Words(words.ok_or_else(unreadable)?)
+                PieceContent::Words(words.ok_or_else(unreadable)?)
             }
-            None => Given::Whole(piece.whole),
+            None => PieceContent::Whole(piece.whole),
         };
         self.count(path, &given)?;
         if !std::mem::replace(&mut self.begun, true) {
             out.push('{');
         }
-        if goes_on && let Given::Words(words) = given {
+        if goes_on && let PieceContent::Words(words) = given {
             self.extend(path, words, out);
         } else {
             let fresh = self.set(path, &given)?;
-            if let Given::Words(_) = given {
+            if let PieceContent::Words(_) = given {
                 self.string.push_str(path.text);
             }
             self.write(path, &member, fresh, &given, out);
@@ -177,10 +177,10 @@ impl Arguments {
             || Path::new(&self.string).is_some_and(|open| open.steps().eq(path.steps()))
     }
 
-    fn count(&mut self, path: Path<'_>, given: &Given<'_>) -> Result<(), ReadError> {
+    fn count(&mut self, path: Path<'_>, given: &PieceContent<'_>) -> Result<(), ReadError> {
         let bytes = match given {
-            Given::Words(words) => words.len(),
-            Given::Whole(_) => 8,
+            PieceContent::Words(words) => words.len(),
+            PieceContent::Whole(_) => 8,
         };
         self.bytes += bytes + path.depth;
         if self.bytes > BYTES_MAX {
@@ -214,7 +214,11 @@ impl Arguments {
 
     /// Sets a value. Returns the depth at which the path left the existing values; `None` if it
     /// led to an existing value.
-    fn set(&mut self, path: Path<'_>, given: &Given<'_>) -> Result<Option<usize>, ReadError> {
+    fn set(
+        &mut self,
+        path: Path<'_>,
+        given: &PieceContent<'_>,
+    ) -> Result<Option<usize>, ReadError> {
         let misfit = || ReadError::Order("arguments contradict each other".into());
         let mut fresh = None;
         let mut place: Option<&mut Value> = None;
@@ -244,10 +248,12 @@ impl Arguments {
             place = Some(next);
         }
         match (place.ok_or_else(misfit)?, given) {
-            (Value::String(text), Given::Words(more)) if fresh.is_none() => text.push_str(more),
+            (Value::String(text), PieceContent::Words(more)) if fresh.is_none() => {
+                text.push_str(more)
+            }
             (Value::Object(_) | Value::Array(_), _) => return Err(misfit()),
-            (place, Given::Words(words)) => *place = Value::from(*words),
-            (place, Given::Whole(value)) => place.clone_from(value),
+            (place, PieceContent::Words(words)) => *place = Value::from(*words),
+            (place, PieceContent::Whole(value)) => place.clone_from(value),
         }
         Ok(fresh)
     }
@@ -258,7 +264,7 @@ impl Arguments {
         path: Path<'_>,
         member: &str,
         fresh: Option<usize>,
-        given: &Given<'_>,
+        given: &PieceContent<'_>,
         out: &mut String,
     ) {
         if self.stale.contains(member) {
@@ -287,12 +293,12 @@ impl Arguments {
             }
         }
         match given {
-            Given::Words(words) => {
+            PieceContent::Words(words) => {
                 out.push('"');
                 escape(words, out);
                 self.quoting = true;
             }
-            Given::Whole(value) => write_value(value, out),
+            PieceContent::Whole(value) => write_value(value, out),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::provider::{
 pub struct Reader {
     names: ToolNames,
     /// The text, or thought, that the next line may extend.
-    open: Option<(LocalPart, Voice)>,
+    open: Option<(LocalPart, TextKind)>,
     tags: ThinkTags,
     called: bool,
     stopped: bool,
@@ -31,11 +31,11 @@ pub struct Reader {
     /// A high surrogate at the end of the last line.
     half: Half,
     /// The bytes around the last piece of text.
-    last: Surroundings<Voice>,
+    last: Surroundings<TextKind>,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Voice {
+enum TextKind {
     Thinking,
     Content,
 }
@@ -71,18 +71,18 @@ impl Reader {
             _ => None,
         })?;
         scan.end()?;
-        self.hear(Voice::Thinking, thinking, batch)?;
-        self.hear(Voice::Content, content, batch)?;
+        self.hear(TextKind::Thinking, thinking, batch)?;
+        self.hear(TextKind::Content, content, batch)?;
         match (thinking == Quoted::default(), content == Quoted::default()) {
-            (false, true) => self.last.learn(&scan, thinking, Voice::Thinking),
-            (true, false) => self.last.learn(&scan, content, Voice::Content),
+            (false, true) => self.last.learn(&scan, thinking, TextKind::Thinking),
+            (true, false) => self.last.learn(&scan, content, TextKind::Content),
             (true, true) | (false, false) => {}
         }
         Some(())
     }
 
     /// Adds text as it is on the wire. It may end in a high surrogate, which no parser accepts.
-    fn hear(&mut self, voice: Voice, said: Quoted<'_>, batch: &mut Batch) -> Option<()> {
+    fn hear(&mut self, voice: TextKind, said: Quoted<'_>, batch: &mut Batch) -> Option<()> {
         if said == Quoted::default() {
             return Some(());
         }
@@ -97,22 +97,22 @@ impl Reader {
         heard
     }
 
-    fn say(&mut self, voice: Voice, text: &str, batch: &mut Batch) {
+    fn say(&mut self, voice: TextKind, text: &str, batch: &mut Batch) {
         if text.is_empty() {
             return;
         }
         match voice {
-            Voice::Content if !self.tags.is_plain(text) => self.say_tagged(text, batch),
-            Voice::Content => self.add(voice, text, batch),
+            TextKind::Content if !self.tags.is_plain(text) => self.say_tagged(text, batch),
+            TextKind::Content => self.add(voice, text, batch),
             // The server separates thoughts itself, so tags are text.
-            Voice::Thinking => {
+            TextKind::Thinking => {
                 self.stop_tags(batch);
                 self.add(voice, text, batch);
             }
         }
     }
 
-    fn add(&mut self, voice: Voice, text: &str, batch: &mut Batch) {
+    fn add(&mut self, voice: TextKind, text: &str, batch: &mut Batch) {
         if !text.is_empty() {
             let part = self.speaker(voice, batch);
             batch.delta(part, text);
@@ -123,10 +123,10 @@ impl Reader {
     fn say_tagged(&mut self, text: &str, batch: &mut Batch) {
         let mut tags = std::mem::take(&mut self.tags);
         tags.push(text, |piece| match piece {
-            Piece::Text(text) => self.add(Voice::Content, text, batch),
-            Piece::Thought(text) => self.add(Voice::Thinking, text, batch),
+            Piece::Text(text) => self.add(TextKind::Content, text, batch),
+            Piece::Thought(text) => self.add(TextKind::Thinking, text, batch),
             Piece::AllWasThought => {
-                if let Some((part, Voice::Content)) = self.open {
+                if let Some((part, TextKind::Content)) = self.open {
                     batch.annotate(part, Annotation::Preamble);
                     self.close_part(batch);
                 }
@@ -138,13 +138,13 @@ impl Reader {
     /// Stops looking for tags. Text that was held back is added.
     fn stop_tags(&mut self, batch: &mut Batch) {
         if let Some((held, kind)) = self.tags.stop() {
-            let voice = if kind == Held::Text { Voice::Content } else { Voice::Thinking };
+            let voice = if kind == Held::Text { TextKind::Content } else { TextKind::Thinking };
             self.add(voice, &held, batch);
         }
     }
 
     /// The part that continues, or a new one if the kind of content changed.
-    fn speaker(&mut self, voice: Voice, batch: &mut Batch) -> LocalPart {
+    fn speaker(&mut self, voice: TextKind, batch: &mut Batch) -> LocalPart {
         if let Some((part, speaking)) = self.open
             && speaking == voice
         {
@@ -152,8 +152,8 @@ impl Reader {
         }
         self.close_part(batch);
         let part = match voice {
-            Voice::Content => batch.start(PartKind::TEXT),
-            Voice::Thinking => {
+            TextKind::Content => batch.start(PartKind::TEXT),
+            TextKind::Thinking => {
                 let part = batch.start(PartKind::Thought);
                 // Marks the thought as ours: thoughts of other providers are not sent back.
                 batch.annotate(part, mark(ORIGIN, THINKING, Value::Bool(true)));
@@ -219,8 +219,8 @@ impl AnswerReader for Reader {
         if let Some(message) = line.message {
             let names = [message.thinking, message.reasoning_content, message.reasoning];
             let thought = names.iter().flatten().map(thought_text).find(|it| !it.is_empty());
-            self.say(Voice::Thinking, &thought.unwrap_or_default(), batch);
-            self.say(Voice::Content, &message.content, batch);
+            self.say(TextKind::Thinking, &thought.unwrap_or_default(), batch);
+            self.say(TextKind::Content, &message.content, batch);
             for call in message.tool_calls.unwrap_or_default() {
                 self.call(&call, batch);
             }

@@ -41,7 +41,7 @@ pub fn write(model: &str, request: &TurnRequest) -> Written {
     let mut left_out = LeftOut::default();
     let mut conversation = Conversation::default();
     if !request.instructions.is_empty() {
-        conversation.push(Said::new("system", (*request.instructions).to_owned()));
+        conversation.push(WrittenMessage::new("system", (*request.instructions).to_owned()));
     }
     for message in &*request.messages {
         conversation.message(message, &mut left_out);
@@ -116,7 +116,7 @@ fn tools<'a>(specs: &'a [ToolSpec], choice: &ToolChoice, left_out: &mut LeftOut)
 }
 
 #[derive(Debug, Default, Serialize)]
-struct Said {
+struct WrittenMessage {
     role: &'static str,
     content: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -131,7 +131,7 @@ struct Said {
     tool_call_id: Option<Box<str>>,
 }
 
-impl Said {
+impl WrittenMessage {
     fn new(role: &'static str, content: String) -> Self {
         Self { role, content, ..Self::default() }
     }
@@ -151,19 +151,19 @@ struct Function {
 
 #[derive(Debug, Default)]
 struct Conversation {
-    said: Vec<Said>,
+    said: Vec<WrittenMessage>,
     ids: CallIds,
 }
 
 impl Conversation {
-    fn push(&mut self, said: Said) {
+    fn push(&mut self, said: WrittenMessage) {
         self.said.push(said);
     }
 
     fn message(&mut self, message: &Message, left_out: &mut LeftOut) {
         match message {
             Message::User { content } => {
-                let mut said = Said::new("user", String::new());
+                let mut said = WrittenMessage::new("user", String::new());
                 for content in content {
                     show(content, &mut said, left_out);
                 }
@@ -179,7 +179,7 @@ impl Conversation {
     }
 
     fn turn(&mut self, parts: &[MessagePart], left_out: &mut LeftOut) {
-        let mut said = Said::new("assistant", String::new());
+        let mut said = WrittenMessage::new("assistant", String::new());
         for part in parts {
             match &part.kind {
                 PartKind::Text { .. } => said.content.push_str(&part.text),
@@ -215,7 +215,7 @@ impl Conversation {
             left_out.note("results of calls that are not in the conversation");
             return;
         };
-        let mut said = Said::new("tool", result.result.output_text().into_owned());
+        let mut said = WrittenMessage::new("tool", result.result.output_text().into_owned());
         said.tool_name = Some(NAMES.legal(&result.name).into());
         said.tool_call_id = Some(id.into());
         for (_, source) in pictures(result) {
@@ -225,7 +225,7 @@ impl Conversation {
     }
 }
 
-fn show(content: &Content, said: &mut Said, left_out: &mut LeftOut) {
+fn show(content: &Content, said: &mut WrittenMessage, left_out: &mut LeftOut) {
     if let Some(text) = words(content) {
         if !said.content.is_empty() {
             said.content.push_str("\n\n");
@@ -240,7 +240,7 @@ fn show(content: &Content, said: &mut Said, left_out: &mut LeftOut) {
     }
 }
 
-fn picture(source: &MediaSource, said: &mut Said, left_out: &mut LeftOut) {
+fn picture(source: &MediaSource, said: &mut WrittenMessage, left_out: &mut LeftOut) {
     match source {
         MediaSource::Data(data) => said.images.push(data.clone()),
         MediaSource::Url(_) => left_out.note("images given by URL"),

@@ -57,11 +57,11 @@ const BETWEEN_MESSAGES: &str = "\n\n";
 #[derive(Debug, Default)]
 pub struct Reader {
     /// The last message of the answer.
-    words: Said,
+    words: SnapshotText,
     /// Bytes of the earlier messages, as the gateway joins them.
     words_before: usize,
     /// The last thought.
-    thought: Said,
+    thought: SnapshotText,
     calls: BTreeMap<Box<str>, Call>,
     provider: Option<Box<str>>,
     model: Option<Box<str>>,
@@ -71,7 +71,7 @@ pub struct Reader {
 
 /// Text that arrives as snapshots.
 #[derive(Debug, Default)]
-struct Said {
+struct SnapshotText {
     /// The gateway's id of it.
     id: Option<Box<str>>,
     /// The whole text.
@@ -80,7 +80,7 @@ struct Said {
     part: Option<LocalPart>,
 }
 
-impl Said {
+impl SnapshotText {
     /// Updates the text to a snapshot. New text is a delta. If text was taken back, the open
     /// part is voided and a new one holds the snapshot.
     fn becomes(
@@ -155,10 +155,10 @@ impl Reader {
                 }
                 PartKind::Thought => {
                     let text = said.text.clone();
-                    reader.thought = Said { id: None, text, part: open };
+                    reader.thought = SnapshotText { id: None, text, part: open };
                 }
                 PartKind::ToolCall(_) => {
-                    reader.thought = Said::default();
+                    reader.thought = SnapshotText::default();
                     if let Some(name) = name {
                         reader.calls.insert(name.into(), Call::resumed(part, said));
                     }
@@ -166,7 +166,8 @@ impl Reader {
                 PartKind::Output { call, .. } => {
                     let mut calls = reader.calls.values_mut();
                     if let Some(call) = calls.find(|known| known.part.id() == *call) {
-                        call.output = Said { id: None, text: said.text.clone(), part: open };
+                        call.output =
+                            SnapshotText { id: None, text: said.text.clone(), part: open };
                     }
                 }
                 PartKind::Text { .. } | PartKind::Opaque(_) => {}

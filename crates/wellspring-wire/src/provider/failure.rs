@@ -32,7 +32,7 @@ impl Failure {
     #[must_use]
     pub fn of_status(status: u16, body: &[u8]) -> Self {
         let parsed: Option<Value> = serde_json::from_slice(body).ok();
-        let said = parsed.as_ref().map(Said::of).unwrap_or_default();
+        let said = parsed.as_ref().map(ErrorMembers::of).unwrap_or_default();
         let words = match said.message {
             Some(message) => shortened(message),
             None => shortened(String::from_utf8_lossy(body).trim()),
@@ -50,7 +50,7 @@ impl Failure {
     /// the whole body.
     #[must_use]
     pub fn of_error(error: &Value) -> Self {
-        let said = Said::of(error);
+        let said = ErrorMembers::of(error);
         let words = match (said.message, said.code) {
             (Some(message), _) => shortened(message),
             (None, Some(code)) => format!("status {code}"),
@@ -64,14 +64,14 @@ impl Failure {
 /// The members of any provider's error: `{"error": {"message", "type", "code"}}`, the same
 /// without its wrapper or in a list, or a bare string.
 #[derive(Default)]
-struct Said<'a> {
+struct ErrorMembers<'a> {
     message: Option<&'a str>,
     words: [Option<&'a str>; 3],
     code: Option<u16>,
     retry_after: Option<Duration>,
 }
 
-impl<'a> Said<'a> {
+impl<'a> ErrorMembers<'a> {
     fn of(value: &'a Value) -> Self {
         let value = value.get(0).unwrap_or(value);
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);

@@ -13,7 +13,7 @@ pub struct StreamingEvents;
 
 impl Dialect for StreamingEvents {
     fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
-        if let Some(Said { turn, delta, done }) = project(before.outline(), record) {
+        if let Some(EventRef { turn, delta, done }) = project(before.outline(), record) {
             out.write(|json| {
                 json.raw(r#"{"requestId":"turn-"#).value(&turn).raw(r#"","delta":"#).string(delta);
                 json.raw(if done { r#","done":true}"# } else { r#","done":false}"# });
@@ -29,28 +29,28 @@ impl Dialect for StreamingEvents {
 /// Encodes `record` as a StreamingEvent, given the outline `before` it.
 #[must_use]
 pub fn events(before: &Outline, record: &Record) -> Option<StreamingEvent> {
-    project(before, record).map(|Said { turn, delta, done }| StreamingEvent {
+    project(before, record).map(|EventRef { turn, delta, done }| StreamingEvent {
         request_id: format!("turn-{turn}"),
         delta: delta.into(),
         done,
     })
 }
 
-struct Said<'a> {
+struct EventRef<'a> {
     turn: u32,
     delta: &'a str,
     done: bool,
 }
 
-fn project<'a>(before: &Outline, record: &'a Record) -> Option<Said<'a>> {
+fn project<'a>(before: &Outline, record: &'a Record) -> Option<EventRef<'a>> {
     if before.finished {
         return None;
     }
     let root = before.agents.get(&AgentNo::ROOT);
     // Our turns count from 1, theirs from 0.
     let turn = root.map_or(0, |root| root.turn.saturating_sub(1));
-    let words = |delta| Some(Said { turn, delta, done: false });
-    let end = Said { turn, delta: "", done: true };
+    let words = |delta| Some(EventRef { turn, delta, done: false });
+    let end = EventRef { turn, delta: "", done: true };
     match &record.event {
         Event::PartDelta { part, chunk } => match grown(before, *part) {
             Grown::Message => words(chunk),

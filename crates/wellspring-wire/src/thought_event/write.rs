@@ -35,19 +35,19 @@ impl ThoughtEvents {
 impl Dialect for ThoughtEvents {
     fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
         project(before.outline(), record, |said| match said {
-            Said::Thought(_) if self.reasoning == Reasoning::Hidden => {}
-            Said::Thought(text) => out.write(|json| {
+            EventRef::Thought(_) if self.reasoning == Reasoning::Hidden => {}
+            EventRef::Thought(text) => out.write(|json| {
                 json.raw(r#"{"type":"thought","text":"#).string(text).raw("}");
             }),
-            Said::Message(text) => out.write(|json| {
+            EventRef::Message(text) => out.write(|json| {
                 json.raw(r#"{"type":"message","text":"#).string(text).raw("}");
             }),
-            Said::ToolText(id, text) => out.write(|json| {
+            EventRef::ToolText(id, text) => out.write(|json| {
                 json.raw(r#"{"type":"tool_update","id":"#).string(&id.to_string());
                 json.raw(r#","status":"in_progress","content":[{"type":"content","content":"#);
                 json.raw(r#"{"type":"text","text":"#).string(text).raw("}}]}");
             }),
-            Said::Other(event) => out.event(&event),
+            EventRef::Other(event) => out.event(&event),
         });
     }
 
@@ -76,7 +76,7 @@ pub fn events(before: &Outline, record: &Record) -> Vec<ThoughtEvent> {
 }
 
 /// An event that borrows its frequent members.
-enum Said<'a> {
+enum EventRef<'a> {
     Thought(&'a str),
     Message(&'a str),
     /// Text that a call shows while it runs.
@@ -104,33 +104,33 @@ impl fmt::Display for CallId<'_> {
     }
 }
 
-impl From<Said<'_>> for ThoughtEvent {
-    fn from(said: Said<'_>) -> Self {
+impl From<EventRef<'_>> for ThoughtEvent {
+    fn from(said: EventRef<'_>) -> Self {
         match said {
-            Said::Thought(text) => Self::Thought { text: text.into() },
-            Said::Message(text) => Self::Message { text: text.into() },
-            Said::ToolText(id, text) => {
+            EventRef::Thought(text) => Self::Thought { text: text.into() },
+            EventRef::Message(text) => Self::Message { text: text.into() },
+            EventRef::ToolText(id, text) => {
                 let content =
                     ToolContent::Content { content: ContentBlock::Text { text: text.into() } };
                 let (id, status) = (id.to_string(), ToolStatus::InProgress);
                 Self::ToolUpdate { id, status, content: Some(vec![content]) }
             }
-            Said::Other(event) => event,
+            EventRef::Other(event) => event,
         }
     }
 }
 
-fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+fn project(before: &Outline, record: &Record, mut emit: impl FnMut(EventRef<'_>)) {
     if before.finished {
         return;
     }
     match &record.event {
         Event::PartDelta { part, chunk } => match grown(before, *part) {
-            Grown::Message => emit(Said::Message(chunk)),
-            Grown::Thought => emit(Said::Thought(chunk)),
+            Grown::Message => emit(EventRef::Message(chunk)),
+            Grown::Thought => emit(EventRef::Thought(chunk)),
             Grown::Output(call, ..) | Grown::SubAgent(call, _) => {
                 if let Some(id) = shown_id(before, call) {
-                    emit(Said::ToolText(id, chunk));
+                    emit(EventRef::ToolText(id, chunk));
                 }
             }
             Grown::SubAgentThought(..) | Grown::Hidden => {}
@@ -138,13 +138,13 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
         Event::PartStarted { part, kind: PartKind::ToolCall(tool) } if record.agent.is_root() => {
             if let Some(id) = call_id(before, *part, tool).filter(|_| &*tool.name != RETURN_RESULT)
             {
-                emit(Said::Other(tool_start(id, tool)));
+                emit(EventRef::Other(tool_start(id, tool)));
             }
         }
         // A remote agent reports its calls itself: one update per report.
         Event::ToolStarted { call, .. } if !is_remote(before, *call) => {
             if let Some(id) = shown_id(before, *call) {
-                emit(Said::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
+                emit(EventRef::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
             }
         }
         Event::ToolUpdated { call, update } => {
@@ -152,8 +152,8 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                 // Progress data of a remote agent's own calls is not shown.
                 let data = update.data.as_ref().filter(|_| !is_remote(before, *call));
                 match data.and_then(chunk_words) {
-                    Some(text) if update.content.is_none() => emit(Said::ToolText(id, text)),
-                    Some(_) | None => emit(Said::Other(progress(id, update, data))),
+                    Some(text) if update.content.is_none() => emit(EventRef::ToolText(id, text)),
+                    Some(_) | None => emit(EventRef::Other(progress(id, update, data))),
                 }
             }
         }
@@ -168,9 +168,9 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                     | ToolOutcome::TimedOut => (ToolStatus::Failed, DoneStatus::Failed),
                 };
                 if !content.is_empty() {
-                    emit(Said::Other(tool_update(id, shown, content)));
+                    emit(EventRef::Other(tool_update(id, shown, content)));
                 }
-                emit(Said::Other(tool_done(id, done)));
+                emit(EventRef::Other(tool_done(id, done)));
             }
         }
         Event::PartsVoided { parts, why } => void(before, parts, *why, emit),
@@ -181,11 +181,11 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
             };
             if is_new {
                 let (title, kind) = (question.prompt.as_ref().into(), Some(ToolKind::Other));
-                emit(Said::Other(ThoughtEvent::ToolStart { id: id.to_string(), title, kind }));
+                emit(EventRef::Other(ThoughtEvent::ToolStart { id: id.to_string(), title, kind }));
             }
             let asking = serde_json::to_string(&Asking::of(question)).unwrap_or_default();
             let content = [question.prompt.as_ref().into(), asking].map(words);
-            emit(Said::Other(tool_update(id, ToolStatus::Waiting, content.into())));
+            emit(EventRef::Other(tool_update(id, ToolStatus::Waiting, content.into())));
         }
         Event::QuestionAnswered(answered) => {
             let Some(open) = before.questions.get(&answered.question) else { return };
@@ -194,14 +194,14 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
                 return;
             };
             if is_own {
-                emit(Said::Other(tool_done(id, done(&answered.answer))));
+                emit(EventRef::Other(tool_done(id, done(&answered.answer))));
             } else if goes_on(before, open.agent, open.call) {
-                emit(Said::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
+                emit(EventRef::Other(tool_update(id, ToolStatus::InProgress, Vec::new())));
             }
         }
         Event::PlanUpdated { entries } if record.agent.is_root() => {
             let entries = entries.iter().map(PlanEntry::from).collect();
-            emit(Said::Other(ThoughtEvent::Plan { entries }));
+            emit(EventRef::Other(ThoughtEvent::Plan { entries }));
         }
         // Nothing to show, or no shape for it in this vocabulary: it stays in the records.
         Event::RunStarted(_)
@@ -234,15 +234,15 @@ fn project(before: &Outline, record: &Record, mut emit: impl FnMut(Said<'_>)) {
     }
 }
 
-fn void(before: &Outline, parts: &[PartId], why: VoidReason, mut emit: impl FnMut(Said<'_>)) {
+fn void(before: &Outline, parts: &[PartId], why: VoidReason, mut emit: impl FnMut(EventRef<'_>)) {
     if breaks(before, parts, why, PartShape::Thought) {
-        emit(Said::Thought(PARAGRAPH));
+        emit(EventRef::Thought(PARAGRAPH));
     }
     if breaks(before, parts, why, PartShape::Text(Role::Assistant)) {
-        emit(Said::Message(PARAGRAPH));
+        emit(EventRef::Message(PARAGRAPH));
     }
     for id in parts.iter().filter_map(|part| shown_id(before, *part)) {
-        emit(Said::Other(tool_done(id, DoneStatus::Failed)));
+        emit(EventRef::Other(tool_done(id, DoneStatus::Failed)));
     }
 }
 

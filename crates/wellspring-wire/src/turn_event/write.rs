@@ -21,10 +21,10 @@ pub struct TurnEvents {
 impl Dialect for TurnEvents {
     fn encode(&mut self, before: Before<'_>, record: &Record, out: &mut Out) {
         self.project(before, record, |said| match said {
-            Said::TextDelta(text) => out.write(|json| {
+            EventRef::TextDelta(text) => out.write(|json| {
                 json.raw(r#"{"type":"text_delta","text":"#).string(text).raw("}");
             }),
-            Said::Other(event) => out.event(&event),
+            EventRef::Other(event) => out.event(&event),
         });
     }
 
@@ -39,16 +39,16 @@ impl Dialect for TurnEvents {
 }
 
 /// An event that borrows its frequent members.
-enum Said<'a> {
+enum EventRef<'a> {
     TextDelta(&'a str),
     Other(TurnEvent),
 }
 
-impl From<Said<'_>> for TurnEvent {
-    fn from(said: Said<'_>) -> Self {
+impl From<EventRef<'_>> for TurnEvent {
+    fn from(said: EventRef<'_>) -> Self {
         match said {
-            Said::TextDelta(text) => Self::TextDelta { text: text.into() },
-            Said::Other(event) => event,
+            EventRef::TextDelta(text) => Self::TextDelta { text: text.into() },
+            EventRef::Other(event) => event,
         }
     }
 }
@@ -66,7 +66,7 @@ impl TurnEvents {
         events
     }
 
-    fn project(&self, before: Before<'_>, record: &Record, mut emit: impl FnMut(Said<'_>)) {
+    fn project(&self, before: Before<'_>, record: &Record, mut emit: impl FnMut(EventRef<'_>)) {
         let (transcript, before) = (before.transcript(), before.outline());
         if before.finished {
             return;
@@ -74,7 +74,7 @@ impl TurnEvents {
         let root = before.agents.get(&AgentNo::ROOT);
         match &record.event {
             Event::PartDelta { part, chunk } => match grown(before, *part) {
-                Grown::Message if root.is_none_or(streams) => emit(Said::TextDelta(chunk)),
+                Grown::Message if root.is_none_or(streams) => emit(EventRef::TextDelta(chunk)),
                 Grown::Message
                 | Grown::Thought
                 | Grown::Output(..)
@@ -94,7 +94,7 @@ impl TurnEvents {
                     announce(before, *call, name, args, &mut emit);
                 }
                 let usage = usage.as_deref().filter(|_| self.usage == UsageReports::Included);
-                emit(Said::Other(finished(stop, usage)));
+                emit(EventRef::Other(finished(stop, usage)));
                 // Calls that finished before the model's turn.
                 for (call, name, part) in calls {
                     let finished = part.call.as_ref().and_then(|call| call.finished.as_ref());
@@ -133,11 +133,11 @@ impl TurnEvents {
             Event::RunFinished { outcome } => match (failure(outcome), &**outcome) {
                 (Some(message), _) => {
                     let error = TurnError { message: message.into() };
-                    emit(Said::Other(TurnEvent::Error { error }));
+                    emit(EventRef::Other(TurnEvent::Error { error }));
                 }
                 (None, Outcome::Completed { stop }) if root.is_none_or(|root| root.turn == 0) => {
                     text_done(transcript, true, &mut emit);
-                    emit(Said::Other(finished(stop, None)));
+                    emit(EventRef::Other(finished(stop, None)));
                 }
                 (None, _) => {}
             },
@@ -178,11 +178,11 @@ fn turn_text(transcript: &Transcript) -> String {
     parts.filter(|part| part.kind == PartKind::TEXT).map(|part| &*part.text).collect()
 }
 
-fn text_done(transcript: Option<&Transcript>, streams: bool, emit: &mut impl FnMut(Said<'_>)) {
+fn text_done(transcript: Option<&Transcript>, streams: bool, emit: &mut impl FnMut(EventRef<'_>)) {
     if let Some(text) = transcript.map(turn_text)
         && (streams || !text.is_empty())
     {
-        emit(Said::Other(TurnEvent::TextDone { text }));
+        emit(EventRef::Other(TurnEvent::TextDone { text }));
     }
 }
 
@@ -243,11 +243,11 @@ fn announce(
     call: PartId,
     name: &str,
     args: Map<String, Value>,
-    emit: &mut impl FnMut(Said<'_>),
+    emit: &mut impl FnMut(EventRef<'_>),
 ) {
     let Some(id) = wire_id(before, call) else { return };
     let (tool_call_id, tool_name) = (id.to_string(), name.into());
-    emit(Said::Other(TurnEvent::ToolCall { tool_call_id, tool_name, args }));
+    emit(EventRef::Other(TurnEvent::ToolCall { tool_call_id, tool_name, args }));
 }
 
 fn result(
@@ -255,11 +255,11 @@ fn result(
     call: PartId,
     name: &str,
     (output, is_error): (Value, bool),
-    emit: &mut impl FnMut(Said<'_>),
+    emit: &mut impl FnMut(EventRef<'_>),
 ) {
     let Some(id) = wire_id(before, call) else { return };
     let (tool_call_id, tool_name) = (id.to_string(), name.into());
-    emit(Said::Other(TurnEvent::ToolResult { tool_call_id, tool_name, output, is_error }));
+    emit(EventRef::Other(TurnEvent::ToolResult { tool_call_id, tool_name, output, is_error }));
 }
 
 fn finished(stop: &Stop, usage: Option<&Usage>) -> TurnEvent {

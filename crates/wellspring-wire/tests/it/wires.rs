@@ -31,8 +31,8 @@ const TAKEN_BACK: &str = "its text, taken back";
 /// A section of the run.
 struct Section {
     name: &'static str,
-    /// Words that arrive if the section does. Without any, it arrives if something other than
-    /// text does.
+    /// Texts by which the section is recognised in a dialect's events. If it has none, any event
+    /// except text counts.
     words: &'static [&'static str],
     /// The first record of the section.
     from: Seq,

@@ -1,4 +1,4 @@
-//! `count_down`: counts down with a progress bar, once somebody allowed it.
+//! `count_down`: counts down with a progress bar, after approval.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::json;
 use wellspring_core::{Approval, Context, ToolError, ToolUpdate};
 use wellspring_engine::tools::{FunctionTool, function};
 
-/// The highest number it counts down from: a demonstration should end soon.
+/// The highest number to start at, so that the demonstration ends soon.
 const FROM_MAX: u32 = 10;
 
 #[derive(Deserialize, JsonSchema)]
@@ -22,7 +22,7 @@ struct Counted {
     counted_from: u32,
 }
 
-/// The tool. It changes nothing; it asks so that the demonstration has a question.
+/// The tool. It changes nothing, but asks, so that the demonstration has a question.
 pub(super) fn countdown(pace: Duration) -> FunctionTool {
     let description = "Counts down to zero.";
     function("count_down", description, move |arguments: Arguments, context: Context| async move {

@@ -1,4 +1,4 @@
-//! `survey_files`: counts what lies in the working directory, with a progress bar.
+//! `survey_files`: counts the files in the working directory, with a progress bar.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,10 +8,10 @@ use serde_json::json;
 use wellspring_core::{Context, ToolError, ToolKind, ToolUpdate};
 use wellspring_engine::tools::{FunctionTool, NoArguments, function};
 
-/// Entries looked at in all: a home directory must not keep anybody waiting.
+/// Maximum number of entries, so that a home directory does not take long.
 const ENTRIES_MAX: u64 = 20_000;
 
-/// What programs make and nobody wrote.
+/// Directories of generated files, which are skipped.
 const SKIPPED: [&str; 3] = [".git", "node_modules", "target"];
 
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -23,7 +23,7 @@ struct Counted {
     cut: bool,
 }
 
-/// The tool. It rests a little between two folders, so that people see it at work.
+/// The tool. It pauses briefly between directories, so that its progress is visible.
 pub(super) fn survey(root: PathBuf, pace: Duration) -> FunctionTool {
     let description = "Counts the files and folders of the working directory.";
     function("survey_files", description, move |_: NoArguments, context: Context| {
@@ -36,7 +36,7 @@ pub(super) fn survey(root: PathBuf, pace: Duration) -> FunctionTool {
 }
 
 async fn count_all(root: PathBuf, pace: Duration, context: &Context) -> Result<Counted, ToolError> {
-    let failed = |error: std::io::Error| ToolError::because("could not look around", error);
+    let failed = |error: std::io::Error| ToolError::because("could not count the files", error);
     let mut top: Vec<PathBuf> = std::fs::read_dir(&root)
         .map_err(failed)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
@@ -56,7 +56,7 @@ async fn count_all(root: PathBuf, pace: Duration, context: &Context) -> Result<C
         let path = path.clone();
         counted = tokio::task::spawn_blocking(move || count(&path, counted))
             .await
-            .map_err(|error| ToolError::because("could not look around", error))?;
+            .map_err(|error| ToolError::because("could not count the files", error))?;
     }
     let title = Some("Look around".into());
     let data = Some(json!({"percent": 100}));
@@ -64,7 +64,7 @@ async fn count_all(root: PathBuf, pace: Duration, context: &Context) -> Result<C
     Ok(counted)
 }
 
-/// Adds what lies at a path and below. Links are counted, not followed.
+/// Counts a path and everything below it. Links are counted, not followed.
 fn count(path: &Path, mut counted: Counted) -> Counted {
     if counted.files + counted.directories >= ENTRIES_MAX {
         return Counted { cut: true, ..counted };

@@ -19,7 +19,7 @@ pub(super) fn text(head: &str, key: &str) -> Option<String> {
         Some(quote @ ('"' | '\'')) => unquote(&join(first, &more), quote),
         _ => {
             let whole = join(first, &more);
-            // A remark begins after a space.
+            // A comment starts after a space.
             whole.split(" #").next().unwrap_or_default().to_owned()
         }
     };
@@ -36,8 +36,8 @@ fn join(first: &str, more: &[&str]) -> String {
     text.trim_end().to_owned()
 }
 
-/// What is between the quotes. In double ones a backslash escapes, in single ones a quote
-/// is doubled.
+/// The text between quotes. In double quotes a backslash escapes; in single quotes a quote is
+/// doubled.
 fn unquote(text: &str, quote: char) -> String {
     let mut plain = String::new();
     let mut chars = text.chars().skip(1).peekable();

@@ -1,5 +1,5 @@
-//! The semantics of a ThoughtStream, over an agent that speaks ACP: a real process that follows
-//! a script. Time is not paused here, for a process does not know of it.
+//! The semantics of a ThoughtStream, with an ACP agent: a real process that follows a script.
+//! Time is not paused here, because it cannot be paused for a process.
 
 use serde_json::{Value, json};
 use wellspring::crates::core::Content;

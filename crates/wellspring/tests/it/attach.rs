@@ -1,4 +1,4 @@
-//! Coming back to a run: later, again, elsewhere.
+//! Attaching to a run: later, again, and in another process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,12 +51,12 @@ async fn from_wherever_one_broke_off_the_rest_follows() {
         }
         let rest: Vec<_> =
             soon(agent.attach::<String>(run).after(stream.position()).collect()).await;
-        // Between two events of one record the first is given again, and only there.
+        // If the reader stopped between two events of one record, the first is yielded again.
         let between = seen > 0
             && matches!(&all[seen - 1], ThoughtEvent::ToolUpdate { status, .. }
                 if *status == wellspring::thought_event::ToolStatus::Completed);
         assert_eq!(rest, all[seen - usize::from(between)..], "after {seen}");
-        // The same handle can begin anew, too.
+        // The same handle can start again, too.
         let again: Vec<_> = soon(stream.after(Seq(0)).collect()).await;
         assert_eq!(again, all);
     }

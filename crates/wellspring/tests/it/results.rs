@@ -138,7 +138,7 @@ async fn a_result_that_never_comes_is_an_error_with_what_was_said() {
     assert_eq!((stop, answer.as_str()), (&Stop::EndTurn, "I would rather talk."));
     assert_eq!(
         error.to_string(),
-        "the run ended without a result: the agent never handed one over; \
+        "the run ended without a result: the agent did not return one; \
          the agent said \"I would rather talk.\""
     );
 }
@@ -199,7 +199,7 @@ impl TryFrom<u32> for Even {
 #[tokio::test(start_paused = true)]
 async fn a_result_that_fits_the_schema_but_not_the_type_says_why() {
     let error = soon(gives(json!({"value": 3})).think::<Even>().text("?").run()).await.unwrap_err();
-    assert_eq!(error.to_string(), "the result is not of the type that was asked for");
+    assert_eq!(error.to_string(), "the result does not match the requested type");
     assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "3 is odd");
 }
 

@@ -53,7 +53,7 @@ impl Reader {
         Some(taken)
     }
 
-    /// The same for one part, which a parser may refuse: words may end in half a character.
+    /// Reads one part without a parser, which would reject text that ends in a high surrogate.
     pub(super) fn hot_part(
         &mut self,
         raw: &str,

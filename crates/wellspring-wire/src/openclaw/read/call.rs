@@ -7,14 +7,14 @@ use wellspring_core::{
 };
 
 use super::super::ORIGIN;
-use super::{CALLS_MAX, Reader, Said, data_text};
+use super::{CALLS_MAX, Reader, SnapshotText, data_text};
 
 /// A call of the run.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) part: LocalPart,
     stage: Stage,
-    pub(super) output: Said,
+    pub(super) output: SnapshotText,
     /// Whether its progress arrives as output of a command.
     is_command: bool,
     title: Option<Box<str>>,
@@ -40,7 +40,7 @@ impl Call {
             Stage::Asked
         };
         let title = progress.and_then(|it| it.title.clone());
-        Self { part, stage, output: Said::default(), is_command: false, title }
+        Self { part, stage, output: SnapshotText::default(), is_command: false, title }
     }
 
     fn start(&mut self, arguments: Option<&Value>, batch: &mut Batch) {
@@ -107,7 +107,7 @@ impl Reader {
             };
             let part = batch.start(PartKind::ToolCall(Box::new(tool)));
             batch.annotate(part, Annotation::ProviderId(id.clone()));
-            let (stage, output, is_command) = (Stage::Asked, Said::default(), false);
+            let (stage, output, is_command) = (Stage::Asked, SnapshotText::default(), false);
             self.calls.insert(id.clone(), Call { part, stage, output, is_command, title });
         }
         let call = self.calls.get_mut(&id)?;
