@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use wellspring_core::{Event, Record};
 use wellspring_testkit::acp_agent::SCRIPT;
 
+use crate::ag_ui_agents::{Server, address};
 use crate::kit::{Going, Home, install};
 
 /// Not a test: the agent that the others drive.
@@ -141,6 +142,69 @@ fn a_killed_run_that_the_agent_cannot_go_on_with_fails_honestly() {
     run adopted
     tool 1 finished interrupted "interrupted: its process ended while the tool ran; it may have taken effect"
     run finished failed lost: other: the agent's work ended with the process that drove it, and the agent cannot continue a session; ask again
+    "#);
+}
+
+/// The run is steered while its agent waits for a permission, then both processes are killed. Its
+/// next process goes on in the same session, with each word and the added input said once.
+#[test]
+fn a_steered_run_goes_on_after_both_processes_were_killed() {
+    let option = |id: &str, kind: &str| json!({"optionId": id, "name": id, "kind": kind});
+    let params = json!({
+        "toolCall": {"toolCallId": "c", "title": "Cut the cloth", "kind": "edit", "rawInput": {}},
+        "options": [option("yes", "allow_once"), option("no", "reject_once")],
+    });
+    let ask = json!({"request": {"method": "session/request_permission", "params": params}});
+    let capabilities = json!({"sessionCapabilities": {"resume": {}}});
+    let script =
+        |steps: Value| config(&json!({"capabilities": capabilities, "prompts": [steps]}), "");
+    let home = Home::with_files(&[(
+        "wellspring.toml",
+        &script(json!([{"text": "A coat, of course."}, ask])),
+    )]);
+    let at = address();
+    let server = Server::start(&home, at);
+    let run = server.post("/v1/runs", &json!({"agent": "other", "input": "A coat."}));
+    let run = run["run"].as_str().unwrap().to_owned();
+    server.wait_for(&run, "question_asked", 1);
+    server.post(&format!("/v1/runs/{run}/input"), &json!({"content": "With a hat."}));
+    server.wait_for(&run, "input_accepted", 1);
+    server.kill();
+
+    let tells = script(json!([{"tell": 1}]));
+    std::fs::write(home.work().join("wellspring.toml"), tells).unwrap();
+    let server = Server::start(&home, at);
+    server.wait_for(&run, "run_finished", 1);
+    server.kill();
+    let (records, _) = home.records(&run);
+    let sessions = sessions(&records);
+    assert_eq!(sessions[0], sessions[1], "the same session, in another process");
+    insta::assert_snapshot!(shown(&home, &records), @r#"
+    attached to other
+    part 0 started text
+    part 0 delta "A coat, of course."
+    part 0 finished
+    part 1 started call edit on agent
+    part 1 annotated {"provider_id":"c"}
+    extended acp session/request_permission {"options":[{"kind":"allow_once","name":"yes","optionId":"yes"},{"kind":"reject_once","name":"no","optionId":"no"}],"toolCall":{"toolCallId":"c"}}
+    part 1 delta "{}"
+    part 1 finished
+    question 0 asked approve "Allow Cut the cloth?"
+    input 1 accepted [{"text":"With a hat."}]
+    run adopted
+    question 0 answered withdrawn
+    tool 1 finished interrupted "not run: its process ended first"
+    attached to other
+    extended acp session {"note":"resumed","session":"session-PID-1"}
+    part 2 started text
+    part 2 delta "[{\"text\":\"The connection was lost while you worked on the last request. Look how far you got, and go on with it from there.\",\"type\":\"text\"}]"
+    part 2 finished
+    attached to other
+    input 1 applied
+    part 3 started text
+    part 3 delta "[{\"text\":\"With a hat.\",\"type\":\"text\"}]"
+    part 3 finished
+    run finished completed end_turn
     "#);
 }
 

@@ -13,10 +13,10 @@ use crate::kit::Home;
 use crate::providers::{anthropic, anthropic_held};
 
 /// A server at an address that stays the same, until it is killed.
-struct Server(Child, SocketAddr);
+pub(crate) struct Server(Child, SocketAddr);
 
 impl Server {
-    fn start(home: &Home, address: SocketAddr) -> Self {
+    pub(crate) fn start(home: &Home, address: SocketAddr) -> Self {
         let mut command = home.paced(0, &["serve", "--listen", &address.to_string()]);
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -38,7 +38,7 @@ impl Server {
         socket
     }
 
-    fn post(&self, path: &str, body: &Value) -> Value {
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Value {
         let mut answer = String::new();
         self.ask("POST", path, &body.to_string()).read_to_string(&mut answer).unwrap();
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -47,7 +47,7 @@ impl Server {
     }
 
     /// Reads a run's records until so many have this in them.
-    fn wait_for(&self, run: &str, what: &str, count: usize) {
+    pub(crate) fn wait_for(&self, run: &str, what: &str, count: usize) {
         let stream = self.ask("GET", &format!("/v1/runs/{run}/events?dialect=record"), "");
         let mut seen = Vec::new();
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
@@ -59,13 +59,13 @@ impl Server {
         panic!("{what:?} did not come {count} times, only {seen:#?}");
     }
 
-    fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
 }
 
-fn address() -> SocketAddr {
+pub(crate) fn address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
