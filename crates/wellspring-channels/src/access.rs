@@ -117,13 +117,14 @@ impl Instance {
     /// Whether a person may use the bot in this chat.
     pub(crate) async fn may_use(&self, incoming: &Incoming) -> Result<bool, ControlError> {
         let access = &self.inner.config.access;
+        let room = self.capabilities().room(&incoming.chat);
         if access.everyone
             || access.users.contains(&incoming.user.id)
-            || access.chats.contains(&incoming.chat)
+            || access.chats.iter().any(|chat| **chat == *room)
         {
             return Ok(true);
         }
-        for id in [&incoming.user.id, &incoming.chat] {
+        for id in [&*incoming.user.id, room] {
             if self.inner.documents.get(&format!("allow/{}", segment(id))).await?.is_some() {
                 return Ok(true);
             }

@@ -20,21 +20,32 @@ pub struct Capabilities {
     pub can_edit: bool,
     /// Whether it has previews that are not messages.
     pub can_draft: bool,
-    /// Whether text can be appended to a message natively.
+    /// Whether an answer can be a stream that is only appended to.
     pub can_append: bool,
+    /// The most UTF-16 units of the words of such a stream. A longer answer is shown by edits.
+    pub stream_max: usize,
     /// Whether a message can be deleted.
     pub can_delete: bool,
     /// Whether a message can have buttons.
     pub can_buttons: bool,
     /// How long a typing indicator is shown after one call; `None` if the network has none.
     pub typing: Option<Duration>,
-    /// Maximum length of a message in UTF-16 units, without markup.
+    /// Maximum length of a message in UTF-16 units.
     pub text_max: usize,
+    /// Whether markup counts towards `text_max`.
+    pub counts_markup: bool,
+    /// Whether repeating a send under its nonce returns the first message, for some minutes.
+    pub knows_repeats: bool,
     /// The supported markups, in order of preference: if the network rejects one, the next one
     /// is tried.
     pub markups: &'static [Markup],
     /// The rate limits.
     pub rates: Rates,
+    /// If the chats of one room share its rates and its permissions: the character after the
+    /// room in the id of a chat. Without it, every chat is a room of its own.
+    pub room_end: Option<char>,
+    /// What a command begins with, where the network keeps `/` for itself.
+    pub command: char,
 }
 
 impl Capabilities {
@@ -44,19 +55,31 @@ impl Capabilities {
         can_edit: false,
         can_draft: false,
         can_append: false,
+        stream_max: 0,
         can_delete: false,
         can_buttons: false,
         typing: None,
         text_max: 2000,
+        counts_markup: false,
+        knows_repeats: false,
         markups: &[Markup::Plain],
         rates: Rates::TELEGRAM,
+        room_end: None,
+        command: '/',
     };
+
+    /// The room that a chat is in.
+    #[must_use]
+    pub fn room<'a>(&self, chat: &'a str) -> &'a str {
+        let end = self.room_end.and_then(|end| chat.find(end));
+        end.map_or(chat, |end| &chat[..end])
+    }
 }
 
 /// Rate limits, and how often a preview may change.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Rates {
-    /// Minimum time between two calls to one chat.
+    /// Minimum time between two calls to one room.
     pub chat_interval: Duration,
     /// Minimum time between two previews in a direct chat.
     pub direct_preview: Duration,
@@ -68,6 +91,8 @@ pub struct Rates {
     pub group_window: Duration,
     /// Maximum number of calls per second, over all chats.
     pub overall_per_second: usize,
+    /// The most calls of one kind within a minute, by [`Action::name`], where there is a limit.
+    pub per_minute: &'static [(&'static str, usize)],
 }
 
 impl Rates {
@@ -79,7 +104,14 @@ impl Rates {
         group_calls: 20,
         group_window: Duration::from_secs(60),
         overall_per_second: 30,
+        per_minute: &[],
     };
+
+    /// The most calls of this kind within a minute.
+    #[must_use]
+    pub(crate) fn per_minute(&self, action: &str) -> Option<usize> {
+        self.per_minute.iter().find(|(name, _)| *name == action).map(|(_, calls)| *calls)
+    }
 }
 
 /// The kind of a chat.
@@ -102,6 +134,8 @@ pub struct Body {
     pub buttons: Vec<Vec<Button>>,
     /// A file; the text is its caption.
     pub file: Option<File>,
+    /// The whole answer, for a network where it is a stream.
+    pub stream: Option<Stream>,
     /// Whether it shows text of the model. Such a message is never deleted before another one
     /// shows that text.
     pub shows_words: bool,
@@ -123,6 +157,37 @@ impl Body {
             (&button.label, &button.data).hash(&mut hasher);
         }
         hasher.finish()
+    }
+}
+
+/// An answer as a stream that is only appended to.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Stream {
+    /// The title above the thoughts; empty if there is nothing to show of them.
+    pub title: Box<str>,
+    /// The thoughts, from the first on.
+    pub thoughts: Box<str>,
+    /// Whether there are no words yet.
+    pub is_thinking: bool,
+    /// What a tool is doing right now.
+    pub tool: Option<Box<str>>,
+    /// The words, as the model's Markdown.
+    pub words: Box<str>,
+}
+
+/// What is appended to a stream: the difference between what it shows and what it should.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Growth {
+    /// What it shows.
+    pub before: Stream,
+    /// What it should show. Its words and thoughts begin as those before.
+    pub after: Stream,
+}
+
+impl Stream {
+    /// Whether everything that this stream shows is at the beginning of `later`.
+    pub(crate) fn grows_to(&self, later: &Self) -> bool {
+        later.words.starts_with(&*self.words) && later.thoughts.starts_with(&*self.thoughts)
     }
 }
 
@@ -170,6 +235,8 @@ pub enum Action {
         markup: usize,
         /// Whether the answer is still growing.
         preview: bool,
+        /// The same if the send is repeated, and different for every other message of the chat.
+        nonce: u64,
     },
     /// Changes a message.
     Edit {
@@ -191,6 +258,27 @@ pub enum Action {
         /// The index of the markup.
         markup: usize,
     },
+    /// A new message that is a stream.
+    Begin {
+        /// The message it answers.
+        reply_to: Option<Box<str>>,
+        /// What it shows first.
+        growth: Box<Growth>,
+    },
+    /// More of a stream.
+    Append {
+        /// The message.
+        message: Box<str>,
+        /// What is new.
+        growth: Box<Growth>,
+    },
+    /// Ends a stream. From then on it is a message like any other.
+    End {
+        /// The message.
+        message: Box<str>,
+        /// What is new.
+        growth: Box<Growth>,
+    },
     /// Deletes a message.
     Delete {
         /// The message.
@@ -208,6 +296,9 @@ impl Action {
             Self::Send { .. } => "send",
             Self::Edit { .. } => "edit",
             Self::Draft { .. } => "draft",
+            Self::Begin { .. } => "begin",
+            Self::Append { .. } => "append",
+            Self::End { .. } => "end",
             Self::Delete { .. } => "delete",
             Self::Typing => "typing",
         }
@@ -224,6 +315,17 @@ pub enum CallError {
         /// How long to wait, if the network reports it.
         retry_after: Option<Duration>,
     },
+    /// Too many calls of one kind, or in total, for all chats.
+    #[error("too many requests of this bot")]
+    BotLimited {
+        /// How long to wait.
+        retry_after: Duration,
+        /// The limit that was exceeded.
+        limit: Limit,
+    },
+    /// The stream has ended: nothing was appended.
+    #[error("the stream has ended")]
+    StreamEnded,
     /// The message already has this content.
     #[error("the message is not modified")]
     NotModified,
@@ -247,8 +349,43 @@ pub enum CallError {
     AnswerLost(Box<str>),
 }
 
-/// The result of a call: the id of a new message.
-pub type CallResult = Result<Option<Box<str>>, CallError>;
+impl CallError {
+    /// The error of a request that shows nothing to people: it can be repeated.
+    pub(crate) fn shows_nothing(self) -> Self {
+        if let Self::AnswerLost(what) = self { Self::Unavailable(what) } else { self }
+    }
+}
+
+/// A limit that all chats of a bot share.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Limit {
+    /// Calls of one kind.
+    Action,
+    /// Calls of every kind.
+    Bot,
+}
+
+/// The result of a successful call.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Done {
+    /// The id of a new message.
+    pub message: Option<Box<str>>,
+    /// Whether it is the message of an earlier attempt, whose content may differ.
+    pub is_repeat: bool,
+    /// How long to make no call to this room, if the network says so.
+    pub wait: Option<Duration>,
+}
+
+impl Done {
+    /// The result of a call that made a message, or of one that makes none.
+    #[must_use]
+    pub fn new(message: Option<Box<str>>) -> Self {
+        Self { message, ..Self::default() }
+    }
+}
+
+/// The result of a call, or why it failed.
+pub type CallResult = Result<Done, CallError>;
 
 /// A chat network.
 ///
@@ -258,7 +395,7 @@ pub type CallResult = Result<Option<Box<str>>, CallError>;
 ///    limit and never retries: the scheduler does both.
 /// 2. A call that may have had an effect is [`CallError::AnswerLost`], never
 ///    [`CallError::Unavailable`].
-/// 3. A successful [`Action::Send`] returns the id of the message.
+/// 3. A successful [`Action::Send`] or [`Action::Begin`] returns the id of the message.
 pub trait Channel: Send + Sync + std::fmt::Debug {
     /// The name of the network, such as `telegram`.
     fn network(&self) -> &'static str;

@@ -16,18 +16,22 @@ use wellspring_engine::{
     ClientId, ControlError, InThread, RequestKey, StartError, StartKey, StartRun,
 };
 use wellspring_log::document::segment;
-use wellspring_log::{Expected, RunState};
+use wellspring_log::{AppendError, Expected, RunState, StoreError};
 use wellspring_wire::stream_delta::StreamDelta;
 
 use crate::channel::{Body, ChatKind, File, StreamSender};
 use crate::incoming::{Incoming, IncomingFile, What};
 use crate::instance::{Entry, Instance, Live, WhenBusy};
 use crate::schedule::PostState;
-use crate::state::{AnswerState, ChatState, Message, answer_key};
+use crate::state::{AnswerState, ChatState, Message, NOTES_MAX, answer_key};
 use crate::view::{Reader, ThinkingMode, note};
 
 /// Maximum size of a file in a message: it is stored in the run's first record.
 pub const INCOMING_FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Maximum total size of the files of one request. A request is one record of its run: encoded,
+/// the files are a third larger, and stores accept 16 MiB.
+const REQUEST_FILES_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Maximum number of files per message. Networks allow about ten.
 const FILES_MAX: usize = 10;
@@ -50,6 +54,15 @@ pub enum IncomingError {
     Start(StartError),
 }
 
+/// How an answer is shown.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum How {
+    /// While it grows, if the bot is configured so.
+    AsConfigured,
+    /// When it is finished: it answers messages that waited for another answer.
+    InOnePiece,
+}
+
 /// A person's settings.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 struct UserSettings {
@@ -65,6 +78,13 @@ impl Instance {
     ///
     /// If it could not be stored. The network should deliver it again.
     pub async fn incoming(&self, incoming: Incoming) -> Result<(), IncomingError> {
+        let chat = incoming.chat.clone();
+        let taken = self.take_in(incoming).await;
+        self.forget_if_idle(&chat);
+        taken
+    }
+
+    async fn take_in(&self, incoming: Incoming) -> Result<(), IncomingError> {
         self.inner.metrics.received();
         let thinking = self.settings(&incoming.user.id).await?.thinking;
         let language = incoming.user.language.unwrap_or(self.inner.config.language);
@@ -90,7 +110,8 @@ impl Instance {
                 }
             }
             What::Message { message, text, files } => {
-                let command = text.strip_prefix('/').map(|it| it.split_whitespace());
+                let mark = self.capabilities().command;
+                let command = text.strip_prefix(mark).map(|it| it.split_whitespace());
                 if let Some(mut words) = command
                     && files.is_empty()
                 {
@@ -156,16 +177,38 @@ impl Instance {
 
     /// Sends a message of our own.
     pub(crate) fn say(&self, incoming: &Incoming, reply_to: &str, text: &str, entry: &mut Entry) {
+        self.say_in(&incoming.chat, incoming.topic.as_deref(), reply_to, text, entry);
+    }
+
+    /// Says something of our own in a chat. Someone who asks faster than the network lets us speak
+    /// is left without an answer.
+    fn say_in(
+        &self,
+        chat: &str,
+        topic: Option<&str>,
+        reply_to: &str,
+        text: &str,
+        entry: &mut Entry,
+    ) {
+        if entry.state.notes.len() >= NOTES_MAX {
+            tracing::debug!(chat, "too much is still to be said in a chat");
+            return;
+        }
         let key: Box<str> = format!("note:{}", Uuid::now_v7()).into();
         entry.state.notes.insert(key.clone(), text.into());
         let state = PostState {
             key: key.clone(),
             reply_to: Some(reply_to.into()),
-            topic: incoming.topic.clone(),
+            topic: topic.map(Into::into),
             ..PostState::default()
         };
-        self.open(&incoming.chat, state);
-        self.want(&incoming.chat, &key, note(text, self.capabilities()), true);
+        self.open(chat, state);
+        self.want(chat, &key, note(text, self.capabilities()), true);
+    }
+
+    /// A text that names commands, as they are written in this network.
+    fn with_mark(&self, text: &str) -> String {
+        text.replace(" /", &format!(" {}", self.capabilities().command))
     }
 
     async fn settings(&self, user: &str) -> Result<UserSettings, ControlError> {
@@ -185,7 +228,7 @@ impl Instance {
     ) -> Result<Option<String>, ControlError> {
         let language = reader.language;
         Ok(Some(match name {
-            "start" | "help" => language.help().to_owned(),
+            "start" | "help" => self.with_mark(language.help()),
             "stop" => match entry.state.active().map(|active| active.run) {
                 Some(run) => {
                     entry.state.form = None;
@@ -229,7 +272,7 @@ impl Instance {
                     self.inner.documents.put(&name, Some(&text), Expected::Anything).await?;
                     format!("{} {}.", language.thinking_now(), argument.unwrap_or_default())
                 }
-                None => language.thinking_usage().to_owned(),
+                None => self.with_mark(language.thinking_usage()),
             },
             _ => return Ok(None),
         }))
@@ -243,7 +286,8 @@ impl Instance {
         entry: &mut Entry,
     ) -> Result<(), IncomingError> {
         let Some(active) = entry.state.active() else {
-            return self.begin(&incoming.chat, vec![message], entry).await;
+            let how = How::AsConfigured;
+            return self.begin(&incoming.chat, vec![message], how, entry).await;
         };
         let run = active.run;
         let control = self.control_of(&message.user);
@@ -278,6 +322,7 @@ impl Instance {
         &self,
         chat: &str,
         messages: Vec<Message>,
+        how: How,
         entry: &mut Entry,
     ) -> Result<(), IncomingError> {
         let Some(last) = messages.last().cloned() else { return Ok(()) };
@@ -298,8 +343,7 @@ impl Instance {
             key: Some(StartKey::Client(ClientId::new("channel.message", id))),
             ..StartRun::new(&*agent, request)
         };
-        // Messages that were collected are answered in one piece.
-        let streams = config.stream && messages.len() == 1;
+        let streams = config.stream && how == How::AsConfigured;
         self.set_live(chat, Live { kind: entry.state.kind, reader: last.reader, streams });
         self.start_typing(chat, last.topic.as_deref());
         match control.start(start).await {
@@ -318,19 +362,14 @@ impl Instance {
                 self.inner.tasks.spawn(self.clone().follow_boxed(chat.into(), answer));
             }
             // The store failed: the network delivers the message again.
-            Err(error @ StartError::Log(_)) => {
+            Err(error @ StartError::Log(_)) if !is_too_large(&error) => {
                 self.pause_typing(chat);
                 return Err(IncomingError::Start(error));
             }
             Err(error) => {
                 self.pause_typing(chat);
                 let text = format!("{} {error}", last.reader.language.not_started());
-                let key: Box<str> = format!("note:{}", Uuid::now_v7()).into();
-                entry.state.notes.insert(key.clone(), text.as_str().into());
-                let (reply_to, topic) = (Some(last.message), last.topic);
-                let state = PostState { key: key.clone(), reply_to, topic, ..PostState::default() };
-                self.open(chat, state);
-                self.want(chat, &key, note(&text, self.capabilities()), true);
+                self.say_in(chat, last.topic.as_deref(), &last.message, &text, entry);
             }
         }
         Ok(())
@@ -339,12 +378,13 @@ impl Instance {
     /// The content of messages, with their files.
     async fn content(&self, messages: &[Message]) -> Vec<Content> {
         let mut content = Vec::new();
+        let mut room = REQUEST_FILES_BYTES_MAX;
         for message in messages {
             if !message.text.trim().is_empty() {
                 content.push(Content::Text(message.text.clone()));
             }
             for file in &message.files {
-                content.push(self.file(file).await);
+                content.push(self.file(file, &mut room).await);
             }
         }
         if content.is_empty() {
@@ -353,9 +393,12 @@ impl Instance {
         content
     }
 
-    async fn file(&self, file: &IncomingFile) -> Content {
-        match self.inner.channel.download(&file.id, INCOMING_FILE_BYTES_MAX).await {
+    /// Fetches a file, if there is room for it.
+    async fn file(&self, file: &IncomingFile, room: &mut usize) -> Content {
+        let bytes_max = INCOMING_FILE_BYTES_MAX.min(*room);
+        match self.inner.channel.download(&file.id, bytes_max).await {
             Ok(bytes) => {
+                *room -= bytes.len().min(*room);
                 let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
                 Content::Media {
                     media_type: file.media_type.clone(),
@@ -468,6 +511,7 @@ impl Instance {
             Err(error) => tracing::error!(%chat, %error, "failed to read the state of a chat"),
         }
         self.next_message(&chat).await;
+        self.forget_if_idle(&chat);
     }
 
     /// Shows the current state of an answer.
@@ -540,12 +584,12 @@ impl Instance {
         if entry.state.active().is_some() || entry.state.waiting.is_empty() {
             return;
         }
-        let many = match self.inner.config.when_busy {
-            WhenBusy::Queue => 1,
-            WhenBusy::Accumulate | WhenBusy::Steer => entry.state.waiting.len(),
+        let (many, how) = match self.inner.config.when_busy {
+            WhenBusy::Queue => (1, How::AsConfigured),
+            WhenBusy::Accumulate | WhenBusy::Steer => (entry.state.waiting.len(), How::InOnePiece),
         };
         let messages: Vec<Message> = entry.state.waiting.drain(..many).collect();
-        let began = self.begin(chat, messages.clone(), &mut entry).await;
+        let began = self.begin(chat, messages.clone(), how, &mut entry).await;
         if let Err(error) = began {
             tracing::error!(chat, %error, "could not answer a message that waited; it still waits");
             entry.state.waiting.splice(..0, messages);
@@ -559,8 +603,19 @@ impl Instance {
     ///
     /// If the chat's state cannot be read.
     pub async fn active_run(&self, chat: &str) -> Result<Option<RunId>, ControlError> {
-        Ok(self.entry(chat).await?.state.active().map(|active| active.run))
+        let active = self.entry(chat).await?.state.active().map(|active| active.run);
+        self.forget_if_idle(chat);
+        Ok(active)
     }
+}
+
+/// Whether it is the request's size that keeps it out of the store: then it never gets in, and
+/// must not be delivered again for ever, in front of everyone else's messages.
+fn is_too_large(error: &StartError) -> bool {
+    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |it| it.source());
+    let store = causes.find_map(|cause| cause.downcast_ref());
+    let Some(StoreError::Failed { cause, .. }) = store else { return false };
+    matches!(cause.downcast_ref(), Some(AppendError::TooLarge { .. }))
 }
 
 /// The end of an answer.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use wellspring_core::Millis;
 use wellspring_engine::{Control, ControlError, Documents, Permission, Principal, Runtime};
-use wellspring_log::document::segment;
+use wellspring_log::document::{DOCUMENT_BYTES_MAX, segment};
 use wellspring_log::{Expected, Written};
 
 use crate::channel::{Body, Call, CallError, Capabilities, Channel, ChatKind};
@@ -27,6 +27,10 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// How long to wait before a failed write of a chat's state is retried.
 const KEEP_AGAIN: Duration = Duration::from_secs(1);
+
+/// The longest `retry_after` that another process obeys: networks name minutes, and a wrong clock
+/// must not silence a chat for longer.
+const BLOCKED_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The configuration of a bot.
 #[derive(Clone, Debug)]
@@ -196,6 +200,12 @@ impl Instance {
         &self.inner.metrics
     }
 
+    /// The number of chats in memory. An idle chat is not in memory.
+    #[must_use]
+    pub fn chats_in_memory(&self) -> usize {
+        lock(&self.inner.entries).len().max(lock(&self.inner.live).len())
+    }
+
     /// The number of answers, questions and notices that are not delivered yet.
     #[must_use]
     pub fn pending(&self) -> usize {
@@ -224,9 +234,8 @@ impl Instance {
 
     pub(crate) fn preview(&self, chat: &str, _reply_to: &str) -> Preview {
         let live = self.live(chat);
-        let can = self.capabilities();
-        let drafts = self.inner.config.drafts && can.can_draft && live.kind == ChatKind::Direct;
-        sender::preview(live.streams && can.can_stream_response, drafts)
+        let drafts = self.inner.config.drafts && live.kind == ChatKind::Direct;
+        sender::preview(live.streams, drafts, self.capabilities())
     }
 
     pub(crate) fn open(&self, chat: &str, state: PostState) {
@@ -350,16 +359,30 @@ impl Instance {
                 ChatState::default()
             });
             entry.kept = Some((document.revision, document.text.into()));
+            self.obey_block(chat, &entry.state);
         }
         Ok(entry)
     }
 
     /// Stores a chat's state, including the scheduler's; `false` if the bot must stop.
     pub(crate) async fn keep(&self, chat: &str, entry: &mut Entry) -> bool {
-        entry.state.update(self.scheduler().state(chat));
+        let now = self.now();
+        {
+            let scheduler = self.scheduler();
+            entry.state.update(scheduler.state(chat));
+            let blocked_until = scheduler.blocked_until(chat).filter(|until| *until > now);
+            // A block that is over is not worth a write.
+            entry.state.blocked_until = blocked_until;
+        }
         // Plain data always serialises.
         let text = serde_json::to_string(&entry.state).unwrap_or_default();
         if entry.kept.as_ref().is_some_and(|(_, kept)| *kept == text) {
+            return true;
+        }
+        if text.len() > DOCUMENT_BYTES_MAX {
+            // Everything in it has a maximum. To try again would never help, and would hold up
+            // every other chat.
+            tracing::error!(chat, bytes = text.len(), "the state of a chat is too large to keep");
             return true;
         }
         loop {
@@ -410,7 +433,7 @@ impl Instance {
     }
 
     /// Removes an idle chat from memory: its document is enough.
-    fn forget_if_idle(&self, chat: &str) {
+    pub(crate) fn forget_if_idle(&self, chat: &str) {
         let mut entries = lock(&self.inner.entries);
         let is_idle = entries.get(chat).is_some_and(|entry| {
             Arc::strong_count(entry) == 1
@@ -424,7 +447,9 @@ impl Instance {
 
     /// Resumes all chats that are not idle.
     async fn restore(&self) -> Result<(), ControlError> {
-        for document in self.inner.documents.list("chat/").await? {
+        let documents = self.inner.documents.list("chat/").await?;
+        let is_new = documents.is_empty();
+        for document in documents {
             let Ok(state) = serde_json::from_str::<ChatState>(&document.text) else { continue };
             if state.is_idle() {
                 continue;
@@ -435,14 +460,25 @@ impl Instance {
                 state: state.clone(),
             };
             lock(&self.inner.entries).insert(chat.clone(), Arc::new(AsyncMutex::new(entry)));
-            let until = self.now().plus(self.capabilities().rates.chat_interval);
             for post in &state.posts {
                 self.scheduler().open(&chat, state.kind, post.clone());
-                self.scheduler().block_until(&chat, until);
             }
+            self.obey_block(&chat, &state);
             self.resume(&chat, &state);
         }
+        if !is_new {
+            let now = self.now();
+            self.scheduler().goes_on(now);
+        }
         Ok(())
+    }
+
+    /// What the network told another process counts here too.
+    fn obey_block(&self, chat: &str, state: &ChatState) {
+        if let Some(until) = state.blocked_until {
+            let until = until.min(self.now().plus(BLOCKED_MAX));
+            self.scheduler().block_until(chat, until);
+        }
     }
 }
 

@@ -46,7 +46,8 @@ impl ChannelMetrics {
     pub(crate) fn called(&self, action: &'static str, result: &CallResult) {
         let outcome = match result {
             Ok(_) | Err(CallError::NotModified) => "ok",
-            Err(CallError::RateLimited { .. }) => "rate_limited",
+            Err(CallError::RateLimited { .. } | CallError::BotLimited { .. }) => "rate_limited",
+            Err(CallError::StreamEnded) => "stream_ended",
             Err(CallError::MessageGone) => "message_gone",
             Err(CallError::BadMarkup(_)) => "bad_markup",
             Err(CallError::ChatGone(_)) => "chat_gone",

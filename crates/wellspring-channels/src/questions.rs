@@ -11,7 +11,7 @@ use crate::incoming::Incoming;
 use crate::instance::{Entry, Instance};
 use crate::markup::{Text, first_chars};
 use crate::schedule::{PostState, Preview};
-use crate::state::{AnswerState, FormState};
+use crate::state::{AnswerState, FORM_BYTES_MAX, FormState, kept_bytes};
 use crate::texts::Language;
 use crate::view::body;
 
@@ -302,6 +302,9 @@ impl Instance {
         let value = field.read(text)?;
         if field.name.is_empty() {
             return Ok(Some(Answer::Value(value)));
+        }
+        if kept_bytes(&form.values) + kept_bytes(&value) > FORM_BYTES_MAX {
+            return Err(field.title);
         }
         form.values.insert(field.name, value);
         match next_field(schema, &form.values) {

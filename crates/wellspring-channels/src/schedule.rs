@@ -28,13 +28,17 @@ use std::time::Duration;
 
 use wellspring_core::Millis;
 
-use crate::channel::{Action, Body, Call, CallError, CallResult, Capabilities, ChatKind};
-use post::{Next as PostNext, Post};
+use crate::channel::{
+    Action, Body, Call, CallError, CallResult, Capabilities, ChatKind, Limit, Rates,
+};
+use post::{Look, Next as PostNext, Post};
 pub use post::{PostState, Preview, Slot, TRIES_MAX};
 
 /// Quarters of the rate limits (per second, and per minute and group) that previews may use;
 /// the rest is for first messages and finished answers.
 const PREVIEW_QUARTERS: usize = 3;
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// Decides the calls for all chats of a bot.
 #[derive(Debug)]
@@ -44,7 +48,32 @@ pub struct Scheduler {
     /// When the calls of the last second got their responses.
     answered: VecDeque<Millis>,
     on_the_way: usize,
+    /// The calls of each kind that has a limit of its own.
+    kinds: BTreeMap<&'static str, Kind>,
+    /// What chats of one room share, for networks that have rooms.
+    rooms: BTreeMap<Box<str>, Room>,
+    /// No calls before this time, because of a `retry_after` for the whole bot.
+    blocked_until: Millis,
+    /// No calls before this time: another process may just have made some.
+    quiet_until: Millis,
     notices: Vec<Notice>,
+}
+
+/// Calls of one kind, for all chats.
+#[derive(Debug, Default)]
+struct Kind {
+    /// When those of the last minute were answered.
+    answered: VecDeque<Millis>,
+    on_the_way: usize,
+    blocked_until: Millis,
+}
+
+/// Chats that share a rate.
+#[derive(Debug, Default)]
+struct Room {
+    is_busy: bool,
+    last: Option<Millis>,
+    blocked_until: Millis,
 }
 
 /// One chat.
@@ -82,7 +111,7 @@ struct Typing {
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Doing {
     Typing,
-    Post { key: Box<str>, next: PostNext, digest: u64, shows_words: bool },
+    Post { key: Box<str>, next: PostNext, look: Look },
 }
 
 /// The next step.
@@ -143,8 +172,17 @@ impl Scheduler {
     /// A scheduler without chats.
     #[must_use]
     pub fn new(can: Capabilities) -> Self {
-        let (chats, answered) = (BTreeMap::new(), VecDeque::new());
-        Self { can, chats, answered, on_the_way: 0, notices: Vec::new() }
+        Self {
+            can,
+            chats: BTreeMap::new(),
+            answered: VecDeque::new(),
+            on_the_way: 0,
+            kinds: BTreeMap::new(),
+            rooms: BTreeMap::new(),
+            blocked_until: Millis(0),
+            quiet_until: Millis(0),
+            notices: Vec::new(),
+        }
     }
 
     /// Adds a post, new or restored, at the end of a chat. An existing post with the same key
@@ -202,12 +240,27 @@ impl Scheduler {
         posts.into_iter().any(|post| *post.state.key == *key)
     }
 
-    /// Makes no call to a chat before this time, because the calls before a restart are not
-    /// known.
-    pub fn block_until(&mut self, chat: &str, until: Millis) {
-        if let Some(chat) = self.chats.get_mut(chat) {
-            chat.blocked_until = chat.blocked_until.max(until);
+    /// Continues after another process, at `now`, whose calls are not known. It may have used the
+    /// limits of each chat and of the bot for a second, and, in groups, the previews' share of a
+    /// minute.
+    pub fn goes_on(&mut self, now: Millis) {
+        self.quiet_until = now.plus(self.can.rates.chat_interval.max(Duration::from_secs(1)));
+        let used = share(self.can.rates.group_calls);
+        for chat in self.chats.values_mut().filter(|chat| chat.kind == ChatKind::Group) {
+            chat.recent.extend(std::iter::repeat_n(now, used));
         }
+    }
+
+    /// Makes no call to a chat before this time, because of a `retry_after`.
+    pub fn block_until(&mut self, chat: &str, until: Millis) {
+        let chat = self.chats.entry(chat.into()).or_default();
+        chat.blocked_until = chat.blocked_until.max(until);
+    }
+
+    /// The time before which no call is made to a chat.
+    #[must_use]
+    pub fn blocked_until(&self, chat: &str) -> Option<Millis> {
+        self.chats.get(chat).map(|chat| chat.blocked_until)
     }
 
     /// Whether a preview of this post can be shown at `now`, or the time from which it can.
@@ -236,6 +289,11 @@ impl Scheduler {
 
     /// The next call, of the most urgent chat.
     pub fn next(&mut self, now: Millis) -> Next {
+        if now < self.quiet_until {
+            let waits = |chat: &Chat| !chat.posts.is_empty() || chat.typing.is_some();
+            let waits = self.chats.values().any(waits);
+            return if waits { Next::Wait(self.quiet_until) } else { Next::Idle };
+        }
         let second = Duration::from_secs(1);
         while self.answered.front().is_some_and(|at| now.since(*at) >= second && *at <= now) {
             self.answered.pop_front();
@@ -244,26 +302,53 @@ impl Scheduler {
         let max = self.can.rates.overall_per_second;
         let mut best: Option<(Urgency, Millis, &str, Work)> = None;
         let mut wake: Option<Millis> = None;
+        let mut wake_at = |at: Millis| wake = Some(wake.map_or(at, |wake| wake.min(at)));
+        for kind in self.kinds.values_mut() {
+            kind.forget_before(now);
+        }
         for (id, chat) in &mut self.chats {
-            if let Some((urgency, at, work)) = chat.work(now, &self.can) {
-                if at > now {
-                    wake = Some(wake.map_or(at, |wake| wake.min(at)));
+            let Some((urgency, at, mut work)) = chat.work(now, &self.can) else { continue };
+            let room = room_of(&self.rooms, &self.can, id);
+            if room.is_some_and(|room| room.is_busy) {
+                continue;
+            }
+            let room_at = room.map_or(Millis(0), |room| room.free_at(self.can.rates.chat_interval));
+            let at = at.max(room_at).max(self.blocked_until);
+            if at > now {
+                wake_at(at);
+                continue;
+            }
+            let is_preview = urgency >= Urgency::Preview;
+            if used >= if is_preview { share(max) } else { max } {
+                if let Some(oldest) = self.answered.front() {
+                    wake_at(oldest.plus(second));
+                }
+                continue;
+            }
+            let kind_free_at = |name| kind_free_at(&self.kinds, &self.can.rates, name, is_preview);
+            let mut kind_at = kind_free_at(work.name());
+            // Rather an ordinary message now than a stream later.
+            if kind_at.is_none_or(|at| at > now)
+                && let Work::Post(index, next @ PostNext::Begin) = &mut work
+                && let Some(post) = chat.posts.get_mut(*index)
+            {
+                post.use_edits();
+                *next = PostNext::Send(0);
+                kind_at = kind_free_at(next.name());
+            }
+            match kind_at {
+                Some(at) if at > now => {
+                    wake_at(at);
                     continue;
                 }
-                let room = if urgency >= Urgency::Preview { share(max) } else { max };
-                if used >= room {
-                    if let Some(oldest) = self.answered.front() {
-                        let at = oldest.plus(second);
-                        wake = Some(wake.map_or(at, |wake| wake.min(at)));
-                    }
-                    continue;
-                }
-                // Among equally urgent chats, the one that has waited longest.
-                let since = chat.last.unwrap_or_default();
-                if best.as_ref().is_none_or(|(other, last, ..)| (urgency, since) < (*other, *last))
-                {
-                    best = Some((urgency, since, id, work));
-                }
+                Some(_) => {}
+                // A call of this kind is in flight; its result triggers the next search.
+                None => continue,
+            }
+            // Among equally urgent chats, the one that has waited longest.
+            let since = chat.last.unwrap_or_default();
+            if best.as_ref().is_none_or(|(other, last, ..)| (urgency, since) < (*other, *last)) {
+                best = Some((urgency, since, id, work));
             }
         }
         let Some((_, _, id, work)) = best else { return wake.map_or(Next::Idle, Next::Wait) };
@@ -273,30 +358,34 @@ impl Scheduler {
 
     fn begin(&mut self, id: &str, work: Work) -> Next {
         let Some(chat) = self.chats.get_mut(id) else { return Next::Idle };
-        self.on_the_way += 1;
-        match work {
+        let name = work.name();
+        let (doing, topic, action, keep_first) = match work {
             Work::Typing => {
                 let topic = chat.typing.as_ref().and_then(|typing| typing.topic.clone());
-                chat.busy = Busy::Calling(Doing::Typing);
-                let call = Call { chat: id.into(), topic, action: Action::Typing };
-                Next::Call { call, keep_first: false }
+                (Doing::Typing, topic, Action::Typing, false)
             }
             Work::Post(index, next) => {
-                let Some(post) = chat.posts.get_mut(index) else {
-                    self.on_the_way -= 1;
-                    return Next::Idle;
-                };
-                let (action, digest, shows_words) = post.action(&next);
-                let keep_first = matches!(next, PostNext::Send(_));
-                if let PostNext::Send(slot) = next {
-                    post.state.sending = Some(slot);
+                let Some(post) = chat.posts.get_mut(index) else { return Next::Idle };
+                let (action, look) = post.action(&next);
+                let makes = next.makes();
+                if makes.is_some() {
+                    post.state.sending = makes;
                 }
                 let key = post.state.key.clone();
                 let topic = post.state.topic.clone();
-                chat.busy = Busy::Calling(Doing::Post { key, next, digest, shows_words });
-                Next::Call { call: Call { chat: id.into(), topic, action }, keep_first }
+                (Doing::Post { key, next, look }, topic, action, makes.is_some())
             }
+        };
+        chat.busy = Busy::Calling(doing);
+        self.on_the_way += 1;
+        if self.can.rates.per_minute(name).is_some() {
+            self.kinds.entry(name).or_default().on_the_way += 1;
         }
+        if self.can.room_end.is_some() {
+            let room = self.rooms.entry(self.can.room(id).into()).or_default();
+            room.is_busy = true;
+        }
+        Next::Call { call: Call { chat: id.into(), topic, action }, keep_first }
     }
 
     /// Handles the result of a chat's call. Then store the chat's [`state`](Self::state), and
@@ -309,6 +398,16 @@ impl Scheduler {
         self.on_the_way = self.on_the_way.saturating_sub(1);
         self.answered.push_back(now);
         chat.last = Some(now);
+        let name = match &doing {
+            Doing::Typing => Action::Typing.name(),
+            Doing::Post { next, .. } => next.name(),
+        };
+        if let Some(kind) = self.kinds.get_mut(name)
+            && self.can.rates.per_minute(name).is_some()
+        {
+            kind.on_the_way = kind.on_the_way.saturating_sub(1);
+            kind.answered.push_back(now);
+        }
         if chat.kind == ChatKind::Group {
             chat.recent.push_back(now);
         }
@@ -318,35 +417,49 @@ impl Scheduler {
         };
         let failures = failures.map_or(0, |post| post.failures);
         let wait = match &result {
+            Ok(done) => done.wait,
+            Err(CallError::BotLimited { retry_after, limit }) => {
+                let until = now.plus(*retry_after);
+                let blocked = match limit {
+                    Limit::Bot => &mut self.blocked_until,
+                    Limit::Action => &mut self.kinds.entry(name).or_default().blocked_until,
+                };
+                *blocked = until.max(*blocked);
+                None
+            }
             Err(CallError::RateLimited { retry_after: Some(after) }) => Some(*after),
             Err(CallError::RateLimited { retry_after: None }) => Some(backoff(failures)),
             Err(CallError::Unavailable(_) | CallError::AnswerLost(_) | CallError::Refused(_)) => {
                 Some(backoff(failures))
             }
-            Ok(_)
-            | Err(
+            Err(
                 CallError::NotModified
+                | CallError::StreamEnded
                 | CallError::MessageGone
                 | CallError::BadMarkup(_)
                 | CallError::ChatGone(_),
             ) => None,
         };
-        if let Some(wait) = wait {
-            chat.blocked_until = chat.blocked_until.max(now.plus(wait));
+        let wait_until = now.plus(wait.unwrap_or_default());
+        chat.blocked_until = chat.blocked_until.max(wait_until);
+        if self.can.room_end.is_some() {
+            let room = self.rooms.entry(self.can.room(id).into()).or_default();
+            (room.is_busy, room.last) = (false, Some(now));
+            room.blocked_until = room.blocked_until.max(wait_until);
         }
-        let mut changed = false;
+        // Another process has to wait as long.
+        let mut changed = matches!(result, Err(CallError::RateLimited { retry_after: Some(_) }));
         match doing {
             Doing::Typing => {
                 if let (Some(typing), Some(every)) = (&mut chat.typing, self.can.typing) {
                     typing.again_at = now.plus(every);
                 }
             }
-            Doing::Post { key, next, digest, shows_words } => {
+            Doing::Post { key, next, look } => {
                 if let Some(index) = chat.posts.iter().position(|post| post.state.key == key) {
                     let before = chat.posts[index].state.clone();
-                    let outcome =
-                        chat.posts[index].done(&next, digest, shows_words, result, &self.can);
-                    changed = chat.posts[index].state != before;
+                    let outcome = chat.posts[index].done(&next, look, result, &self.can);
+                    changed |= chat.posts[index].state != before;
                     let chat_id: Box<str> = id.into();
                     match outcome {
                         post::Outcome::Fine => {}
@@ -392,6 +505,11 @@ impl Scheduler {
                 || !matches!(chat.busy, Busy::No)
                 || chat.blocked_until > newest
                 || chat.last.is_some_and(|last| newest.since(last) <= window)
+        });
+        self.rooms.retain(|_, room| {
+            room.is_busy
+                || room.blocked_until > newest
+                || room.last.is_some_and(|last| newest.since(last) <= window)
         });
     }
 
@@ -439,6 +557,64 @@ enum Work {
     Post(usize, PostNext),
 }
 
+impl Work {
+    const fn name(&self) -> &'static str {
+        match self {
+            Self::Typing => Action::Typing.name(),
+            Self::Post(_, next) => next.name(),
+        }
+    }
+}
+
+impl Kind {
+    fn forget_before(&mut self, now: Millis) {
+        while self.answered.front().is_some_and(|at| *at <= now && now.since(*at) >= MINUTE) {
+            self.answered.pop_front();
+        }
+    }
+
+    /// When fewer than `max` are within a minute; `None` if so many are on their way.
+    fn free_at(&self, max: usize) -> Option<Millis> {
+        let used = self.on_the_way + self.answered.len();
+        if used < max {
+            return Some(self.blocked_until);
+        }
+        let oldest = self.answered.get(used - max)?;
+        Some(oldest.plus(MINUTE).max(self.blocked_until))
+    }
+}
+
+impl Room {
+    fn free_at(&self, interval: Duration) -> Millis {
+        let after_last = self.last.map_or(Millis(0), |last| last.plus(interval));
+        after_last.max(self.blocked_until)
+    }
+}
+
+/// When a call of this kind may be made; `None` if those on their way have to be answered first.
+fn kind_free_at(
+    kinds: &BTreeMap<&'static str, Kind>,
+    rates: &Rates,
+    name: &str,
+    is_preview: bool,
+) -> Option<Millis> {
+    let Some(kind) = kinds.get(name) else { return Some(Millis(0)) };
+    match rates.per_minute(name) {
+        Some(max) if is_preview => kind.free_at(share(max).max(1)),
+        Some(max) => kind.free_at(max),
+        None => Some(kind.blocked_until),
+    }
+}
+
+/// The room of a chat, if the network has rooms and it has been called before.
+fn room_of<'a>(
+    rooms: &'a BTreeMap<Box<str>, Room>,
+    can: &Capabilities,
+    chat: &str,
+) -> Option<&'a Room> {
+    can.room_end.and_then(|_| rooms.get(can.room(chat)))
+}
+
 impl Chat {
     /// The most urgent call of this chat, and when it may be made.
     fn work(&mut self, now: Millis, can: &Capabilities) -> Option<(Urgency, Millis, Work)> {
@@ -457,12 +633,22 @@ impl Chat {
         for (index, post) in self.posts.iter().enumerate() {
             let Some(next) = post.next(can) else { continue };
             let urgency = match &next {
-                PostNext::Send(_) if post.state.slots.iter().all(Option::is_none) => Urgency::First,
-                PostNext::Delete(_) => Urgency::Delete,
-                PostNext::Send(_) | PostNext::Edit(_) | PostNext::Draft if post.settled => {
-                    Urgency::Final
+                next if next.makes().is_some() && post.state.slots.iter().all(Option::is_none) => {
+                    Urgency::First
                 }
-                PostNext::Send(_) | PostNext::Edit(_) | PostNext::Draft => Urgency::Preview,
+                PostNext::Delete(_) => Urgency::Delete,
+                PostNext::Send(_)
+                | PostNext::Edit(_)
+                | PostNext::Draft
+                | PostNext::Begin
+                | PostNext::Append
+                | PostNext::End => {
+                    if post.settled {
+                        Urgency::Final
+                    } else {
+                        Urgency::Preview
+                    }
+                }
             };
             let at = match urgency {
                 Urgency::Preview => self.preview_at(post, can),
@@ -471,7 +657,7 @@ impl Chat {
                 }
             };
             // The messages of a chat stay in order: an answer waits for earlier ones.
-            let sends = matches!(next, PostNext::Send(_));
+            let sends = next.makes().is_some();
             let in_order = |other: &Post| other.settled && other.next(can).is_some();
             if sends && self.posts[..index].iter().any(in_order) {
                 continue;

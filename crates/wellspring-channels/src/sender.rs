@@ -2,7 +2,7 @@
 
 use wellspring_wire::stream_delta::StreamDelta;
 
-use crate::channel::StreamSender;
+use crate::channel::{Capabilities, StreamSender};
 use crate::instance::Instance;
 use crate::schedule::{PostState, Preview};
 use crate::state::answer_key;
@@ -101,9 +101,10 @@ impl StreamSender for Sender {
 }
 
 /// How an answer is shown while it grows.
-pub(crate) fn preview(streams: bool, drafts: bool) -> Preview {
-    match (streams, drafts) {
+pub(crate) const fn preview(streams: bool, drafts: bool, can: &Capabilities) -> Preview {
+    match (streams && can.can_stream_response, drafts && can.can_draft) {
         (true, true) => Preview::Draft,
+        (true, false) if can.can_append => Preview::Append,
         (true, false) => Preview::Edit,
         (false, _) => Preview::Off,
     }

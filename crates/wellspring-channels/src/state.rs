@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
-use wellspring_core::RunId;
+use wellspring_core::{Millis, RunId};
 
 use crate::channel::ChatKind;
 use crate::incoming::IncomingFile;
@@ -17,8 +17,15 @@ const SEEN_MAX: usize = 64;
 /// Messages that wait while an answer is in progress. Beyond that, the sender is asked to wait.
 pub(crate) const WAITING_MAX: usize = 20;
 
-/// Bytes of the texts of these messages: a document has 64 KiB in total.
+/// Maximum size of these messages as they are stored: a document has 64 KiB in total.
 pub(crate) const WAITING_BYTES_MAX: usize = 24 * 1024;
+
+/// Maximum number of the bot's own messages that wait to be sent. Networks allow about one message
+/// per second, and people can ask faster.
+pub(crate) const NOTES_MAX: usize = 10;
+
+/// Maximum size of the completed fields of a form.
+pub(crate) const FORM_BYTES_MAX: usize = 16 * 1024;
 
 /// The stored state of a chat.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -37,6 +44,9 @@ pub(crate) struct ChatState {
     pub(crate) generation: u32,
     pub(crate) agent: Option<Box<str>>,
     pub(crate) form: Option<FormState>,
+    /// Before this, the network wants no call to the chat.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) blocked_until: Option<Millis>,
 }
 
 /// An answer in progress.
@@ -117,15 +127,20 @@ impl ChatState {
             .retain(|answer| !answer.finished || posts.iter().any(|post| owns(answer, &post.key)));
     }
 
-    /// Whether another message of this length can wait.
+    /// Whether another message can wait.
     pub(crate) fn has_room_for(&self, message: &Message) -> bool {
-        let bytes: usize = self.waiting.iter().map(|it| it.text.len()).sum();
-        self.waiting.len() < WAITING_MAX && bytes + message.text.len() <= WAITING_BYTES_MAX
+        let bytes: usize = self.waiting.iter().map(kept_bytes).sum();
+        self.waiting.len() < WAITING_MAX && bytes + kept_bytes(message) <= WAITING_BYTES_MAX
     }
 
     pub(crate) fn is_idle(&self) -> bool {
         self.posts.is_empty() && self.answers.is_empty() && self.waiting.is_empty()
     }
+}
+
+/// Bytes of something as it is kept: a character of a text may take six.
+pub(crate) fn kept_bytes(it: &impl Serialize) -> usize {
+    serde_json::to_string(it).map_or(usize::MAX / 2, |text| text.len())
 }
 
 /// Whether a post belongs to an answer.
@@ -141,6 +156,27 @@ pub(crate) fn answer_key(reply_to: &str) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whatever people write, what waits fits into the document of its chat.
+    #[test]
+    fn what_waits_has_a_maximum() {
+        for text in ["a", "\u{1}", "\u{1f600}"] {
+            let mut state = ChatState::default();
+            let message = Message {
+                message: "m".into(),
+                topic: None,
+                user: "u".into(),
+                reader: Reader::default(),
+                text: text.repeat(1000).into(),
+                files: Vec::new(),
+            };
+            while state.has_room_for(&message) {
+                state.waiting.push(message.clone());
+            }
+            assert!(!state.waiting.is_empty());
+            assert!(kept_bytes(&state) < WAITING_BYTES_MAX + 1024, "{text:?}");
+        }
+    }
 
     /// A network delivers a message again, and it is recognised; after many others, it is not.
     #[test]

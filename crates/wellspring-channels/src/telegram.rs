@@ -17,18 +17,18 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::extract::{DefaultBodyLimit, FromRequest as _, Request, State};
+use axum::http::StatusCode;
 use axum::routing::post;
-use base64::Engine as _;
 use futures::future::BoxFuture;
-use reqwest::multipart::{Form, Part};
+use reqwest::multipart::Form;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq as _;
 use wellspring_core::MediaSource;
 use wellspring_log::Expected;
 
 use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
+use crate::http;
 use crate::instance::Instance;
 
 /// The public Bot API.
@@ -40,14 +40,8 @@ const POLL_SECONDS: u64 = 25;
 /// The pause before the next request for updates if there were none.
 const POLL_AGAIN: Duration = Duration::from_secs(1);
 
-/// Time limit of a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
-
 /// Maximum size of an update: Telegram's have a few kilobytes.
 const UPDATE_BYTES_MAX: usize = 1024 * 1024;
-
-/// Maximum size of a response: a hundred updates.
-const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// A Telegram bot.
 #[derive(Clone)]
@@ -70,8 +64,7 @@ impl Telegram {
     ///
     /// If TLS is not available.
     pub fn new(token: &str, base: Option<&str>) -> Result<Self, CallError> {
-        let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
-        let http = http.map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let http = http::client()?;
         let base = base.unwrap_or(TELEGRAM_API).trim_end_matches('/').into();
         Ok(Self { http, base, token: token.into() })
     }
@@ -85,23 +78,13 @@ impl Telegram {
     }
 
     async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Value, CallError> {
-        let response = request.send().await.map_err(|error| self.lost(error))?;
+        let response = request.send().await.map_err(http::lost)?;
         let status = response.status().as_u16();
-        if response.content_length().is_some_and(|it| it > ANSWER_BYTES_MAX as u64) {
-            return Err(CallError::AnswerLost("the answer is too large".into()));
-        }
-        let body = response.bytes().await.map_err(|error| self.lost(error))?;
+        let body = http::answer(response).await?;
         // A proxy may return something else.
         Ok(serde_json::from_slice(&body).unwrap_or_else(|_| {
             json!({"ok": false, "error_code": status, "description": "not an answer of the Bot API"})
         }))
-    }
-
-    /// Maps a connection error. The error's own text contains the token in its URL.
-    fn lost(&self, error: reqwest::Error) -> CallError {
-        let unsent = error.is_connect() || error.is_builder();
-        let what: Box<str> = error.without_url().to_string().into();
-        if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
     }
 
     /// Makes a request and returns its result.
@@ -123,12 +106,7 @@ impl Telegram {
                 self.request(method, &params.into()).await?
             }
             MediaSource::Data(data) => {
-                let bytes = base64::engine::general_purpose::STANDARD.decode(&**data);
-                let bytes = bytes.map_err(|error| CallError::Refused(error.to_string().into()))?;
-                let part = Part::bytes(bytes).file_name(file.name.to_string());
-                let part = part
-                    .mime_str(&file.media_type)
-                    .map_err(|error| CallError::Refused(error.to_string().into()))?;
+                let part = http::part(file, data)?;
                 let mut form = Form::new().text("chat_id", call.chat.to_string()).part(field, part);
                 if let Some(topic) = &call.topic {
                     form = form.text("message_thread_id", topic.to_string());
@@ -246,27 +224,22 @@ struct Webhook {
     secret: Arc<str>,
 }
 
-async fn take_update(
-    State(webhook): State<Webhook>,
-    headers: HeaderMap,
-    body: Bytes,
-) -> StatusCode {
-    let shown = headers.get("x-telegram-bot-api-secret-token").map(|it| it.as_bytes());
-    let shown = shown.unwrap_or_default();
+async fn take_update(State(webhook): State<Webhook>, request: Request) -> StatusCode {
+    // Checked before anything is read: everyone can send a request here.
+    let shown = request.headers().get("x-telegram-bot-api-secret-token");
+    let shown = shown.map(|it| it.as_bytes()).unwrap_or_default();
     if webhook.secret.is_empty() || !bool::from(shown.ct_eq(webhook.secret.as_bytes())) {
         return StatusCode::UNAUTHORIZED;
     }
+    let body = match Bytes::from_request(request, &()).await {
+        Ok(body) => body,
+        Err(error) => return error.status(),
+    };
     let Ok(update) = serde_json::from_slice::<Value>(&body) else {
         return StatusCode::BAD_REQUEST;
     };
     let Some(incoming) = update::read(&update) else { return StatusCode::OK };
-    match webhook.instance.incoming(incoming).await {
-        Ok(()) => StatusCode::OK,
-        Err(error) => {
-            tracing::error!(%error, "an update could not be kept; it will come again");
-            StatusCode::SERVICE_UNAVAILABLE
-        }
-    }
+    http::take(&webhook.instance, incoming).await
 }
 
 impl Channel for Telegram {
@@ -294,25 +267,12 @@ impl Channel for Telegram {
         let params = json!({ "file_id": file });
         Box::pin(async move {
             let found = self.result("getFile", &params).await?;
-            let too_large =
-                || CallError::Refused(format!("it has more than {bytes_max} bytes").into());
             if found["file_size"].as_u64().is_some_and(|size| size > bytes_max as u64) {
-                return Err(too_large());
+                return Err(http::too_large(bytes_max));
             }
             let path = found["file_path"].as_str().unwrap_or_default();
             let url = format!("{}/file/bot{}/{path}", self.base, self.token);
-            let mut response = self.http.get(url).send().await.map_err(|error| self.lost(error))?;
-            if !response.status().is_success() {
-                return Err(CallError::Unavailable(response.status().to_string().into()));
-            }
-            let mut bytes = Vec::new();
-            while let Some(chunk) = response.chunk().await.map_err(|error| self.lost(error))? {
-                if bytes.len() + chunk.len() > bytes_max {
-                    return Err(too_large());
-                }
-                bytes.extend_from_slice(&chunk);
-            }
-            Ok(bytes.into())
+            http::download(self.http.get(url), bytes_max).await
         })
     }
 
@@ -324,7 +284,21 @@ impl Channel for Telegram {
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {
         Box::pin(async move {
             let me = self.result("getMe", &json!({})).await?;
-            Ok(format!("@{}", me["username"].as_str().unwrap_or("unknown")))
+            // Servers of others may not have this method.
+            let webhook = self.result("getWebhookInfo", &json!({})).await.unwrap_or_default();
+            let failing = webhook["last_error_message"].as_str();
+            if let (Some(url), Some(error)) = (webhook["url"].as_str(), failing)
+                && !url.is_empty()
+            {
+                let what = format!("updates cannot be delivered to {url}: {error}");
+                return Err(CallError::Refused(what.chars().take(300).collect()));
+            }
+            let name = me["username"].as_str().unwrap_or("unknown");
+            let groups = match me["can_read_all_group_messages"].as_bool() {
+                Some(false) => ", which sees only commands and replies in groups",
+                Some(true) | None => "",
+            };
+            Ok(format!("@{name}{groups}"))
         })
     }
 }

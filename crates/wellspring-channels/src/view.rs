@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use wellspring_wire::stream_delta::StreamDelta;
 
-use crate::channel::{Body, Capabilities};
-use crate::markup::{Text, first_chars, last_chars};
+use crate::channel::{Body, Capabilities, Stream};
+use crate::markup::{Markup, Text, first_chars, last_chars, utf16};
 use crate::texts::Language;
 
 /// The last characters of the thoughts that are shown while there is no text yet.
@@ -105,17 +105,23 @@ pub fn render(view: &View, reader: Reader, can: &Capabilities) -> Vec<Body> {
             let thoughts =
                 if shown { last_chars(thinking, THINKING_CHARS_MAX) } else { String::new() };
             let text = Text::thoughts(language.thinking(), &thoughts);
-            vec![body(with_tool(text, view), shown && !thoughts.is_empty(), can)]
+            let shows_words = shown && !thoughts.is_empty();
+            let all = Some(&**thinking).filter(|_| shown);
+            let (title, is_thinking) = (language.thinking().into(), true);
+            let stream = Stream { title, is_thinking, ..stream("", all, view) };
+            vec![with_stream(body(with_tool(text, view), shows_words, can), stream, can)]
         }
         StreamDelta::Content { content, thinking, thinking_duration_ms } => {
             let shown = shows(reader.thinking, thinking_duration_ms.unwrap_or_default());
             let thoughts = thinking.as_deref().filter(|_| shown);
-            vec![growing(content, thoughts, view, language, can)]
+            let body = growing(content, thoughts, view, language, can);
+            vec![with_stream(body, stream(content, thoughts, view).titled(language), can)]
         }
         StreamDelta::Final { content, thinking, thinking_duration_ms } => {
             let shown = shows(reader.thinking, thinking_duration_ms.unwrap_or_default());
             let thoughts = thinking.as_deref().filter(|_| shown);
-            finished(content, thoughts, None, language, can)
+            let bodies = finished(content, thoughts, None, language, can);
+            whole(bodies, stream(content, thoughts, view).titled(language), can)
         }
         StreamDelta::Error { error } => {
             let note = format!("{}: {}", language.failed(), first_chars(error, ERROR_CHARS_MAX));
@@ -133,7 +139,7 @@ pub fn stopped(said: &str, language: Language, can: &Capabilities) -> Vec<Body> 
 /// A message of our own.
 #[must_use]
 pub fn note(text: &str, can: &Capabilities) -> Vec<Body> {
-    let pieces = Text::plain(text).split(can.text_max, can.text_max);
+    let pieces = pieces(&Text::plain(text), can.text_max, can);
     pieces.into_iter().map(|piece| body(piece, false, can)).collect()
 }
 
@@ -166,7 +172,14 @@ fn growing(
     } else {
         answer
     };
-    body(with_tool(shown.then(Text::plain(CURSOR)), view), true, can)
+    let whole = |shown: Text| with_tool(shown.then(Text::plain(CURSOR)), view);
+    let mut text = whole(shown.clone());
+    let mut room = shown.len_utf16();
+    while !fits(&text, can.text_max, can) && room > 1 {
+        room /= 2;
+        text = whole(shown.tail(room));
+    }
+    body(text, true, can)
 }
 
 fn finished(
@@ -190,20 +203,87 @@ fn finished(
         }
         Some(_) | None => Text::default(),
     };
-    let first = can.text_max.saturating_sub(header.len_utf16());
-    let mut pieces = answer.split(first, can.text_max);
+    let first = can.text_max.saturating_sub(length(&header, can));
+    let mut pieces = pieces(&answer, first, can);
     if let Some(first) = pieces.first_mut() {
         *first = header.then(std::mem::take(first));
     }
     pieces.into_iter().map(|piece| body(piece, has_words, can)).collect()
 }
 
+/// The answer as a stream, without titles.
+fn stream(words: &str, thoughts: Option<&str>, view: &View) -> Stream {
+    Stream {
+        thoughts: first_chars(thoughts.unwrap_or_default(), FINAL_THINKING_CHARS_MAX).into(),
+        tool: view.tool.as_deref().map(tool_line).map(Into::into),
+        words: words.into(),
+        ..Stream::default()
+    }
+}
+
+impl Stream {
+    fn titled(self, language: Language) -> Self {
+        let title = if self.thoughts.is_empty() { "" } else { language.thoughts() };
+        Self { title: title.into(), ..self }
+    }
+}
+
+/// The first of the messages of a finished answer, or a message of its own, has all of it as a
+/// stream.
+fn whole(mut bodies: Vec<Body>, stream: Stream, can: &Capabilities) -> Vec<Body> {
+    // An answer without words says so in a message.
+    if !stream.words.trim().is_empty()
+        && let Some(first) = bodies.first_mut()
+    {
+        *first = with_stream(std::mem::take(first), stream, can);
+    }
+    bodies
+}
+
+fn with_stream(body: Body, stream: Stream, can: &Capabilities) -> Body {
+    let fits = can.can_append && utf16(&stream.words) <= can.stream_max;
+    Body { stream: fits.then_some(stream), ..body }
+}
+
+/// The length of a text as the network counts it.
+fn length(text: &Text, can: &Capabilities) -> usize {
+    if can.counts_markup {
+        let markup = can.markups.first().copied().unwrap_or(Markup::Plain);
+        utf16(&text.render(markup))
+    } else {
+        text.len_utf16()
+    }
+}
+
+fn fits(text: &Text, max: usize, can: &Capabilities) -> bool {
+    !can.counts_markup || length(text, can) <= max
+}
+
+/// The messages for a text: the first one has less room.
+fn pieces(text: &Text, first: usize, can: &Capabilities) -> Vec<Text> {
+    let mut fitting = Vec::new();
+    let mut waiting: Vec<Text> = text.split(first, can.text_max);
+    waiting.reverse();
+    while let Some(piece) = waiting.pop() {
+        let max = if fitting.is_empty() { first } else { can.text_max };
+        let units = piece.len_utf16();
+        if units <= 1 || fits(&piece, max, can) {
+            fitting.push(piece);
+        } else {
+            let halves = piece.split(units.div_ceil(2), units.div_ceil(2));
+            waiting.extend(halves.into_iter().rev());
+        }
+    }
+    fitting
+}
+
+fn tool_line(tool: &str) -> String {
+    first_chars(&tool.split_whitespace().collect::<Vec<_>>().join(" "), TOOL_CHARS_MAX)
+}
+
 fn with_tool(text: Text, view: &View) -> Text {
     match &view.tool {
-        Some(tool) => {
-            let line = tool.split_whitespace().collect::<Vec<_>>().join(" ");
-            text.then(Text::plain(&format!("\n\n🔧 {}", first_chars(&line, TOOL_CHARS_MAX))))
-        }
+        Some(tool) => text.then(Text::plain(&format!("\n\n🔧 {}", tool_line(tool)))),
         None => text,
     }
 }

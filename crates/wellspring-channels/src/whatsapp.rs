@@ -13,34 +13,31 @@ mod tests;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::get;
-use base64::Engine as _;
 use futures::future::BoxFuture;
-use hmac::{Hmac, Mac as _};
-use reqwest::multipart::{Form, Part};
+use reqwest::multipart::Form;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 use wellspring_core::MediaSource;
 
-use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, File};
+use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel, Done, File};
+use crate::http;
 use crate::instance::Instance;
 
 /// The public Cloud API, with its version.
 pub const WHATSAPP_API: &str = "https://graph.facebook.com/v23.0";
 
-/// Time limit of a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
-
 /// Maximum size of a notification: Meta's have at most 3 MB.
 const NOTIFICATION_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// Bytes of an answer: an id, or an address.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// The credentials of a WhatsApp app.
 #[derive(Clone)]
@@ -79,8 +76,7 @@ impl WhatsApp {
         phone_number_id: &str,
         base: Option<&str>,
     ) -> Result<Self, CallError> {
-        let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
-        let http = http.map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let http = http::client()?;
         let base = base.unwrap_or(WHATSAPP_API).trim_end_matches('/').into();
         Ok(Self { http, base, number: phone_number_id.into(), secrets })
     }
@@ -96,9 +92,9 @@ impl WhatsApp {
 
     async fn answered(&self, request: reqwest::RequestBuilder) -> Result<Value, CallError> {
         let request = request.bearer_auth(&*self.secrets.token);
-        let response = request.send().await.map_err(lost)?;
+        let response = request.send().await.map_err(http::lost)?;
         let status = response.status();
-        let body = response.bytes().await.map_err(lost)?;
+        let body = http::answer(response).await?;
         let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
         if status.is_success() { Ok(answer) } else { Err(wire::error(status.as_u16(), &answer)) }
     }
@@ -107,7 +103,7 @@ impl WhatsApp {
         let url = format!("{}/{}/messages", self.base, self.number);
         let request = self.http.post(url).header("content-type", "application/json");
         let answer = self.answered(request.body(message.to_string())).await?;
-        Ok(answer["messages"][0]["id"].as_str().map(Into::into))
+        Ok(Done::new(answer["messages"][0]["id"].as_str().map(Into::into)))
     }
 
     /// A file as messages refer to it: by URL, or by its id after an upload.
@@ -116,12 +112,7 @@ impl WhatsApp {
             MediaSource::Url(url) => return Ok(json!({ "link": url })),
             MediaSource::Data(data) => data,
         };
-        let bytes = base64::engine::general_purpose::STANDARD.decode(&**data);
-        let bytes = bytes.map_err(|error| CallError::Refused(error.to_string().into()))?;
-        let part = Part::bytes(bytes).file_name(file.name.to_string());
-        let part = part
-            .mime_str(&file.media_type)
-            .map_err(|error| CallError::Refused(error.to_string().into()))?;
+        let part = http::part(file, data)?;
         let form = Form::new()
             .text("messaging_product", "whatsapp")
             .text("type", file.media_type.to_string())
@@ -129,21 +120,9 @@ impl WhatsApp {
         let url = format!("{}/{}/media", self.base, self.number);
         // Nothing was sent to the person yet, so the upload can be repeated.
         let answer = self.answered(self.http.post(url).multipart(form)).await;
-        let answer = answer.map_err(|error| {
-            if let CallError::AnswerLost(what) = error {
-                CallError::Unavailable(what)
-            } else {
-                error
-            }
-        })?;
+        let answer = answer.map_err(CallError::shows_nothing)?;
         Ok(json!({ "id": answer["id"] }))
     }
-}
-
-fn lost(error: reqwest::Error) -> CallError {
-    let unsent = error.is_connect() || error.is_builder();
-    let what: Box<str> = error.without_url().to_string().into();
-    if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
 }
 
 impl Channel for WhatsApp {
@@ -170,6 +149,9 @@ impl Channel for WhatsApp {
                 }
                 Action::Edit { .. }
                 | Action::Draft { .. }
+                | Action::Begin { .. }
+                | Action::Append { .. }
+                | Action::End { .. }
                 | Action::Delete { .. }
                 | Action::Typing => Err(CallError::Refused("WhatsApp only sends".into())),
             }
@@ -180,25 +162,11 @@ impl Channel for WhatsApp {
         let url = format!("{}/{file}", self.base);
         Box::pin(async move {
             let found = self.answered(self.http.get(url)).await?;
-            let too_large =
-                || CallError::Refused(format!("it has more than {bytes_max} bytes").into());
             if found["file_size"].as_u64().is_some_and(|size| size > bytes_max as u64) {
-                return Err(too_large());
+                return Err(http::too_large(bytes_max));
             }
             let url = found["url"].as_str().unwrap_or_default();
-            let request = self.http.get(url).bearer_auth(&*self.secrets.token);
-            let mut response = request.send().await.map_err(lost)?;
-            if !response.status().is_success() {
-                return Err(CallError::Unavailable(response.status().to_string().into()));
-            }
-            let mut bytes = Vec::new();
-            while let Some(chunk) = response.chunk().await.map_err(lost)? {
-                if bytes.len() + chunk.len() > bytes_max {
-                    return Err(too_large());
-                }
-                bytes.extend_from_slice(&chunk);
-            }
-            Ok(bytes.into())
+            http::download(self.http.get(url).bearer_auth(&*self.secrets.token), bytes_max).await
         })
     }
 
@@ -252,9 +220,9 @@ async fn notified(State(webhook): State<Webhook>, headers: HeaderMap, body: Byte
         return StatusCode::BAD_REQUEST;
     };
     for incoming in wire::read(&notification) {
-        if let Err(error) = webhook.instance.incoming(incoming).await {
-            tracing::error!(%error, "a message could not be kept; it will come again");
-            return StatusCode::SERVICE_UNAVAILABLE;
+        let status = http::take(&webhook.instance, incoming).await;
+        if !status.is_success() {
+            return status;
         }
     }
     StatusCode::OK
@@ -262,13 +230,5 @@ async fn notified(State(webhook): State<Webhook>, headers: HeaderMap, body: Byte
 
 /// Whether a body was signed with the secret. `shown` is `sha256=` and the HMAC in hexadecimal.
 fn is_signed(secret: &str, shown: &str, body: &[u8]) -> bool {
-    let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
-    if secret.is_empty() {
-        return false;
-    }
-    hmac.update(body);
-    let expected: String =
-        hmac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
-    let Some(shown) = shown.strip_prefix("sha256=") else { return false };
-    shown.as_bytes().ct_eq(expected.as_bytes()).into()
+    shown.strip_prefix("sha256=").is_some_and(|shown| http::is_hmac(secret, &[body], shown))
 }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use axum::Router;
 use wellspring_channels::{
-    CallError, Channel, ChannelMetrics, Instance, InstanceConfig, People, Telegram, WhatsApp,
-    WhatsAppSecrets,
+    CallError, Channel, ChannelMetrics, Discord, Instance, InstanceConfig, People, Slack,
+    SlackSecrets, Telegram, WhatsApp, WhatsAppSecrets,
 };
 
 use crate::args::ChannelsCommand;
@@ -32,6 +32,8 @@ struct Bot {
 pub(crate) enum Connected {
     Telegram(Telegram),
     WhatsApp(WhatsApp),
+    Slack(Slack),
+    Discord(Discord),
 }
 
 impl Connected {
@@ -39,6 +41,28 @@ impl Connected {
         match self {
             Self::Telegram(telegram) => Arc::new(telegram.clone()),
             Self::WhatsApp(whatsapp) => Arc::new(whatsapp.clone()),
+            Self::Slack(slack) => Arc::new(slack.clone()),
+            Self::Discord(discord) => Arc::new(discord.clone()),
+        }
+    }
+
+    /// How events come that do not come to the webhook.
+    fn listens(&self, has_webhook: bool) -> Option<&'static str> {
+        match self {
+            Self::Telegram(_) => (!has_webhook).then_some("polling"),
+            Self::WhatsApp(_) => None,
+            Self::Slack(slack) => slack.has_socket().then_some("socket"),
+            Self::Discord(_) => Some("gateway"),
+        }
+    }
+
+    /// Whether anything comes to the webhook.
+    fn has_webhook(&self, is_configured: bool) -> bool {
+        match self {
+            Self::Telegram(_) => is_configured,
+            Self::WhatsApp(_) => true,
+            Self::Slack(slack) => !slack.has_socket(),
+            Self::Discord(discord) => discord.has_webhook(),
         }
     }
 }
@@ -57,6 +81,18 @@ pub(crate) fn connect(config: &ChannelConfig) -> Result<Connected, CallError> {
             };
             let number = config.phone_number_id.as_deref().unwrap_or_default();
             Connected::WhatsApp(WhatsApp::new(secrets, number, base)?)
+        }
+        ChannelKind::Slack => {
+            let secrets = SlackSecrets {
+                token: secret("token").into(),
+                signing_secret: secret("signing_secret").into(),
+                app_token: secret("app_token").into(),
+            };
+            Connected::Slack(Slack::new(secrets, base)?)
+        }
+        ChannelKind::Discord => {
+            let key = config.public_key.as_deref();
+            Connected::Discord(Discord::new(secret("token"), key, base)?)
         }
     })
 }
@@ -94,17 +130,16 @@ impl Channels {
     pub(crate) fn routes(&self) -> Router {
         let mut routes = Router::new();
         for bot in &self.bots {
-            let at = path(bot.instance.name());
-            match &bot.connected {
-                Connected::Telegram(_) if bot.webhook_url.is_none() => {}
-                Connected::Telegram(_) => {
-                    let webhook = Telegram::webhook(bot.instance.clone(), &at, &bot.secret);
-                    routes = routes.merge(webhook);
-                }
-                Connected::WhatsApp(whatsapp) => {
-                    routes = routes.merge(whatsapp.webhook(bot.instance.clone(), &at));
-                }
+            if !bot.connected.has_webhook(bot.webhook_url.is_some()) {
+                continue;
             }
+            let (instance, at) = (bot.instance.clone(), path(bot.instance.name()));
+            routes = routes.merge(match &bot.connected {
+                Connected::Telegram(_) => Telegram::webhook(instance, &at, &bot.secret),
+                Connected::WhatsApp(whatsapp) => whatsapp.webhook(instance, &at),
+                Connected::Slack(slack) => slack.webhook(instance, &at),
+                Connected::Discord(discord) => discord.webhook(instance, &at),
+            });
         }
         routes
     }
@@ -112,24 +147,23 @@ impl Channels {
     /// Begins to take what comes in.
     pub(crate) fn receive(&self) {
         for bot in &self.bots {
-            let Connected::Telegram(telegram) = bot.connected.clone() else { continue };
-            let (instance, secret) = (bot.instance.clone(), bot.secret.clone());
-            let url = bot
-                .webhook_url
-                .as_deref()
-                .map(|base| format!("{}{}", base.trim_end_matches('/'), path(instance.name())));
-            tokio::spawn(async move {
-                let told = match &url {
-                    Some(url) => telegram.use_webhook(url, &secret).await,
-                    None => telegram.use_polling().await,
-                };
-                if let Err(error) = told {
-                    tracing::warn!(bot = instance.name(), %error, "could not set how updates come");
+            let instance = bot.instance.clone();
+            match bot.connected.clone() {
+                Connected::WhatsApp(_) => {}
+                Connected::Slack(slack) if !slack.has_socket() => {}
+                Connected::Slack(slack) => {
+                    tokio::spawn(async move { slack.listen(&instance).await });
                 }
-                if url.is_none() {
-                    telegram.poll(&instance).await;
+                Connected::Discord(discord) => {
+                    tokio::spawn(async move { discord.listen(&instance).await });
                 }
-            });
+                Connected::Telegram(telegram) => {
+                    let (url, secret) = (bot.webhook_url.clone(), bot.secret.clone());
+                    tokio::spawn(async move {
+                        receive_telegram(&telegram, &instance, url.as_deref(), &secret).await;
+                    });
+                }
+            }
         }
     }
 
@@ -137,13 +171,12 @@ impl Channels {
     pub(crate) fn summary(&self) -> Vec<(String, String)> {
         let bots = self.bots.iter().map(|bot| {
             let network = bot.connected.as_channel().network();
-            let how = match (&bot.connected, &bot.webhook_url) {
-                (Connected::Telegram(_), None) => "polling".to_owned(),
-                (Connected::Telegram(_) | Connected::WhatsApp(_), _) => {
-                    format!("webhook at {}", path(bot.instance.name()))
-                }
-            };
-            (bot.instance.name().to_owned(), format!("{network}, {how}"))
+            let is_configured = bot.webhook_url.is_some();
+            let listens = bot.connected.listens(is_configured).map(ToOwned::to_owned);
+            let webhook = bot.connected.has_webhook(is_configured);
+            let webhook = webhook.then(|| format!("webhook at {}", path(bot.instance.name())));
+            let how: Vec<_> = listens.into_iter().chain(webhook).collect();
+            (bot.instance.name().to_owned(), format!("{network}, {}", how.join(" and ")))
         });
         bots.collect()
     }
@@ -153,6 +186,27 @@ impl Channels {
         for bot in &self.bots {
             bot.instance.stop().await;
         }
+    }
+}
+
+/// Polls, or tells Telegram where the webhook is.
+async fn receive_telegram(
+    telegram: &Telegram,
+    instance: &Instance,
+    webhook_url: Option<&str>,
+    secret: &str,
+) {
+    let url =
+        webhook_url.map(|base| format!("{}{}", base.trim_end_matches('/'), path(instance.name())));
+    let told = match &url {
+        Some(url) => telegram.use_webhook(url, secret).await,
+        None => telegram.use_polling().await,
+    };
+    if let Err(error) = told {
+        tracing::warn!(bot = instance.name(), %error, "could not set how updates come");
+    }
+    if url.is_none() {
+        telegram.poll(instance).await;
     }
 }
 

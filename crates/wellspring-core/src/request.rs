@@ -2,7 +2,7 @@
 //! it.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::content::Content;
 use crate::tool::ToolSpec;
@@ -13,6 +13,10 @@ pub struct RunRequest {
     /// The user's input.
     #[serde(default)]
     pub input: Vec<Content>,
+    /// The input by name, such as a workflow's variables. Agents that only read text get the same
+    /// in [`input`](Self::input).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<Map<String, Value>>,
     /// The principal that started the run, who may also answer its questions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<Box<str>>,

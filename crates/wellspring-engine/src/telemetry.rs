@@ -2,8 +2,8 @@
 //!
 //! `invoke_agent` covers an agent until it is done or waits for people. It contains `chat`
 //! (a turn with all its attempts) and `execute_tool`; a sub-agent's span is inside the call that
-//! called it. They are plain `tracing` spans with the target [`SPANS`]: add a subscriber to
-//! export them. Spans are never entered, so a delta costs nothing; without a subscriber
+//! called it. `evaluate` is what a person thinks of an answer. They are plain `tracing` spans with
+//! the target [`SPANS`]: add a subscriber to export them. Spans are never entered, so a delta costs nothing; without a subscriber
 //! there is no cost at all.
 //!
 //! Content is recorded only if the target [`CONTENT`] is enabled too.
@@ -20,6 +20,7 @@ use wellspring_core::{
     Content, Message, Model, ModelError, Outcome, PartId, PartKind, Role, Stop, ToolOutcome,
     ToolResult, ToolSpec, Usage,
 };
+use wellspring_log::RunInfo;
 
 use crate::agent::{AgentDef, Backend};
 use crate::run::Run;
@@ -219,6 +220,25 @@ pub(crate) fn tool_ended(span: &Span, outcome: ToolOutcome, result: &ToolResult)
         let said = if content { result.output.to_string() } else { kind.clone() };
         failed(span, &kind, &said);
     }
+}
+
+/// The span of a rating: a moment, in the trace that the run's caller named.
+pub(crate) fn rating(run: &RunInfo, part: Option<PartId>, rating: &str, by: &str) -> Span {
+    tracing::info_span!(
+        target: SPANS,
+        parent: None,
+        "evaluate",
+        otel.name = "evaluate user_feedback",
+        otel.kind = "internal",
+        gen_ai.operation.name = "evaluate",
+        gen_ai.evaluation.name = "user_feedback",
+        gen_ai.evaluation.score.label = rating,
+        gen_ai.conversation.id = %run.thread,
+        session.id = %run.thread,
+        user.id = by,
+        wellspring.run.id = %run.run,
+        wellspring.part = part.map(|part| part.to_string()),
+    )
 }
 
 fn failed(span: &Span, kind: &str, what: &str) {

@@ -262,6 +262,7 @@ impl Drive {
             user: self.user(),
             conversation_id: self.conversation_id.as_deref(),
             input: &self.shared.config.input,
+            inputs: self.request.request.inputs.as_ref(),
             files: &files,
         };
         Ok(ask.body(self.shared.config.app))

@@ -365,20 +365,17 @@ impl<T: DeserializeOwned> FromRequest<App> for JsonBody<T> {
     }
 }
 
-/// A text body, within the limit.
-pub(crate) struct TextBody(pub(crate) String);
-
-impl FromRequest<App> for TextBody {
-    type Rejection = ApiError;
-
-    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
-        let caller = request.extensions().get::<Caller>().cloned().unwrap_or_default();
-        let mut pass = app.gates.bytes(caller.name());
-        let limit = app.config.limits.body_bytes;
-        let bytes = read_body(request.into_body(), limit, &mut pass).await?;
-        let not_text = |_| ApiError::bad("bad_utf8", "the body is not valid UTF-8");
-        String::from_utf8(bytes).map(Self).map_err(not_text)
-    }
+/// Reads a text body of this principal, within the limit. What it holds counts for as long as the
+/// pass is kept.
+pub(crate) async fn text_body(
+    app: &App,
+    who: &Principal,
+    body: Body,
+) -> Result<(String, BytesPass), ApiError> {
+    let mut pass = app.gates.bytes(&who.id);
+    let bytes = read_body(body, app.config.limits.body_bytes, &mut pass).await?;
+    let not_text = |_| ApiError::bad("bad_utf8", "the body is not valid UTF-8");
+    Ok((String::from_utf8(bytes).map_err(not_text)?, pass))
 }
 
 /// Reads a body, within the limits of its size, its time and the total of all bodies.

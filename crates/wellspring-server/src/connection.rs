@@ -9,6 +9,7 @@
 //! 3. What a client does not read is bounded, in this process and in the kernel.
 
 mod activity;
+mod inflow;
 mod places;
 mod socket;
 
@@ -30,6 +31,7 @@ use tokio_util::task::TaskTracker;
 use tower::ServiceExt as _;
 
 use self::activity::{Activity, Watched};
+pub(crate) use self::inflow::Inflow;
 use self::places::Places;
 use self::socket::Socket;
 use crate::app::App;
@@ -164,9 +166,11 @@ async fn serve(
     // The client sent nothing, or disconnected.
     let Ok(Ok(protocol)) = protocol else { return };
     let answering = Arc::clone(&activity);
+    let inflow = socket.inflow();
     let service = service_fn(move |mut request: hyper::Request<Incoming>| {
         let active = Activity::begin(&answering);
         request.extensions_mut().insert(ConnectInfo(peer));
+        request.extensions_mut().insert(inflow.clone());
         let request: Request = request.map(Body::new);
         let router = router.clone();
         async move {

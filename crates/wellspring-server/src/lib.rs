@@ -38,6 +38,7 @@ mod stream;
 mod surfaces;
 mod threads;
 mod tokens;
+mod visitors;
 
 pub use api::{Api, ApiBuilder, OpenError, router};
 pub use auth::{AuthError, Authenticate, SIGNED_FOR, SIGNED_FOR_MAX};

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::middleware::from_fn_with_state;
 use tokio::task::JoinHandle;
 use tokio_util::task::TaskTracker;
 use wellspring_engine::Runtime;
@@ -14,6 +15,7 @@ use crate::config::ServerConfig;
 use crate::connection::{self, CLOSE_LIMIT};
 use crate::metrics::Metrics;
 use crate::tokens::Tokens;
+use crate::visitors;
 
 /// A server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -87,7 +89,8 @@ impl ServerBuilder {
     }
 
     /// Further routes to serve, such as webhooks. They authenticate their own callers, and must not
-    /// overlap with the API's paths.
+    /// overlap with the API's paths. Their requests count for their address, and a body has ten
+    /// seconds and a share of the memory for all bodies.
     #[must_use]
     pub fn routes(mut self, routes: Router) -> Self {
         self.routes = self.routes.merge(routes);
@@ -110,7 +113,11 @@ impl ServerBuilder {
         let address = listener.local_addr().map_err(failed)?;
         let api = self.api.served_at(address).open().await?;
         let tasks = TaskTracker::new();
-        let routes = router(&api).merge(self.routes);
+        let mut routes = router(&api);
+        if self.routes.has_routes() {
+            let bounded = from_fn_with_state(api.app.clone(), visitors::bounded);
+            routes = routes.merge(self.routes.route_layer(bounded));
+        }
         let accept = connection::accept(api.app.clone(), routes, listener, tasks.clone());
         let accepting = tokio::spawn(accept);
         Ok(Server { api, address, tasks, accepting })

@@ -14,7 +14,8 @@
 //! 1. Host, origin, token and limits are checked as for every request, and the token and limits
 //!    again for each message. A socket counts as a connection and as a stream.
 //! 2. A slow subscription does not delay others.
-//! 3. Closing a socket changes no run. When the server shuts down, each subscription and the
+//! 3. The received bytes of an incomplete message count like those of a request's body.
+//! 4. Closing a socket changes no run. When the server shuts down, each subscription and the
 //!    socket end with a message that says so.
 
 mod subscriptions;
@@ -34,6 +35,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use wellspring_engine::{Permission, Principal};
 
 use crate::app::{App, allow};
+use crate::connection::Inflow;
 use crate::error::ApiError;
 use crate::limits::{BytesPass, StreamPass};
 use crate::stream::EventStream;
@@ -59,6 +61,10 @@ const READ_BUFFER_BYTES: usize = 4 * 1024;
 /// The subprotocol to select if a client offers any: browsers fail a connection if the server
 /// selects none of them.
 const SUBPROTOCOL: &str = "wellspring";
+
+/// Size of a control frame without its payload (RFC 6455 section 5.2): a client's frame always has
+/// a mask.
+const CONTROL_FRAME_BYTES: usize = 6;
 
 /// Prefix of a subprotocol that carries a token: a browser's `WebSocket` cannot send headers.
 const TOKEN_SUBPROTOCOL: &str = "bearer.";
@@ -137,6 +143,7 @@ pub(crate) struct SocketRequest {
     /// Authenticated again with every message, because a token may be revoked.
     parts: Parts,
     pass: StreamPass,
+    inflow: Inflow,
 }
 
 impl FromRequestParts<App> for SocketRequest {
@@ -146,32 +153,48 @@ impl FromRequestParts<App> for SocketRequest {
         take_token(parts);
         let who = app.authenticate(parts).await?;
         allow(&who, Permission::Read)?;
-        let upgrade = upgrade(app, parts).await?;
+        let upgrade = upgrade(parts, app).await?;
         let pass = app.gates.stream(&who)?;
         // Kept for as long as the socket is open, so without the upgrade itself.
         let mut kept = parts.clone();
         kept.extensions.remove::<hyper::upgrade::OnUpgrade>();
-        Ok(Self { upgrade, parts: kept, pass })
+        let inflow = counting(parts, app.gates.bytes(&who.id));
+        Ok(Self { upgrade, parts: kept, pass, inflow })
     }
 }
 
-/// Reads the upgrade to a WebSocket from a request.
-pub(crate) async fn upgrade(app: &App, parts: &mut Parts) -> Result<WebSocketUpgrade, ApiError> {
-    WebSocketUpgrade::from_request_parts(parts, app).await.map_err(|error| {
+async fn upgrade(request: &mut Parts, app: &App) -> Result<WebSocketUpgrade, ApiError> {
+    WebSocketUpgrade::from_request_parts(request, app).await.map_err(|error| {
         let remedy = "open it with a WebSocket client, over HTTP/1.1";
         ApiError::new(StatusCode::UPGRADE_REQUIRED, "no_websocket", error.body_text(), remedy)
     })
 }
 
+/// Counts what arrives of messages on a request's connection. A listener that is not ours does
+/// not count it.
+fn counting(request: &mut Parts, held: BytesPass) -> Inflow {
+    let inflow = request.extensions.remove::<Inflow>().unwrap_or_default();
+    inflow.count(held);
+    inflow
+}
+
 impl SocketRequest {
-    /// A request for the socket of a session that was authenticated before.
-    pub(crate) fn of(upgrade: WebSocketUpgrade, parts: Parts, pass: StreamPass) -> Self {
-        Self { upgrade, parts, pass }
+    /// A request that goes on with what an earlier one of `who` began, `first`.
+    pub(crate) async fn following(
+        mut request: Parts,
+        first: Parts,
+        who: &Principal,
+        app: &App,
+    ) -> Result<Self, ApiError> {
+        let pass = app.gates.stream(who)?;
+        let upgrade = upgrade(&mut request, app).await?;
+        let inflow = counting(&mut request, app.gates.bytes(&who.id));
+        Ok(Self { upgrade, parts: first, pass, inflow })
     }
 
     /// Accepts the socket and serves it.
     pub(crate) fn accept<P: SocketProtocol>(self, app: App, protocol: P) -> Response {
-        let Self { upgrade, parts, pass } = self;
+        let Self { upgrade, parts, pass, inflow } = self;
         let max = app.config.limits.body_bytes;
         upgrade
             .protocols([SUBPROTOCOL])
@@ -188,6 +211,7 @@ impl SocketRequest {
                     messages: protocol.hello(),
                     protocol: Arc::new(protocol),
                     socket,
+                    inflow,
                     subscriptions: Subscriptions::default(),
                 };
                 // Boxed: it is large, and is moved a few times on its way to its task.
@@ -218,6 +242,7 @@ struct Session<P: SocketProtocol> {
     parts: Parts,
     protocol: Arc<P>,
     socket: WebSocket,
+    inflow: Inflow,
     subscriptions: Subscriptions<P::Key>,
     /// Messages that have not been sent.
     messages: Vec<String>,
@@ -329,13 +354,18 @@ impl<P: SocketProtocol> Session<P> {
     ) -> ControlFlow<Ends, Option<Handling<P::Key>>> {
         match message {
             None | Some(Ok(Message::Close(_))) => Break(Ends::Closed),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => Continue(None),
+            Some(Ok(Message::Ping(data) | Message::Pong(data))) => {
+                // It may come in the middle of a message, which goes on.
+                self.inflow.taken(data.len() + CONTROL_FRAME_BYTES);
+                Continue(None)
+            }
             Some(Ok(Message::Binary(_))) => {
                 let message = "this socket takes text messages, and this one is binary";
                 let error = ApiError::bad("binary_message", message);
                 Break(Ends::Refused(close_code::UNSUPPORTED, error))
             }
             Some(Ok(Message::Text(text))) => {
+                self.inflow.complete();
                 self.app.metrics.request();
                 Continue(Some(self.handle(text)))
             }
@@ -356,6 +386,9 @@ impl<P: SocketProtocol> Session<P> {
 
     /// Why the socket ends after a message that cannot be read.
     fn broken(&self, error: &axum::Error) -> Ends {
+        if let Some(refused) = self.inflow.refused() {
+            return Ends::Refused(close_code::AGAIN, refused);
+        }
         // The WebSocket crate's errors can only be told apart by their text, which the tests check.
         // Any other error means that the client has disconnected.
         let text = error.to_string();

@@ -12,6 +12,7 @@
 //! | `hold` | waits for [`FakeGateway::release`] |
 //! | `fail` | ends as after an error of the provider |
 //! | `hang` | never continues |
+//! | `skip` | loses events: their numbers are skipped |
 //!
 //! Underscores stand for spaces. Runs outlive the connection that requested them, and every
 //! client gets the events of all runs.
@@ -19,11 +20,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use aws_lc_rs::signature::{ED25519, UnparsedPublicKey};
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, broadcast, watch};
 use tokio::task::{AbortHandle, JoinHandle, JoinSet};
@@ -48,12 +54,24 @@ pub struct GatewayOptions {
     pub pairing: bool,
     /// The protocol version.
     pub protocol: u64,
+    /// Whether it accepts every range of protocols, and says only then which one it speaks.
+    pub accepts_any_protocol: bool,
+    /// The longest that it lets `agent.wait` wait, in milliseconds.
+    pub wait_ms_max: u64,
 }
 
 impl Default for GatewayOptions {
     fn default() -> Self {
         let token = "secret-token".to_owned();
-        Self { token, tick_ms: 30_000, starting: 0, pairing: false, protocol: 4 }
+        Self {
+            token,
+            tick_ms: 30_000,
+            starting: 0,
+            pairing: false,
+            protocol: 4,
+            accepts_any_protocol: false,
+            wait_ms_max: 60_000,
+        }
     }
 }
 
@@ -75,6 +93,8 @@ struct Shared {
     cuts: watch::Sender<u32>,
     /// `false` while the gateway sends nothing, not even ticks.
     alive: watch::Sender<bool>,
+    /// Whether connections are closed as soon as they are made.
+    away: AtomicBool,
     released: Semaphore,
     asked: watch::Sender<Vec<(String, Value)>>,
 }
@@ -115,6 +135,7 @@ impl FakeGateway {
             events: broadcast::Sender::new(EVENTS_MAX),
             cuts: watch::Sender::new(0),
             alive: watch::Sender::new(true),
+            away: AtomicBool::new(false),
             released: Semaphore::new(0),
             asked: watch::Sender::default(),
         });
@@ -179,6 +200,14 @@ impl FakeGateway {
         self.cut();
     }
 
+    /// Makes the gateway unreachable, or reachable again. Runs continue.
+    pub fn go_away(&self, away: bool) {
+        self.shared.away.store(away, Ordering::Relaxed);
+        if away {
+            self.cut();
+        }
+    }
+
     /// Stops or resumes sending to all clients, including ticks.
     pub fn freeze(&self, frozen: bool) {
         self.shared.alive.send_replace(!frozen);
@@ -240,9 +269,12 @@ impl Shared {
     }
 
     async fn serve(self: Arc<Self>, client: TcpStream) -> Option<()> {
-        let mut socket = accept_async(client).await.ok()?;
         let nonce = format!("nonce-{}", self.state().connections);
         self.state().connections += 1;
+        if self.away.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut socket = accept_async(client).await.ok()?;
         let challenge = json!({"type": "event", "event": "connect.challenge",
             "payload": {"nonce": nonce, "ts": 1_794_765_175_772_u64}});
         send(&mut socket, &challenge).await?;
@@ -294,7 +326,7 @@ impl Shared {
             return Some((error, CloseCode::Again));
         }
         let range = params["minProtocol"].as_u64()..=params["maxProtocol"].as_u64();
-        if !range.contains(&Some(options.protocol)) {
+        if !options.accepts_any_protocol && !range.contains(&Some(options.protocol)) {
             let details =
                 json!({"code": "PROTOCOL_MISMATCH", "expectedProtocol": options.protocol});
             let error = refusal("INVALID_REQUEST", "protocol mismatch", &details);
@@ -310,12 +342,16 @@ impl Shared {
             let message = "unauthorized: gateway token mismatch (provide gateway auth token)";
             return Some((refusal("INVALID_REQUEST", message, &details), CloseCode::Policy));
         }
-        if options.pairing {
-            let device = &params["device"];
+        let device = &params["device"];
+        if options.pairing || !device.is_null() {
             let details = if device.is_null() {
                 json!({"code": "DEVICE_IDENTITY_REQUIRED"})
             } else if device["nonce"] != nonce {
                 json!({"code": "DEVICE_AUTH_NONCE_MISMATCH"})
+            } else if !is_signed(params, nonce) {
+                json!({"code": "DEVICE_AUTH_SIGNATURE_INVALID"})
+            } else if !options.pairing {
+                return None;
             } else {
                 json!({"code": "PAIRING_REQUIRED", "requestId": "req-7", "reason": "not-paired"})
             };
@@ -337,7 +373,7 @@ impl Shared {
         let mut seq = 0_u64;
         loop {
             alive.wait_for(|alive| *alive).await.ok()?;
-            let mut event = tokio::select! {
+            let mut event: Value = tokio::select! {
                 biased;
                 _ = cuts.changed() => return None,
                 // As at the gateway, responses follow the events that led to them.
@@ -362,7 +398,10 @@ impl Shared {
             if !*alive.borrow() {
                 alive.wait_for(|alive| *alive).await.ok()?;
             }
-            seq += 1;
+            seq += event["skips"].as_u64().unwrap_or(1);
+            if !event["skips"].is_null() {
+                continue;
+            }
             event["seq"] = json!(seq);
             send(&mut socket, &event).await?;
         }
@@ -416,6 +455,7 @@ impl Shared {
             "agent.wait" => {
                 let (shared, answers, id) = (Arc::clone(self), answers.clone(), id.clone());
                 let (run_id, time) = (text("runId"), params["timeoutMs"].as_u64().unwrap_or(0));
+                let time = time.min(self.options().wait_ms_max);
                 let mut events = self.events.subscribe();
                 tokio::spawn(async move {
                     let done = || {
@@ -534,6 +574,7 @@ impl Shared {
                     }
                 }
                 "hang" => return std::future::pending().await,
+                "skip" => drop(self.events.send(json!({"skips": 3}))),
                 "fail" => {
                     let detail = json!({"provider": "mock", "failoverReason": "rate_limit"});
                     let mut state = self.state();
@@ -632,6 +673,32 @@ impl Shared {
         }
         Some(json!({"type": "res", "id": request, "ok": true, "payload": payload}))
     }
+}
+
+/// Whether a device has signed what the gateway compares: version 3 of the text.
+fn is_signed(params: &Value, nonce: &str) -> bool {
+    let (client, device) = (&params["client"], &params["device"]);
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let decoded = |value: &Value| BASE64_URL_SAFE_NO_PAD.decode(word(value)).unwrap_or_default();
+    let public_key = decoded(&device["publicKey"]);
+    let id: String = Sha256::digest(&public_key).iter().map(|byte| format!("{byte:02x}")).collect();
+    let scopes: Vec<String> = params["scopes"].as_array().into_iter().flatten().map(word).collect();
+    let signed = [
+        "v3".to_owned(),
+        id.clone(),
+        word(&client["id"]),
+        word(&client["mode"]),
+        word(&params["role"]),
+        scopes.join(","),
+        device["signedAt"].to_string(),
+        word(&params["auth"]["token"]),
+        nonce.to_owned(),
+        word(&client["platform"]).to_lowercase(),
+        word(&client["deviceFamily"]),
+    ];
+    let key = UnparsedPublicKey::new(&ED25519, public_key);
+    word(&device["id"]) == id
+        && key.verify(signed.join("|").as_bytes(), &decoded(&device["signature"])).is_ok()
 }
 
 async fn send(socket: &mut Socket, frame: &Value) -> Option<()> {

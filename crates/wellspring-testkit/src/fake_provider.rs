@@ -106,6 +106,8 @@ impl Answer {
 /// A received request.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Asked {
+    /// Its method.
+    pub method: String,
     /// The path, with its query.
     pub path: String,
     /// Its headers, names in lower case.
@@ -287,7 +289,9 @@ async fn read_request(client: &mut BufReader<TcpStream>) -> io::Result<Asked> {
     let mut asked = Asked::default();
     let mut line = String::new();
     client.read_line(&mut line).await?;
-    asked.path = line.split(' ').nth(1).unwrap_or_default().to_owned();
+    let mut words = line.split(' ').map(ToOwned::to_owned);
+    asked.method = words.next().unwrap_or_default();
+    asked.path = words.next().unwrap_or_default();
     loop {
         line.clear();
         client.read_line(&mut line).await?;

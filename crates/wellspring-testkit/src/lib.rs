@@ -5,10 +5,12 @@
 //! - [`arbitrary`] has random runs and random records.
 //! - [`acp_agent`] is an agent that speaks ACP and follows a script.
 //! - [`FakeProvider`] is a server that sends scripted answers, and fails in every way.
+//! - [`FakeSocket`] is a WebSocket server that hands its connections to a test.
 //! - [`FakeGateway`] is an OpenClaw gateway that plays scripts and checks its clients.
 //! - [`ag_ui_validate`] runs an external validator on a stream.
 //! - [`mock_model`] is a model behind four providers' protocols, for external agents.
-//! - [`telegram`] is a strict fake of Telegram's API, with a check of its rate limits.
+//! - [`telegram`], [`slack`] and [`discord`] are strict fakes of chat networks, with a check of
+//!   their rate limits.
 //! - [`NatsServers`] are real NATS servers, alone or as a cluster.
 //! - [`soak`] gives the number of rounds to run, [`figures`] print the results of benches.
 //!
@@ -20,19 +22,27 @@
 pub mod acp_agent;
 mod ag_ui_validate;
 pub mod arbitrary;
+pub mod discord;
 mod fake_gateway;
 mod fake_provider;
+mod fake_socket;
 pub mod figures;
+mod lines;
 pub mod mock_model;
 mod nats;
+mod random;
 mod run_builder;
 pub mod samples;
+pub mod slack;
 mod soak;
 pub mod telegram;
 
 pub use ag_ui_validate::{AG_UI_VALIDATE, ag_ui_validate};
 pub use fake_gateway::{FakeGateway, GatewayOptions};
 pub use fake_provider::{Answer, Asked, FakeProvider};
+pub use fake_socket::{FakeConnection, FakeSocket};
+pub use lines::Lines;
 pub use nats::{NATS, NatsServers};
+pub use random::Random;
 pub use run_builder::{RUN, RunBuilder, THREAD};
 pub use soak::{SOAK, soak};

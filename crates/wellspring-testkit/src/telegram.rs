@@ -286,6 +286,43 @@ pub fn check_rates(log: &[Logged]) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether a person who reads the messages of a chat from top to bottom reads exactly `answer`,
+/// which is plain text; how it is cut into messages does not matter, and thoughts above it do not
+/// count. At most `surplus` messages may be there besides: sends that were repeated because
+/// their answers were lost.
+///
+/// # Errors
+///
+/// What is shown instead.
+pub fn check_answer(shown: &[Shown], answer: &str, surplus: usize) -> Result<(), String> {
+    fn reads(messages: &[String], rest: &str, surplus: usize) -> bool {
+        let Some((first, others)) = messages.split_first() else { return rest.is_empty() };
+        let fits = rest.strip_prefix(first.as_str());
+        fits.is_some_and(|rest| reads(others, rest, surplus))
+            || surplus > 0 && reads(others, rest, surplus - 1)
+    }
+    let messages: Vec<String> = shown.iter().map(|shown| letters(&said(shown))).collect();
+    if reads(&messages, &letters(answer), surplus) {
+        return Ok(());
+    }
+    Err(format!("{shown:#?}\nis not, with at most {surplus} messages besides:\n{answer}"))
+}
+
+/// What people read of the model's words, without its thoughts.
+fn said(shown: &Shown) -> String {
+    let ends = [("<blockquote expandable><b>", "</blockquote>"), ("<i><b>", "</i>")];
+    let without = ends.iter().find_map(|(begin, end)| {
+        let thoughts = shown.raw.strip_prefix(begin).filter(|rest| rest.starts_with('🧠'))?;
+        thoughts.split_once(end).map(|(_, rest)| rest)
+    });
+    let html = without.and_then(|html| parse_html(html).ok());
+    html.unwrap_or_else(|| shown.text.clone())
+}
+
+fn letters(text: &str) -> String {
+    text.chars().filter(|c| !c.is_whitespace()).collect()
+}
+
 fn summary(answer: &Value) -> String {
     match answer["error_code"].as_i64() {
         None => "ok".into(),

@@ -3,8 +3,9 @@
 //! `cargo xtask test` is what CI runs, `cargo xtask soak` runs the tests in their long
 //! versions, `cargo xtask bench` measures everything and prints one table, `cargo xtask record`
 //! records the responses of real servers as fixtures, `cargo xtask acp-agents` runs real
-//! agents, `cargo xtask openclaw` a real gateway, and `cargo xtask release` checks what is to be
-//! published. Each is a list of [`step::Step`]s: plain commands that can be repeated by hand.
+//! agents, `cargo xtask openclaw` a real gateway, `cargo xtask pictures` makes the pictures of the
+//! documentation, and `cargo xtask release` checks what is to be published. Each is a list of
+//! [`step::Step`]s: plain commands that can be repeated by hand.
 //!
 //! # What is deliberately absent
 //!
@@ -17,6 +18,7 @@ pub mod dependencies;
 pub mod figures;
 pub mod openclaw;
 pub mod peers;
+pub mod pictures;
 pub mod readme;
 pub mod record;
 pub mod release;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{acp_agents, bench, openclaw, record, release, soak, test};
+use xtask::{acp_agents, bench, openclaw, pictures, record, release, soak, test};
 
 /// Workspace tasks beyond plain cargo.
 #[derive(Debug, Parser)]
@@ -29,6 +29,8 @@ enum Command {
     Openclaw(openclaw::Options),
     /// Checks what is to be published: dependencies, interfaces, packages. It publishes nothing.
     Release(release::Options),
+    /// Makes the pictures of a chat that the documentation shows. Needs Chromium.
+    Pictures(pictures::Options),
 }
 
 fn main() -> anyhow::Result<ExitCode> {
@@ -40,5 +42,6 @@ fn main() -> anyhow::Result<ExitCode> {
         Command::AcpAgents(options) => acp_agents::run(&options),
         Command::Openclaw(options) => openclaw::run(&options),
         Command::Release(options) => release::run(&options),
+        Command::Pictures(options) => pictures::run(&options),
     }
 }

@@ -119,6 +119,11 @@ pub const PEERS: &[Peer] = &[
         source: Source::Npm("crates/wellspring-acp/tests/peer"),
         variable: "WELLSPRING_PEER_ACP",
     },
+    Peer {
+        name: "the published types of the chat networks, and a Telegram by others",
+        source: Source::Npm("crates/wellspring-channels/tests/peer"),
+        variable: "WELLSPRING_PEER_CHAT",
+    },
     AIMOCK,
     LLAMA,
     Peer {

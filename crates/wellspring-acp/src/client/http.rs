@@ -159,13 +159,19 @@ impl Shared {
         let message: Value = serde_json::from_slice(&line).unwrap_or_default();
         let post = self.client.post(&*self.url).header(CONTENT_TYPE, "application/json").body(line);
         let Some(connection) = self.connection.get() else {
-            let answer = self.ask(post).await?;
+            let mut answer = self.ask(post).await?;
             let connection = answer.headers().get(CONNECTION).cloned();
             let connection = connection.ok_or_else(|| self.broken("it gave no connection id"))?;
-            let body = answer.bytes().await.map_err(|error| self.broken(error))?;
+            let mut body = Vec::new();
+            while let Some(chunk) = answer.chunk().await.map_err(|error| self.broken(error))? {
+                if body.len() + chunk.len() > LINE_BYTES_MAX {
+                    return Err(self.broken("its first answer is too large"));
+                }
+                body.extend_from_slice(&chunk);
+            }
             let _ = self.connection.set(connection);
             self.listen(None).await?;
-            let _ = self.heard.send(Heard::Line(body.to_vec())).await;
+            let _ = self.heard.send(Heard::Line(body)).await;
             return Ok(());
         };
         let mut post = post.header(CONNECTION, connection);

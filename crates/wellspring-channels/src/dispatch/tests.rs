@@ -13,7 +13,10 @@ use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Permission, Principal, Runtime};
 use wellspring_log::{Log, LogOptions, MemoryStore, TokioClock};
 use wellspring_models::{Failure, Gate, Say, Scripted};
+use wellspring_testkit::Lines;
 use wellspring_testkit::telegram::{FakeTelegram, Fault, Reply, Shown, check_rates};
+
+mod faults;
 
 use super::*;
 use crate::channel::{Call, CallError, CallResult, Capabilities, Channel};
@@ -28,8 +31,11 @@ const CHAT: i64 = 7;
 struct Net {
     telegram: Arc<Mutex<FakeTelegram>>,
     told: Arc<Mutex<Vec<String>>>,
+    /// When this process began, and the time of the network then.
     started: tokio::time::Instant,
+    since: u64,
     can: Capabilities,
+    death: Option<Arc<faults::Death>>,
 }
 
 impl Channel for Net {
@@ -43,16 +49,32 @@ impl Channel for Net {
 
     fn call(&self, call: Call) -> BoxFuture<'_, CallResult> {
         Box::pin(async move {
-            let at = u64::try_from(self.started.elapsed().as_millis()).unwrap();
+            let moment = self.death.as_ref().and_then(|death| death.at_this_call());
+            if moment == Some(faults::Moment::Before) {
+                return self.die().await;
+            }
+            let at = self.since + u64::try_from(self.started.elapsed().as_millis()).unwrap();
             tokio::time::sleep(Duration::from_millis(20)).await;
             if let crate::Action::Send { body, .. } = &call.action
                 && let Some(file) = &body.file
             {
                 self.told.lock().unwrap().push(format!("file {}", file.name));
-                return Ok(Some("900".into()));
+                return Ok(crate::Done::new(Some("900".into())));
             }
             let (method, params) = wire::request(&call);
-            match self.telegram.lock().unwrap().call(at, method, &params) {
+            let reply = self.telegram.lock().unwrap().call(at, method, &params);
+            if moment.is_some()
+                && let Some(call) = self.telegram.lock().unwrap().log.last_mut()
+            {
+                // Nobody can be sure of its answer.
+                call.reply = "lost".into();
+            }
+            match moment {
+                None => {}
+                Some(faults::Moment::Answered) => self.death.iter().for_each(|death| death.come()),
+                Some(faults::Moment::Arrived | faults::Moment::Before) => return self.die().await,
+            }
+            match reply {
                 Reply::Answer(answer) => wire::result(&answer),
                 Reply::Unreached => Err(CallError::Unavailable("no route".into())),
                 Reply::Lost => Err(CallError::AnswerLost("closed".into())),
@@ -60,9 +82,18 @@ impl Channel for Net {
         })
     }
 
-    fn download(&self, file: &str, _: usize) -> BoxFuture<'_, Result<bytes::Bytes, CallError>> {
-        let bytes = format!("bytes of {file}");
-        Box::pin(async move { Ok(bytes.into()) })
+    fn download(
+        &self,
+        file: &str,
+        bytes_max: usize,
+    ) -> BoxFuture<'_, Result<bytes::Bytes, CallError>> {
+        let bytes = match file {
+            "large" => vec![0; 3 * 1024 * 1024],
+            _ => format!("bytes of {file}").into_bytes(),
+        };
+        let too_large = CallError::Refused("too large".into());
+        let fits = bytes.len() <= bytes_max;
+        Box::pin(async move { if fits { Ok(bytes.into()) } else { Err(too_large) } })
     }
 
     fn acknowledge(&self, _: &str, text: &str) -> BoxFuture<'_, Result<(), CallError>> {
@@ -72,6 +103,14 @@ impl Channel for Net {
 
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {
         Box::pin(async { Ok("@fake".into()) })
+    }
+}
+
+impl Net {
+    /// The process is killed: its call never gives an answer.
+    async fn die(&self) -> CallResult {
+        self.death.iter().for_each(|death| death.come());
+        std::future::pending().await
     }
 }
 
@@ -107,7 +146,9 @@ impl Bot {
             telegram: Arc::default(),
             told: Arc::default(),
             started: tokio::time::Instant::now(),
+            since: 0,
             can,
+            death: None,
         };
         let channel = Arc::new(net.clone());
         let instance = Instance::start(bot.clone(), channel, runtime.clone()).await.unwrap();
@@ -362,6 +403,12 @@ async fn messages_while_busy() {
         }
         bot.settle().await;
         assert_eq!(bot.texts(), want, "{when_busy:?}");
+        // What is answered together is not shown before it is whole.
+        let shown = bot.previews();
+        let first = shown.iter().position(|it| it == "Answer to one now").unwrap();
+        let grows = shown[first..].iter().any(|it| it.ends_with('█'));
+        assert!(!grows || when_busy == WhenBusy::Queue, "{shown:?}");
+        assert_eq!(bot.instance.chats_in_memory(), 0);
     }
     let mut bot = Bot::new(echo(), |config| config.when_busy = WhenBusy::Steer).await;
     bot.write("one").await;
@@ -430,6 +477,69 @@ async fn strangers_are_paired() {
     bot.settle().await;
     assert_eq!(bot.texts()[1], "Welcome.");
     assert!(people.forbid("7").await.unwrap());
+}
+
+/// Someone who writes faster than the network lets the bot answer gets a few answers, and holds up
+/// nobody: neither a stranger nor someone who may use the bot.
+#[tokio::test(start_paused = true)]
+async fn a_flood_holds_up_nobody() {
+    let mut bot = Bot::new(agent([Say::new().text("Welcome.")]), |config| {
+        config.access = Access { users: vec!["1".into()], ..Access::default() };
+    })
+    .await;
+    let flood = async {
+        for _ in 0..1000 {
+            bot.write("Hello?").await;
+            bot.write_as("1", "/help").await;
+        }
+        bot.write_as("1", "Hello?").await;
+        bot.settle().await;
+    };
+    tokio::time::timeout(Duration::from_secs(60), flood).await.unwrap();
+    let texts = bot.texts();
+    // Some were said, and time for more, meanwhile.
+    assert!((NOTES_MAX + 1..100).contains(&texts.len()), "{texts:?}");
+    assert!(texts.iter().any(|text| text == "Welcome."), "{texts:?}");
+}
+
+/// Files that together are too large for one request are named in it instead.
+#[tokio::test(start_paused = true)]
+async fn many_large_files_are_one_request() {
+    let gate = Gate::new();
+    let say = Say::new().text("Wait.").gate(&gate);
+    let mut bot = Bot::new(agent([say, Say::new().text("Thanks.")]), |_| {}).await;
+    bot.write("Hi").await;
+    gate.reached(1).await;
+    for number in 0..5 {
+        let sent = IncomingFile { id: "large".into(), media_type: "image/jpeg".into(), name: None };
+        let message = format!("{}", 200 + number).into();
+        bot.give("7", What::Message { message, text: "".into(), files: vec![sent] }).await;
+    }
+    gate.open();
+    bot.settle().await;
+    let runs = bot.runtime.local().list(wellspring_log::RunFilter::default()).await.unwrap();
+    let mut inputs = Vec::new();
+    for info in runs {
+        let run = bot.runtime.local().transcript(info.run).await.unwrap();
+        let input = run.started.unwrap().request.input.clone();
+        let media = input.iter().filter(|it| matches!(it, Content::Media { .. })).count();
+        inputs.push((media, input.len()));
+    }
+    inputs.sort_unstable();
+    assert_eq!(inputs, [(0, 1), (2, 5)]);
+}
+
+/// A request that no store can keep is refused: it does not come again for ever, in front of what
+/// others write.
+#[tokio::test(start_paused = true)]
+async fn a_request_that_never_fits_is_refused() {
+    let mut bot = Bot::new(agent([Say::new().text("Welcome.")]), |_| {}).await;
+    bot.write(&"x".repeat(17 * 1024 * 1024)).await;
+    bot.write("Hello?").await;
+    bot.settle().await;
+    let texts = bot.texts();
+    assert!(texts[0].contains("Não foi possível iniciar"), "{texts:?}");
+    assert_eq!(texts[1..], ["Welcome."]);
 }
 
 /// Commands: thoughts can be switched off, a new conversation begins, an agent is chosen.
@@ -572,17 +682,6 @@ async fn a_network_that_cannot_stream_gets_one_piece() {
 /// Each answer is in the log with its trace id, duration and provider.
 #[tokio::test(start_paused = true)]
 async fn a_trigger_is_logged() {
-    #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
-    impl std::io::Write for Lines {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
-            Ok(bytes.len())
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
-    }
     let lines = Lines::default();
     let writer = lines.clone();
     let subscriber =
@@ -594,7 +693,7 @@ async fn a_trigger_is_logged() {
     let runs = bot.runtime.local().list(wellspring_log::RunFilter::default()).await.unwrap();
     let run = bot.runtime.local().transcript(runs[0].run).await.unwrap();
     let trace_id = run.started.unwrap().request.trace_id.clone().unwrap();
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let text = lines.text();
     let line = text.lines().find(|line| line.contains("answered")).unwrap();
     assert!(line.contains(&format!("trace_id=\"{trace_id}\"")), "{line}");
     assert!(line.contains("provider=\"agent\"") && line.contains("duration_ms="), "{line}");

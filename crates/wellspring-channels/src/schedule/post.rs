@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::channel::{Action, Body, CallError, CallResult, Capabilities};
+use crate::channel::{Action, Body, CallError, CallResult, Capabilities, Done, Growth, Stream};
 
 /// Attempts of a failing call before a finished answer is given up, with an error in the log.
 /// With waits of up to a minute, this is most of a day.
@@ -46,6 +46,14 @@ pub struct PostState {
     /// The index of the markup that the network accepts.
     #[serde(default)]
     pub markup: usize,
+    /// How many messages were sent for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub sent: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields by reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// How a post is shown while it grows.
@@ -55,6 +63,9 @@ pub enum Preview {
     /// In a message that is edited.
     #[default]
     Edit,
+    /// In a stream that is appended to. If what was appended is not known, or words were taken
+    /// back, the stream is ended and its message is edited.
+    Append,
     /// In a draft, which is not a message.
     Draft,
     /// Not at all: it is sent when it is finished.
@@ -72,10 +83,31 @@ pub struct Slot {
     /// Whether people have deleted it twice; it is then not sent again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
+    /// Whether it is a stream that has not been ended.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub streaming: bool,
     /// A hash of its content. Not stored: an edit after a crash is repeated, which changes
     /// nothing.
     #[serde(skip)]
     shown: Option<u64>,
+    /// What the stream shows. Not kept: after a crash it is not known.
+    #[serde(skip)]
+    stream: Option<Stream>,
+}
+
+/// What a call makes a message look like.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Look {
+    digest: u64,
+    shows_words: bool,
+    stream: Option<Stream>,
+}
+
+impl Look {
+    fn of(body: &Body, markup: usize) -> Self {
+        let (shows_words, stream) = (body.shows_words, body.stream.clone());
+        Self { digest: body.digest(markup), shows_words, stream }
+    }
 }
 
 /// A post and its desired state.
@@ -91,6 +123,8 @@ pub(super) struct Post {
     /// Edits do not work: the final state is sent as new messages.
     renew: bool,
     drafted: Option<u64>,
+    /// The stream has shown everything to its end.
+    is_whole: bool,
 }
 
 /// The next call of a post.
@@ -99,7 +133,35 @@ pub(super) enum Next {
     Send(usize),
     Edit(usize),
     Draft,
+    /// The first message as a stream; more of it; its end.
+    Begin,
+    Append,
+    End,
     Delete(Box<str>),
+}
+
+impl Next {
+    /// The index of the message that this step makes, if it makes one.
+    pub(super) const fn makes(&self) -> Option<usize> {
+        match self {
+            Self::Send(index) => Some(*index),
+            Self::Begin => Some(0),
+            Self::Edit(_) | Self::Draft | Self::Append | Self::End | Self::Delete(_) => None,
+        }
+    }
+
+    /// The name of its action.
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Send(_) => "send",
+            Self::Edit(_) => "edit",
+            Self::Draft => "draft",
+            Self::Begin => "begin",
+            Self::Append => "append",
+            Self::End => "end",
+            Self::Delete(_) => "delete",
+        }
+    }
 }
 
 /// The outcome of a call, for operators.
@@ -123,6 +185,7 @@ impl Post {
             stopped: false,
             renew: false,
             drafted: None,
+            is_whole: false,
         }
     }
 
@@ -157,17 +220,38 @@ impl Post {
         match self.state.preview {
             Preview::Off => None,
             Preview::Draft => (self.drafted != Some(digest)).then_some(Next::Draft),
-            Preview::Edit => match self.state.slots.first() {
+            Preview::Edit | Preview::Append => match self.state.slots.first() {
+                Some(Some(slot)) if slot.streaming => match (&slot.stream, &body.stream) {
+                    (Some(shown), Some(wanted)) if shown == wanted => None,
+                    (Some(shown), Some(wanted)) if shown.grows_to(wanted) => Some(Next::Append),
+                    (Some(_) | None, _) => Some(Next::End),
+                },
                 Some(Some(slot)) if slot.gone || slot.shown == Some(digest) => None,
                 Some(Some(_)) => can.can_edit.then_some(Next::Edit(0)),
-                Some(None) | None => Some(Next::Send(0)),
+                Some(None) | None => match self.state.preview {
+                    Preview::Append if body.stream.is_some() => Some(Next::Begin),
+                    Preview::Append | Preview::Edit | Preview::Draft | Preview::Off => {
+                        Some(Next::Send(0))
+                    }
+                },
             },
         }
+    }
+
+    /// Shows previews by edits from now on.
+    pub(super) const fn use_edits(&mut self) {
+        self.state.preview = Preview::Edit;
     }
 
     /// The next call until everything is shown: messages first, then deletions.
     fn finish(&self, can: &Capabilities) -> Option<Next> {
         let wanted = self.wanted.as_ref()?;
+        if self.is_whole {
+            return None;
+        }
+        if self.state.slots.first().and_then(Option::as_ref).is_some_and(|slot| slot.streaming) {
+            return Some(Next::End);
+        }
         for (index, body) in wanted.iter().enumerate() {
             match self.state.slots.get(index) {
                 Some(Some(slot)) if slot.gone || !can.can_edit => {}
@@ -189,90 +273,118 @@ impl Post {
         surplus.map(|message| Next::Delete(message.clone()))
     }
 
-    /// The call for a step, a hash of the new content, and whether it shows text of the model.
-    pub(super) fn action(&self, next: &Next) -> (Action, u64, bool) {
+    /// The call for a step, and what the message will look like.
+    pub(super) fn action(&self, next: &Next) -> (Action, Look) {
         let markup = self.state.markup;
         let preview = !self.settled;
         let body = |index: usize| {
             self.wanted.as_ref().and_then(|it| it.get(index)).cloned().unwrap_or_default()
         };
-        let shown = |body: &Body| (body.digest(markup), body.shows_words);
-        let (action, (digest, shows_words)) = match next {
+        // Only the first message answers; the others follow it.
+        let reply_to = |index: usize| self.state.reply_to.clone().filter(|_| index == 0);
+        let slot = |index: usize| self.state.slots.get(index).and_then(Option::as_ref);
+        let message = |index: usize| slot(index).map(|it| it.message.clone()).unwrap_or_default();
+        match next {
             Next::Send(index) => {
-                let body = body(*index);
-                let shown = shown(&body);
-                // Only the first message is a reply; the others follow it.
-                let reply_to = self.state.reply_to.clone().filter(|_| *index == 0);
-                (Action::Send { reply_to, body, markup, preview }, shown)
+                let (body, reply_to) = (body(*index), reply_to(*index));
+                let look = Look { stream: None, ..Look::of(&body, markup) };
+                (Action::Send { reply_to, body, markup, preview, nonce: self.nonce() }, look)
             }
             Next::Edit(index) => {
-                let body = body(*index);
-                let shown = shown(&body);
-                let slot = self.state.slots.get(*index).and_then(Option::as_ref);
-                let message = slot.map(|slot| slot.message.clone()).unwrap_or_default();
-                (Action::Edit { message, body, markup, preview }, shown)
+                let (message, body) = (message(*index), body(*index));
+                let look = Look::of(&body, markup);
+                (Action::Edit { message, body, markup, preview }, look)
             }
             Next::Draft => {
                 let body = body(0);
-                let shown = shown(&body);
-                (Action::Draft { draft: self.draft_id(), body, markup }, shown)
+                let look = Look::of(&body, markup);
+                (Action::Draft { draft: self.draft_id(), body, markup }, look)
             }
-            Next::Delete(message) => (Action::Delete { message: message.clone() }, (0, false)),
-        };
-        (action, digest, shows_words)
+            Next::Begin => {
+                let look = Look::of(&body(0), markup);
+                let (before, after) = (Stream::default(), look.stream.clone().unwrap_or_default());
+                let growth = Box::new(Growth { before, after });
+                (Action::Begin { reply_to: reply_to(0), growth }, look)
+            }
+            Next::Append | Next::End => {
+                let shown = slot(0).and_then(|slot| slot.stream.clone());
+                let mut look = Look::of(&body(0), markup);
+                // What cannot be appended is shown by an edit later.
+                look.stream =
+                    look.stream.filter(|it| shown.as_ref().is_some_and(|s| s.grows_to(it)));
+                let before = shown.unwrap_or_default();
+                let after = look.stream.clone().unwrap_or_else(|| before.clone());
+                let (message, growth) = (message(0), Box::new(Growth { before, after }));
+                let action = if *next == Next::Append {
+                    Action::Append { message, growth }
+                } else {
+                    Action::End { message, growth }
+                };
+                (action, look)
+            }
+            Next::Delete(message) => (Action::Delete { message: message.clone() }, Look::default()),
+        }
+    }
+
+    /// The same until a message of this post was sent.
+    fn nonce(&self) -> u64 {
+        self.hash_with(self.state.sent)
     }
 
     fn draft_id(&self) -> u64 {
+        // Networks read it as a signed number of 32 bits, and 0 is not allowed.
+        (self.hash_with(0) & 0x7fff_ffff).max(1)
+    }
+
+    fn hash_with(&self, number: u32) -> u64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         let mut hasher = DefaultHasher::new();
-        self.state.key.hash(&mut hasher);
-        // Networks read it as a signed 32-bit number, and 0 is not allowed.
-        (hasher.finish() & 0x7fff_ffff).max(1)
+        (&self.state.key, number).hash(&mut hasher);
+        hasher.finish()
     }
 
     pub(super) fn done(
         &mut self,
         next: &Next,
-        digest: u64,
-        shows_words: bool,
+        look: Look,
         result: CallResult,
         can: &Capabilities,
     ) -> Outcome {
         self.state.sending = None;
         match result {
-            Ok(message) => {
-                self.succeeded(next, digest, shows_words, message);
+            Ok(done) => {
+                self.succeeded(next, look, done);
                 Outcome::Fine
             }
             Err(CallError::NotModified) => {
-                self.succeeded(next, digest, shows_words, None);
+                self.succeeded(next, look, Done::default());
                 Outcome::Fine
             }
             Err(error) => self.failed(next, error, can),
         }
     }
 
-    fn succeeded(
-        &mut self,
-        next: &Next,
-        digest: u64,
-        shows_words: bool,
-        message: Option<Box<str>>,
-    ) {
+    fn succeeded(&mut self, next: &Next, look: Look, done: Done) {
         self.failures = 0;
         self.refusals = 0;
+        let Look { digest, shows_words, stream } = look;
         match next {
-            Next::Send(index) => {
+            Next::Send(_) | Next::Begin => {
+                let index = next.makes().unwrap_or_default();
                 // If the network returns no id, the message cannot be edited.
-                let (message, gone) = match message {
+                let (message, gone) = match done.message {
                     Some(message) => (message, false),
                     None => ("".into(), true),
                 };
-                if self.state.slots.len() <= *index {
+                if self.state.slots.len() <= index {
                     self.state.slots.resize(index + 1, None);
                 }
-                self.state.slots[*index] =
-                    Some(Slot { message, shows_words, gone, shown: Some(digest) });
+                self.state.sent += 1;
+                let streaming = *next == Next::Begin && !gone;
+                // What an earlier try has sent may look different.
+                let shown = (!done.is_repeat && !streaming).then_some(digest);
+                self.state.slots[index] =
+                    Some(Slot { message, shows_words, gone, streaming, shown, stream });
             }
             Next::Edit(index) => {
                 if let Some(Some(slot)) = self.state.slots.get_mut(*index) {
@@ -280,8 +392,34 @@ impl Post {
                     slot.shows_words |= shows_words;
                 }
             }
+            Next::Append => {
+                if let Some(slot) = self.streaming() {
+                    slot.stream = stream;
+                    slot.shows_words |= shows_words;
+                }
+            }
+            Next::End => {
+                let is_whole = self.settled && stream.is_some();
+                if let Some(slot) = self.streaming() {
+                    slot.streaming = false;
+                    slot.shows_words |= is_whole && shows_words;
+                }
+                self.is_whole = is_whole;
+            }
             Next::Draft => self.drafted = Some(digest),
             Next::Delete(message) => self.forget(message),
+        }
+    }
+
+    /// The message that is a stream.
+    fn streaming(&mut self) -> Option<&mut Slot> {
+        self.state.slots.first_mut().and_then(Option::as_mut).filter(|slot| slot.streaming)
+    }
+
+    /// What a stream shows is not known any more: it is ended, and its message edited.
+    fn doubt_stream(&mut self) {
+        if let Some(slot) = self.streaming() {
+            slot.stream = None;
         }
     }
 
@@ -291,41 +429,57 @@ impl Post {
         match &error {
             CallError::NotModified => Outcome::Fine,
             CallError::ChatGone(_) => Outcome::GaveUp(error),
-            CallError::RateLimited { .. } => {
+            CallError::StreamEnded => {
+                if let Some(slot) = self.streaming() {
+                    (slot.streaming, slot.stream) = (false, None);
+                }
+                Outcome::Fine
+            }
+            CallError::RateLimited { .. } | CallError::BotLimited { .. } => {
                 if is_preview {
                     self.slowness = (self.slowness * 2).min(SLOWNESS_MAX);
                 }
                 self.unless_tired(error)
             }
             CallError::AnswerLost(_) => match next {
-                Next::Send(_) => match self.unless_tired(error) {
+                Next::Send(_) if can.knows_repeats => self.unless_tired(error),
+                Next::Send(_) | Next::Begin => match self.unless_tired(error) {
                     Outcome::Fine => Outcome::MayRepeat,
                     outcome @ (Outcome::MayRepeat
                     | Outcome::PreviewsStopped(_)
                     | Outcome::GaveUp(_)) => outcome,
                 },
+                Next::Append | Next::End => {
+                    self.doubt_stream();
+                    self.unless_tired(error)
+                }
                 Next::Edit(_) | Next::Draft | Next::Delete(_) => self.after_trouble(error),
             },
             CallError::Unavailable(_) => self.after_trouble(error),
             CallError::MessageGone => {
                 match next {
-                    Next::Edit(index) => {
-                        let slot = self.state.slots.get_mut(*index);
+                    Next::Edit(_) | Next::Append | Next::End => {
+                        let index = if let Next::Edit(index) = next { *index } else { 0 };
+                        let slot = self.state.slots.get_mut(index);
+                        self.state.preview = Preview::Edit;
                         match slot {
                             Some(slot) if !self.state.reposted => {
                                 *slot = None;
                                 self.state.reposted = true;
                             }
-                            Some(Some(slot)) => slot.gone = true,
+                            Some(Some(slot)) => (slot.gone, slot.streaming) = (true, false),
                             Some(None) | None => {}
                         }
                     }
                     Next::Delete(message) => self.forget(message),
-                    Next::Send(_) | Next::Draft => return self.refused(next, error),
+                    Next::Send(_) | Next::Begin | Next::Draft => return self.refused(next, error),
                 }
                 Outcome::Fine
             }
-            CallError::BadMarkup(_) if self.state.markup + 1 < can.markups.len() => {
+            CallError::BadMarkup(_)
+                if self.state.markup + 1 < can.markups.len()
+                    && matches!(next, Next::Send(_) | Next::Edit(_) | Next::Draft) =>
+            {
                 self.state.markup += 1;
                 Outcome::Fine
             }
@@ -339,8 +493,19 @@ impl Post {
                 self.forget(message);
                 Outcome::Fine
             }
-            Next::Draft => {
-                self.state.preview = Preview::Edit;
+            Next::Draft | Next::Begin => {
+                self.use_edits();
+                Outcome::Fine
+            }
+            Next::Append => {
+                self.doubt_stream();
+                Outcome::Fine
+            }
+            // A stream that cannot be ended is edited as it is.
+            Next::End => {
+                if let Some(slot) = self.streaming() {
+                    (slot.streaming, slot.stream) = (false, None);
+                }
                 Outcome::Fine
             }
             // If edits do not work, the finished answer is sent as new messages.

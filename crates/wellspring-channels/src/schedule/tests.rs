@@ -1,10 +1,12 @@
-//! The scheduler against a strict Telegram on a virtual clock, under random faults and crashes.
+//! The scheduler against strict networks on a virtual clock, under random faults and crashes.
+
+mod networks;
 
 use std::collections::BTreeMap;
 
 use wellspring_core::Millis;
-use wellspring_testkit::soak;
 use wellspring_testkit::telegram::{FakeTelegram, Fault, Reply, check_rates};
+use wellspring_testkit::{Random, soak};
 use wellspring_wire::stream_delta::StreamDelta;
 
 use super::*;
@@ -24,26 +26,78 @@ impl Script {
     fn kind(&self) -> ChatKind {
         if self.chat < 0 { ChatKind::Group } else { ChatKind::Direct }
     }
+}
 
-    fn last(&self) -> Vec<Body> {
-        render(&self.views.last().unwrap().1, READER, &wire::CAPABILITIES)
+/// A network in memory.
+trait Network: Default {
+    const CAN: Capabilities;
+    /// The number of the markup in which `texts` gives what people read.
+    const MARKUP: usize;
+    /// The id of a chat.
+    fn id(chat: i64) -> String {
+        chat.to_string()
+    }
+    /// How a post begins.
+    fn post() -> PostState {
+        PostState { key: "answer".into(), ..PostState::default() }
+    }
+    /// A call that arrives at `at`.
+    fn call(&mut self, at: u64, call: &Call) -> CallResult;
+    /// What people read, message by message.
+    fn texts(&self, chat: i64) -> Vec<String>;
+    fn check_rates(&self) -> Result<(), String>;
+    /// The process is replaced by another one. Returns after how many milliseconds.
+    fn restart(&mut self) -> u64;
+    /// What people may read at the end, instead of the messages of the last view.
+    fn instead(view: &View) -> Option<String> {
+        let _ = view;
+        None
+    }
+}
+
+impl Network for FakeTelegram {
+    const CAN: Capabilities = wire::CAPABILITIES;
+    const MARKUP: usize = 2;
+
+    fn call(&mut self, at: u64, call: &Call) -> CallResult {
+        let (method, params) = wire::request(call);
+        match Self::call(self, at, method, &params) {
+            Reply::Answer(answer) => wire::result(&answer),
+            Reply::Unreached => Err(CallError::Unavailable("no route".into())),
+            Reply::Lost => Err(CallError::AnswerLost("closed".into())),
+        }
+    }
+
+    fn texts(&self, chat: i64) -> Vec<String> {
+        self.shown(chat).iter().map(|shown| shown.text.clone()).collect()
+    }
+
+    fn check_rates(&self) -> Result<(), String> {
+        check_rates(&self.log)
+    }
+
+    fn restart(&mut self) -> u64 {
+        // Calls in flight have arrived by then.
+        400
     }
 }
 
 /// A world: the network, the scheduler, what it kept, and the calls on their way.
-struct World {
+struct World<N> {
     now: u64,
-    telegram: FakeTelegram,
+    network: N,
     scheduler: Scheduler,
     kept: BTreeMap<i64, Vec<PostState>>,
     scripts: Vec<Script>,
     told: Vec<usize>,
     calls: Vec<OnTheWay>,
-    seed: u64,
+    random: Random,
     /// Sends that a crash has cut off after they arrived.
     cut_off: usize,
     notices: Vec<Notice>,
 }
+
+type Telegram = World<FakeTelegram>;
 
 struct OnTheWay {
     done_at: u64,
@@ -52,39 +106,47 @@ struct OnTheWay {
     sends: bool,
 }
 
-impl World {
+impl<N: Network> World<N> {
     fn new(scripts: Vec<Script>, seed: u64) -> Self {
         let mut world = Self {
             now: 1_000_000,
-            telegram: FakeTelegram::default(),
-            scheduler: Scheduler::new(wire::CAPABILITIES),
+            network: N::default(),
+            scheduler: Scheduler::new(N::CAN),
             kept: BTreeMap::new(),
             told: vec![0; scripts.len()],
             scripts,
             calls: Vec::new(),
-            seed,
+            random: Random::new(seed),
             cut_off: 0,
             notices: Vec::new(),
         };
         for script in world.scripts.clone() {
-            let state = PostState { key: "answer".into(), ..PostState::default() };
-            world.scheduler.open(&script.chat.to_string(), script.kind(), state);
+            world.scheduler.open(&N::id(script.chat), script.kind(), N::post());
             world.keep(script.chat);
         }
         world
     }
 
     fn random(&mut self, below: u64) -> u64 {
-        // SplitMix64: a seed means the same everywhere.
-        self.seed = self.seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.seed;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % below
+        self.random.below(below)
+    }
+
+    /// Random answers in a few chats.
+    fn scripts(&mut self) -> Vec<Script> {
+        let chats = 1 + self.random(4);
+        let scripts = (1..=chats).map(|n| {
+            let chat = n as i64;
+            let chat = if self.random(3) == 0 { -chat } else { chat };
+            let words = 1 + self.random(700) as usize;
+            answer(chat, self.random(3000), words)
+        });
+        scripts.collect()
     }
 
     fn keep(&mut self, chat: i64) {
-        self.kept.insert(chat, self.scheduler.state(&chat.to_string()));
+        // As a document: what is not written is not known after a crash.
+        let text = serde_json::to_string(&self.scheduler.state(&N::id(chat))).unwrap();
+        self.kept.insert(chat, serde_json::from_str(&text).unwrap());
     }
 
     /// Tells the scheduler what is new, and starts the calls that it wants.
@@ -99,9 +161,9 @@ impl World {
             }
             if self.told[index] > before {
                 let view = &script.views[self.told[index] - 1].1;
-                let bodies = render(view, READER, &wire::CAPABILITIES);
+                let bodies = render(view, READER, &N::CAN);
                 let settled = view.is_settled();
-                self.scheduler.want(&script.chat.to_string(), "answer", bodies, settled);
+                self.scheduler.want(&N::id(script.chat), "answer", bodies, settled);
             }
         }
         loop {
@@ -109,19 +171,15 @@ impl World {
                 Next::Idle => return None,
                 Next::Wait(until) => return Some(until.0),
                 Next::Call { call, keep_first } => {
-                    let chat: i64 = call.chat.parse().unwrap();
+                    let is_its = |script: &&Script| N::id(script.chat) == *call.chat;
+                    let chat = self.scripts.iter().find(is_its).unwrap().chat;
                     if keep_first {
                         self.keep(chat);
                     }
-                    let (method, params) = wire::request(&call);
                     let takes = 1 + self.random(400);
                     let arrives = self.now + self.random(takes);
-                    let result = match self.telegram.call(arrives, method, &params) {
-                        Reply::Answer(answer) => wire::result(&answer),
-                        Reply::Unreached => Err(CallError::Unavailable("no route".into())),
-                        Reply::Lost => Err(CallError::AnswerLost("closed".into())),
-                    };
-                    let sends = method == "sendMessage";
+                    let result = self.network.call(arrives, &call);
+                    let sends = matches!(call.action, Action::Send { .. } | Action::Begin { .. });
                     self.calls.push(OnTheWay { done_at: self.now + takes, chat, result, sends });
                 }
             }
@@ -135,25 +193,27 @@ impl World {
                 self.cut_off += 1;
             }
         }
-        self.scheduler = Scheduler::new(wire::CAPABILITIES);
+        let before = std::mem::replace(&mut self.scheduler, Scheduler::new(N::CAN));
+        self.now += self.network.restart();
         for (index, script) in self.scripts.iter().enumerate() {
+            let chat = N::id(script.chat);
             for state in self.kept.get(&script.chat).into_iter().flatten() {
-                let chat = script.chat.to_string();
                 self.scheduler.open(&chat, script.kind(), state.clone());
                 self.told[index] = 0;
             }
+            // A bot keeps this with the chat.
+            if let Some(until) = before.blocked_until(&chat) {
+                self.scheduler.block_until(&chat, until);
+            }
         }
-        // What the network counts within a second and a minute is not known any more, so the
-        // process waits that long before its first call.
-        self.now += 61_000;
-        self.telegram.log.clear();
+        self.scheduler.goes_on(Millis(self.now));
     }
 
     /// Plays to the end. `crash_at` are numbers of steps.
     fn play(&mut self, crash_at: &[usize]) -> usize {
         for step in 0..20_000 {
             if crash_at.contains(&step) {
-                check_rates(&self.telegram.log).unwrap();
+                self.network.check_rates().unwrap();
                 self.crash();
             }
             let wake = self.step();
@@ -165,7 +225,7 @@ impl World {
             let next_call = self.calls.iter().map(|call| call.done_at);
             let Some(next) = next_view.chain(next_call).chain(wake).min() else {
                 assert_eq!(self.scheduler.pending(), 0, "{:?}", self.scheduler);
-                check_rates(&self.telegram.log).unwrap();
+                self.network.check_rates().unwrap();
                 return step;
             };
             self.now = self.now.max(next);
@@ -179,7 +239,7 @@ impl World {
                 !is_done
             });
             for (chat, result) in done {
-                let id = chat.to_string();
+                let id = N::id(chat);
                 self.scheduler.done(&id, Millis(self.now), result);
                 self.keep(chat);
                 self.scheduler.kept(&id);
@@ -193,19 +253,24 @@ impl World {
     fn check(&self, lost: usize) {
         let mut surplus = 0;
         for script in &self.scripts {
-            let want: Vec<String> = script.last().iter().map(|body| body.text(2).into()).collect();
-            let shown = self.telegram.shown(script.chat);
-            let mut missing = want.clone();
-            for message in shown {
-                match missing.iter().position(|text| *text == message.text) {
+            let view = &script.views.last().unwrap().1;
+            let bodies = render(view, READER, &N::CAN);
+            let want: Vec<String> = bodies.iter().map(|body| body.text(N::MARKUP).into()).collect();
+            let shown = self.network.texts(script.chat);
+            let mut missing = match N::instead(view) {
+                Some(whole) if shown.contains(&whole) => vec![whole],
+                Some(_) | None => want.clone(),
+            };
+            let all = missing.clone();
+            for message in &shown {
+                match missing.iter().position(|text| text == message) {
                     Some(index) => drop(missing.remove(index)),
                     None => surplus += 1,
                 }
             }
             assert!(missing.is_empty(), "{}: {missing:#?} of {shown:#?}", script.chat);
             if lost == 0 && self.notices.iter().all(|it| matches!(it, Notice::Delivered { .. })) {
-                let texts: Vec<_> = shown.iter().map(|shown| shown.text.clone()).collect();
-                assert_eq!(texts, want);
+                assert_eq!(shown, all);
             }
         }
         assert!(surplus <= lost, "{surplus} messages more, {lost} answers lost");
@@ -252,11 +317,11 @@ fn answer(chat: i64, start: u64, words: usize) -> Script {
 /// and the end as soon as it may be.
 #[test]
 fn one_answer() {
-    let mut world = World::new(vec![answer(7, 0, 12)], 1);
+    let mut world = Telegram::new(vec![answer(7, 0, 12)], 1);
     world.play(&[]);
     world.check(0);
     let log: Vec<String> = world
-        .telegram
+        .network
         .log
         .iter()
         .map(|it| format!("{} {}", it.method, it.params["text"].as_str().unwrap_or_default()))
@@ -268,10 +333,10 @@ fn one_answer() {
 #[test]
 fn previews_keep_their_distance() {
     for (chat, millis) in [(7, 900), (-7, 3000)] {
-        let mut world = World::new(vec![answer(chat, 0, 100)], 2);
+        let mut world = Telegram::new(vec![answer(chat, 0, 100)], 2);
         world.play(&[]);
         world.check(0);
-        let log = &world.telegram.log;
+        let log = &world.network.log;
         assert!(log.len() > 3);
         let previews = log.iter().filter(|it| it.params["text"].as_str().unwrap().contains('█'));
         let times: Vec<u64> = previews.map(|it| it.at).collect();
@@ -282,39 +347,39 @@ fn previews_keep_their_distance() {
 /// A long answer is shown from its end while it grows, and split properly when it is finished.
 #[test]
 fn a_long_answer_has_a_tail_and_then_pieces() {
-    let mut world = World::new(vec![answer(7, 0, 1500)], 3);
+    let mut world = Telegram::new(vec![answer(7, 0, 1500)], 3);
     world.play(&[]);
     world.check(0);
     let long = |it: &&wellspring_testkit::telegram::Logged| {
         it.params["text"].as_str().unwrap().contains("⏳ Resposta longa…")
     };
-    let tails: Vec<_> = world.telegram.log.iter().filter(long).collect();
+    let tails: Vec<_> = world.network.log.iter().filter(long).collect();
     assert!(!tails.is_empty());
     for tail in tails {
         let text = wellspring_testkit::telegram::parse_html(tail.params["text"].as_str().unwrap());
         let units = text.unwrap().encode_utf16().count();
         assert!((3400..=3800).contains(&units), "{units}");
     }
-    assert!(world.telegram.shown(7).len() >= 3);
+    assert!(world.network.shown(7).len() >= 3);
 }
 
 /// `retry_after` is kept to the millisecond, for minutes; without one, waits double.
 #[test]
 fn retry_after_is_exact() {
-    let mut world = World::new(vec![answer(7, 0, 12)], 4);
-    world.telegram.faults = [None, Some(Fault::RateLimited(Some(250)))].into();
+    let mut world = Telegram::new(vec![answer(7, 0, 12)], 4);
+    world.network.faults = [None, Some(Fault::RateLimited(Some(250)))].into();
     world.play(&[]);
     world.check(0);
-    let at: Vec<u64> = world.telegram.log.iter().map(|it| it.at).collect();
-    let replies: Vec<_> = world.telegram.log.iter().map(|it| it.reply.as_str()).collect();
+    let at: Vec<u64> = world.network.log.iter().map(|it| it.at).collect();
+    let replies: Vec<_> = world.network.log.iter().map(|it| it.reply.as_str()).collect();
     assert_eq!(replies, ["ok", "429 250", "ok"]);
     assert!((250_000..251_500).contains(&(at[2] - at[1])), "{at:?}");
 
-    let mut world = World::new(vec![answer(7, 0, 12)], 4);
-    world.telegram.faults = std::iter::repeat_n(Some(Fault::RateLimited(None)), 4).collect();
+    let mut world = Telegram::new(vec![answer(7, 0, 12)], 4);
+    world.network.faults = std::iter::repeat_n(Some(Fault::RateLimited(None)), 4).collect();
     world.play(&[]);
     world.check(0);
-    let at: Vec<u64> = world.telegram.log.iter().map(|it| it.at).collect();
+    let at: Vec<u64> = world.network.log.iter().map(|it| it.at).collect();
     for (two, seconds) in at.windows(2).zip([1, 2, 4, 8]) {
         assert!((two[1] - two[0]).abs_diff(seconds * 1000) < 1000, "{at:?}");
     }
@@ -323,23 +388,23 @@ fn retry_after_is_exact() {
 /// An old server refuses the quote: thoughts become italic, and the answer is the same.
 #[test]
 fn a_refused_quote_becomes_italic() {
-    let mut world = World::new(vec![answer(7, 0, 12)], 5);
-    world.telegram.faults = std::iter::repeat_n(Some(Fault::QuoteRefused), 50).collect();
+    let mut world = Telegram::new(vec![answer(7, 0, 12)], 5);
+    world.network.faults = std::iter::repeat_n(Some(Fault::QuoteRefused), 50).collect();
     world.play(&[]);
     world.check(0);
-    assert!(world.telegram.shown(7)[0].raw.starts_with("<i><b>🧠 Raciocínio</b>\nHm.</i>"));
+    assert!(world.network.shown(7)[0].raw.starts_with("<i><b>🧠 Raciocínio</b>\nHm.</i>"));
 }
 
 /// Edits that the network refuses: previews stop, the end is sent as a new message, and the old
 /// one is deleted after.
 #[test]
 fn without_edits_the_end_is_sent_in_one_piece() {
-    let mut world = World::new(vec![answer(7, 0, 100)], 6);
-    world.telegram.faults =
+    let mut world = Telegram::new(vec![answer(7, 0, 100)], 6);
+    world.network.faults =
         std::iter::once(None).chain(std::iter::repeat_n(Some(Fault::NotEditable), 50)).collect();
     world.play(&[]);
     world.check(0);
-    let calls: Vec<_> = world.telegram.log.iter().map(|it| it.method.as_str()).collect();
+    let calls: Vec<_> = world.network.log.iter().map(|it| it.method.as_str()).collect();
     assert_eq!(calls, ["sendMessage", "editMessageText", "sendMessage", "deleteMessage"]);
     assert!(matches!(world.notices[0], Notice::PreviewsStopped { .. }));
 }
@@ -347,21 +412,21 @@ fn without_edits_the_end_is_sent_in_one_piece() {
 /// Someone deletes the message: it is sent again once, and then left alone.
 #[test]
 fn a_vanished_message_is_sent_again_once() {
-    let mut world = World::new(vec![answer(7, 0, 100)], 7);
-    world.telegram.faults = [None, Some(Fault::Vanished)].into();
+    let mut world = Telegram::new(vec![answer(7, 0, 100)], 7);
+    world.network.faults = [None, Some(Fault::Vanished)].into();
     world.play(&[]);
     world.check(0);
-    let mut world = World::new(vec![answer(7, 0, 100)], 7);
-    world.telegram.faults = [None, Some(Fault::Vanished), None, Some(Fault::Vanished)].into();
+    let mut world = Telegram::new(vec![answer(7, 0, 100)], 7);
+    world.network.faults = [None, Some(Fault::Vanished), None, Some(Fault::Vanished)].into();
     world.play(&[]);
-    assert_eq!(world.telegram.shown(7), []);
+    assert_eq!(world.network.shown(7), []);
 }
 
 /// A placeholder without words is deleted when the answer is aborted; words stay.
 #[test]
 fn an_abort_deletes_only_a_placeholder() {
     for (view, left) in [(thinking(""), 0), (content("Some words"), 1)] {
-        let mut world = World::new(vec![Script { chat: 7, views: vec![(0, view)] }], 8);
+        let mut world = Telegram::new(vec![Script { chat: 7, views: vec![(0, view)] }], 8);
         let mut scheduler =
             std::mem::replace(&mut world.scheduler, Scheduler::new(wire::CAPABILITIES));
         scheduler.open(
@@ -377,7 +442,7 @@ fn an_abort_deletes_only_a_placeholder() {
         world.scheduler.want("7", "answer", Vec::new(), true);
         world.now += 5000;
         world.play(&[]);
-        assert_eq!(world.telegram.shown(7).len(), left);
+        assert_eq!(world.network.shown(7).len(), left);
     }
 }
 
@@ -386,10 +451,10 @@ fn an_abort_deletes_only_a_placeholder() {
 #[test]
 fn many_chats_share_the_budgets() {
     let chats = (1..=100).map(|n| answer(if n % 5 == 0 { -n } else { n }, 10 * n as u64, 60));
-    let mut world = World::new(chats.collect(), 9);
+    let mut world = Telegram::new(chats.collect(), 9);
     world.play(&[]);
     world.check(0);
-    let firsts = world.telegram.log.iter().filter(|it| it.method == "sendMessage").map(|it| it.at);
+    let firsts = world.network.log.iter().filter(|it| it.method == "sendMessage").map(|it| it.at);
     // A hundred first messages take five seconds at thirty per second.
     assert!(firsts.take(100).max().unwrap() < 1_000_000 + 6_000);
 }
@@ -398,15 +463,8 @@ fn many_chats_share_the_budgets() {
 #[test]
 fn any_faults() {
     for seed in 0..u64::from(soak(100, 5000)) {
-        let mut world = World::new(vec![], 1000 + seed);
-        let chats = 1 + world.random(4);
-        let scripts = (1..=chats).map(|n| {
-            let chat = n as i64;
-            let chat = if world.random(3) == 0 { -chat } else { chat };
-            let words = 1 + world.random(700) as usize;
-            answer(chat, world.random(3000), words)
-        });
-        let scripts: Vec<Script> = scripts.collect();
+        let mut world = Telegram::new(vec![], 1000 + seed);
+        let scripts = world.scripts();
         let mut faults = Vec::new();
         let mut lost = 0;
         for _ in 0..40 {
@@ -424,8 +482,8 @@ fn any_faults() {
                 _ => None,
             });
         }
-        let mut world = World::new(scripts, seed);
-        world.telegram.faults = faults.into();
+        let mut world = Telegram::new(scripts, seed);
+        world.network.faults = faults.into();
         world.play(&[]);
         world.check(lost);
     }
@@ -436,10 +494,10 @@ fn any_faults() {
 #[test]
 fn a_crash_at_any_step() {
     let script = || vec![answer(7, 0, 1200), answer(-8, 100, 30)];
-    let steps = World::new(script(), 11).play(&[]);
+    let steps = Telegram::new(script(), 11).play(&[]);
     assert!(steps > 20);
     for at in 0..steps {
-        let mut world = World::new(script(), 11);
+        let mut world = Telegram::new(script(), 11);
         world.play(&[at]);
         world.check(world.cut_off);
         let said = world.notices.iter().filter(|it| matches!(it, Notice::MayRepeat { .. })).count();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use crate::channel::{Action, Body, Call, CallError, CallResult, Capabilities, Rates};
+use crate::channel::{Action, Body, Call, CallError, CallResult, Capabilities, Done, Rates};
 use crate::markup::Markup;
 
 /// Telegram's capabilities.
@@ -12,7 +12,6 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     can_stream_response: true,
     can_edit: true,
     can_draft: true,
-    can_append: false,
     can_delete: true,
     can_buttons: true,
     // Telegram shows it for five seconds.
@@ -20,6 +19,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     text_max: 4096,
     markups: &[Markup::TelegramHtml, Markup::TelegramHtmlItalic, Markup::Plain],
     rates: Rates::TELEGRAM,
+    ..Capabilities::DEFAULT
 };
 
 /// The method and the parameters of a call without a file.
@@ -48,6 +48,10 @@ pub(crate) fn request(call: &Call) -> (&'static str, Value) {
             parse_mode(*markup, &mut params);
             ("sendMessageDraft", params.into())
         }
+        // It has no streams, and says that it does not know the method.
+        Action::Begin { .. } => ("beginStream", params.into()),
+        Action::Append { .. } => ("appendStream", params.into()),
+        Action::End { .. } => ("endStream", params.into()),
         Action::Delete { message } => {
             params.insert("message_id".into(), number(message).into());
             ("deleteMessage", params.into())
@@ -103,7 +107,7 @@ fn parse_mode(markup: usize, params: &mut Map<String, Value>) {
 pub(crate) fn result(answer: &Value) -> CallResult {
     if answer["ok"] == true {
         let id = answer["result"]["message_id"].as_i64();
-        return Ok(id.map(|id| id.to_string().into()));
+        return Ok(Done::new(id.map(|id| id.to_string().into())));
     }
     Err(error(answer))
 }

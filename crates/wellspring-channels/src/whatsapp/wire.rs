@@ -19,6 +19,7 @@ pub(super) const CAPABILITIES: Capabilities = Capabilities {
         group_calls: 60,
         group_window: Duration::from_secs(60),
         overall_per_second: 80,
+        per_minute: &[],
     },
     ..Capabilities::DEFAULT
 };

@@ -20,6 +20,8 @@ pub(crate) struct ChannelConfig {
     /// The public address of the webhook; updates are polled without it.
     pub(crate) webhook_url: Option<Box<str>>,
     pub(crate) phone_number_id: Option<Box<str>>,
+    /// The key of a Discord application, with which presses that come to the webhook are signed.
+    pub(crate) public_key: Option<Box<str>>,
 }
 
 /// A chat network.
@@ -27,17 +29,23 @@ pub(crate) struct ChannelConfig {
 pub(crate) enum ChannelKind {
     Telegram,
     WhatsApp,
+    Slack,
+    Discord,
 }
 
 impl ChannelKind {
-    const WORDS: [(&'static str, Self); 2] =
-        [("telegram", Self::Telegram), ("whatsapp", Self::WhatsApp)];
+    const WORDS: [(&'static str, Self); 4] = [
+        ("telegram", Self::Telegram),
+        ("whatsapp", Self::WhatsApp),
+        ("slack", Self::Slack),
+        ("discord", Self::Discord),
+    ];
 
     /// The secrets that it cannot do without.
     fn needs(self, has_webhook: bool) -> &'static [&'static str] {
         match self {
             Self::Telegram if has_webhook => &["token", "webhook"],
-            Self::Telegram => &["token"],
+            Self::Telegram | Self::Slack | Self::Discord => &["token"],
             Self::WhatsApp => &["token", "app_secret", "verify_token"],
         }
     }
@@ -50,7 +58,8 @@ pub(crate) fn channel(source: &Source<'_>, member: &Member, title: &str) -> Opti
     let kind = section.word("kind", &ChannelKind::WORDS).or(by_name.map(|(_, kind)| *kind));
     if kind.is_none() && section.get("kind").is_none() {
         let what = format!("{title} does not say which network it is");
-        source.complain(section.line, what, "set `kind` to \"telegram\" or \"whatsapp\"");
+        let remedy = "set `kind` to \"telegram\", \"whatsapp\", \"slack\" or \"discord\"";
+        source.complain(section.line, what, remedy);
     }
     let busy = [
         ("accumulate", WhenBusy::Accumulate),
@@ -80,6 +89,7 @@ pub(crate) fn channel(source: &Source<'_>, member: &Member, title: &str) -> Opti
         base_url: section.text("base_url").map(Into::into),
         webhook_url: section.text("webhook_url").map(Into::into),
         phone_number_id: section.text("phone_number_id").map(Into::into),
+        public_key: section.text("public_key").map(Into::into),
     };
     for name in config.kind.needs(config.webhook_url.is_some()) {
         if !config.secrets.contains_key(*name) {
@@ -91,6 +101,14 @@ pub(crate) fn channel(source: &Source<'_>, member: &Member, title: &str) -> Opti
     if config.kind == ChannelKind::WhatsApp && config.phone_number_id.is_none() {
         let what = format!("{title} has no `phone_number_id`");
         source.complain(section.line, what, "copy it from the API set-up page of the app");
+    }
+    let hears = ["app_token", "signing_secret"];
+    if config.kind == ChannelKind::Slack
+        && hears.iter().all(|name| !config.secrets.contains_key(*name))
+    {
+        let what = format!("{title} has neither `secrets.app_token` nor `secrets.signing_secret`");
+        let remedy = "add the first for a socket, or the second for a webhook";
+        source.complain(section.line, what, remedy);
     }
     section.done();
     Some(config)

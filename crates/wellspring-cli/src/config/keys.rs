@@ -531,7 +531,12 @@ pub(crate) const CHANNEL: Table = Table {
     title: "[channels.NAME]",
     about: "A bot in a chat network. `wellspring serve` starts it; see docs/channels.md.",
     keys: &[
-        key("kind", "`\"telegram\"` or `\"whatsapp\"`", "its name", "The network."),
+        key(
+            "kind",
+            "`\"telegram\"`, `\"whatsapp\"`, `\"slack\"` or `\"discord\"`",
+            "its name",
+            "The network.",
+        ),
         key("agent", TEXT, "the default agent", "The agent that answers."),
         key("tenant", TEXT, "`\"default\"`", "The tenant of its runs."),
         key(
@@ -539,7 +544,8 @@ pub(crate) const CHANNEL: Table = Table {
             SECRETS,
             "",
             "`token`, and for a webhook of Telegram `webhook`; for WhatsApp `token`, \
-             `app_secret` and `verify_token`.",
+             `app_secret` and `verify_token`; for Slack `token` with `app_token` (a socket) or \
+             `signing_secret` (a webhook); for Discord `token`.",
         ),
         key(
             "stream",
@@ -573,6 +579,12 @@ pub(crate) const CHANNEL: Table = Table {
             "Where the network reaches this server; updates come to `/channels/NAME` there.",
         ),
         key("phone_number_id", TEXT, "", "For WhatsApp: the id of the sender's number."),
+        key(
+            "public_key",
+            TEXT,
+            "presses come over the gateway",
+            "For Discord: the public key of the application, which signs what comes to a webhook.",
+        ),
     ],
 };
 

@@ -55,6 +55,7 @@ fn mistakes_have_a_line_and_a_remedy() {
         "[channels.mine]\nstream = true",
         "[channels.telegram]\nagent = \"nobody\"",
         "[channels.whatsapp]\nsecrets = { token = \"x\" }\nwhen_busy = \"wait\"",
+        "[channels.slack]\nsecrets = { token = \"x\" }",
         "default_agent = 3",
         "agents_directory = \"nowhere\"",
         "[providers.acme]\nbase_url = \"http://localhost\"",

@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 use wellspring_channels::{Markup, Text};
 use wellspring_core::{AgentNo, Transcript};
-use wellspring_testkit::telegram::{FakeTelegram, Reply, Shown};
-use wellspring_testkit::{Answer, FakeProvider};
+use wellspring_testkit::telegram::{FakeTelegram, Reply, Shown, check_answer};
+use wellspring_testkit::{Answer, FakeGateway, FakeProvider, GatewayOptions, soak};
 
 use crate::kit::{Going, Home};
 
@@ -120,6 +120,78 @@ async fn a_killed_bot_goes_on_with_its_answer() {
     let letters = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
     let shown: String = network.shown().iter().map(|it| it.text.as_str()).collect();
     assert_eq!(letters(&shown), letters(&Text::markdown(&answer).render(Markup::Plain)));
+}
+
+/// The process is killed at the calls of an answer, before and after they arrive, and another
+/// one goes on: all words are there, and only the message whose send was cut off is there twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_at_its_calls_a_bot_loses_nothing() {
+    for call in 2..2 + soak(1, 12) {
+        let mut network = Network::new().await;
+        let home = network.home("everyone = true");
+        network.write(1, "long");
+        let serve = || home.paced(10, &["serve", "--listen", "127.0.0.1:0"]);
+        let server = Going::start(serve());
+        let calls = |telegram: &Arc<Mutex<FakeTelegram>>| telegram.lock().unwrap().log.len();
+        let telegram = Arc::clone(&network.telegram);
+        let call = usize::try_from(call).unwrap();
+        // The answer to the call is on its way to the process when that is killed, or has just
+        // arrived there.
+        network.wait_for("a call", |_| calls(&telegram) >= call).await;
+        server.signal(Signal::KILL);
+        server.end();
+        let server = Going::start(serve());
+        let ended = |shown: &[Shown]| {
+            let is_last = |it: &Shown| it.text.contains("paragraph 40 of 40");
+            shown.last().is_some_and(|it| is_last(it) && !it.text.contains('█'))
+        };
+        network.wait_for("the end of the answer", ended).await;
+        server.signal(Signal::KILL);
+        server.end();
+        let (records, _) = home.records("last");
+        let answer = Transcript::fold(&records).words(AgentNo::ROOT);
+        let answer = Text::markdown(&answer).render(Markup::Plain);
+        check_answer(&network.shown(), &answer, 1).unwrap();
+    }
+}
+
+/// From a person in Telegram to an agent of an OpenClaw gateway and back: thoughts, words that
+/// grow, and the whole answer, once, although the connection to the gateway is lost meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_of_a_gateway_answers_in_telegram() {
+    let mut network = Network::new().await;
+    let gateway = FakeGateway::start(GatewayOptions::default()).await.unwrap();
+    let config = format!(
+        "[agents.claw]\nopenclaw = {{ url = \"{}\", token_env = \"CLAW_TOKEN\" }}\n\
+         [channels.telegram]\nstream = true\nagent = \"claw\"\neveryone = true\n\
+         base_url = \"{}\"\nsecrets = {{ token = \"12:secret\" }}\n",
+        gateway.url(),
+        network.server.url()
+    );
+    let home = Home::with_files(&[("wellspring.toml", &config)]);
+    network.write(1, "/thinking on");
+    network.write(2, "think:Let_me_see. hold say:It_is hold say:_noon.");
+    let mut serve = home.paced(1, &["serve", "--listen", "127.0.0.1:0"]);
+    let server = Going::start({
+        serve.env("CLAW_TOKEN", "secret-token");
+        serve
+    });
+    let shows = |words: &'static str| {
+        move |shown: &[Shown]| shown.iter().any(|shown| shown.text.contains(words))
+    };
+    network.wait_for("thoughts", shows("🧠 Pensando…\nLet me see.")).await;
+    gateway.release();
+    network.wait_for("words", shows("It is█")).await;
+    gateway.cut();
+    gateway.release();
+    let ended = |shown: &[Shown]| {
+        shown.iter().any(|it| it.text == "🧠 Raciocínio\nLet me see.\nIt is noon.")
+    };
+    network.wait_for("the answer", ended).await;
+    check_answer(&network.shown()[1..], "It is noon.", 0).unwrap();
+    assert_eq!(gateway.asked().iter().filter(|it| it.0 == "agent").count(), 1);
+    server.signal(Signal::KILL);
+    server.end();
 }
 
 /// A stranger gets a code; `channels pair` accepts it, and `channels list` shows both.

@@ -26,4 +26,5 @@ mod serve;
 mod signals;
 mod telemetry;
 mod terminal;
+mod use_ai;
 mod who_may_run;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn plain(value: &Value) -> Value {
 }
 
 /// Every span that came, by the time it began.
-fn spans(collector: &FakeProvider) -> Vec<Value> {
+pub(crate) fn spans(collector: &FakeProvider) -> Vec<Value> {
     let mut spans: Vec<Value> = Vec::new();
     for asked in collector.asked() {
         assert_eq!(asked.path, "/v1/traces");
@@ -144,6 +144,47 @@ async fn a_run_is_a_tree_of_spans() {
     insta::assert_snapshot!(tree(&collector));
 }
 
+/// What an answer cost and its provider's id are told, by providers that report them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cost_and_the_providers_id_are_told() {
+    let choice = |delta: Value, reason: Option<&str>| {
+        json!({ "id": "answer-7", "model": "m", "choices": [
+            { "index": 0, "delta": delta, "finish_reason": reason },
+        ] })
+    };
+    let usage = json!({ "id": "answer-7", "choices": [],
+        "usage": { "prompt_tokens": 3, "completion_tokens": 2, "cost": 0.25 } });
+    let events =
+        [choice(json!({ "content": "Hi." }), None), choice(json!({}), Some("stop")), usage];
+    let mut stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    stream.push_str("data: [DONE]\n\n");
+    let fake = FakeProvider::start([Answer::ok("text/event-stream", stream)]).await.unwrap();
+    let collector = FakeProvider::start([Answer::ok("application/json", "{}")]).await.unwrap();
+    let config = format!(
+        "[telemetry]\nendpoint = \"{}\"\nservice_name = \"tests\"\n[providers.router]\n\
+         kind = \"openai-chat\"\nbase_url = \"{}\"\n[agents.boss]\nmodel = \"router/m\"\n",
+        collector.url(),
+        fake.url()
+    );
+    let home = Home::with_files(&[("wellspring.toml", &config)]);
+    let mut command = home.paced(0, &["run", "--yes", "--agent", "boss", "Hi"]);
+    let output = command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = tree(&collector);
+    let told = ["cost", "currency", "response.id", "server.address", "session.id"];
+    let lines = tree.lines().filter(|line| told.iter().any(|it| line.contains(it)));
+    insta::assert_snapshot!(lines.map(str::trim).collect::<Vec<_>>().join("\n"), @r#"
+    gen_ai.usage.cost = 0.25
+    session.id = "UUID"
+    wellspring.usage.currency = "USD"
+    gen_ai.response.id = "answer-7"
+    gen_ai.usage.cost = 0.25
+    server.address = "127.0.0.1"
+    session.id = "UUID"
+    wellspring.usage.currency = "USD"
+    "#);
+}
+
 /// What was said is told only when asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_is_told_when_asked_for() {
@@ -172,9 +213,8 @@ async fn a_failure_is_told() {
     "#);
 }
 
-/// Whoever asks over HTTP and says which span is theirs finds the run below it.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_lies_below_its_callers_span() {
+/// A server that sends its spans to a collector, its home and its address.
+pub(crate) async fn exporting_server() -> (FakeProvider, Home, Going, SocketAddr) {
     let collector = FakeProvider::start([Answer::ok("application/json", "{}")]).await.unwrap();
     let config =
         format!("[telemetry]\nendpoint = \"{}\"\nservice_name = \"tests\"\n", collector.url());
@@ -182,7 +222,14 @@ async fn a_run_lies_below_its_callers_span() {
     let mut command = home.paced(0, &["serve", "--listen", "127.0.0.1:0"]);
     command.env("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json");
     let mut server = Going::start(command);
-    let address = server.line().unwrap().rsplit('/').next().unwrap().to_owned();
+    let address = server.line().unwrap().rsplit('/').next().unwrap().trim().parse().unwrap();
+    (collector, home, server, address)
+}
+
+/// Whoever asks over HTTP and says which span is theirs finds the run below it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_run_lies_below_its_callers_span() {
+    let (collector, _home, server, address) = exporting_server().await;
     let (trace, span) = ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7");
     let body = r#"{"agent":"demo","input":"long"}"#;
     let request = format!(

@@ -7,6 +7,7 @@ use wellspring_log::{DocumentFilter, Expected};
 
 use super::{Control, ControlError};
 use crate::principal::Permission;
+use crate::telemetry;
 
 /// The most bytes of a rating: a word, or a sentence.
 pub const FEEDBACK_BYTES_MAX: usize = 4 * 1024;
@@ -46,7 +47,7 @@ impl Control {
         trace: Option<&str>,
     ) -> Result<(), ControlError> {
         self.permit(Permission::Run)?;
-        self.find(run).await?;
+        let info = self.find(run).await?;
         let is_long = |text: Option<&str>| text.is_some_and(|it| it.len() > FEEDBACK_BYTES_MAX);
         if is_long(rating) || is_long(trace) {
             let why = format!("a rating has at most {FEEDBACK_BYTES_MAX} bytes");
@@ -64,6 +65,14 @@ impl Control {
         });
         let text = kept.and_then(|kept| serde_json::to_string(&kept).ok()).map(Into::into);
         self.log().store().put_document(name.into(), text, Expected::Anything).await?;
+        if let Some(rating) = rating {
+            let span = telemetry::rating(&info, part, rating, &self.who.id);
+            if !span.is_disabled()
+                && let Some(started) = self.request(run).await?
+            {
+                self.runtime.set_span_parent(&span, &started.request);
+            }
+        }
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use uuid::Uuid;
@@ -53,10 +53,15 @@ async fn the_oldest_of_many_waiting_runs_goes_on_wherever_it_is_answered() {
     }
     assert_eq!(one.recover().await.unwrap(), [], "nothing is due");
     // The second process does not know the agent: the first one has to find the answer.
+    let since = Instant::now();
     two.local().answer(waiting[0], QuestionId(0), yes()).await.unwrap();
     assert_eq!(two.recover().await.unwrap(), []);
     assert_eq!(one.recover().await.unwrap(), [waiting[0]]);
     let records = finished(&one, waiting[0]).await;
+    // A server looks every second.
+    let took = since.elapsed();
+    eprintln!("of {runs} waiting runs, the oldest had gone on and ended after {took:?}");
+    assert!(took < Duration::from_secs(1), "{took:?}, besides the time until somebody looks");
     assert!(render(&records).contains("finished ok \"dared\""), "{}", render(&records));
     // If the agent is known here, no other node has to look.
     two.register(asking());

@@ -9,7 +9,7 @@ use futures::{SinkExt as _, StreamExt as _};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::WebSocketConfig;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_config};
@@ -33,6 +33,10 @@ const REQUESTS_WAITING_MAX: usize = 256;
 /// Events of one run that wait to be read. Snapshots of one text are merged, so only a run that
 /// is not read for a long time reaches the limit.
 const EVENTS_WAITING_MAX: usize = 1_024;
+
+/// Maximum number of ends and answers that are kept in addition. The first end counts; a few more
+/// hold its last text, its usage and its files.
+const ENDS_WAITING_MAX: usize = 64;
 
 /// How often a gateway that is starting is retried.
 const STARTUP_TRIES_MAX: u32 = 120;
@@ -97,7 +101,8 @@ impl Inbox {
         if replaces {
             queue.pop_back();
         }
-        if queue.len() >= EVENTS_WAITING_MAX && !is_terminal(&heard) {
+        let room = if is_terminal(&heard) { ENDS_WAITING_MAX } else { 0 };
+        if queue.len() >= EVENTS_WAITING_MAX + room {
             tracing::warn!("an event was dropped: its run is not read");
             return;
         }
@@ -199,6 +204,15 @@ impl Link {
             return Ok(Err(answer.error.unwrap_or_default()));
         }
         let hello = HelloOk::of(&answer.payload);
+        // A gateway that does not say is taken at its word: it accepted our range.
+        if hello.protocol != 0 && !(PROTOCOL_MIN..=PROTOCOL_MAX).contains(&hello.protocol) {
+            let what = format!(
+                "it speaks protocol {}, and Wellspring {PROTOCOL_MIN} to {PROTOCOL_MAX}; update \
+                 the older of the two",
+                hello.protocol
+            );
+            return Err(shared.error(FailureKind::BadRequest, &what));
+        }
         tracing::debug!(agent = &*shared.name, version = &*hello.version, "connected to a gateway");
         let tick = hello.tick_interval_ms.map_or(TICK_DEFAULT, Duration::from_millis);
         let (out, requests) = mpsc::channel(REQUESTS_WAITING_MAX);
@@ -290,26 +304,38 @@ struct Serving {
 
 impl Serving {
     async fn serve(mut self) {
+        // Counted from the gateway's last frame: that we send something says nothing about it.
+        let mut silent_at = Instant::now() + self.silence_max;
         let why: Box<str> = loop {
             tokio::select! {
-                heard = timeout(self.silence_max, self.socket.next()) => match heard {
-                    Err(_) => break "no tick came".into(),
-                    Ok(Some(Ok(Message::Text(text)))) => {
-                        if let Ok(frame) = serde_json::from_str(&text) {
-                            self.route(Frame::of(frame));
+                heard = timeout_at(silent_at, self.socket.next()) => {
+                    silent_at = Instant::now() + self.silence_max;
+                    match heard {
+                        Err(_) => break "no tick came".into(),
+                        Ok(Some(Ok(Message::Text(text)))) => {
+                            if let Ok(frame) = serde_json::from_str(&text) {
+                                self.route(Frame::of(frame));
+                            }
                         }
+                        Ok(None | Some(Ok(Message::Close(_)))) => break "it was closed".into(),
+                        // The library answers pings; no other frame belongs to the protocol.
+                        Ok(Some(Ok(
+                            Message::Binary(_)
+                            | Message::Ping(_)
+                            | Message::Pong(_)
+                            | Message::Frame(_),
+                        ))) => {}
+                        Ok(Some(Err(error))) => break error.to_string().into(),
                     }
-                    Ok(None | Some(Ok(Message::Close(_)))) => break "it was closed".into(),
-                    // The library answers pings; the protocol uses no other frames.
-                    Ok(Some(Ok(
-                        Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_),
-                    ))) => {}
-                    Ok(Some(Err(error))) => break error.to_string().into(),
-                },
+                }
                 frame = self.requests.recv() => {
                     let Some(frame) = frame else { return };
-                    if let Err(error) = self.socket.send(Message::text(frame)).await {
-                        break error.to_string().into();
+                    // A peer that is gone takes no bytes either, once its window is full.
+                    let sending = self.socket.send(Message::text(frame));
+                    match timeout(self.silence_max, sending).await {
+                        Ok(Ok(())) => {}
+                        Ok(Err(error)) => break error.to_string().into(),
+                        Err(_) => break "it takes no requests".into(),
                     }
                 }
             }
@@ -430,4 +456,40 @@ fn refused(shared: &Shared, error: &GatewayError) -> ModelError {
         what += &advice;
     }
     shared.error(kind, &what)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn event(stream: &str, data: &Value) -> Heard {
+        let payload = json!({"runId": "r", "stream": stream, "data": data});
+        Heard::Event(EventFrame { event: "agent".into(), seq: None, payload })
+    }
+
+    /// A run that is not read for long keeps a bounded number of events, one snapshot of a text,
+    /// and its end in any case.
+    #[test]
+    fn ends_are_kept_however_many_events_wait() {
+        let inbox = Inbox::default();
+        for n in 0..2 * EVENTS_WAITING_MAX {
+            inbox.push(event("tool", &json!({"phase": "update", "toolCallId": n})));
+        }
+        for _ in 0..2 * ENDS_WAITING_MAX {
+            inbox.push(event("lifecycle", &json!({"phase": "end"})));
+        }
+        let waiting: Vec<Heard> = std::iter::from_fn(|| inbox.pop()).collect();
+        let ends = waiting.iter().filter(|it| is_terminal(it)).count();
+        assert_eq!((waiting.len(), ends), (EVENTS_WAITING_MAX + ENDS_WAITING_MAX, 64));
+
+        for text in ["One", "One two", "One two three"] {
+            inbox.push(event("assistant", &json!({"text": text, "itemId": "m"})));
+        }
+        let waiting: Vec<Heard> = std::iter::from_fn(|| inbox.pop()).collect();
+        assert!(
+            matches!(&*waiting, [Heard::Event(it)] if it.payload["data"]["text"] == "One two three")
+        );
+    }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
+use tokio::time::Instant;
 use wellspring_core::{
     Batch, Content, Context, Event as Fact, FailureKind, MediaSource, ModelError, RemoteRequest,
     Stop,
@@ -18,8 +19,8 @@ use wellspring_wire::openclaw::{Abort, End, InFlightRun, Prompt, Reader, Respons
 use super::connection::{Heard, Inbox, Link};
 use super::{RUNS_WAITING_MAX, Shared};
 
-/// How often a lost connection is restored before the run sends something new.
-const RECONNECTS_MAX: u32 = 6;
+/// How often the wait before the next connection is doubled: from 0.1 s to 6.4 s.
+const DOUBLINGS_MAX: u32 = 6;
 
 /// How long the gateway may take to stop a run. The run ends here in any case.
 const ABORT_TIME: Duration = Duration::from_secs(2);
@@ -55,6 +56,11 @@ pub(super) struct Drive {
     inbox: Arc<Inbox>,
     link: Option<Arc<Link>>,
     place: Option<OwnedSemaphorePermit>,
+    /// Whether the gateway may have the prompt: then a cancelled run is stopped there.
+    prompted: bool,
+    /// When something was last heard of the run.
+    heard_at: Instant,
+    /// Connections that were made since then.
     reconnects: u32,
     /// Whether the last response will arrive on this connection.
     awaits_result: bool,
@@ -85,7 +91,7 @@ impl crate::drive::Drive for Drive {
                 Phase::Failed(error) => return Some(Err(error)),
                 Phase::Queue => self.queue().await,
                 Phase::Prompt => self.prompt().await,
-                Phase::Adopt => self.adopt().await,
+                Phase::Adopt => self.find().await,
                 Phase::Listen => self.listen().await,
             };
             self.phase = next.unwrap_or_else(|error| {
@@ -128,6 +134,7 @@ impl Drive {
                 batch = Batch::after(&so_far.outline);
             }
         }
+        let prompted = matches!(phase, Phase::Adopt);
         Self {
             shared,
             request,
@@ -138,6 +145,8 @@ impl Drive {
             inbox: Arc::default(),
             link: None,
             place: None,
+            prompted,
+            heard_at: Instant::now(),
             reconnects: 0,
             awaits_result: false,
             phase,
@@ -211,6 +220,8 @@ impl Drive {
             model: self.request.request.model.as_deref(),
             attachments: &attachments,
         };
+        self.prompted = true;
+        self.heard_at = Instant::now();
         link.request_for(&self.inbox, "agent", params.params()).await;
         self.awaits_result = true;
         Ok(Phase::Listen)
@@ -225,7 +236,7 @@ impl Drive {
             () = signal.cancelled() => return Ok(self.cancelled().await),
             heard = self.inbox.next() => heard,
             () = link.lost() => return self.reconnect().await,
-            () = tokio::time::sleep(idle) => {
+            () = tokio::time::sleep_until(self.heard_at + idle) => {
                 self.abort(&link).await;
                 let what = format!("said nothing for {} s and was aborted", idle.as_secs_f32());
                 return Err(self.shared.error(FailureKind::TimedOut, &what));
@@ -242,13 +253,17 @@ impl Drive {
     }
 
     async fn hear(&mut self, heard: Heard, link: &Arc<Link>) {
-        self.reconnects = 0;
         match heard {
-            Heard::Event(event) => self.reader.event(event, &mut self.batch),
+            Heard::Event(event) => {
+                self.is_heard();
+                self.reader.event(event, &mut self.batch);
+            }
+            // That it still runs is no news: a run that says nothing runs out of time.
             Heard::Response(response) if response.ok && is_still_running(&response) => {
                 link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
             }
             Heard::Response(response) => {
+                self.is_heard();
                 if response.ok && !self.handle.accepted {
                     self.handle.accepted = true;
                     self.attach();
@@ -261,6 +276,11 @@ impl Drive {
                 self.reader.response(&response, &mut self.batch);
             }
         }
+    }
+
+    fn is_heard(&mut self) {
+        self.heard_at = Instant::now();
+        self.reconnects = 0;
     }
 
     async fn ended(&mut self, end: End, link: &Arc<Link>) -> Result<Phase, ModelError> {
@@ -301,23 +321,39 @@ impl Drive {
     async fn reconnect(&mut self) -> Result<Phase, ModelError> {
         self.awaits_result = false;
         self.link = None;
+        if !self.pause().await {
+            return Ok(self.cancelled().await);
+        }
+        self.find().await
+    }
+
+    /// Tries to find the run for as long as it may be silent. It outlives a connection, so a
+    /// gateway that cannot be reached for a while has not ended it.
+    async fn find(&mut self) -> Result<Phase, ModelError> {
+        let until = self.heard_at + self.shared.config.idle;
         loop {
-            let wait = Duration::from_millis(100 << self.reconnects.min(RECONNECTS_MAX));
-            self.reconnects += 1;
-            tokio::select! {
-                biased;
-                () = self.context.signal().cancelled() => return Ok(self.cancelled().await),
-                () = tokio::time::sleep(wait) => {}
-            }
             match self.adopt().await {
                 Err(error)
-                    if error.kind() == FailureKind::Unavailable
-                        && self.reconnects < RECONNECTS_MAX =>
+                    if error.kind() == FailureKind::Unavailable && Instant::now() < until =>
                 {
                     tracing::warn!(agent = &*self.shared.name, %error, "reconnecting");
                 }
                 found => return found,
             }
+            if !self.pause().await {
+                return Ok(self.cancelled().await);
+            }
+        }
+    }
+
+    /// Waits before the next connection; `false` if the run was cancelled meanwhile.
+    async fn pause(&mut self) -> bool {
+        let wait = Duration::from_millis(100 << self.reconnects.min(DOUBLINGS_MAX));
+        self.reconnects = self.reconnects.saturating_add(1);
+        tokio::select! {
+            biased;
+            () = self.context.signal().cancelled() => false,
+            () = tokio::time::sleep(wait) => true,
         }
     }
 
@@ -357,6 +393,8 @@ impl Drive {
             let what = "cannot go on: the gateway was restarted and its run is gone; ask again";
             return Err(self.shared.error(FailureKind::Lost, what));
         }
+        // The gateway has just said that it goes on.
+        self.heard_at = Instant::now();
         if !self.handle.accepted && going_on.is_none() {
             // It may not have received the prompt. If it has, it recognises the key.
             return Ok(Phase::Prompt);
@@ -365,19 +403,32 @@ impl Drive {
         Ok(Phase::Listen)
     }
 
-    async fn abort(&self, link: &Link) {
+    /// Asks the gateway to stop the run; `false` if that is not known to have arrived.
+    async fn abort(&self, link: &Link) -> bool {
         let Handle { session_key, run_id, .. } = &self.handle;
         let asked = link.request("chat.abort", Abort { session_key, run_id }.params());
         match tokio::time::timeout(ABORT_TIME, asked).await {
-            Ok(Some(Response { ok: true, .. })) => {}
-            _ => tracing::warn!(agent = &*self.shared.name, "the run could not be aborted"),
+            Ok(Some(Response { ok: true, .. })) => true,
+            _ => {
+                tracing::warn!(agent = &*self.shared.name, "the run could not be aborted");
+                false
+            }
         }
     }
 
     /// Stops the run at the gateway, and reads its last events.
     async fn cancelled(&mut self) -> Phase {
-        if let Some(link) = self.link.clone() {
-            self.abort(&link).await;
+        // The connection may turn out to be lost only now.
+        let mut link = self.link_to_abort().await;
+        if let Some(lost) = &link
+            && !self.abort(lost).await
+        {
+            link = self.link_to_abort().await;
+            if let Some(link) = &link {
+                self.abort(link).await;
+            }
+        }
+        if let Some(link) = link {
             while let Some(heard) = self.inbox.pop() {
                 self.hear(heard, &link).await;
             }
@@ -386,6 +437,21 @@ impl Drive {
         self.reader.close(&mut self.batch);
         self.batch.stop(Stop::Other("cancelled".into()), None);
         Phase::Done
+    }
+
+    /// The connection over which a cancelled run is aborted. A lost connection is made again,
+    /// because the gateway would continue the run.
+    async fn link_to_abort(&mut self) -> Option<Arc<Link>> {
+        if !self.prompted {
+            return None;
+        }
+        if self.link.as_ref().is_none_or(|link| link.is_closed()) {
+            let link = tokio::time::timeout(ABORT_TIME, self.shared.link()).await;
+            let link = link.ok()?.ok()?;
+            link.register(&self.handle.run_id, &self.inbox);
+            self.link = Some(link);
+        }
+        self.link.clone()
     }
 
     /// Releases the slot on the connection.

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{FutureExt as _, StreamExt as _};
 use wellspring_core::{CancelWhen, Checker, Event, Record, RunId, render};
 use wellspring_engine::{RequestKey, Runtime, StartRun};
 use wellspring_log::{Log, LogOptions, MemoryStore};
-use wellspring_remote::openclaw::{DeviceIdentity, OpenClawAgent, OpenClawConfig, RUNS_MAX};
-use wellspring_testkit::{FakeGateway, GatewayOptions};
+use wellspring_remote::openclaw::{
+    DeviceIdentity, OpenClawAgent, OpenClawConfig, RUNS_MAX, RUNS_WAITING_MAX,
+};
+use wellspring_testkit::{FakeGateway, GatewayOptions, Lines};
 
 use crate::kit::{agent, read_until, runtime};
 
@@ -260,6 +263,11 @@ async fn refusals_say_what_to_do() {
     for (options, token, identity) in [
         (good(), "wrong", None),
         (GatewayOptions { protocol: 5, ..good() }, "secret-token", None),
+        (
+            GatewayOptions { protocol: 5, accepts_any_protocol: true, ..good() },
+            "secret-token",
+            None,
+        ),
         (pairing.clone(), "secret-token", None),
         (pairing, "secret-token", identity),
     ] {
@@ -302,4 +310,134 @@ async fn added_input_is_the_next_prompt_in_the_same_session() {
     assert_eq!(prompts.len(), 2);
     assert_eq!(prompts[0]["sessionKey"], prompts[1]["sessionKey"]);
     assert_ne!(prompts[0]["idempotencyKey"], prompts[1]["idempotencyKey"]);
+}
+
+/// The gateway checks the signature of a device over its challenge.
+#[tokio::test]
+async fn a_device_is_known_by_its_signature() {
+    let gateway = gateway().await;
+    let identity = DeviceIdentity::from_seed([7; 32]).unwrap();
+    let id = identity.id().to_owned();
+    let config = OpenClawConfig { identity: Some(identity), ..config(&gateway) };
+    assert_eq!(&*remote(config).check().await.unwrap(), "2026.9.6");
+    assert_eq!(gateway.asked()[0].1["device"]["id"], id);
+}
+
+/// The queue for a place has a maximum: one run more fails at once, and by name.
+#[tokio::test]
+async fn the_queue_for_a_place_is_bounded() {
+    let gateway = gateway().await;
+    let runtime = asking(&gateway);
+    let mut runs = Vec::new();
+    for _ in 0..RUNS_MAX + RUNS_WAITING_MAX + 1 {
+        runs.push(ask(&runtime, "say:A hang").await);
+    }
+    gateway.was_asked("agent", RUNS_MAX).await;
+    let runtime = &runtime;
+    let mut ended = std::pin::pin!(
+        futures::stream::iter(runs)
+            .map(|run| async move { told(&finished(runtime, run).await) })
+            .buffer_unordered(RUNS_MAX + RUNS_WAITING_MAX + 1)
+    );
+    let said = ended.next().await.unwrap();
+    assert_eq!(
+        said,
+        "run finished failed unavailable: claw: 1000 runs wait for the gateway already\n"
+    );
+    assert!(ended.next().now_or_never().is_none());
+}
+
+/// The gateway stops ticking, while runs of ours go on asking it.
+#[tokio::test]
+async fn requests_do_not_keep_a_dead_connection_alive() {
+    let options = GatewayOptions { tick_ms: 50, ..GatewayOptions::default() };
+    let gateway = FakeGateway::start(options).await.unwrap();
+    let runtime = asking(&gateway);
+    let run = ask(&runtime, "say:One hang").await;
+    said(&runtime, run, 1).await;
+    gateway.freeze(true);
+    let mut more = tokio::time::interval(Duration::from_millis(20));
+    while gateway.connections() < 2 {
+        more.tick().await;
+        ask(&runtime, "say:More hang").await;
+    }
+}
+
+/// After a lost connection the gateway is asked again and again whether the run goes on. That it
+/// does is not a sign of life.
+#[tokio::test]
+async fn a_silent_run_times_out_after_a_lost_connection_too() {
+    let options = GatewayOptions { wait_ms_max: 20, ..GatewayOptions::default() };
+    let gateway = FakeGateway::start(options).await.unwrap();
+    let mut config = config(&gateway);
+    config.idle = Duration::from_millis(500);
+    let runtime = runtime(agent(remote(config)));
+    let run = ask(&runtime, "say:Hm hang").await;
+    said(&runtime, run, 1).await;
+    gateway.cut();
+    let said = told(&finished(&runtime, run).await);
+    assert_eq!(
+        said.lines().last().unwrap(),
+        "run finished failed timed_out: claw: said nothing for 0.5 s and was aborted"
+    );
+    gateway.was_asked("agent.wait", 5).await;
+    gateway.was_asked("chat.abort", 1).await;
+}
+
+/// A run outlives its connection; so it is stopped at the gateway also if there is none.
+#[tokio::test]
+async fn a_cancel_without_a_connection_aborts_the_run_too() {
+    let gateway = gateway().await;
+    let runtime = asking(&gateway);
+    let run = ask(&runtime, "say:On_and hang").await;
+    said(&runtime, run, 1).await;
+    gateway.cut();
+    runtime.local().cancel(run, CancelWhen::Now, None).await.unwrap();
+    let said = told(&finished(&runtime, run).await);
+    assert!(said.ends_with("run finished cancelled\n"), "{said}");
+    gateway.was_asked("chat.abort", 1).await;
+    assert_eq!(gateway.asked().iter().filter(|it| it.0 == "agent").count(), 1);
+}
+
+/// Our process starts again while the gateway cannot be reached: the run is not given up.
+#[tokio::test]
+async fn a_gateway_that_is_away_for_a_while_is_tried_again() {
+    let gateway = gateway().await;
+    let store = Arc::new(MemoryStore::default());
+    let node = || {
+        let runtime = Runtime::new(Log::new(Arc::clone(&store) as _, LogOptions::default()));
+        runtime.register(agent(remote(config(&gateway))));
+        runtime
+    };
+    let first = node();
+    let run = ask(&first, "say:One hold say:_two").await;
+    said(&first, run, 1).await;
+    first.shutdown(Duration::ZERO).await;
+    gateway.go_away(true);
+    let second = node();
+    assert!(second.resume(run).await);
+    while gateway.connections() < 3 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    gateway.go_away(false);
+    gateway.release();
+    let said = told(&finished(&second, run).await);
+    assert!(said.contains("part 0 says \"One two\""), "{said}");
+}
+
+/// Events that were lost on the way are said in the log; the text is whole.
+#[tokio::test]
+async fn a_gap_is_logged_and_the_text_is_whole() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber =
+        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    let _guard = tracing::subscriber::set_default(subscriber);
+    let said = play("say:One skip say:_two").await;
+    assert!(said.contains("says \"One two\""), "{said}");
+    let text = lines.text();
+    let gaps: Vec<_> =
+        text.lines().filter(|it| it.contains("the gateway skipped events")).collect();
+    assert_eq!(gaps.len(), 1, "{text}");
+    assert!(gaps[0].contains("agent=\"claw\" last="), "{}", gaps[0]);
 }

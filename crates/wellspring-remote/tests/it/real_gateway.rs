@@ -15,7 +15,7 @@ use wellspring_core::{
 };
 use wellspring_engine::{Runtime, StartRun};
 use wellspring_log::{Log, LogOptions, MemoryStore};
-use wellspring_remote::openclaw::{OpenClawAgent, OpenClawConfig};
+use wellspring_remote::openclaw::{DeviceIdentity, OpenClawAgent, OpenClawConfig};
 use wellspring_testkit::{FakeProvider, mock_model};
 
 use crate::kit::{agent, read_until, runtime};
@@ -84,10 +84,16 @@ impl Gateway {
         }
     }
 
-    fn agent(&self, port: u16) -> OpenClawAgent {
+    fn config(port: u16) -> OpenClawConfig {
         let mut config = OpenClawConfig::new(format!("ws://127.0.0.1:{port}"));
         config.token = Some("secret-token".into());
-        OpenClawAgent::new("claw", config).unwrap()
+        // So long a gateway that was killed is waited for.
+        config.idle = Duration::from_secs(20);
+        config
+    }
+
+    fn agent(&self, port: u16) -> OpenClawAgent {
+        OpenClawAgent::new("claw", Self::config(port)).unwrap()
     }
 }
 
@@ -149,6 +155,15 @@ async fn the_real_gateway_passes_the_scenarios() {
     let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
     let gateway = Gateway::start(&folder, home.path(), free).await;
     let relay = Relay::start(free).await;
+
+    eprintln!("a wrong token, and a device that signs");
+    let mut wrong = Gateway::config(free);
+    wrong.token = Some("wrong".into());
+    let refused = OpenClawAgent::new("claw", wrong).unwrap().check().await.unwrap_err();
+    assert!(refused.to_string().contains("AUTH_TOKEN_MISMATCH"), "{refused}");
+    let mut known = Gateway::config(free);
+    known.identity = DeviceIdentity::from_seed([7; 32]);
+    OpenClawAgent::new("claw", known).unwrap().check().await.unwrap();
 
     eprintln!("text and thinking");
     let one = runtime(agent(gateway.agent(relay.port)));

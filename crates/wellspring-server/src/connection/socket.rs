@@ -10,6 +10,7 @@ use tokio::time::Sleep;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::UNREAD_TIMEOUT;
+use super::inflow::Inflow;
 use super::places::Place;
 use crate::metrics::Open;
 
@@ -20,17 +21,22 @@ pub(super) struct Socket {
     /// Runs while the kernel accepts no more bytes. Created only then, so that other connections are
     /// small.
     unread: Option<Pin<Box<Sleep>>>,
+    inflow: Inflow,
     /// Held for as long as the connection is open.
     _counted: (Place, Open, TaskTrackerToken),
 }
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, counted: (Place, Open, TaskTrackerToken)) -> Self {
-        Self { stream, unread: None, _counted: counted }
+        Self { stream, unread: None, inflow: Inflow::default(), _counted: counted }
     }
 
     pub(super) fn stream(&self) -> &TcpStream {
         &self.stream
+    }
+
+    pub(super) fn inflow(&self) -> Inflow {
+        self.inflow.clone()
     }
 
     fn wrote(
@@ -59,7 +65,9 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let before = buffer.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
+        Poll::Ready(self.inflow.arrived(buffer.filled().len() - before))
     }
 }
 

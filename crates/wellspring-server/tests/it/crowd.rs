@@ -4,15 +4,16 @@
 //! The server is a process of its own (this test binary again), so that its memory and its file
 //! descriptors can be measured.
 
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use reqwest::Client;
+use reqwest::{Client, Response};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use wellspring_engine::{AgentDef, Runtime};
 use wellspring_log::Log;
 use wellspring_models::Say;
@@ -44,6 +45,21 @@ const UNREAD_BYTES: u64 = 320 * 1024;
 /// make of it; a crowd that cost CPU would make it many times as long.
 const SLOWER_MAX: f64 = 1.5;
 
+/// Deltas of a run while most of its clients read nothing.
+const LIVE_DELTAS: usize = 200;
+
+/// The time between two of them.
+const LIVE_PACE: Duration = Duration::from_millis(5);
+
+/// Time for the clients to come, after more was said than their buffers take.
+const LIVE_WAIT: Duration = Duration::from_secs(1);
+
+/// What comes then.
+const MARK: &str = "now-they-are-stuck";
+
+/// How much more CPU a run may cost beside clients that do not read it.
+const IDLE_CPU_MAX: f64 = 1.5;
+
 /// Descriptors besides the connections'.
 const DESCRIPTORS: usize = 64;
 
@@ -63,6 +79,9 @@ async fn crowd_server() {
     let short = (0..DELTAS).fold(Say::new(), |say, _| say.text("word "));
     let short = short.pace(Duration::from_millis(5));
     runtime.register(agent([short], []));
+    let large = Say::new().burst().chunks(vec![piece.repeat(64); 16]).wait(LIVE_WAIT).text(MARK);
+    let live = (0..LIVE_DELTAS).fold(large.pace(LIVE_PACE), |say, _| say.text("word "));
+    runtime.register(AgentDef { name: "live".into(), ..agent([live], []) });
     let limits = ServerLimits { connections: usize::MAX / 2, ..ServerLimits::default() };
     let config = ServerConfig { limits, ..config() };
     let server = Server::builder(runtime).config(config).start().await.unwrap();
@@ -72,66 +91,104 @@ async fn crowd_server() {
     let _ = tokio::io::stdin().read_to_end(&mut stdin).await;
 }
 
+/// The server of these tests, in a process of its own.
+struct Crowded {
+    child: Child,
+    address: String,
+    client: Client,
+}
+
+impl Crowded {
+    async fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "crowd::crowd_server", "--nocapture"])
+            .env(SERVER, "1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let address = loop {
+            let line = lines.next_line().await.unwrap().unwrap();
+            if let Some(address) = line.strip_prefix("server at http://") {
+                break address.to_owned();
+            }
+        };
+        Self { child, address, client: Client::builder().no_proxy().build().unwrap() }
+    }
+
+    async fn start_run(&self, agent: &str) -> String {
+        let request = self.client.post(format!("http://{}/v1/runs", self.address));
+        let request = request.json(&json!({ "agent": agent, "input": "go" }));
+        let started: Value = request.send().await.unwrap().json().await.unwrap();
+        started["run"].as_str().unwrap().to_owned()
+    }
+
+    async fn events(&self, run: &str) -> Response {
+        let url = format!("http://{}/v1/runs/{run}/events?dialect=record", self.address);
+        self.client.get(url).send().await.unwrap()
+    }
+
+    /// Clients that open a stream of a run, and read one byte of it.
+    async fn unread(&self, run: &str, clients: usize) -> Vec<TcpStream> {
+        let ask = format!("GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
+        let mut crowd = Vec::new();
+        for _ in 0..clients {
+            let socket = TcpSocket::new_v4().unwrap();
+            socket.set_recv_buffer_size(8 * 1024).unwrap();
+            let mut connection = socket.connect(self.address.parse().unwrap()).await.unwrap();
+            connection.write_all(ask.as_bytes()).await.unwrap();
+            crowd.push(connection);
+        }
+        for connection in &mut crowd {
+            let mut first = [0; 1];
+            connection.read_exact(&mut first).await.unwrap();
+        }
+        crowd
+    }
+
+    fn about(&self, file: &str) -> PathBuf {
+        format!("/proc/{}/{file}", self.child.id().unwrap()).into()
+    }
+
+    /// CPU time that the server has used.
+    fn cpu(&self) -> Duration {
+        let stat = std::fs::read_to_string(self.about("stat")).unwrap();
+        // The name of the program, in parentheses, may have spaces.
+        let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+        let ticks: u64 = fields[11..13].iter().map(|it| it.parse::<u64>().unwrap()).sum();
+        // Linux counts in hundredths of a second for every program.
+        Duration::from_millis(ticks * 10)
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_crowd_that_says_or_reads_nothing_costs_little() {
     let silent = soak(200, 10_000) as usize;
     let unread = soak(50, 2_000) as usize;
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "crowd::crowd_server", "--nocapture"])
-        .env(SERVER, "1")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let address = loop {
-        let line = lines.next_line().await.unwrap().unwrap();
-        if let Some(address) = line.strip_prefix("server at http://") {
-            break address.to_owned();
-        }
-    };
-    let client = Client::builder().no_proxy().build().unwrap();
-    let start = async |agent: &str| {
-        let request = client.post(format!("http://{address}/v1/runs"));
-        let request = request.json(&json!({ "agent": agent, "input": "go" }));
-        let started: Value = request.send().await.unwrap().json().await.unwrap();
-        started["run"].as_str().unwrap().to_owned()
-    };
+    let server = Crowded::start().await;
     let watch = async |run: String| {
-        let url = format!("http://{address}/v1/runs/{run}/events?dialect=record");
-        let text = client.get(url).send().await.unwrap().text().await.unwrap();
+        let text = server.events(&run).await.text().await.unwrap();
         parse_sse(&text).len()
     };
     let all = async || {
         let since = Instant::now();
-        let watched = join_all((0..RUNS).map(async |_| watch(start("agent").await).await)).await;
+        let watched =
+            join_all((0..RUNS).map(async |_| watch(server.start_run("agent").await).await)).await;
         assert!(watched.iter().all(|events| *events == watched[0]), "{watched:?}");
         assert!(watched[0] > DELTAS / 2, "{watched:?}");
         since.elapsed()
     };
-    let long = start("long").await;
+    let long = server.start_run("long").await;
     watch(long.clone()).await;
     // The first time, everything is made that later runs find.
     all().await;
     let alone = all().await;
-    let ask = format!("GET /v1/runs/{long}/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    let mut crowd = Vec::new();
-    for _ in 0..unread {
-        let socket = TcpSocket::new_v4().unwrap();
-        socket.set_recv_buffer_size(8 * 1024).unwrap();
-        let mut connection = socket.connect(address.parse().unwrap()).await.unwrap();
-        connection.write_all(ask.as_bytes()).await.unwrap();
-        crowd.push(connection);
-    }
-    for connection in &mut crowd {
-        // Now it has its stream; it reads no more of it.
-        let mut first = [0; 1];
-        connection.read_exact(&mut first).await.unwrap();
-    }
+    let mut crowd = server.unread(&long, unread).await;
     for number in 0..silent {
-        let mut connection = TcpStream::connect(&address).await.unwrap();
+        let mut connection = TcpStream::connect(&server.address).await.unwrap();
         // Some say nothing at all, some begin: HTTP/1.1, and HTTP/2.
         let said: &[u8] = match number % 3 {
             0 => b"",
@@ -142,10 +199,9 @@ async fn a_crowd_that_says_or_reads_nothing_costs_little() {
         let _ = connection.write_all(said).await;
         crowd.push(connection);
     }
-    let pid = child.id().unwrap();
-    let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let descriptors = std::fs::read_dir(server.about("fd")).unwrap().count();
     let beside = all().await;
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let status = std::fs::read_to_string(server.about("status")).unwrap();
     let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak = peak.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024;
     println!(
@@ -161,4 +217,31 @@ async fn a_crowd_that_says_or_reads_nothing_costs_little() {
         let allowed = alone.mul_f64(SLOWER_MAX);
         assert!(beside < allowed, "{beside:?} beside the crowd, where {allowed:?} are allowed");
     }
+}
+
+/// Clients that do not read a run that goes on are not asked to, word by word: the server does no
+/// more for them than without them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_reads_nothing_costs_no_cpu() {
+    let server = Crowded::start().await;
+    let work = async |unread: usize| {
+        let run = server.start_run("live").await;
+        let _crowd = server.unread(&run, unread).await;
+        let mut events = server.events(&run).await;
+        let mut said = Vec::new();
+        let says = |said: &[u8]| said.windows(MARK.len()).any(|it| it == MARK.as_bytes());
+        while !says(&said) {
+            let chunk = events.chunk().await.unwrap().unwrap();
+            said.drain(..said.len().saturating_sub(MARK.len()));
+            said.extend_from_slice(&chunk);
+        }
+        let before = server.cpu();
+        while events.chunk().await.unwrap().is_some() {}
+        server.cpu() - before
+    };
+    let unread = soak(100, 500) as usize;
+    let (alone, beside) = (work(0).await, work(unread).await);
+    println!("{LIVE_DELTAS} deltas cost {alone:?} of CPU, and {beside:?} beside {unread} unread");
+    let allowed = alone.mul_f64(IDLE_CPU_MAX) + Duration::from_millis(100);
+    assert!(beside < allowed, "{beside:?} of CPU, where {allowed:?} are allowed");
 }

@@ -1,6 +1,8 @@
 //! What every test here starts from.
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,9 @@ use axum::Router;
 use reqwest::header::HeaderMap;
 use reqwest::{Client, Method, RequestBuilder, Response};
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 use tokio::net::TcpListener;
+use tokio::process::Command;
 use wellspring_core::{Event, Model, RunId, Seq, Tool, ToolSpec, Transcript};
 use wellspring_engine::tools::{FunctionTool, from_function};
 use wellspring_engine::{AgentDef, Runtime};
@@ -106,6 +110,38 @@ impl Kit {
             }
         }
         panic!("the run ended without waiting for anybody");
+    }
+
+    /// What a peer's script prints that is run against the server, a line for each thing that it
+    /// saw. The server begins to drain when the script says `drain`.
+    pub(crate) async fn driven_by(self, script: &str) -> String {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer").join(script);
+        let mut peer = Command::new("node")
+            .arg(script)
+            .arg(self.url(""))
+            // Some of its scenes, for a person who looks for something.
+            .args(std::env::var("WELLSPRING_SCENES"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(peer.stdout.take().unwrap()).lines();
+        let (mut said, mut server, mut stopping) = (String::new(), Some(self.server), None);
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line == "drain" {
+                stopping = server.take().map(|server| tokio::spawn(server.stop()));
+            } else {
+                said += &format!("{line}\n");
+            }
+        }
+        let mut errors = String::new();
+        peer.stderr.take().unwrap().read_to_string(&mut errors).await.unwrap();
+        assert!(peer.wait().await.unwrap().success(), "{said}\n{errors}");
+        if let Some(stopping) = stopping {
+            stopping.await.unwrap();
+        }
+        said
     }
 
     /// Every event of a run in a dialect, with its id, from the start to the end.

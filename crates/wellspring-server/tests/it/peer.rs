@@ -12,7 +12,8 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::Command;
 use wellspring_core::{
-    Approval, Context, FailureKind, Message, Model, Source, Tool, ToolResult, ToolSpec, Usage,
+    Approval, Context, FailureKind, Message, Model, PlanEntry, PlanStatus, Priority, Source, Tool,
+    ToolResult, ToolSpec, Usage,
 };
 use wellspring_engine::Permission;
 use wellspring_engine::tools::from_function;
@@ -127,7 +128,7 @@ const NOT_ASKED: [&str; 6] = [
 ];
 
 /// The official AG-UI client: text, reasoning, a tool in the page, an interrupt, an abort, a
-/// re-attach and a cancellation.
+/// re-attach, a cancellation and a drain.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ag_ui_client() {
     if !has_peer("WELLSPRING_PEER_AG_UI") {
@@ -150,17 +151,13 @@ async fn ag_ui_client() {
         agent([Say::new().text("one two ").unfinished().wait(pause).more(0, "three four")], []),
     );
     register("stuck", agent([Say::new().text("one ").hang()], []));
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer/ag_ui.mjs");
-    let output = Command::new("node").arg(script).arg(kit.url("")).output().await.unwrap();
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{out}\n{err}");
-    insta::assert_snapshot!(out, @"
+    insta::assert_snapshot!(kit.driven_by("ag_ui.mjs").await, @"
     text and reasoning, twice in one thread
     a tool in the page, and on with its result
     an interrupt, and on after an approval
     aborting detaches, and the same run id attaches again
     cancelled, and told so
+    a drain is reported
     ");
 }
 
@@ -172,12 +169,7 @@ async fn ai_sdk_transports() {
     }
     let kit = Kit::new(agent([], [])).await;
     ai_sdk_agents(&kit);
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer/ai_sdk.mjs");
-    let output = Command::new("node").arg(script).arg(kit.url("")).output().await.unwrap();
-    let (out, err) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{out}\n{err}");
-    insta::assert_snapshot!(out);
+    insta::assert_snapshot!(kit.driven_by("ai_sdk.mjs").await);
 }
 
 fn ai_sdk_agents(kit: &Kit) {
@@ -207,21 +199,30 @@ fn ai_sdk_agents(kit: &Kit) {
     register("stuck", agent([Say::new().text("one ").hang()], []));
     let failure = Failure::new(FailureKind::Refused, "no luck");
     register("fails", agent([Say::new().text("one ").fail(failure)], []));
-    // Its second turn breaks off once in each run.
-    let broken = std::sync::Mutex::new(BTreeSet::new());
+    // Every other attempt at its first turn breaks off, after its calls.
+    let attempts = AtomicU32::new(0);
     let retries = Scripted::with(move |request| {
-        let has_results = request.messages.iter().any(|it| matches!(it, Message::Results { .. }));
-        if !has_results {
-            return echo("a").call("echo", json!({"say": "b"}));
+        if request.messages.iter().any(|it| matches!(it, Message::Results { .. })) {
+            return Say::new().text("Right.");
         }
         let source = Source { url: Some("https://a.example".into()), ..Source::default() };
-        if broken.lock().unwrap().insert(format!("{:?}", request.messages)) {
-            return Say::new().thought("Hm").text("Wro").source(source).break_off();
+        let attempt = |text: &str| {
+            let said = Say::new().thought("Hm").text(text).source(source.clone());
+            said.call("plans", json!({})).call("echo", json!({"say": text}))
+        };
+        if attempts.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            return attempt("Wro").break_off();
         }
-        Say::new().text("Right.")
+        attempt("Let me see.")
+    });
+    let spec = ToolSpec { idempotent: true, ..ToolSpec::new("plans", "shows a plan") };
+    let plans = from_function(spec, |_: Value, context: Context| async move {
+        let (status, priority) = (PlanStatus::InProgress, Priority::Medium);
+        context.plan(vec![PlanEntry { content: "look".into(), status, priority }]).await;
+        Ok(ToolResult::new("planned"))
     });
     let model: Arc<dyn Model> = Arc::new(retries);
-    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(crate::kit::echo())];
+    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(plans), Arc::new(crate::kit::echo())];
     register("retries", AgentDef { tools, ..AgentDef::model("retries", model) });
     let counts = Scripted::with(|request| {
         let count = request.messages.len();

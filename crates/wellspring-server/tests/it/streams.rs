@@ -166,7 +166,7 @@ async fn draining_says_so_and_hands_over() {
     streaming_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"try again shortly; runs continue"}}
     thought_event: Some("closed") {"error":{"code":"draining","message":"the server is shutting down","remedy":"try again shortly; runs continue"}}
     turn_event: None {"type":"error","error":{"message":"the server is shutting down; try again shortly; runs continue"}}
-    use_ai: None {"type":"RUN_ERROR","message":"UNKNOWN_ERROR","error":"the server is shutting down; try again shortly; runs continue","code":"draining"}
+    use_ai: None {"type":"RUN_ERROR","message":"API_OVERLOADED","error":"the server is shutting down; try again shortly; runs continue","code":"draining"}
     "#);
     // The run is there, unfinished, for whoever comes next.
     let info = runtime.log().store().info(run).await.unwrap().unwrap();

@@ -1,14 +1,11 @@
 //! use-ai's wire: `socket.io-client` against our server, the plain WebSocket, and what both
 //! have to do with the other wires.
 
-use std::path::Path;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reqwest::Method;
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
-use tokio::process::Command;
 use wellspring_core::{
     Approval, FailureKind, Model, RunId, Tool, ToolResult, ToolSpec, Transcript, TurnRequest,
 };
@@ -16,9 +13,10 @@ use wellspring_engine::tools::from_function;
 use wellspring_engine::{AgentDef, Policy, Rule, Runtime};
 use wellspring_log::Log;
 use wellspring_models::{Failure, Gate, Say, Scripted};
-use wellspring_server::{ServerConfig, UseAiConfig};
+use wellspring_server::{ServerConfig, ServerLimits, UseAiConfig};
 
-use crate::kit::{Kit, agent, config, echo, has_peer};
+use crate::access::two_tenants;
+use crate::kit::{Kit, agent, config, echo, has_peer, parts};
 use crate::socket::Socket;
 
 /// Bytes of each of the deltas that a client does not read: together far more than the buffers
@@ -75,34 +73,8 @@ async fn socket_io_client() {
     if !has_peer("WELLSPRING_PEER_SOCKET_IO") {
         return;
     }
-    let kit = stage().await;
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer/use_ai/socket_io.mjs");
-    let mut client = Command::new("node")
-        .arg(script)
-        .arg(kit.url(""))
-        .args(std::env::var("WELLSPRING_SCENES"))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(client.stdout.take().unwrap()).lines();
-    let (mut said, mut kit) = (Vec::new(), Some(kit));
-    let mut stopping = None;
-    while let Some(line) = lines.next_line().await.unwrap() {
-        if line == "drain" {
-            stopping = kit.take().map(|kit| tokio::spawn(kit.server.stop()));
-        } else {
-            said.push(line);
-        }
-    }
-    let mut errors = String::new();
-    client.stderr.take().unwrap().read_to_string(&mut errors).await.unwrap();
-    assert!(client.wait().await.unwrap().success(), "{said:#?}\n{errors}");
-    if let Some(stopping) = stopping {
-        stopping.await.unwrap();
-    }
-    insta::assert_snapshot!(said.join("\n"), @"
+    let said = stage().await.driven_by("use_ai/socket_io.mjs").await;
+    insta::assert_snapshot!(said, @"
     polling only
     WebSocket only
     polling, then a WebSocket in mid-run
@@ -175,8 +147,8 @@ async fn the_plain_socket_speaks_bare_json() {
     assert_eq!(end.last().unwrap()["message"], "Run aborted by user");
 }
 
-/// A tool that runs in the client, answered in mid-run here and at the boundary there: the run
-/// is the same.
+/// A tool that runs in the client, answered in mid-run over use-ai, and at the boundary over AG-UI
+/// and the AI SDK: the run is the same.
 #[tokio::test]
 async fn a_tool_answered_in_mid_run_or_at_the_boundary_leaves_the_same_transcript() {
     let kit = stage().await;
@@ -205,6 +177,25 @@ async fn a_tool_answered_in_mid_run_or_at_the_boundary_leaves_the_same_transcrip
         json!({"id": "x", "role": "tool", "toolCallId": call, "content": "{\"ok\":true}"});
     input["messages"].as_array_mut().unwrap().push(answered);
     kit.post("/ag-ui/paint", &input).send().await.unwrap().text().await.unwrap();
+    assert_eq!(mid, said_and_done(&kit, &call).await);
+
+    let text = json!([{"type": "text", "text": "go"}]);
+    let mut request = json!({
+        "id": "chat", "messages": [{"id": "m", "role": "user", "parts": text}],
+        "tools": [{"name": "paint", "description": "paints", "inputSchema": {"type": "object"}}],
+    });
+    let first = kit.post("/ai-sdk/paint", &request).send().await.unwrap().text().await.unwrap();
+    let asked = crate::kit::parse_sse(&first);
+    let asked = asked.iter().find(|event| event.data.contains("tool-input-available")).unwrap();
+    let asked: Value = serde_json::from_str(&asked.data).unwrap();
+    let call = asked["toolCallId"].as_str().unwrap().to_owned();
+    let answered = json!({
+        "type": "tool-paint", "toolCallId": call, "state": "output-available",
+        "input": asked["input"], "output": {"ok": true},
+    });
+    let answered = json!({"id": "a", "role": "assistant", "parts": [answered]});
+    request["messages"].as_array_mut().unwrap().push(answered);
+    kit.post("/ai-sdk/paint", &request).send().await.unwrap().text().await.unwrap();
     assert_eq!(mid, said_and_done(&kit, &call).await);
 }
 
@@ -265,10 +256,129 @@ async fn said_and_done(kit: &Kit, call: &str) -> Value {
         .values()
         .map(|part| {
             let call = part.call.as_ref().and_then(|call| call.finished.as_ref());
-            let result = call.map(|(outcome, result)| json!([outcome, result.output]));
+            // Over some wires a result is text, over others any JSON: to the model they are one.
+            let result = call.map(|(outcome, result)| json!([outcome, result.output_text()]));
             json!([part.kind, part.text, result])
         })
         .collect();
     let turns = agents.values().map(|agent| agent.items.len()).sum::<usize>();
     json!({"parts": parts, "turns": turns, "outcome": outcome})
+}
+
+/// Each message of a socket counts as a request does; a client that asks too often is told so in
+/// use-ai's word for it.
+#[tokio::test]
+async fn asking_too_often_is_said_by_use_ais_name() {
+    let limits = ServerLimits { requests_per_token: 1, ..ServerLimits::default() };
+    let (kit, _) = two_tenants(ServerConfig { limits, ..config() }).await;
+    let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
+    for name in ["agents", "config"] {
+        assert_eq!(socket.next().await.unwrap()["name"], name);
+    }
+    let mut said = Vec::new();
+    for _ in 0..2 {
+        socket.send(&json!({"type": "dance"})).await;
+        let error = socket.next().await.unwrap();
+        said.push(json!([error["type"], error["message"], error["code"]]));
+    }
+    let refused = |name: &str, code: &str| json!(["RUN_ERROR", name, code]);
+    assert_eq!(
+        said,
+        [refused("UNKNOWN_ERROR", "bad_message"), refused("RATE_LIMITED", "too_often")]
+    );
+}
+
+/// Nobody answers a call in the page: it expires, the agent is told, and the client sees both.
+#[tokio::test]
+async fn an_unanswered_call_in_the_page_expires() {
+    let kit = stage().await;
+    let turns = [Say::new().call("paint", json!({})), Say::new().text("Then not.")];
+    let mut def = AgentDef { name: "waits".into(), ..agent(turns, []) };
+    def.timeouts.client_call = Duration::from_millis(100);
+    kit.runtime.register(def);
+    let tools = json!([{"name": "paint", "description": "paints", "parameters": {}}]);
+    let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
+    socket.send(&run_agent("waits", "expires", &json!({"tools": tools}))).await;
+    let events = until(&mut socket, "RUN_FINISHED").await;
+    let result = events.iter().find(|event| event["type"] == "TOOL_CALL_RESULT").unwrap();
+    assert_eq!(events.last().unwrap()["result"], "Then not.");
+    // Too late.
+    let late = json!({"toolCallId": result["toolCallId"], "content": "1", "role": "tool"});
+    socket.send(&json!({"type": "tool_result", "data": late})).await;
+    assert_eq!(socket.next().await.unwrap()["type"], "RUN_ERROR");
+    let call = result["toolCallId"].as_str().unwrap();
+    let done = said_and_done(&kit, call).await;
+    assert_eq!(done["parts"][0][2][0], "timed_out", "{done}");
+}
+
+/// What a client that polls sends, whatever it is, is answered, and the session goes on.
+#[tokio::test]
+async fn nonsense_of_a_client_that_polls_is_answered() {
+    let limits = ServerLimits { body_bytes: 4096, ..ServerLimits::default() };
+    let def = agent([Say::new().text("Hello there.")], []);
+    let config = ServerConfig { limits, ..config() };
+    let kit = Kit::with(config, Runtime::new(Log::in_memory()), def).await;
+    let path = "/socket.io/?EIO=4&transport=polling";
+    let (_, _, hello) = parts(kit.get(path).send().await.unwrap()).await;
+    let hello: Value = serde_json::from_str(&hello.as_str().unwrap()[1..]).unwrap();
+    let path = format!("{path}&sid={}", hello["sid"].as_str().unwrap());
+    let push = async |packets: Vec<u8>| {
+        let request = kit.request(Method::POST, &path).body(packets);
+        let (status, _, answer) = parts(request.send().await.unwrap()).await;
+        (status, answer["error"]["code"].as_str().unwrap_or_default().to_owned())
+    };
+    // What HTTP itself refuses: the session stays.
+    for (packets, status, code) in [
+        (vec![b'4'; 5000], 413, "too_large"),
+        (vec![b'4', 0xff, 0xfe], 400, "bad_utf8"),
+        (vec![0x1e; 100], 400, "too_many_packets"),
+    ] {
+        assert_eq!(push(packets).await, (status, code.to_owned()));
+    }
+    // What is read and makes no sense is answered as an event.
+    assert_eq!(push(b"40".to_vec()).await.0, 200);
+    let nonsense = ["bAAEC", "4", "42{", "42[1]", r#"42["message",7]"#, r#"451-["message",{}]"#];
+    for packet in nonsense {
+        assert_eq!(push(packet.into()).await.0, 200, "{packet}");
+    }
+    let message = json!(["message", run_agent("agent", "r", &json!({}))]);
+    assert_eq!(push(format!("42{message}").into_bytes()).await.0, 200);
+    let mut events: Vec<Value> = Vec::new();
+    while events.last().is_none_or(|last| last["type"] != "RUN_FINISHED") {
+        let (_, _, packets) = parts(kit.get(&path).send().await.unwrap()).await;
+        let packets = packets.as_str().unwrap().split('\u{1e}');
+        let packets = packets.filter_map(|packet| packet.strip_prefix(r#"42["event","#));
+        events
+            .extend(packets.map(|it| serde_json::from_str::<Value>(&it[..it.len() - 1]).unwrap()));
+    }
+    let refused = events.iter().filter(|event| event["type"] == "RUN_ERROR");
+    let refused: Vec<_> = refused.map(|event| event["code"].as_str().unwrap()).collect();
+    let bad = ["bad_packet", "bad_packet", "bad_packet", "bad_packet", "bad_message", "bad_packet"];
+    assert_eq!(refused, bad);
+    assert_eq!(events.last().unwrap()["result"], "Hello there.");
+}
+
+/// An agent as it comes: at most ten turns and 4,096 tokens of output each. Every step is told in
+/// its order, a limit ends the run, and the time to the first token is measured.
+#[tokio::test]
+async fn steps_go_on_up_to_the_limit() {
+    let kit = stage().await;
+    let model = Scripted::with(|request: &TurnRequest| {
+        assert_eq!(request.settings.max_output_tokens, 4096);
+        let count = request.messages.len();
+        Say::new().text("Again. ").call("echo", json!({"say": count}))
+    });
+    let def = AgentDef::model("steps", Arc::new(model) as Arc<dyn Model>);
+    kit.runtime.register(AgentDef { tools: vec![Arc::new(echo()) as Arc<dyn Tool>], ..def });
+    let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
+    socket.send(&run_agent("steps", "limit", &json!({}))).await;
+    let events = until(&mut socket, "RUN_FINISHED").await;
+    let steps = |kind: &str| -> Vec<u64> {
+        let steps = events.iter().filter(|event| event["type"] == kind);
+        steps.map(|event| event["stepNumber"].as_u64().unwrap()).collect()
+    };
+    let all: Vec<u64> = (0..10).collect();
+    assert_eq!((steps("STEP_STARTED"), steps("STEP_FINISHED")), (all.clone(), all));
+    let metrics = kit.get("/metrics").send().await.unwrap().text().await.unwrap();
+    assert!(metrics.contains("first_delta_seconds_count 1"), "{metrics}");
 }

@@ -85,7 +85,20 @@ async function cancel() {
   return "cancelled, and told so";
 }
 
-for (const scene of [text, frontendTool, interrupt, abortAndAttach, cancel]) {
+async function drain() {
+  const stuck = agent("stuck");
+  stuck.addMessage(user("Hang"));
+  let reported;
+  await stuck.runAgent({}, {
+    onTextMessageContentEvent: () => { console.log("drain"); },
+    onRunErrorEvent: ({ event }) => { reported = event; },
+  }).catch(() => {});
+  assert.equal(reported.code, "draining");
+  assert.match(reported.message, /shutting down/);
+  return "a drain is reported";
+}
+
+for (const scene of [text, frontendTool, interrupt, abortAndAttach, cancel, drain]) {
   console.log(await scene());
 }
 process.exit(0);

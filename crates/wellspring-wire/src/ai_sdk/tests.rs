@@ -89,7 +89,8 @@ fn a_retried_turn_leaves_the_final_parts() {
     let entry = |status| PlanEntry { content: "look".into(), status, priority: Priority::Medium };
     run.push(wellspring_core::Event::PlanUpdated { entries: vec![entry(PlanStatus::Pending)] });
     let source = Source { url: Some("https://a.example".into()), ..Source::default() };
-    run.push(wellspring_core::Event::SourceCited(Box::new(source)));
+    let cited = wellspring_core::Event::SourceCited(Box::new(source));
+    run.push(cited.clone());
     run.push(wellspring_core::Event::FileProduced(Box::new(FileProduced {
         media_type: "text/plain".into(),
         source: MediaSource::Data("eA==".into()),
@@ -99,6 +100,7 @@ fn a_retried_turn_leaves_the_final_parts() {
     let why = VoidReason::Restarted;
     run.push(wellspring_core::Event::PartsVoided { parts: parts_voided, why });
     run.turn();
+    run.push(cited);
     run.text(&["It is ", "noon."]);
     run.push(wellspring_core::Event::PlanUpdated { entries: vec![entry(PlanStatus::Completed)] });
     run.stop(Stop::EndTurn);

@@ -52,6 +52,7 @@ enum What {
     Part(PartId),
     /// A data part, which the next one with its id replaces.
     Data(Box<str>),
+    Source(Box<Source>),
     Other,
 }
 
@@ -476,7 +477,11 @@ impl AiSdk {
                 self.data("data-result", id, (**value).clone(), out);
             }
             Event::SourceCited(cited) => {
-                self.keep(What::Other, &source(head.run, record, cited), out);
+                let what = What::Source(cited.clone());
+                // An attempt that was taken back may have cited it before.
+                if self.step.iter().all(|said| said.what != what) {
+                    self.keep(what, &source(head.run, record, cited), out);
+                }
             }
             Event::FileProduced(produced) => self.keep(What::Other, &file(produced), out),
             Event::InputAccepted { content, .. } if content.is_empty() => {}

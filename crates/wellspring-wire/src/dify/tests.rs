@@ -100,6 +100,7 @@ fn requests_have_the_published_form() {
         user: "ann",
         conversation_id: Some("c1"),
         input: "topic",
+        inputs: None,
         files: &[("image/png", "https://a.example/b.png")],
     };
     assert_eq!(
@@ -113,6 +114,13 @@ fn requests_have_the_published_form() {
         workflow,
         json!({"inputs": {"topic": "Hi"}, "response_mode": "streaming", "user": "ann"})
     );
+    // Variables that have names stay as they are.
+    let variables = json!({"topic": "springs", "words": 100});
+    let named = Ask { inputs: variables.as_object(), ..ask };
+    assert_eq!(named.body(App::Workflow)["inputs"], variables);
+    assert_eq!(named.body(App::Completion)["inputs"], variables);
+    let chat = named.body(App::Chat);
+    assert_eq!((&chat["inputs"], &chat["query"]), (&variables, &json!("Hi")));
 }
 
 proptest! {

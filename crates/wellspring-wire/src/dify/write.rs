@@ -47,6 +47,9 @@ pub struct Ask<'a> {
     pub conversation_id: Option<&'a str>,
     /// The variable that takes the text, for an app without a query of its own.
     pub input: &'a str,
+    /// The app's variables by name, if the request gives them so. An app without a query then gets
+    /// these instead of the text.
+    pub inputs: Option<&'a Map<String, Value>>,
     /// URLs of files, with their media types.
     pub files: &'a [(&'a str, &'a str)],
 }
@@ -55,13 +58,14 @@ impl Ask<'_> {
     /// The body of the request.
     #[must_use]
     pub fn body(&self, app: App) -> Value {
-        let mut inputs = Map::new();
+        let mut inputs = self.inputs.cloned().unwrap_or_default();
         let mut body = json!({"response_mode": "streaming", "user": self.user});
         match app {
             App::Chat => {
                 body["query"] = json!(self.query);
                 body["conversation_id"] = json!(self.conversation_id.unwrap_or_default());
             }
+            App::Completion | App::Workflow if self.inputs.is_some() => {}
             App::Completion | App::Workflow => {
                 inputs.insert(self.input.to_owned(), json!(self.query));
             }

@@ -316,13 +316,15 @@ fn not_waiting(result: &ToolResult) -> MessageError {
 }
 
 impl RunWorkflow {
-    /// The request for the workflow's run. Its inputs become the user's input, as JSON.
+    /// The request for the workflow's run. The agent gets the inputs by name, and as JSON text if it
+    /// only reads text.
     #[must_use]
     pub fn request(&self) -> RunRequest {
         let inputs = Value::Object(self.inputs.clone());
         let named = |name: &str| Some(name).filter(|name| !name.is_empty()).map(Into::into);
         RunRequest {
             input: vec![Content::text(inputs.to_string())],
+            inputs: Some(self.inputs.clone()),
             client_tools: self.tools.iter().flatten().map(client_tool).collect(),
             wire: Some(Box::new(WireNames {
                 thread: named(&self.thread_id),

@@ -209,7 +209,7 @@ fn a_stream_that_is_cut_off_says_so() {
     let mut out = Out::default();
     DialectName::UseAi.dialect().close(&why, &mut out);
     let said = json!({
-        "type": "RUN_ERROR", "message": "UNKNOWN_ERROR", "code": "draining",
+        "type": "RUN_ERROR", "message": "API_OVERLOADED", "code": "draining",
         "error": "the server stops; come back",
     });
     assert_eq!(values(&out), [said]);

@@ -282,8 +282,19 @@ pub fn refusal(why: &Closed<'_>, run_id: Option<&str>) -> RunError {
 /// The use-ai error for one of our codes.
 fn error_name(code: Option<&str>) -> &'static str {
     match code {
-        Some("unavailable" | "overloaded" | "too_many_runs") => "API_OVERLOADED",
-        Some("rate_limited" | "too_many_requests") => "RATE_LIMITED",
+        // The server takes nothing from anybody at the moment.
+        Some("unavailable" | "overloaded" | "too_many_runs" | "draining" | "full") => {
+            "API_OVERLOADED"
+        }
+        // This client asks for too much.
+        Some(
+            "rate_limited"
+            | "too_often"
+            | "too_many_requests"
+            | "too_many_streams"
+            | "too_many_subscriptions"
+            | "too_much_at_once",
+        ) => "RATE_LIMITED",
         Some(_) | None => "UNKNOWN_ERROR",
     }
 }

@@ -77,3 +77,26 @@ async fn a_server_is_told_when_we_are_done_and_gets_its_cookies_back() {
         ]
     );
 }
+
+/// A server whose first answer has no end is not read to its end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_first_answer_without_an_end_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/acp", listener.local_addr().unwrap());
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut stream = listener.accept().unwrap().0;
+        let head =
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nacp-connection-id: c1\r\n\r\n";
+        stream.write_all(head.as_bytes()).unwrap();
+        let spaces = vec![b' '; 1024 * 1024];
+        let sent = std::iter::repeat_with(|| stream.write_all(&spaces)).take_while(Result::is_ok);
+        // It ends when the client hangs up.
+        tell.send(sent.count()).unwrap();
+    });
+    let agent = AcpAgent::new("elsewhere", url.parse::<AcpConfig>().unwrap());
+    let refused = agent.start().await.unwrap_err().to_string();
+    assert!(refused.contains("its first answer is too large"), "{refused}");
+    let megabytes = told.recv_timeout(Duration::from_secs(60)).unwrap();
+    assert!(megabytes < 100, "{megabytes} MB were taken");
+}

@@ -59,7 +59,10 @@ impl SocketProtocol for Plain {
         }
     }
 
-    fn failed(&self, _: Option<&RunId>, error: &ApiError) -> String {
+    fn failed(&self, key: Option<&RunId>, error: &ApiError) -> String {
+        if let Some(run) = key {
+            self.0.ended(*run);
+        }
         text(&error_event(None, error))
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
@@ -19,7 +19,7 @@ use wellspring_wire::socket_io::{self, SEPARATOR};
 
 use super::socket_io::{Address, PING_TIMEOUT, client, deliver, hello, new_session, packet};
 use super::{Client, Steps};
-use crate::app::{App, Params, RequestHead, TextBody, allow};
+use crate::app::{App, Params, allow, text_body};
 use crate::auth::AuthError;
 use crate::error::ApiError;
 use crate::limits::StreamPass;
@@ -86,8 +86,10 @@ impl Waiting {
             }
             Step::Subscribe { key, stream, credit, .. } => {
                 if let Err(not_added) = self.subscriptions.insert(key, *stream, credit) {
+                    client.not_followed(Some(&key));
                     let error = ApiError::from(not_added);
                     client.app.metrics.error(error.code);
+                    client.ended(key);
                     let event = super::error_event(None, &error);
                     self.messages.push(socket_io::event("event", &event));
                 }
@@ -232,16 +234,18 @@ async fn more(state: &mut Waiting, client: &Client) {
 pub(super) async fn push(
     State(app): State<App>,
     Params(address): Params<Address>,
-    RequestHead(parts): RequestHead,
-    TextBody(body): TextBody,
+    request: Request,
 ) -> Result<Response, ApiError> {
+    let (parts, body) = request.into_parts();
     let Some(session) = address.sid else {
         allow(&app.authenticate(&parts).await?, Permission::Read)?;
         return Err(unknown_session());
     };
+    // Nothing is read of a body before it is known whose it is.
     let polled = app.polled.find(&session)?;
     let who = polled.principal(&app, &parts).await?;
     polled.heard_of();
+    let (body, _held) = text_body(&app, &who, body).await?;
     if body.split(SEPARATOR).count() > PACKETS_MAX {
         let message = format!("a request has at most {PACKETS_MAX} packets");
         return Err(ApiError::bad("too_many_packets", message));

@@ -21,7 +21,7 @@ use super::polling::{self, Polled};
 use super::{Client, Steps, error_event, json};
 use crate::app::{App, Params, RequestHead, Trace, allow};
 use crate::error::ApiError;
-use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step, take_token, upgrade};
+use crate::socket::{Delivery, SocketProtocol, SocketRequest, Step, take_token};
 
 /// How long a client may take to answer a heartbeat.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -64,9 +64,9 @@ pub(super) async fn open(
         }
         (Some("websocket"), Some(session)) => {
             let polled = app.polled.find(session)?;
-            let pass = app.gates.stream(&polled.principal(&app, &parts).await?)?;
-            let upgrade = upgrade(&app, &mut parts).await?;
-            let request = SocketRequest::of(upgrade, polled.parts.clone(), pass);
+            let who = polled.principal(&app, &parts).await?;
+            let first = polled.parts.clone();
+            let request = SocketRequest::following(parts, first, &who, &app).await?;
             let client = Arc::clone(&polled.client);
             Ok(request.accept(app, SocketIo::new(client, session.into(), Transport::After(polled))))
         }
@@ -164,7 +164,10 @@ impl SocketProtocol for SocketIo {
         deliver(&self.client, delivery, messages);
     }
 
-    fn failed(&self, _: Option<&RunId>, error: &ApiError) -> String {
+    fn failed(&self, key: Option<&RunId>, error: &ApiError) -> String {
+        if let Some(run) = key {
+            self.client.ended(*run);
+        }
         event(&error_event(None, error))
     }
 }

@@ -1,0 +1,121 @@
+//! What every network needs of HTTP.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use base64::Engine as _;
+use bytes::Bytes;
+use hmac::{Hmac, Mac as _};
+use reqwest::multipart::Part;
+use sha2::Sha256;
+use subtle::ConstantTimeEq as _;
+
+use crate::channel::{CallError, File};
+use crate::incoming::Incoming;
+use crate::instance::Instance;
+
+/// How long a request may take.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
+
+/// Bytes of an answer to a call: the largest are a hundred updates of Telegram.
+const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
+
+pub(crate) fn client() -> Result<reqwest::Client, CallError> {
+    let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
+    http.map_err(|error| CallError::Refused(error.to_string().into()))
+}
+
+/// What a failure of the connection means. The error's own text may have a token in its URL.
+pub(crate) fn lost(error: reqwest::Error) -> CallError {
+    let unsent = error.is_connect() || error.is_builder();
+    let what: Box<str> = error.without_url().to_string().into();
+    if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
+}
+
+/// The body of a response, which has at most so many bytes.
+async fn body(mut response: reqwest::Response, bytes_max: usize) -> Result<Bytes, CallError> {
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(lost)? {
+        if bytes.len() + chunk.len() > bytes_max {
+            return Err(too_large(bytes_max));
+        }
+        bytes.extend_from_slice(&chunk);
+    }
+    Ok(bytes.into())
+}
+
+/// The body of the answer to a call.
+pub(crate) async fn answer(response: reqwest::Response) -> Result<Bytes, CallError> {
+    body(response, ANSWER_BYTES_MAX).await.map_err(|error| {
+        if let CallError::Refused(what) = error { CallError::AnswerLost(what) } else { error }
+    })
+}
+
+/// A file that a request fetches.
+pub(crate) async fn download(
+    request: reqwest::RequestBuilder,
+    bytes_max: usize,
+) -> Result<Bytes, CallError> {
+    let response = request.send().await.map_err(lost)?;
+    if !response.status().is_success() {
+        return Err(CallError::Unavailable(response.status().to_string().into()));
+    }
+    body(response, bytes_max).await
+}
+
+pub(crate) fn too_large(bytes_max: usize) -> CallError {
+    CallError::Refused(format!("it has more than {bytes_max} bytes").into())
+}
+
+/// The bytes of a file that the agent gave as base64.
+pub(crate) fn decoded(data: &str) -> Result<Vec<u8>, CallError> {
+    let bytes = base64::engine::general_purpose::STANDARD.decode(data);
+    bytes.map_err(|error| CallError::Refused(error.to_string().into()))
+}
+
+/// A file as a part of a form.
+pub(crate) fn part(file: &File, data: &str) -> Result<Part, CallError> {
+    let part = Part::bytes(decoded(data)?).file_name(file.name.to_string());
+    part.mime_str(&file.media_type).map_err(|error| CallError::Refused(error.to_string().into()))
+}
+
+/// Whether `shown` is the HMAC-SHA256 of the pieces in hexadecimal digits. An empty secret signs
+/// nothing.
+pub(crate) fn is_hmac(secret: &str, pieces: &[&[u8]], shown: &str) -> bool {
+    let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
+    if secret.is_empty() {
+        return false;
+    }
+    pieces.iter().for_each(|piece| hmac.update(piece));
+    let expected: String =
+        hmac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    shown.as_bytes().ct_eq(expected.as_bytes()).into()
+}
+
+/// The bytes that hexadecimal digits stand for.
+pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
+    let digits = digits.as_bytes();
+    if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    let byte = |two: &[u8]| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok();
+    digits.chunks(2).map(byte).collect()
+}
+
+/// Takes what a webhook was given, and the status to answer with: the network delivers it again
+/// if it could not be kept. Goes on if the network does not wait for the answer.
+pub(crate) async fn take(instance: &Instance, incoming: Incoming) -> StatusCode {
+    let instance = instance.clone();
+    let taken = tokio::spawn(async move { instance.incoming(incoming).await });
+    match taken.await {
+        Ok(Ok(())) => StatusCode::OK,
+        Ok(Err(error)) => {
+            tracing::error!(%error, "what came in could not be kept; it will come again");
+            StatusCode::SERVICE_UNAVAILABLE
+        }
+        Err(error) => {
+            tracing::error!(%error, "failed to take what came in");
+            StatusCode::INTERNAL_SERVER_ERROR
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a token costs on each wire: `cargo bench -p wellspring-server --bench wires`.
+//!
+//! Each row is one server in a process of its own, on one core; its clients and the provider that
+//! it asks are on the other. Every row has the same load: 64 clients, each with one connection,
+//! on which one run follows the other; and each run is a request to an Anthropic-shaped provider
+//! that says 200 words, 32 of them per write. A figure is the server's CPU time, with that of the
+//! kernel on its behalf, per word. Every client checks that the text is whole.
+//!
+//! Ours keeps every run in SQLite before it is delivered. `node/` is a server as one would write
+//! it in JavaScript, with `socket.io` and `streamText`, which keeps nothing. It is measured if
+//! its packages are installed:
+//!
+//! ```console
+//! $ npm ci --prefix crates/wellspring-server/benches/wires/node
+//! ```
+#![expect(clippy::unwrap_used, clippy::panic, clippy::print_stdout, reason = "a bench")]
+
+mod clients;
+mod process;
+mod provider;
+mod server;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use wellspring_testkit::figures::{Scale, figure};
+
+use self::clients::{Wire, client};
+use self::process::{Core, Process};
+
+/// Clients that ask at the same time.
+const CLIENTS: usize = 64;
+
+/// How often each row is measured; the figure is the middle one. The rows take turns, so that
+/// what else the machine does hits all of them.
+const ROUNDS: usize = 3;
+
+/// Runs of one measurement, and of a peer that takes a hundred times as long.
+const RUNS: usize = 4000;
+const RUNS_OF_PEER: usize = 400;
+
+/// A server, and how it is spoken to.
+struct Row {
+    name: &'static str,
+    wire: Wire,
+    process: Process,
+    runs: usize,
+    /// CPU time per word, in microseconds.
+    costs: Vec<f64>,
+}
+
+fn main() {
+    if let Some(provider) = std::env::var_os(process::PROVIDER) {
+        return server::serve(provider.to_str().unwrap());
+    }
+    let scale = Scale::asked();
+    // Children are started first: they inherit the core of the thread that starts them.
+    let provider = provider::Provider::bind();
+    let mut rows = ours(&provider, scale);
+    rows.extend(node(&provider, scale));
+    process::pin(Core::Clients);
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    tokio.block_on(async {
+        let text: Arc<str> = provider.text().into();
+        tokio::spawn(provider.serve());
+        for row in &mut rows {
+            row.run(row.runs.div_ceil(10), &text).await;
+        }
+        for _ in 0..scale.rounds(ROUNDS).min(ROUNDS) {
+            for row in &mut rows {
+                let cost = row.run(row.runs, &text).await;
+                row.costs.push(cost);
+            }
+        }
+    });
+    for row in &mut rows {
+        row.costs.sort_by(f64::total_cmp);
+        let cost = row.costs[row.costs.len() / 2];
+        let name = format!("wires/{}", row.name);
+        figure(&name, cost, "µs/token", (row.name != BASELINE).then_some("wires/ag-ui"));
+    }
+}
+
+/// What all others are compared with.
+const BASELINE: &str = "ag-ui";
+
+fn ours(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
+    let rows = [
+        (BASELINE, Wire::AgUi),
+        ("ai-sdk", Wire::AiSdk { path: "/ai-sdk/bench" }),
+        ("ai-sdk-socket", Wire::AiSdkSocket),
+        ("websocket", Wire::Native),
+        ("use-ai", Wire::UseAi),
+        ("socket.io", Wire::SocketIo),
+    ];
+    let program = std::env::current_exe().unwrap();
+    rows.map(|(name, wire)| {
+        let process = Process::start(std::process::Command::new(&program), &provider.url());
+        Row { name, wire, process, runs: scale.rounds(RUNS), costs: Vec::new() }
+    })
+    .into()
+}
+
+/// The same in JavaScript, if its packages are there.
+fn node(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/wires/node");
+    if !folder.join("node_modules").exists() {
+        println!("skipped: Node's rows; `npm ci --prefix {}` installs them", folder.display());
+        return Vec::new();
+    }
+    let rows =
+        [("node/ai-sdk", Wire::AiSdk { path: "/ai-sdk" }), ("node/socket.io", Wire::SocketIo)];
+    rows.map(|(name, wire)| {
+        let mut command = std::process::Command::new("node");
+        command.arg(folder.join("server.mjs")).env("NODE_ENV", "production");
+        let process = Process::start(command, &provider.url());
+        Row { name, wire, process, runs: scale.rounds(RUNS_OF_PEER), costs: Vec::new() }
+    })
+    .into()
+}
+
+impl Row {
+    /// Has so many runs, and says what a word of them cost.
+    #[expect(clippy::cast_precision_loss, reason = "a figure has few digits")]
+    async fn run(&self, runs: usize, text: &Arc<str>) -> f64 {
+        let clients = CLIENTS.min(runs);
+        let runs_each = runs.div_ceil(clients);
+        let before = self.process.cpu();
+        let going: Vec<_> = (0..clients)
+            .map(|_| {
+                let client = client(self.wire, self.process.address(), runs_each, text.clone());
+                tokio::spawn(client)
+            })
+            .collect();
+        for client in going {
+            client.await.unwrap();
+        }
+        let words = clients * runs_each * provider::WORDS;
+        self.process.cpu().since(&before).as_secs_f64() * 1e6 / words as f64
+    }
+}
