@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use wellspring_channels::{
-    Access, Call, CallError, CallResult, Capabilities, Channel, ChatKind, Incoming, Instance,
+    Access, Call, CallError, CallResult, Capabilities, Channel, ChatKind, Done, Incoming, Instance,
     InstanceConfig, Rates, Telegram, User, What,
 };
 use wellspring_engine::{AgentDef, Runtime};
@@ -203,6 +203,7 @@ fn limitless() -> Capabilities {
         group_calls: usize::MAX / 4,
         group_window: Duration::ZERO,
         overall_per_second: usize::MAX / 4,
+        per_minute: &[],
     };
     Capabilities { rates, ..telegram.capabilities().clone() }
 }
@@ -218,7 +219,7 @@ impl Channel for Limitless {
 
     fn call(&self, _: Call) -> BoxFuture<'_, CallResult> {
         let id = self.0.fetch_add(1, Ordering::Relaxed);
-        Box::pin(async move { Ok(Some(json!(id).to_string().into())) })
+        Box::pin(async move { Ok(Done::new(Some(json!(id).to_string().into()))) })
     }
 
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {

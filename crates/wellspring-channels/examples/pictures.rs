@@ -13,8 +13,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use wellspring_channels::{
-    Access, Action, Body, Call, CallError, CallResult, Capabilities, Channel, ChatKind, Incoming,
-    Instance, InstanceConfig, Telegram, User, What,
+    Access, Action, Body, Call, CallError, CallResult, Capabilities, Channel, ChatKind, Done,
+    Incoming, Instance, InstanceConfig, Telegram, User, What,
 };
 use wellspring_core::{Approval, Millis, ToolResult, ToolSpec};
 use wellspring_engine::tools::from_function;
@@ -65,6 +65,8 @@ impl Chat {
                 *edited = looks(id, body);
             }
             Action::Delete { message } => messages.retain(|it| it.id.to_string() != **message),
+            // Telegram has no native streams.
+            Action::Begin { .. } | Action::Append { .. } | Action::End { .. } => return None,
             Action::Draft { .. } | Action::Typing => return None,
         }
         states.push(messages);
@@ -82,7 +84,9 @@ impl Channel for Chat {
     }
 
     fn call(&self, call: Call) -> BoxFuture<'_, CallResult> {
-        Box::pin(async move { Ok(self.change(&call.action).map(|id| id.to_string().into())) })
+        Box::pin(
+            async move { Ok(Done::new(self.change(&call.action).map(|id| id.to_string().into()))) },
+        )
     }
 
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {

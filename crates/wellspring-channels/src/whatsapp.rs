@@ -36,9 +36,6 @@ pub const WHATSAPP_API: &str = "https://graph.facebook.com/v23.0";
 /// Maximum size of a notification: Meta's have at most 3 MB.
 const NOTIFICATION_BYTES_MAX: usize = 3 * 1024 * 1024;
 
-/// Bytes of an answer: an id, or an address.
-const ANSWER_BYTES_MAX: usize = 1024 * 1024;
-
 /// The credentials of a WhatsApp app.
 #[derive(Clone)]
 pub struct WhatsAppSecrets {

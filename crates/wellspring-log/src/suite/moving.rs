@@ -56,7 +56,7 @@ fn input(key: &str) -> NewCommand {
 
 /// Three runs: one without an end, one that is paused, one that has finished.
 async fn fill(store: &MemoryStore) -> [RunId; 3] {
-    let log = Log::new(std::sync::Arc::new(store.beside()), LogOptions::default());
+    let log = Log::new(std::sync::Arc::new(store.reopen()), LogOptions::default());
     let name =
         |id: &str| ExternalId { tenant: "tenant".into(), surface: "test".into(), id: id.into() };
     let mut runs = Vec::new();

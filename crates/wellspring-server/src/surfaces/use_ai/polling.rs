@@ -86,7 +86,6 @@ impl Waiting {
             }
             Step::Subscribe { key, stream, credit, .. } => {
                 if let Err(not_added) = self.subscriptions.insert(key, *stream, credit) {
-                    client.not_followed(Some(&key));
                     let error = ApiError::from(not_added);
                     client.app.metrics.error(error.code);
                     client.ended(key);
