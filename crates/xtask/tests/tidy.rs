@@ -302,12 +302,15 @@ fn surfaces_act_through_control() {
     ];
     // These open the store, and use it for what is not about runs (tokens, defaults) or about all
     // of them (checks, backups, deleting what is damaged).
-    const OPENERS: [&str; 6] = [
+    const OPENERS: [&str; 8] = [
         // Re-exports the contract, for programs with a store of their own.
         "crates/wellspring/src/lib.rs",
         "crates/wellspring-cli/src/doctor.rs",
         "crates/wellspring-cli/src/store.rs",
         "crates/wellspring-cli/src/place.rs",
+        "crates/wellspring-cli/src/place/backend.rs",
+        // Who serves a bot, which is about no run.
+        "crates/wellspring-cli/src/channels/holder.rs",
         "crates/wellspring-cli/src/serve.rs",
         "crates/wellspring-cli/src/demo.rs",
     ];
