@@ -116,6 +116,7 @@ enum Doing {
 
 /// The next step.
 #[derive(Clone, Debug, Eq, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "it is matched at once, and never stored")]
 pub enum Next {
     /// Make this call. If `keep_first`, store the chat's state before.
     Call {

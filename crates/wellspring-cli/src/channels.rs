@@ -140,11 +140,8 @@ impl Channels {
             if bot.agent.is_empty() {
                 bot.agent = default_agent(place)?;
             }
-            let log = place.log();
-            let holder = (store.kind == StoreKind::Nats).then(|| {
-                let lease = store.lease.unwrap_or(LEASE);
-                Holder::new(Arc::clone(log.store()), name, log.node(), lease)
-            });
+            let holder = (store.kind == StoreKind::Nats)
+                .then(|| Holder::new(place.log(), name, store.lease.unwrap_or(LEASE)));
             let bot = Bot {
                 config: bot,
                 connected,

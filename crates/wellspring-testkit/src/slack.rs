@@ -291,8 +291,11 @@ fn append(shown: &mut Shown, params: &Value) -> Result<usize, &'static str> {
     Ok(chunks.len())
 }
 
+/// The label and the value of a button.
+type Button = (String, String);
+
 /// The text and the buttons of a message.
-fn text(params: &Value) -> Result<(String, Vec<(String, String)>), &'static str> {
+fn text(params: &Value) -> Result<(String, Vec<Button>), &'static str> {
     let text = params["text"].as_str().unwrap_or_default();
     if text.trim().is_empty() {
         return Err("no_text");

@@ -337,12 +337,15 @@ fn surfaces_act_through_control() {
     ];
     // These files open the store, and use it for data outside runs (tokens, defaults) or for
     // all runs (checks, backups, deleting damaged runs).
-    const OPENERS: [&str; 6] = [
+    const OPENERS: [&str; 8] = [
         // Re-exports the contract, for programs with their own store.
         "crates/wellspring/src/lib.rs",
         "crates/wellspring-cli/src/doctor.rs",
         "crates/wellspring-cli/src/store.rs",
         "crates/wellspring-cli/src/place.rs",
+        "crates/wellspring-cli/src/place/backend.rs",
+        // Who serves a bot, which is about no run.
+        "crates/wellspring-cli/src/channels/holder.rs",
         "crates/wellspring-cli/src/serve.rs",
         "crates/wellspring-cli/src/demo.rs",
     ];

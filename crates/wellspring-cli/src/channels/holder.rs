@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use wellspring_log::document::segment;
-use wellspring_log::{Expected, Store, Written};
+use wellspring_log::{Expected, Log, Store, Written};
 
 /// Changes of the document per lease: one may fail.
 const CHANGES_PER_LEASE: u32 = 3;
@@ -29,9 +29,9 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    pub(crate) fn new(store: Arc<dyn Store>, bot: &str, node: &str, lease: Duration) -> Self {
+    pub(crate) fn new(log: &Log, bot: &str, lease: Duration) -> Self {
         let document = format!("channel-holder/{}", segment(bot)).into();
-        Self { store, document, node: node.into(), lease }
+        Self { store: Arc::clone(log.store()), document, node: log.node().into(), lease }
     }
 
     /// Waits until no other process serves the bot; gives the document's revision.

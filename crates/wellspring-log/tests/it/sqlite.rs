@@ -58,7 +58,7 @@ fn a_file_is_for_its_owner_and_its_form_is_known() {
     assert_eq!(
         newer.to_string(),
         format!(
-            "{} has schema 99, this program knows up to 7: use a newer version",
+            "{} has schema 99, this program knows up to 8: use a newer version",
             path.display()
         )
     );
