@@ -141,7 +141,7 @@ impl Channels {
                 bot.agent = default_agent(place)?;
             }
             let holder = (store.kind == StoreKind::Nats)
-                .then(|| Holder::new(place.log(), name, store.lease.unwrap_or(LEASE)));
+                .then(|| Holder::new(place, name, store.lease.unwrap_or(LEASE)));
             let bot = Bot {
                 config: bot,
                 connected,

@@ -221,7 +221,13 @@ impl From<StartError> for ApiError {
             StartError::UnknownAgent { .. } => Self::no_agent(message),
             StartError::ModelNotAllowed { .. } => Self::bad("model_not_allowed", message),
             StartError::ReservedTool => Self::bad("reserved_tool", message),
-            StartError::ResultSchema(_) => Self::bad("bad_result_schema", message),
+            // The description allows any JSON here.
+            StartError::ResultSchema(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "bad_result_schema",
+                message,
+                "send a JSON Schema that can be used",
+            ),
             StartError::ThreadBusy(_) => Self::new(
                 StatusCode::CONFLICT,
                 "thread_busy",

@@ -40,7 +40,8 @@ export const transport = Object.assign(
       api: api(),
       body: { id, messages, trigger, messageId, tools },
     }),
-    prepareReconnectToStreamRequest: ({ id }) => ({ api: `${api()}/${id}/stream` }),
+    // `finished`: the message may have ended while the page was away.
+    prepareReconnectToStreamRequest: ({ id }) => ({ api: `${api()}/${id}/stream?finished=true` }),
   }),
   // A resumed message comes from its beginning: the SDK then replaces what it has of it.
   { resumeStreamIsReplay: true },

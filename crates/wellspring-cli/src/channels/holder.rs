@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use wellspring_log::document::segment;
-use wellspring_log::{Expected, Log, Store, Written};
+use wellspring_log::{Expected, Store, Written};
+
+use crate::place::Place;
 
 /// Changes of the document per lease: one may fail.
 const CHANGES_PER_LEASE: u32 = 3;
@@ -29,7 +31,8 @@ pub(crate) struct Holder {
 }
 
 impl Holder {
-    pub(crate) fn new(log: &Log, bot: &str, lease: Duration) -> Self {
+    pub(crate) fn new(place: &Place, bot: &str, lease: Duration) -> Self {
+        let log = place.log();
         let document = format!("channel-holder/{}", segment(bot)).into();
         Self { store: Arc::clone(log.store()), document, node: log.node().into(), lease }
     }

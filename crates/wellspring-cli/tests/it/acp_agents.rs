@@ -186,7 +186,7 @@ fn a_steered_run_goes_on_after_both_processes_were_killed() {
     part 0 finished
     part 1 started call edit on agent
     part 1 annotated {"provider_id":"c"}
-    extended acp session/request_permission {"options":[{"kind":"allow_once","name":"yes","optionId":"yes"},{"kind":"reject_once","name":"no","optionId":"no"}],"toolCall":{"toolCallId":"c"}}
+    extended acp session/request_permission {"toolCall":{"toolCallId":"c"},"options":[{"optionId":"yes","name":"yes","kind":"allow_once"},{"optionId":"no","name":"no","kind":"reject_once"}]}
     part 1 delta "{}"
     part 1 finished
     question 0 asked approve "Allow Cut the cloth?"
@@ -195,14 +195,14 @@ fn a_steered_run_goes_on_after_both_processes_were_killed() {
     question 0 answered withdrawn
     tool 1 finished interrupted "not run: its process ended first"
     attached to other
-    extended acp session {"note":"resumed","session":"session-PID-1"}
+    extended acp session {"session":"session-PID-1","note":"resumed"}
     part 2 started text
-    part 2 delta "[{\"text\":\"The connection was lost while you worked on the last request. Look how far you got, and go on with it from there.\",\"type\":\"text\"}]"
+    part 2 delta "[{\"type\":\"text\",\"text\":\"The connection was lost while you worked on the last request. Look how far you got, and go on with it from there.\"}]"
     part 2 finished
     attached to other
     input 1 applied
     part 3 started text
-    part 3 delta "[{\"text\":\"With a hat.\",\"type\":\"text\"}]"
+    part 3 delta "[{\"type\":\"text\",\"text\":\"With a hat.\"}]"
     part 3 finished
     run finished completed end_turn
     "#);

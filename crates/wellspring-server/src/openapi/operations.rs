@@ -362,6 +362,11 @@ pub(super) fn describe(method: &Method, path: &str) -> Described {
         ("GET", "/ai-sdk/{agent}/{chat}/stream") => Described {
             id: "resumeAiSdk",
             summary: "The AI SDK's resumption: the current message from its beginning.",
+            parameters: vec![query(
+                "finished",
+                "Whether the last message is sent also if its run has ended.",
+                json!({ "type": "boolean", "default": false }),
+            )],
             responses: vec![
                 ("200", "The message.", ui_message_stream()),
                 ("204", "Nothing is going on in this chat.", Value::Null),

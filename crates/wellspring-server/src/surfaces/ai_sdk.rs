@@ -17,6 +17,7 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Json};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use wellspring_core::{CancelWhen, RunRequest, Seq, ThreadId};
@@ -29,7 +30,7 @@ use wellspring_wire::ai_sdk::{Asked, Branch, InputError};
 use wellspring_wire::{DialectName, WirePosition};
 
 use super::Route;
-use crate::app::{App, JsonBody, MayRead, MayRun, Trace};
+use crate::app::{App, JsonBody, MayRead, MayRun, Params, Trace};
 use crate::error::ApiError;
 use crate::stream::{Begin, Readable, Until, Wanted};
 
@@ -66,14 +67,23 @@ async fn chat(
     Ok(app.stream(&who, wanted, Some(asked_at)).await?.into_response())
 }
 
-/// Resumes the current message from its beginning; 204 if no run is active.
+/// How a client resumes.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Resume {
+    finished: bool,
+}
+
+/// Resumes the current message from its beginning; 204 if no run is active. With `finished`, the
+/// last message is sent also if its run has ended: a page that kept the first half gets the rest.
 async fn resume(
     State(app): State<App>,
     MayRead(who): MayRead,
     Path((agent, chat)): Path<(String, String)>,
+    Params(Resume { finished }): Params<Resume>,
 ) -> Result<Response, ApiError> {
     let chat = Chat::new(&app, app.control(&who), &agent, &chat)?;
-    match chat.resume().await? {
+    match chat.resume(finished).await? {
         Some(wanted) => Ok(app.stream(&who, wanted, None).await?.into_response()),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
@@ -176,18 +186,19 @@ impl<'a> Chat<'a> {
         Ok(wanted(Readable::At(cursor), WirePosition::after(after), Until::Pause))
     }
 
-    /// The message of the active run, if there is one.
-    async fn resume(&self) -> Result<Option<Wanted>, ApiError> {
+    /// The message of the active run, if there is one; with `finished`, of the last run.
+    async fn resume(&self, finished: bool) -> Result<Option<Wanted>, ApiError> {
         let filter = RunFilter { thread: Some(self.thread), limit: 1, ..RunFilter::default() };
-        Ok(self.control.list(filter).await?.pop().and_then(resumed))
+        Ok(self.control.list(filter).await?.pop().and_then(|info| resumed(info, finished)))
     }
 }
 
 /// A message from its beginning. Earlier pauses of the run do not end the stream.
-fn resumed(info: RunInfo) -> Option<Wanted> {
+fn resumed(info: RunInfo, finished: bool) -> Option<Wanted> {
     let seen = match info.state {
         RunState::Running => info.head,
         RunState::Paused => Seq(info.head.0.saturating_sub(1)),
+        RunState::Completed | RunState::Cancelled | RunState::Failed if finished => info.head,
         RunState::Completed | RunState::Cancelled | RunState::Failed => return None,
     };
     Some(wanted(Readable::Run(info), WirePosition::START, Until::PauseAfter(seen)))

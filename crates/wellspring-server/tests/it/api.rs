@@ -118,8 +118,8 @@ async fn requests_that_make_no_sense() {
     400 bad_json the body: unknown field `more`, expected one of `agent`, `input`, `thread`, `after`, `model`, `streaming`, `result_schema`, `client_tools`, `context`, `state` at line 1 column 35
     404 no_thread there is no thread t
     400 model_not_allowed the agent agent does not allow a request to choose its model; leave the model out
-    400 bad_result_schema the result cannot be typed: the schema cannot be used: /properties/value/type: value is not valid under any of the schemas listed in the 'anyOf' keyword; closest: /properties/value/type: value is not one of "array", "boolean" or 5 other candidates
-    400 bad_result_schema the result cannot be typed: the schema cannot be used: it is nested deeper than 512, references included
+    422 bad_result_schema the result cannot be typed: the schema cannot be used: /properties/value/type: value is not valid under any of the schemas listed in the 'anyOf' keyword; closest: /properties/value/type: value is not one of "array", "boolean" or 5 other candidates
+    422 bad_result_schema the result cannot be typed: the schema cannot be used: it is nested deeper than 512, references included
     400 unknown_dialect "x" is not a dialect
     400 bad_query Failed to deserialize query string: x: unknown field `x`, expected `dialect` or `model`
     409 finished run RUN has already finished

@@ -219,7 +219,7 @@ const scenes = {
     // Facts and tools that run at the same time come in any order within their step.
     const [first, second] = [parts(it).slice(0, -2), parts(it).slice(-2)];
     assert.deepEqual(first.toSorted(), [
-      'data-plan {"entries":[{"content":"look","priority":"medium","status":"in_progress"}]}',
+      'data-plan {"entries":[{"content":"look","status":"in_progress","priority":"medium"}]}',
       "reasoning Hm",
       "source-url",
       "step-start",

@@ -26,19 +26,8 @@ fn serve() -> (String, Receiver<String>) {
 /// Answers the requests of one connection.
 fn answer(mut stream: TcpStream, tell: &Sender<String>) {
     let mut requests = BufReader::new(stream.try_clone().unwrap());
-    loop {
-        let mut head = Vec::new();
-        loop {
-            let mut line = String::new();
-            match requests.read_line(&mut line) {
-                Ok(1..) if !line.trim().is_empty() => head.push(line.trim().to_lowercase()),
-                Ok(1..) => break,
-                Ok(0) | Err(_) => return,
-            }
-        }
-        let header = |name: &str| head.iter().find_map(|line| line.strip_prefix(name));
-        let length = header("content-length: ").map_or(0, |it| it.parse().unwrap());
-        requests.read_exact(&mut vec![0; length]).unwrap();
+    while let Some(head) = head(&mut requests) {
+        let header = |name: &str| header(&head, name);
         let method = head[0].split(' ').next().unwrap();
         let (connection, cookie) = (header("acp-connection-id: "), header("cookie: "));
         tell.send(format!("{method} {connection:?} {cookie:?}")).unwrap();
@@ -56,6 +45,26 @@ fn answer(mut stream: TcpStream, tell: &Sender<String>) {
         };
         write!(stream, "HTTP/1.1 200 OK\r\n{answer}").unwrap();
     }
+}
+
+/// Reads a whole request, and gives the lines of its head; `None` at the end of the connection.
+fn head(requests: &mut BufReader<TcpStream>) -> Option<Vec<String>> {
+    let mut head = Vec::new();
+    loop {
+        let mut line = String::new();
+        match requests.read_line(&mut line) {
+            Ok(1..) if !line.trim().is_empty() => head.push(line.trim().to_lowercase()),
+            Ok(1..) => break,
+            Ok(0) | Err(_) => return None,
+        }
+    }
+    let length = header(&head, "content-length: ").map_or(0, |it| it.parse().unwrap());
+    requests.read_exact(&mut vec![0; length]).unwrap();
+    Some(head)
+}
+
+fn header<'a>(head: &'a [String], name: &str) -> Option<&'a str> {
+    head.iter().find_map(|line| line.strip_prefix(name))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -86,9 +95,11 @@ async fn a_first_answer_without_an_end_is_given_up() {
     let (tell, told) = channel();
     std::thread::spawn(move || {
         let mut stream = listener.accept().unwrap().0;
-        let head =
+        // Closing a connection with unread bytes would reset it.
+        head(&mut BufReader::new(stream.try_clone().unwrap())).unwrap();
+        let begin =
             "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nacp-connection-id: c1\r\n\r\n";
-        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(begin.as_bytes()).unwrap();
         let spaces = vec![b' '; 1024 * 1024];
         let sent = std::iter::repeat_with(|| stream.write_all(&spaces)).take_while(Result::is_ok);
         // It ends when the client hangs up.

@@ -57,14 +57,14 @@ async fn the_example_agent_is_driven_and_permitted() {
     part 2 finished
     part 3 started call edit on agent
     part 3 annotated {"provider_id":"call_2"}
-    extended acp session/request_permission {"options":[{"kind":"allow_once","name":"Allow this change","optionId":"allow"},{"kind":"reject_once","name":"Skip this change","optionId":"reject"}],"toolCall":{"toolCallId":"call_2"}}
-    part 3 delta "{\"content\":\"{\\\"database\\\": {\\\"host\\\": \\\"new-host\\\"}}\",\"path\":\"/home/user/project/config.json\"}"
+    extended acp session/request_permission {"toolCall":{"toolCallId":"call_2"},"options":[{"kind":"allow_once","name":"Allow this change","optionId":"allow"},{"kind":"reject_once","name":"Skip this change","optionId":"reject"}]}
+    part 3 delta "{\"path\":\"/home/user/project/config.json\",\"content\":\"{\\\"database\\\": {\\\"host\\\": \\\"new-host\\\"}}\"}"
     part 3 finished
     question 0 asked approve "Allow Modifying critical configuration file?"
     question 0 answered {"approve":{"scope":"once"}}
     tool 3 started parallel
     tool 3 updated {"locations":[{"path":"/home/user/project/config.json"}]}
-    tool 3 finished ok {"message":"Configuration updated","success":true}
+    tool 3 finished ok {"success":true,"message":"Configuration updated"}
     part 4 started text
     part 4 delta " Perfect! I've successfully updated the configuration. The changes have been applied."
     part 4 finished

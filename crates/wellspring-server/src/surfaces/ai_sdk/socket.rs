@@ -158,7 +158,7 @@ impl ChatSocket {
             Frame::Resume { request_id, id } => {
                 check(&request_id)?;
                 let chat = Chat::new(&self.app, control, &self.agent, &id)?;
-                match chat.resume().await? {
+                match chat.resume(false).await? {
                     Some(wanted) => self.subscribe(who, request_id, wanted, None).await,
                     None => {
                         let idle = json!({ "type": "no-active", "requestId": request_id });
