@@ -1,8 +1,8 @@
-//! What a bot in Telegram is like under load: how long a person waits for the first visible
-//! words, what a thousand chats at once do, and what an idle chat costs.
+//! A Telegram bot under load: the time until a person sees text, a thousand simultaneous chats, and
+//! the memory per idle chat.
 //!
-//! The network is the testkit's strict Telegram over HTTP, and time is real. Every call is held to
-//! every rate.
+//! The network is the testkit's strict Telegram over HTTP, in real time. It enforces every rate
+//! limit.
 #![expect(clippy::unwrap_used, reason = "a bench that cannot go on should stop")]
 
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -22,14 +22,14 @@ use wellspring_testkit::figures::{Scale, figure};
 use wellspring_testkit::telegram::{FakeTelegram, Reply, check_rates};
 use wellspring_testkit::{Answer, FakeProvider};
 
-/// How long the model takes to its first token, and from each to the next.
+/// The time to the model's first token, and between two tokens.
 const FIRST_TOKEN: Duration = Duration::from_secs(1);
 const NEXT_TOKEN: Duration = Duration::from_millis(100);
 
-/// Chats that arrive in a second.
+/// The number of chats that write per second.
 const ARRIVALS: u32 = 10;
 
-/// The aim: 99 of 100 people see something within this time.
+/// The goal: 99 % of people see text within this time.
 const AIM: Duration = Duration::from_secs(2);
 
 fn main() {
@@ -62,14 +62,14 @@ fn main() {
     });
 }
 
-/// What people saw, in milliseconds since they wrote.
+/// When people first saw text and the answer, in milliseconds after they wrote.
 struct Seen {
     first: Vec<f64>,
     last: Vec<f64>,
     busiest: f64,
 }
 
-/// So many chats write one message each, so long after each other, or all at once.
+/// Each of `chats` chats writes one message, at intervals of `apart`; `None` means all at once.
 async fn arriving(chats: usize, apart: Option<Duration>, say: Say) -> Seen {
     let began = Instant::now();
     let telegram = Arc::new(Mutex::new(FakeTelegram::default()));
@@ -120,8 +120,8 @@ async fn arriving(chats: usize, apart: Option<Duration>, say: Say) -> Seen {
     Seen { first, last, busiest: f64::from(u32::try_from(busiest).unwrap()) }
 }
 
-/// What a chat costs that has had an answer: bytes of the process, with SQLite. The first chats
-/// warm everything up.
+/// The memory per chat that has had an answer, in bytes of the process, with SQLite. Chats before
+/// the measurement warm up the process.
 async fn idle_chats(chats: usize) -> f64 {
     let (warm, chats) = (chats.div_ceil(10), chats.max(2));
     let channel = Arc::new(Limitless(AtomicI64::new(0), limitless()));
@@ -133,7 +133,7 @@ async fn idle_chats(chats: usize) -> f64 {
             before = memory();
         }
         bot.instance.incoming(message(chat)).await.unwrap();
-        // As many at once as a busy bot has.
+        // At most 100 at once, like a busy bot.
         while bot.instance.pending() > 100 {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
@@ -160,7 +160,7 @@ async fn bot(say: Say, channel: Arc<dyn Channel>) -> Bot {
 }
 
 impl Bot {
-    /// Waits until everything is answered and delivered.
+    /// Waits until every answer is finished and delivered.
     async fn is_idle(&self, chats: usize) {
         let metrics =
             || wellspring_channels::ChannelMetrics::render([(self.instance.metrics(), 0)]);
@@ -190,7 +190,7 @@ fn message(chat: usize) -> Incoming {
     }
 }
 
-/// A network without limits: what is measured is the bot.
+/// A network without rate limits, so that only the bot is measured.
 #[derive(Debug)]
 struct Limitless(AtomicI64, Capabilities);
 
@@ -231,12 +231,12 @@ fn millis(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }
 
-/// Of sorted values.
+/// The given percentile of sorted values.
 fn percentile(sorted: &[f64], percent: usize) -> f64 {
     sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1]
 }
 
-/// What the process holds, in bytes. Linux only; elsewhere 0.
+/// The resident memory of the process in bytes. Linux only; 0 on other systems.
 fn memory() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmRSS"));

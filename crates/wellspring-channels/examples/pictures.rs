@@ -1,8 +1,7 @@
-//! Pages that show a chat as a person sees it, at each phase of an answer: what the real bot sends
-//! to Telegram, in a page that imitates the chat. `cargo xtask pictures` makes the pictures of
-//! `docs/pictures` of them.
+//! Writes HTML pages that show a chat at each phase of an answer: the real bot's calls to Telegram,
+//! rendered like the app. `cargo xtask pictures` turns them into the pictures in `docs/pictures`.
 //!
-//! Writes to the folder that is named, or to `target/pictures`.
+//! The pages are written to the folder in the first argument, by default `target/pictures`.
 #![expect(clippy::print_stdout, reason = "an example")]
 
 use std::fmt::Write as _;
@@ -32,7 +31,7 @@ struct Message {
     buttons: Vec<Vec<String>>,
 }
 
-/// The chat after each call.
+/// The messages of the chat after each call.
 #[derive(Debug)]
 struct Chat {
     can: Capabilities,
@@ -152,7 +151,7 @@ async fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// The states of a chat, up to the first that shows `until`, or to the end of the answer.
+/// The states of a chat, up to the first that contains `until`, or up to the end of the answer.
 async fn talk(
     turns: Vec<Say>,
     asked: &str,
@@ -193,7 +192,7 @@ async fn talk(
             break;
         }
     }
-    // What is on its way arrives.
+    // Wait for the remaining calls.
     tokio::time::sleep(Duration::from_secs(3)).await;
     instance.stop().await;
     Ok(chat.states())
@@ -219,7 +218,7 @@ svg { width: 15px; height: 15px; vertical-align: -2px; }
 .wide .message { max-width: 620px; }
 ";
 
-/// A chat draws emoji itself, and so does the page: not every machine has a font for them.
+/// Emoji are drawn by the page, because not every machine has a font for them.
 const EMOJI: &[(&str, &str)] = &[
     (
         "🧠",
@@ -262,7 +261,7 @@ fn page(
             write!(body, "<div class=\"row\">{buttons}</div>")?;
         }
     }
-    // The longest message that Telegram takes is shown on a larger screen.
+    // A message of Telegram's maximum length needs a larger screen.
     let is_long = messages.iter().any(|it| it.html.len() > 3_000);
     let class = if is_long { "wide" } else { "narrow" };
     let body = with_emoji(&body);

@@ -22,29 +22,31 @@ pub struct Capabilities {
     pub can_draft: bool,
     /// Whether an answer can be a stream that is only appended to.
     pub can_append: bool,
-    /// The most UTF-16 units of the words of such a stream. A longer answer is shown by edits.
+    /// Maximum length of the text of such a stream in UTF-16 units. A longer answer is shown by
+    /// edits.
     pub stream_max: usize,
     /// Whether a message can be deleted.
     pub can_delete: bool,
     /// Whether a message can have buttons.
     pub can_buttons: bool,
-    /// How long a typing indicator is shown after one call; `None` if the network has none.
+    /// How long a typing indicator is shown after one call; `None` if the network has no indicator.
     pub typing: Option<Duration>,
     /// Maximum length of a message in UTF-16 units.
     pub text_max: usize,
     /// Whether markup counts towards `text_max`.
     pub counts_markup: bool,
-    /// Whether repeating a send under its nonce returns the first message, for some minutes.
+    /// Whether the network deduplicates sends by nonce: for some minutes, a repeated send returns
+    /// the first message.
     pub knows_repeats: bool,
     /// The supported markups, in order of preference: if the network rejects one, the next one
     /// is tried.
     pub markups: &'static [Markup],
     /// The rate limits.
     pub rates: Rates,
-    /// If the chats of one room share its rates and its permissions: the character after the
-    /// room in the id of a chat. Without it, every chat is a room of its own.
+    /// Set if the chats of a room share its rate limits and permissions: the character that follows
+    /// the room in a chat's id. If it is `None`, every chat is its own room.
     pub room_end: Option<char>,
-    /// What a command begins with, where the network keeps `/` for itself.
+    /// The first character of a command. It differs from `/` where the network reserves `/`.
     pub command: char,
 }
 
@@ -91,7 +93,8 @@ pub struct Rates {
     pub group_window: Duration,
     /// Maximum number of calls per second, over all chats.
     pub overall_per_second: usize,
-    /// The most calls of one kind within a minute, by [`Action::name`], where there is a limit.
+    /// Maximum number of calls per minute for each kind of call, by [`Action::name`]. Kinds that
+    /// are not listed have no limit of their own.
     pub per_minute: &'static [(&'static str, usize)],
 }
 
@@ -107,7 +110,7 @@ impl Rates {
         per_minute: &[],
     };
 
-    /// The most calls of this kind within a minute.
+    /// Maximum number of calls of this kind per minute.
     #[must_use]
     pub(crate) fn per_minute(&self, action: &str) -> Option<usize> {
         self.per_minute.iter().find(|(name, _)| *name == action).map(|(_, calls)| *calls)
@@ -134,10 +137,10 @@ pub struct Body {
     pub buttons: Vec<Vec<Button>>,
     /// A file; the text is its caption.
     pub file: Option<File>,
-    /// The whole answer, for a network where it is a stream.
+    /// The whole answer, for networks that show it as a stream.
     pub stream: Option<Stream>,
-    /// Whether it shows text of the model. Such a message is never deleted before another one
-    /// shows that text.
+    /// Whether it shows text of the model. A message with text is deleted only after another
+    /// message shows that text.
     pub shows_words: bool,
 }
 
@@ -148,7 +151,7 @@ impl Body {
         self.texts.get(index).or(self.texts.last()).map_or("", String::as_str)
     }
 
-    /// A hash that tells whether two messages look the same.
+    /// A hash of the visible content, to detect whether two messages look the same.
     pub(crate) fn digest(&self, index: usize) -> u64 {
         use std::hash::{DefaultHasher, Hash as _, Hasher as _};
         let mut hasher = DefaultHasher::new();
@@ -163,29 +166,29 @@ impl Body {
 /// An answer as a stream that is only appended to.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Stream {
-    /// The title above the thoughts; empty if there is nothing to show of them.
+    /// The title above the thoughts; empty if no thoughts are shown.
     pub title: Box<str>,
-    /// The thoughts, from the first on.
+    /// The thoughts from the beginning.
     pub thoughts: Box<str>,
-    /// Whether there are no words yet.
+    /// Whether there is no text yet.
     pub is_thinking: bool,
-    /// What a tool is doing right now.
+    /// The title of the running tool.
     pub tool: Option<Box<str>>,
-    /// The words, as the model's Markdown.
+    /// The text, as the model's Markdown.
     pub words: Box<str>,
 }
 
-/// What is appended to a stream: the difference between what it shows and what it should.
+/// An update to an append-only stream: its current state and the desired one.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Growth {
-    /// What it shows.
+    /// The current state.
     pub before: Stream,
-    /// What it should show. Its words and thoughts begin as those before.
+    /// The desired state. Its text and thoughts start with those of `before`.
     pub after: Stream,
 }
 
 impl Stream {
-    /// Whether everything that this stream shows is at the beginning of `later`.
+    /// Whether this stream is a prefix of `later`.
     pub(crate) fn grows_to(&self, later: &Self) -> bool {
         later.words.starts_with(&*self.words) && later.thoughts.starts_with(&*self.thoughts)
     }
@@ -235,7 +238,8 @@ pub enum Action {
         markup: usize,
         /// Whether the answer is still growing.
         preview: bool,
-        /// The same if the send is repeated, and different for every other message of the chat.
+        /// Deduplicates repeated sends: the same for each repetition, and different for every other
+        /// message of the chat.
         nonce: u64,
     },
     /// Changes a message.
@@ -258,25 +262,25 @@ pub enum Action {
         /// The index of the markup.
         markup: usize,
     },
-    /// A new message that is a stream.
+    /// Starts a new message that is a stream.
     Begin {
         /// The message it answers.
         reply_to: Option<Box<str>>,
-        /// What it shows first.
+        /// The initial content.
         growth: Box<Growth>,
     },
-    /// More of a stream.
+    /// Appends to a stream.
     Append {
-        /// The message.
+        /// The message that is the stream.
         message: Box<str>,
-        /// What is new.
+        /// The content to append.
         growth: Box<Growth>,
     },
-    /// Ends a stream. From then on it is a message like any other.
+    /// Ends a stream. It is an ordinary message afterwards.
     End {
-        /// The message.
+        /// The message that is the stream.
         message: Box<str>,
-        /// What is new.
+        /// The remaining content.
         growth: Box<Growth>,
     },
     /// Deletes a message.
@@ -315,7 +319,7 @@ pub enum CallError {
         /// How long to wait, if the network reports it.
         retry_after: Option<Duration>,
     },
-    /// Too many calls of one kind, or in total, for all chats.
+    /// The limit for one kind of call, or for all calls of the bot, was exceeded.
     #[error("too many requests of this bot")]
     BotLimited {
         /// How long to wait.
@@ -323,7 +327,7 @@ pub enum CallError {
         /// The limit that was exceeded.
         limit: Limit,
     },
-    /// The stream has ended: nothing was appended.
+    /// The stream has already ended; nothing was appended.
     #[error("the stream has ended")]
     StreamEnded,
     /// The message already has this content.
@@ -350,7 +354,8 @@ pub enum CallError {
 }
 
 impl CallError {
-    /// The error of a request that shows nothing to people: it can be repeated.
+    /// Converts the error of a request that shows nothing to people: such a request can be
+    /// repeated.
     pub(crate) fn shows_nothing(self) -> Self {
         if let Self::AnswerLost(what) = self { Self::Unavailable(what) } else { self }
     }
@@ -370,14 +375,14 @@ pub enum Limit {
 pub struct Done {
     /// The id of a new message.
     pub message: Option<Box<str>>,
-    /// Whether it is the message of an earlier attempt, whose content may differ.
+    /// Whether the message was sent by an earlier attempt, so that its content may differ.
     pub is_repeat: bool,
-    /// How long to make no call to this room, if the network says so.
+    /// How long to make no calls to this room; `None` if the network does not report it.
     pub wait: Option<Duration>,
 }
 
 impl Done {
-    /// The result of a call that made a message, or of one that makes none.
+    /// A result with the id of the new message; `None` for calls that create no message.
     #[must_use]
     pub fn new(message: Option<Box<str>>) -> Self {
         Self { message, ..Self::default() }

@@ -1,11 +1,11 @@
-//! Discord, over its HTTP API: events over the gateway, presses there or at a webhook, one
-//! request per call out. An answer grows by edits.
+//! Discord, over its HTTP API. Messages arrive over the gateway, and button presses over the
+//! gateway or a webhook. Each call is one request, and an answer grows by edits.
 //!
 //! # Lossy
 //!
-//! In a server, only messages that name the bot or answer it are read. The language of a person
-//! is known when they press a button, not when they write. Commands begin with `!`, because
-//! Discord keeps `/` for itself.
+//! In a server, the bot reads only messages that mention it or reply to it. Discord reports a
+//! person's language with button presses, not with messages. Commands begin with `!`, because
+//! Discord reserves `/`.
 
 pub(crate) mod event;
 mod gateway;
@@ -38,26 +38,26 @@ use crate::channel::{Action, Call, CallError, CallResult, Capabilities, Channel,
 use crate::http;
 use crate::instance::Instance;
 
-/// The public API, with the version that is spoken.
+/// The public API, with its version.
 pub const DISCORD_API: &str = "https://discord.com/api/v10";
 
-/// Discord asks for this form.
+/// Discord requires a user agent of this form.
 const USER_AGENT: &str = concat!(
     "DiscordBot (https://github.com/wellspring-rs/wellspring, ",
     env!("CARGO_PKG_VERSION"),
     ")"
 );
 
-/// How old a signed request may be, and how far its clock may be ahead.
+/// Maximum age of a signed request, and the maximum by which its clock may be ahead.
 const REPLAY_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// Bytes of an interaction: Discord's are some kilobytes.
+/// Maximum size of an interaction: Discord's have some kilobytes.
 const INTERACTION_BYTES_MAX: usize = 1024 * 1024;
 
-/// A message that only one person sees.
+/// The flag of a message that only one person sees.
 const EPHEMERAL: u32 = 1 << 6;
 
-/// A bot of Discord.
+/// A Discord bot.
 #[derive(Clone)]
 pub struct Discord {
     http: reqwest::Client,
@@ -73,12 +73,12 @@ impl fmt::Debug for Discord {
 }
 
 impl Discord {
-    /// A bot with this token, at [`DISCORD_API`] or at another server. With the public key of
-    /// the application, in hexadecimal digits, it takes presses at a webhook.
+    /// A bot with this token, at [`DISCORD_API`] or at another server. If the application's public
+    /// key is given, in hexadecimal, the bot accepts button presses at a webhook.
     ///
     /// # Errors
     ///
-    /// If there is no TLS, or the key is not one.
+    /// If TLS is not available, or the key is invalid.
     pub fn new(
         token: &str,
         public_key: Option<&str>,
@@ -95,14 +95,14 @@ impl Discord {
         Ok(Self { http: http::client()?, base, token: token.into(), public_key })
     }
 
-    /// Whether presses can come to the webhook.
+    /// Whether the webhook accepts button presses.
     #[must_use]
     pub const fn has_webhook(&self) -> bool {
         self.public_key.is_some()
     }
 
-    /// The route that takes presses, for a server to mount. One without the right signature, or
-    /// with an old one, is refused; without a public key, all are.
+    /// The route for button presses, to mount in a server. A request whose signature is invalid or
+    /// too old is rejected. Without a public key, every request is rejected.
     pub fn webhook(&self, instance: Instance, path: &str) -> Router {
         Router::new()
             .route(path, post(take))
@@ -235,13 +235,13 @@ async fn take(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes) -
     let Ok(interaction) = serde_json::from_slice::<Value>(&body) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    // Discord asks whether we are there, and whether we check signatures.
+    // Discord verifies the endpoint, and that it checks signatures.
     if interaction["type"] == 1 {
         let pong = json!({ "type": 1 }).to_string();
         return ([("content-type", "application/json")], pong).into_response();
     }
     match event::interaction(&interaction) {
-        // The person was answered in a request of its own.
+        // The response to the press is sent as a separate request, so none is needed here.
         Some(incoming) => match http::take(&webhook.instance, incoming).await {
             StatusCode::OK => StatusCode::ACCEPTED.into_response(),
             status => status.into_response(),
@@ -250,8 +250,8 @@ async fn take(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes) -
     }
 }
 
-/// Whether a request was signed with the application's key, recently: the Ed25519 signature of
-/// the time and the body.
+/// Whether a request has a recent and valid Ed25519 signature of its time and body by the
+/// application's key.
 fn is_signed(key: &[u8], at: &str, now: u64, signature: &str, body: &[u8]) -> bool {
     let Ok(seconds) = at.parse::<u64>() else { return false };
     let Some(signature) = http::unhex(signature) else { return false };

@@ -54,12 +54,12 @@ pub enum IncomingError {
     Start(StartError),
 }
 
-/// How an answer is shown.
+/// How an answer is shown in the chat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum How {
-    /// While it grows, if the bot is configured so.
+    /// Step by step, if the bot is configured to stream.
     AsConfigured,
-    /// When it is finished: it answers messages that waited for another answer.
+    /// Only when it is finished. Used for an answer to messages that waited for another answer.
     InOnePiece,
 }
 
@@ -71,8 +71,8 @@ struct UserSettings {
 }
 
 impl Instance {
-    /// Handles a message or a press from the network. When it returns, everything is durable,
-    /// so the network can be told that it arrived. A second delivery changes nothing.
+    /// Handles a message or a press from the network. When it returns, everything is durable and
+    /// the delivery can be acknowledged. A second delivery changes nothing.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl Instance {
         Ok(())
     }
 
-    /// Gives a person who may not use the bot a code, in a direct chat only.
+    /// Sends a code to a person who may not use the bot, in a direct chat only.
     async fn stranger(&self, incoming: &Incoming, reader: Reader) -> Result<(), ControlError> {
         self.inner.metrics.refused();
         match &incoming.what {
@@ -175,13 +175,13 @@ impl Instance {
         Ok(())
     }
 
-    /// Sends a message of our own.
+    /// Sends one of the bot's own messages.
     pub(crate) fn say(&self, incoming: &Incoming, reply_to: &str, text: &str, entry: &mut Entry) {
         self.say_in(&incoming.chat, incoming.topic.as_deref(), reply_to, text, entry);
     }
 
-    /// Says something of our own in a chat. Someone who asks faster than the network lets us speak
-    /// is left without an answer.
+    /// Sends one of the bot's own messages to a chat. If too many of them wait already, the message
+    /// is dropped: people can write faster than the network lets the bot respond.
     fn say_in(
         &self,
         chat: &str,
@@ -206,7 +206,7 @@ impl Instance {
         self.want(chat, &key, note(text, self.capabilities()), true);
     }
 
-    /// A text that names commands, as they are written in this network.
+    /// A text with commands in this network's form.
     fn with_mark(&self, text: &str) -> String {
         text.replace(" /", &format!(" {}", self.capabilities().command))
     }
@@ -393,7 +393,7 @@ impl Instance {
         content
     }
 
-    /// Fetches a file, if there is room for it.
+    /// Fetches a file, if it fits into `room`.
     async fn file(&self, file: &IncomingFile, room: &mut usize) -> Content {
         let bytes_max = INCOMING_FILE_BYTES_MAX.min(*room);
         match self.inner.channel.download(&file.id, bytes_max).await {
@@ -552,7 +552,7 @@ impl Instance {
         }
     }
 
-    /// Logs who asked, and how long the answer took.
+    /// Logs the person, and the duration of the answer.
     fn log_trigger(
         &self,
         chat: &str,
@@ -609,8 +609,8 @@ impl Instance {
     }
 }
 
-/// Whether it is the request's size that keeps it out of the store: then it never gets in, and
-/// must not be delivered again for ever, in front of everyone else's messages.
+/// Whether the start failed because the request is too large for the store. Such a request can
+/// never be stored. If the network delivered it again, it would block later messages for ever.
 fn is_too_large(error: &StartError) -> bool {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |it| it.source());
     let store = causes.find_map(|cause| cause.downcast_ref());

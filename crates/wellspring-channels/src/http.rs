@@ -1,4 +1,4 @@
-//! What every network needs of HTTP.
+//! HTTP helpers that all networks share.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use crate::channel::{CallError, File};
 use crate::incoming::Incoming;
 use crate::instance::Instance;
 
-/// How long a request may take.
+/// Timeout of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
 
-/// Bytes of an answer to a call: the largest are a hundred updates of Telegram.
+/// Maximum size of a response: the largest are a hundred updates of Telegram.
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 pub(crate) fn client() -> Result<reqwest::Client, CallError> {
@@ -25,14 +25,15 @@ pub(crate) fn client() -> Result<reqwest::Client, CallError> {
     http.map_err(|error| CallError::Refused(error.to_string().into()))
 }
 
-/// What a failure of the connection means. The error's own text may have a token in its URL.
+/// Converts an error of the connection. The error's own text is dropped, because its URL may
+/// contain a token.
 pub(crate) fn lost(error: reqwest::Error) -> CallError {
     let unsent = error.is_connect() || error.is_builder();
     let what: Box<str> = error.without_url().to_string().into();
     if unsent { CallError::Unavailable(what) } else { CallError::AnswerLost(what) }
 }
 
-/// The body of a response, which has at most so many bytes.
+/// The body of a response. Fails if it is larger than `bytes_max`.
 async fn body(mut response: reqwest::Response, bytes_max: usize) -> Result<Bytes, CallError> {
     let mut bytes = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(lost)? {
@@ -44,14 +45,14 @@ async fn body(mut response: reqwest::Response, bytes_max: usize) -> Result<Bytes
     Ok(bytes.into())
 }
 
-/// The body of the answer to a call.
+/// The body of the response to a call.
 pub(crate) async fn answer(response: reqwest::Response) -> Result<Bytes, CallError> {
     body(response, ANSWER_BYTES_MAX).await.map_err(|error| {
         if let CallError::Refused(what) = error { CallError::AnswerLost(what) } else { error }
     })
 }
 
-/// A file that a request fetches.
+/// Downloads a file.
 pub(crate) async fn download(
     request: reqwest::RequestBuilder,
     bytes_max: usize,
@@ -67,20 +68,20 @@ pub(crate) fn too_large(bytes_max: usize) -> CallError {
     CallError::Refused(format!("it has more than {bytes_max} bytes").into())
 }
 
-/// The bytes of a file that the agent gave as base64.
+/// Decodes the base64 data of a file from the agent.
 pub(crate) fn decoded(data: &str) -> Result<Vec<u8>, CallError> {
     let bytes = base64::engine::general_purpose::STANDARD.decode(data);
     bytes.map_err(|error| CallError::Refused(error.to_string().into()))
 }
 
-/// A file as a part of a form.
+/// A file as a part of a multipart form.
 pub(crate) fn part(file: &File, data: &str) -> Result<Part, CallError> {
     let part = Part::bytes(decoded(data)?).file_name(file.name.to_string());
     part.mime_str(&file.media_type).map_err(|error| CallError::Refused(error.to_string().into()))
 }
 
-/// Whether `shown` is the HMAC-SHA256 of the pieces in hexadecimal digits. An empty secret signs
-/// nothing.
+/// Whether `shown` is the HMAC-SHA256 of the pieces in hexadecimal. Always `false` for an empty
+/// secret.
 pub(crate) fn is_hmac(secret: &str, pieces: &[&[u8]], shown: &str) -> bool {
     let Ok(mut hmac) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
     if secret.is_empty() {
@@ -92,7 +93,7 @@ pub(crate) fn is_hmac(secret: &str, pieces: &[&[u8]], shown: &str) -> bool {
     shown.as_bytes().ct_eq(expected.as_bytes()).into()
 }
 
-/// The bytes that hexadecimal digits stand for.
+/// Decodes hexadecimal digits.
 pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
     let digits = digits.as_bytes();
     if !digits.len().is_multiple_of(2) || !digits.iter().all(u8::is_ascii_hexdigit) {
@@ -102,8 +103,9 @@ pub(crate) fn unhex(digits: &str) -> Option<Vec<u8>> {
     digits.chunks(2).map(byte).collect()
 }
 
-/// Takes what a webhook was given, and the status to answer with: the network delivers it again
-/// if it could not be kept. Goes on if the network does not wait for the answer.
+/// Handles an event from a webhook and returns the status to respond with. If the event could not
+/// be stored, the status makes the network deliver it again. Continues even if the network closes
+/// the connection.
 pub(crate) async fn take(instance: &Instance, incoming: Incoming) -> StatusCode {
     let instance = instance.clone();
     let taken = tokio::spawn(async move { instance.incoming(incoming).await });

@@ -371,7 +371,7 @@ impl Instance {
             let scheduler = self.scheduler();
             entry.state.update(scheduler.state(chat));
             let blocked_until = scheduler.blocked_until(chat).filter(|until| *until > now);
-            // A block that is over is not worth a write.
+            // An expired block is not stored.
             entry.state.blocked_until = blocked_until;
         }
         // Plain data always serialises.
@@ -380,8 +380,8 @@ impl Instance {
             return true;
         }
         if text.len() > DOCUMENT_BYTES_MAX {
-            // Everything in it has a maximum. To try again would never help, and would hold up
-            // every other chat.
+            // Every part of the state has a maximum size, so this is unexpected. A retry would
+            // never succeed and would block every other chat.
             tracing::error!(chat, bytes = text.len(), "the state of a chat is too large to keep");
             return true;
         }
@@ -473,7 +473,7 @@ impl Instance {
         Ok(())
     }
 
-    /// What the network told another process counts here too.
+    /// Applies the `retry_after` that another process stored.
     fn obey_block(&self, chat: &str, state: &ChatState) {
         if let Some(until) = state.blocked_until {
             let until = until.min(self.now().plus(BLOCKED_MAX));

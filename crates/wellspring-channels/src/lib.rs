@@ -1,5 +1,5 @@
-//! Chat networks: a person writes to a bot and sees its thoughts and its answer in a message
-//! that grows.
+//! Chat networks: a person writes to a bot, and sees its thoughts and its answer in a message that
+//! is updated while the agent runs.
 //!
 //! A [`Channel`] is a network with its capabilities. An answer in a chat is a view over a
 //! cursor: it is rendered ([`render`]) when the network has capacity, always in its latest

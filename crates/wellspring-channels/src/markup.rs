@@ -146,8 +146,8 @@ impl Text {
         write::render(self, markup)
     }
 
-    /// The end of the text, at most `max` UTF-16 units, from the start of a word if there is
-    /// one near.
+    /// The end of the text, at most `max` UTF-16 units, from the start of a nearby word if
+    /// possible.
     #[must_use]
     pub fn tail(&self, max: usize) -> Self {
         let mut skip = self.len_utf16().saturating_sub(max);

@@ -1,6 +1,6 @@
-//! Every request that we make, against the types that others publish for the networks, and our
-//! Telegram against a Telegram by others. They run where `WELLSPRING_PEER_CHAT` is set, after
-//! `npm ci` in `tests/peer`.
+//! Checks every request against the types that third parties publish for the networks, and our
+//! Telegram client against an independent fake of Telegram. The tests run only if
+//! `WELLSPRING_PEER_CHAT` is set, after `npm ci` in `tests/peer`.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -27,7 +27,7 @@ fn is_there() -> bool {
     std::env::var_os("WELLSPRING_PEER_CHAT").is_some()
 }
 
-/// A chat, the message of a person there, and one of ours.
+/// A chat, a person's message there, and a message of the bot.
 struct Place {
     chat: &'static str,
     topic: Option<&'static str>,
@@ -91,7 +91,7 @@ fn calls(channel: &dyn Channel, place: &Place) -> Vec<Call> {
         .collect()
 }
 
-/// Makes every request that there is. What they give does not matter here.
+/// Makes every kind of request. The results do not matter here.
 async fn ask_everything(channel: &dyn Channel, places: &[Place]) {
     for place in places {
         for call in calls(channel, place) {
@@ -115,7 +115,7 @@ async fn server() -> FakeProvider {
     .unwrap()
 }
 
-/// A request as a constant of a type. `None` for those without JSON.
+/// A request as a TypeScript constant of its type; `None` for requests without JSON.
 fn constant(asked: &Asked, kind: impl Fn(&Asked, &str) -> String) -> Option<String> {
     let (path, query) = asked.path.split_once('?').unwrap_or((&asked.path, ""));
     let body = if asked.body.is_null() && !query.is_empty() {
@@ -129,8 +129,8 @@ fn constant(asked: &Asked, kind: impl Fn(&Asked, &str) -> String) -> Option<Stri
     body.is_object().then(|| format!("{} = {body};", kind(asked, path)))
 }
 
-/// All requests of all networks hold to the types of `@grammyjs/types`, `@slack/web-api` and
-/// `discord-api-types`; an unknown key, a wrong type and a missing one would be an error.
+/// All requests of all networks match `@grammyjs/types`, `@slack/web-api` and `discord-api-types`.
+/// An unknown key, a wrong type or a missing key is an error.
 #[tokio::test]
 async fn requests_hold_to_the_published_types() {
     if !is_there() {
@@ -204,7 +204,7 @@ async fn requests_hold_to_the_published_types() {
     }
     assert!(count > 60, "{count}");
 
-    // A wrong request is found: the compiler has to complain of exactly this line.
+    // The check itself works: the compiler reports a wrong request at exactly this line.
     let wrong = source.lines().count() + 1;
     source.push_str("const wrong: T<'sendMessage'> = { chat_id: 1, txt: 'x' };\n");
     let mut node = std::process::Command::new("node")
@@ -224,7 +224,7 @@ async fn requests_hold_to_the_published_types() {
     assert_eq!(errors.len(), 1, "{said}");
 }
 
-/// A conversation with a Telegram by others: an answer that grows by edits, and a press.
+/// A conversation with an independent fake of Telegram: an answer that grows by edits, and a press.
 #[tokio::test]
 async fn a_telegram_by_others_agrees() {
     if !is_there() {

@@ -48,9 +48,9 @@ pub struct Scheduler {
     /// When the calls of the last second got their responses.
     answered: VecDeque<Millis>,
     on_the_way: usize,
-    /// The calls of each kind that has a limit of its own.
+    /// The recent calls of each kind that has its own limit.
     kinds: BTreeMap<&'static str, Kind>,
-    /// What chats of one room share, for networks that have rooms.
+    /// The shared state of each room, for networks with rooms.
     rooms: BTreeMap<Box<str>, Room>,
     /// No calls before this time, because of a `retry_after` for the whole bot.
     blocked_until: Millis,
@@ -59,16 +59,16 @@ pub struct Scheduler {
     notices: Vec<Notice>,
 }
 
-/// Calls of one kind, for all chats.
+/// The recent calls of one kind, over all chats.
 #[derive(Debug, Default)]
 struct Kind {
-    /// When those of the last minute were answered.
+    /// When the calls of the last minute got their responses.
     answered: VecDeque<Millis>,
     on_the_way: usize,
     blocked_until: Millis,
 }
 
-/// Chats that share a rate.
+/// A room: chats that share rate limits.
 #[derive(Debug, Default)]
 struct Room {
     is_busy: bool,
@@ -241,9 +241,9 @@ impl Scheduler {
         posts.into_iter().any(|post| *post.state.key == *key)
     }
 
-    /// Continues after another process, at `now`, whose calls are not known. It may have used the
-    /// limits of each chat and of the bot for a second, and, in groups, the previews' share of a
-    /// minute.
+    /// Continues after another process, whose calls are unknown. It may have used the limits of
+    /// each chat and of the bot for a second, and, in groups, the previews' share of a minute.
+    /// `now` is the current time.
     pub fn goes_on(&mut self, now: Millis) {
         self.quiet_until = now.plus(self.can.rates.chat_interval.max(Duration::from_secs(1)));
         let used = share(self.can.rates.group_calls);
@@ -264,8 +264,8 @@ impl Scheduler {
         self.chats.get(chat).map(|chat| chat.blocked_until)
     }
 
-    /// Whether a preview of this post can be shown at `now`, or the time from which it can.
-    /// Computing one before that is useless.
+    /// The earliest time, not before `now`, at which a preview of this post can be shown; `None` if
+    /// it takes no previews. A preview that is rendered earlier is not shown.
     #[must_use]
     pub fn preview_at(&self, chat: &str, key: &str, now: Millis) -> Option<Millis> {
         let entry = self.chats.get(chat)?;
@@ -328,7 +328,7 @@ impl Scheduler {
             }
             let kind_free_at = |name| kind_free_at(&self.kinds, &self.can.rates, name, is_preview);
             let mut kind_at = kind_free_at(work.name());
-            // Rather an ordinary message now than a stream later.
+            // Sending an ordinary message now is better than waiting to start a stream.
             if kind_at.is_none_or(|at| at > now)
                 && let Work::Post(index, next @ PostNext::Begin) = &mut work
                 && let Some(post) = chat.posts.get_mut(*index)
@@ -574,7 +574,8 @@ impl Kind {
         }
     }
 
-    /// When fewer than `max` are within a minute; `None` if so many are on their way.
+    /// The time from which fewer than `max` calls are within a minute; `None` if `max` calls are
+    /// still in progress.
     fn free_at(&self, max: usize) -> Option<Millis> {
         let used = self.on_the_way + self.answered.len();
         if used < max {
@@ -592,7 +593,8 @@ impl Room {
     }
 }
 
-/// When a call of this kind may be made; `None` if those on their way have to be answered first.
+/// The time from which a call of this kind may be made; `None` if a call in progress must finish
+/// first.
 fn kind_free_at(
     kinds: &BTreeMap<&'static str, Kind>,
     rates: &Rates,
@@ -607,7 +609,7 @@ fn kind_free_at(
     }
 }
 
-/// The room of a chat, if the network has rooms and it has been called before.
+/// The room of a chat; `None` if the network has no rooms, or the room has not been called yet.
 fn room_of<'a>(
     rooms: &'a BTreeMap<Box<str>, Room>,
     can: &Capabilities,
@@ -657,7 +659,7 @@ impl Chat {
                     self.free_at(rates.chat_interval, self.group_room_at(rates.group_calls, can))
                 }
             };
-            // The messages of a chat stay in order: an answer waits for earlier ones.
+            // A chat's messages stay in order, so an answer waits until earlier answers are sent.
             let sends = next.makes().is_some();
             let in_order = |other: &Post| other.settled && other.next(can).is_some();
             if sends && self.posts[..index].iter().any(in_order) {

@@ -1,10 +1,11 @@
-//! Slack, over its Web API: events from a webhook or a socket in, one request per call out. An
-//! answer is a native stream in a thread, and each thread is a conversation of its own.
+//! Slack, over its Web API. Events arrive over a webhook or a socket; each call is one request. An
+//! answer is a native stream in a thread, and each thread is a separate conversation.
 //!
 //! # Lossy
 //!
-//! The language and the name of a person are not known: people are named by their ids, and told
-//! our words in the bot's language. A stream whose words were taken back is ended, and edited.
+//! The language and the name of a person are unknown: people are identified by their ids, and the
+//! bot's own messages are in the bot's language. If the model takes text back, the stream is ended
+//! and its message edited.
 
 pub(crate) mod event;
 mod socket;
@@ -34,24 +35,25 @@ use crate::instance::Instance;
 /// The public Web API.
 pub const SLACK_API: &str = "https://slack.com/api";
 
-/// How old a signed request may be, and how far its clock may be ahead: Slack's own advice.
+/// Maximum age of a signed request, and the maximum by which its clock may be ahead, as Slack
+/// recommends.
 const REPLAY_WINDOW: Duration = Duration::from_secs(5 * 60);
 
-/// Bytes of an event: Slack's are below 100 KB.
+/// Maximum size of an event: Slack's are below 100 KB.
 const EVENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// What the bot has to be allowed.
+/// The permissions that the bot requires.
 const SCOPES: &[&str] =
     &["app_mentions:read", "chat:write", "files:read", "files:write", "im:history"];
 
 /// The credentials of a Slack app.
 #[derive(Clone)]
 pub struct SlackSecrets {
-    /// The token of the bot, `xoxb-…`.
+    /// The bot token, `xoxb-…`.
     pub token: Arc<str>,
-    /// The secret that requests to the webhook are signed with; empty without a webhook.
+    /// The secret that signs requests to the webhook; empty without a webhook.
     pub signing_secret: Arc<str>,
-    /// The token of the app for the socket, `xapp-…`; empty without one.
+    /// The app-level token for the socket, `xapp-…`; empty if the webhook is used.
     pub app_token: Arc<str>,
 }
 
@@ -61,7 +63,7 @@ impl fmt::Debug for SlackSecrets {
     }
 }
 
-/// A bot of Slack.
+/// A Slack bot.
 #[derive(Clone, Debug)]
 pub struct Slack {
     http: reqwest::Client,
@@ -74,20 +76,20 @@ impl Slack {
     ///
     /// # Errors
     ///
-    /// If there is no TLS.
+    /// If TLS is not available.
     pub fn new(secrets: SlackSecrets, base: Option<&str>) -> Result<Self, CallError> {
         let base = base.unwrap_or(SLACK_API).trim_end_matches('/').into();
         Ok(Self { http: http::client()?, base, secrets })
     }
 
-    /// Whether events come over a socket instead of the webhook.
+    /// Whether events arrive over a socket instead of the webhook.
     #[must_use]
     pub fn has_socket(&self) -> bool {
         !self.secrets.app_token.is_empty()
     }
 
-    /// The route that takes events and presses, for a server to mount. One without the right
-    /// signature, or with an old one, is refused.
+    /// The route for events and presses, to mount in a server. A request whose signature is invalid
+    /// or too old is rejected.
     pub fn webhook(&self, instance: Instance, path: &str) -> Router {
         Router::new()
             .route(path, post(take))
@@ -111,7 +113,7 @@ impl Slack {
         self.request(token, method, params).await?.checked()
     }
 
-    /// Asks a method that takes no JSON.
+    /// Calls a method that does not accept JSON.
     async fn read(&self, method: &str, params: &[(&str, &str)]) -> Result<Value, CallError> {
         let url = format!("{}/{method}", self.base);
         let url = reqwest::Url::parse_with_params(&url, params);
@@ -133,7 +135,7 @@ impl Slack {
             }
             MediaSource::Data(data) => http::decoded(data)?,
         };
-        // Nothing is sent to a person before the upload is complete, so it can be repeated.
+        // The person sees nothing before the upload is complete, so it can be repeated.
         let again = CallError::shows_nothing;
         let length = bytes.len().to_string();
         let params = [("filename", &*file.name), ("length", &*length)];
@@ -227,11 +229,11 @@ impl Channel for Slack {
     }
 }
 
-/// An answer of the Web API.
+/// A response of the Web API.
 struct Answer {
     status: u16,
     retry_after: Option<u64>,
-    /// What the token may do, separated by commas.
+    /// The permissions of the token, separated by commas.
     scopes: Option<String>,
     body: Value,
 }
@@ -285,8 +287,8 @@ async fn take(State(webhook): State<Webhook>, headers: HeaderMap, body: Bytes) -
     }
 }
 
-/// Whether a request was signed with the secret, recently: `v0=` and the HMAC of the version, the
-/// time and the body.
+/// Whether a request has a recent and valid signature: `v0=` and the HMAC of the version, the time
+/// and the body.
 fn is_signed(secret: &str, at: &str, now: u64, shown: &str, body: &[u8]) -> bool {
     let Ok(seconds) = at.parse::<u64>() else { return false };
     let Some(shown) = shown.strip_prefix("v0=") else { return false };
@@ -294,7 +296,7 @@ fn is_signed(secret: &str, at: &str, now: u64, shown: &str, body: &[u8]) -> bool
         && http::is_hmac(secret, &[b"v0:", at.as_bytes(), b":", body], shown)
 }
 
-/// The payload of a press, which is a field of a form.
+/// The payload of a press, which is a form field.
 fn payload_of_form(body: &[u8]) -> Option<Value> {
     let url = reqwest::Url::parse(&format!("form:?{}", std::str::from_utf8(body).ok()?)).ok()?;
     let payload = url.query_pairs().find(|(key, _)| key == "payload")?.1;

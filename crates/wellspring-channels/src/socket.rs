@@ -1,4 +1,4 @@
-//! A WebSocket to a network, for events that come in.
+//! A WebSocket that receives a network's events.
 
 use std::time::Duration;
 
@@ -13,21 +13,22 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_with_conf
 use crate::channel::CallError;
 use crate::instance::Instance;
 
-/// How long a connection may take to open, and a frame to be sent.
+/// Timeout for opening a connection, and for sending a frame.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Bytes of one frame: events have below a megabyte, and the first one of Discord a few.
+/// Maximum size of a frame: events are below a megabyte, and Discord's first event has a few
+/// megabytes.
 const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// The shortest and the longest wait before a lost connection is opened again.
+/// The shortest and the longest wait before a lost connection is reopened.
 const AGAIN_MIN: Duration = Duration::from_secs(1);
 const AGAIN_MAX: Duration = Duration::from_secs(60);
 
-/// A connection.
+/// An open WebSocket.
 #[derive(Debug)]
 pub(crate) struct Socket(WebSocketStream<MaybeTlsStream<TcpStream>>);
 
-/// Why a connection is over.
+/// Why a connection ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Closed(pub(crate) Option<u16>);
 
@@ -36,14 +37,14 @@ impl Socket {
         let config = WebSocketConfig::default()
             .max_frame_size(Some(FRAME_BYTES_MAX))
             .max_message_size(Some(FRAME_BYTES_MAX));
-        // The URL of a socket is a secret: errors do not name it.
+        // The URL of a socket is a secret, so errors do not contain it.
         let failed = |what: String| CallError::Unavailable(what.chars().take(200).collect());
         let opened = timeout(OPEN_TIMEOUT, connect_async_with_config(url, Some(config), false));
         let opened = opened.await.map_err(|_| failed("the socket did not open".into()))?;
         Ok(Self(opened.map_err(|error| failed(error.to_string()))?.0))
     }
 
-    /// The next frame that is JSON. Cancel safe.
+    /// The next JSON frame. Cancel safe.
     pub(crate) async fn next(&mut self) -> Result<Value, Closed> {
         loop {
             match self.0.next().await {
@@ -68,13 +69,13 @@ impl Socket {
         sent.map_err(|_| Closed(None))?.map_err(|_| Closed(None))
     }
 
-    /// Closes it so that the network knows; a network that does not answer is not waited for.
+    /// Sends a close frame. Does not wait long for a network that does not respond.
     pub(crate) async fn close(mut self) {
         let _ = timeout(Duration::from_secs(1), self.0.close(None)).await;
     }
 }
 
-/// Waits between two connections, longer each time that one fails at once.
+/// The wait between two connections. It doubles while connections fail immediately.
 #[derive(Debug)]
 pub(crate) struct Again(Duration);
 
@@ -85,12 +86,12 @@ impl Default for Again {
 }
 
 impl Again {
-    /// A connection that was of use: the next wait is short.
+    /// Records a connection that worked: the next wait is short again.
     pub(crate) const fn worked(&mut self) {
         self.0 = AGAIN_MIN;
     }
 
-    /// `false` if the bot stops.
+    /// Waits; `false` if the bot stops.
     pub(crate) async fn wait(&mut self, instance: &Instance) -> bool {
         let wait = self.0;
         self.0 = (self.0 * 2).min(AGAIN_MAX);

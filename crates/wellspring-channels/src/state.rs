@@ -44,7 +44,7 @@ pub(crate) struct ChatState {
     pub(crate) generation: u32,
     pub(crate) agent: Option<Box<str>>,
     pub(crate) form: Option<FormState>,
-    /// Before this, the network wants no call to the chat.
+    /// The time before which no call is made to the chat, because of a `retry_after`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) blocked_until: Option<Millis>,
 }
@@ -138,7 +138,7 @@ impl ChatState {
     }
 }
 
-/// Bytes of something as it is kept: a character of a text may take six.
+/// The stored size of a value in bytes. JSON escapes use up to six bytes per character.
 pub(crate) fn kept_bytes(it: &impl Serialize) -> usize {
     serde_json::to_string(it).map_or(usize::MAX / 2, |text| text.len())
 }
@@ -157,7 +157,7 @@ pub(crate) fn answer_key(reply_to: &str) -> Box<str> {
 mod tests {
     use super::*;
 
-    /// Whatever people write, what waits fits into the document of its chat.
+    /// The waiting messages always fit into the document of a chat, for any text.
     #[test]
     fn what_waits_has_a_maximum() {
         for text in ["a", "\u{1}", "\u{1f600}"] {

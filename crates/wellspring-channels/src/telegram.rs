@@ -37,7 +37,7 @@ pub const TELEGRAM_API: &str = "https://api.telegram.org";
 /// How long a request for updates waits, in seconds.
 const POLL_SECONDS: u64 = 25;
 
-/// The pause before the next request for updates if there were none.
+/// The pause before the next request for updates if there were no updates.
 const POLL_AGAIN: Duration = Duration::from_secs(1);
 
 /// Maximum size of an update: Telegram's have a few kilobytes.
@@ -284,7 +284,7 @@ impl Channel for Telegram {
     fn check(&self) -> BoxFuture<'_, Result<String, CallError>> {
         Box::pin(async move {
             let me = self.result("getMe", &json!({})).await?;
-            // Servers of others may not have this method.
+            // Other implementations of the Bot API may not have this method.
             let webhook = self.result("getWebhookInfo", &json!({})).await.unwrap_or_default();
             let failing = webhook["last_error_message"].as_str();
             if let (Some(url), Some(error)) = (webhook["url"].as_str(), failing)

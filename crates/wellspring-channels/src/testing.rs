@@ -1,4 +1,4 @@
-//! A bot in a network over HTTP, for the tests of the networks.
+//! A bot in a network over HTTP, for the networks' tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use wellspring_models::{Say, Scripted};
 use crate::channel::Channel;
 use crate::instance::{Access, Instance, InstanceConfig};
 
-/// How long anything may take, on a busy machine.
+/// Timeout of every wait, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Bot {
@@ -23,7 +23,7 @@ pub(crate) struct Bot {
 }
 
 impl Bot {
-    /// A bot that streams, for everyone.
+    /// A bot that streams and that everyone may use.
     pub(crate) async fn new(channel: Arc<dyn Channel>, agent: AgentDef) -> Self {
         let runtime =
             Runtime::new(Log::new(Arc::new(MemoryStore::default()), LogOptions::default()));
@@ -35,14 +35,14 @@ impl Bot {
         Self { instance, runtime, config }
     }
 
-    /// The next process.
+    /// Stops the bot and starts the next process.
     pub(crate) async fn restart(&mut self, channel: Arc<dyn Channel>) {
         let (config, runtime) = (self.config.clone(), self.runtime.clone());
         self.instance = Instance::start(config, channel, runtime).await.unwrap();
     }
 }
 
-/// An agent that asks before it acts.
+/// An agent that asks for approval before it runs its tool.
 pub(crate) fn risky() -> AgentDef {
     let spec = ToolSpec { approval: Some(Approval::Ask), ..ToolSpec::new("launch", "launches") };
     let tool = from_function(spec, |_: Value, _| async move { Ok(ToolResult::new("up")) });
@@ -52,7 +52,7 @@ pub(crate) fn risky() -> AgentDef {
     agent
 }
 
-/// Waits until something is so.
+/// Waits until `is_so` returns `true`; fails with `what` after [`PATIENCE`].
 pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     let waited = tokio::time::timeout(PATIENCE, async {
         while !is_so() {

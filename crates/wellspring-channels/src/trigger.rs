@@ -1,7 +1,7 @@
-//! An agent's answer for a program of one's own: as it grows, or when it is there.
+//! An agent's answer for another program: as a stream of states, or when it is complete.
 //!
-//! Both are views of the one log. Dropping a view ends the view and not the run; to stop the run,
-//! cancel it.
+//! Both are views of the run's log. Dropping a view does not stop the run; cancel the run to stop
+//! it.
 
 use futures::stream::{self, BoxStream, StreamExt as _};
 use wellspring_core::{Seq, Transcript};
@@ -9,12 +9,13 @@ use wellspring_engine::{Control, StartRun};
 use wellspring_log::Cursor;
 use wellspring_wire::stream_delta::StreamDelta;
 
-/// Starts a run and shows how its answer stands, each time that it is asked and something is new.
+/// Starts a run and yields the state of its answer whenever it is polled and the state has changed.
 ///
-/// Every delta has all of the answer. The last one, and only that, is
-/// [`Final`](StreamDelta::Final) or [`Error`](StreamDelta::Error). Whatever goes wrong is an
-/// error delta: an unknown agent, an agent that is left alone after many failures, one that said
-/// nothing for too long.
+/// Every delta contains the whole answer so far. The last delta, and only the last, is
+/// [`Final`](StreamDelta::Final) or [`Error`](StreamDelta::Error). Every failure is an error delta,
+/// for example an unknown agent, an agent that is paused after many failures, or an agent that was
+/// silent for too long.
+///
 ///
 /// ```
 /// use std::sync::Arc;
@@ -56,11 +57,11 @@ pub fn trigger_stream(control: &Control, start: StartRun) -> BoxStream<'static, 
     .boxed()
 }
 
-/// Starts a run, and gives its answer once it is there: the last delta of [`trigger_stream`].
+/// Starts a run and returns its complete answer: the last delta of [`trigger_stream`].
 pub async fn trigger(control: &Control, start: StartRun) -> StreamDelta {
     let deltas = trigger_stream(control, start);
     let last = deltas.fold(None, |_, delta| async move { Some(delta) }).await;
-    // The stream has an end, whatever happens.
+    // The stream always ends with a final or error delta.
     last.unwrap_or_else(|| StreamDelta::Error { error: "there was no answer".into() })
 }
 
@@ -76,7 +77,7 @@ enum Step {
 }
 
 impl Watching {
-    /// The next delta and how to go on; `None` after the last one.
+    /// The next delta and the next step; `None` after the last delta.
     async fn next(&mut self, step: Step) -> Result<Option<(StreamDelta, Step)>, String> {
         let mut cursor = match step {
             Step::Done => return Ok(None),
@@ -104,7 +105,8 @@ impl Watching {
     }
 
     fn delta(&self) -> Option<StreamDelta> {
-        // The time of the records: a delta says nothing new because the clock went on.
+        // Uses the time of the records, so that a delta does not change only because time has
+        // passed.
         StreamDelta::of(&self.transcript, self.transcript.updated_at)
     }
 }
@@ -147,7 +149,8 @@ mod tests {
         StreamDelta::Final { content: text.into(), thinking, thinking_duration_ms }
     }
 
-    /// Thinking becomes content and keeps its text and its time; the end comes once.
+    /// Thinking becomes content, which keeps the text and the time. There is exactly one final
+    /// delta.
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_told_as_it_grows() {
         let say =
@@ -166,7 +169,7 @@ mod tests {
         assert_eq!(trigger(&runtime(say).local(), ask()).await, finished("It is noon."));
     }
 
-    /// What goes wrong is the last delta, whether before the run or in it.
+    /// A failure is the last delta, whether it happens before the run or during it.
     #[tokio::test(start_paused = true)]
     async fn what_goes_wrong_is_the_last_delta() {
         let failure = Failure::new(FailureKind::Refused, "no more money");
@@ -185,7 +188,7 @@ mod tests {
         );
     }
 
-    /// A view that is dropped ends nothing but itself.
+    /// Dropping a view does not stop the run.
     #[tokio::test(start_paused = true)]
     async fn a_dropped_view_leaves_the_run() {
         let gate = Gate::new();

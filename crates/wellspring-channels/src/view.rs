@@ -65,7 +65,7 @@ pub struct View {
     pub delta: StreamDelta,
     /// The running tool.
     pub tool: Option<Box<str>>,
-    /// The text before an error. [`StreamDelta::Error`] has none.
+    /// The text before an error; [`StreamDelta::Error`] does not contain it.
     pub said: String,
 }
 
@@ -228,10 +228,9 @@ impl Stream {
     }
 }
 
-/// The first of the messages of a finished answer, or a message of its own, has all of it as a
-/// stream.
+/// Adds the whole answer as a stream to the first message of a finished answer.
 fn whole(mut bodies: Vec<Body>, stream: Stream, can: &Capabilities) -> Vec<Body> {
-    // An answer without words says so in a message.
+    // An answer without text has a message that says so.
     if !stream.words.trim().is_empty()
         && let Some(first) = bodies.first_mut()
     {
@@ -339,7 +338,7 @@ mod tests {
         }
     }
 
-    /// An answer without text says so, and an error gives the reason below the text.
+    /// An answer without text shows a message that says so, and an error is shown below the text.
     #[test]
     fn the_end_is_never_empty() {
         let (thinking, thinking_duration_ms) = (None, None);

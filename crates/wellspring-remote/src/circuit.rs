@@ -1,7 +1,7 @@
 //! A circuit breaker: suspends requests to a gateway that keeps failing.
 //!
-//! `wellspring-models` has one for providers, around its `Model`. This crate must not depend on
-//! that one, and the core, on which both depend, has no clock.
+//! `wellspring-models` has a breaker for providers, around its `Model`. This crate must not depend
+//! on `wellspring-models`, and the core, on which both depend, has no clock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use wellspring_core::{FailureKind, ModelError};
 /// Consecutive failures that open the breaker.
 pub(crate) const FAILURES_MAX: u32 = 5;
 
-/// How long it stays open. Then one run is let through, to check whether the gateway works
+/// How long it stays open. After that, a single run is allowed, to check whether the gateway works
 /// again.
 pub(crate) const REST: Duration = Duration::from_secs(30);
 

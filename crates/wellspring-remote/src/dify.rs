@@ -35,8 +35,8 @@ use crate::http::{client, error_body};
 /// Default time that an app may send nothing, not even a ping.
 pub const SILENCE_DEFAULT: Duration = Duration::from_secs(120);
 
-/// Bytes of one run's stream. The longest answers stay far below; a server that never ends its
-/// stream must not fill the log.
+/// Maximum size of a run's stream. The longest answers stay far below it. The limit keeps a server
+/// that never ends its stream from filling the log.
 const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// How long a stop request may take. The run ends here in any case.

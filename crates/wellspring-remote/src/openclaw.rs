@@ -148,7 +148,7 @@ impl OpenClawAgent {
     ///
     /// # Errors
     ///
-    /// If the gateway cannot be reached or rejects us; the message says what to do.
+    /// If the gateway cannot be reached or rejects us. The message contains a remedy.
     pub async fn check(&self) -> Result<Box<str>, ModelError> {
         let link = self.shared.link().await?;
         Ok(link.hello.version.clone())

@@ -1,16 +1,16 @@
-//! One agent behind AG-UI, for a load generator of somebody else's:
+//! One agent behind AG-UI, for an external load generator:
 //! `cargo bench -p wellspring-server --bench row`.
 //!
-//! The agent `bench` speaks to an Anthropic-shaped provider and has one tool that takes a
-//! string. What it needs comes from the environment, as load generators like it:
+//! The agent `bench` uses a provider with Anthropic's API and has one tool with a string argument.
+//! It is configured by environment variables:
 //!
-//! - `MOCK_URL`: where the provider is. Without it this is the smallest round: the server
-//!   starts, says that it is alive, and stops.
-//! - `PORT`: where to listen on this machine.
-//! - `WELLSPRING_DATA_DIR`: where runs are kept; a temporary folder otherwise.
+//! - `MOCK_URL`: the provider's URL. If it is not set, the server starts, checks that it is alive,
+//!   and stops.
+//! - `PORT`: the port to listen on, on the loopback address.
+//! - `WELLSPRING_DATA_DIR`: the directory for runs [default: a temporary directory].
 //!
-//! A request names its model, as `row.json` does. `docs/server.md` says how this becomes one
-//! row of a comparison.
+//! A request names its model, as `row.json` does. `docs/server.md` describes how to use this in a
+//! comparison.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
 
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn main() {
         let server = Server::builder(runtime).config(config).start().await.unwrap();
         println!("http://{}/ag-ui/bench", server.address());
         if provider.is_some() {
-            // Whoever started it ends it.
+            // The load generator ends this process.
             std::future::pending::<()>().await;
         }
         let mut socket = TcpStream::connect(server.address()).await.unwrap();

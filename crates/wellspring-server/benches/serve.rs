@@ -1,10 +1,9 @@
-//! What serving costs, over real sockets: `cargo bench -p wellspring-server --bench serve`.
+//! The cost of serving over real sockets: `cargo bench -p wellspring-server --bench serve`.
 //!
-//! Server and clients are one process, so each figure holds both sides; but they do not share a
-//! thread, and where there are two cores the server has one and the clients the other. `viewers`
-//! is one run watched by many, and again with one among them that does not read; `held` is many
-//! runs at one delta per 200 ms, in SQLite; `stream` is a whole run of 200 deltas, started and
-//! read over HTTP.
+//! Server and clients run in one process, so each figure includes both. They run on separate
+//! threads, and on separate cores if the machine has at least two. `viewers` is one run with many
+//! viewers, measured again with one viewer that does not read. `held` is many runs with one delta
+//! per 200 ms, in SQLite. `stream` is a whole run of 200 deltas, started and read over HTTP.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a bench")]
 
 use std::net::SocketAddr;
@@ -21,7 +20,7 @@ use wellspring_log::{Log, LogOptions, SqliteOptions, SqliteStore};
 use wellspring_models::{Gate, Say, Scripted};
 use wellspring_server::{Server, ServerConfig};
 
-/// How much to do.
+/// The amount of work.
 struct Scale {
     viewers: usize,
     deltas: usize,
@@ -57,25 +56,25 @@ fn figure(name: &str, value: f64, unit: &str, baseline: Option<&str>) {
     println!(r#"{{"figure":"{name}","value":{value:.3},"unit":"{unit}"{baseline}}}"#);
 }
 
-/// A runtime with one thread, on a core of its own where there are enough.
+/// A runtime with one thread, on a separate core if there are enough.
 fn on_core(core: usize) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).enable_all().on_thread_start(move || {
         let mut cores = CpuSet::new();
         cores.set(core);
-        // Where that core cannot be had the system decides.
+        // If the core is not available, the system chooses.
         let _ = sched_setaffinity(None, &cores);
     });
     builder.build().unwrap()
 }
 
-/// Lets the process have as many connections as the system allows.
+/// Raises the process's limit of open files to the system's maximum.
 fn raise_files() {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
-/// Where the server lives.
+/// The runtime of the server.
 static SERVER: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| on_core(0));
 
 fn main() {
@@ -107,7 +106,7 @@ async fn serve(log: Log, say: Say) -> (Runtime, Server) {
     SERVER.spawn(serve_here(log, say)).await.unwrap()
 }
 
-/// Starts a run where the server lives.
+/// Starts a run on the server's runtime.
 async fn start(runtime: &Runtime) -> RunId {
     let runtime = runtime.clone();
     let started =
@@ -139,7 +138,7 @@ async fn watch(address: SocketAddr, run: RunId) -> TcpStream {
         .await
 }
 
-/// Reads to the end and counts the words: a store that is behind joins deltas, but loses none.
+/// Reads to the end and counts the words: a slow store joins deltas, but loses no text.
 async fn words(mut socket: TcpStream) -> usize {
     let (mut buffer, mut count, mut tail) = (vec![0; 16 * 1024], 0, Vec::new());
     loop {
@@ -153,7 +152,7 @@ async fn words(mut socket: TcpStream) -> usize {
     }
 }
 
-/// One run, many viewers; some of them do not read. What an event costs per viewer.
+/// One run with many viewers, some of which do not read: the cost of an event per viewer.
 async fn viewers(scale: &Scale, idle: Option<usize>) -> f64 {
     let gate = Gate::new();
     let say = Say::new().gate(&gate).chunks((0..scale.deltas).map(|n| format!(" word{n}")));
@@ -185,7 +184,7 @@ async fn viewers(scale: &Scale, idle: Option<usize>) -> f64 {
     elapsed.as_secs_f64() * 1e6 / seen as f64
 }
 
-/// Whole runs, 32 at a time: what a delta costs from the model to the client.
+/// Whole runs, 32 at a time: the cost of a delta from the model to the client.
 async fn streams(scale: &Scale, log: Log) -> f64 {
     const DELTAS: usize = 200;
     let say = Say::new().burst().chunks((0..DELTAS).map(|n| format!(" word{n}")));
@@ -215,7 +214,7 @@ async fn streams(scale: &Scale, log: Log) -> f64 {
     elapsed.as_secs_f64() * 1e6 / (scale.runs * DELTAS) as f64
 }
 
-/// Many runs at one delta per 200 ms, each with a viewer: memory, and whether the rate holds.
+/// Many runs with one delta per 200 ms and one viewer each: memory, and whether the rate is kept.
 async fn held(scale: &Scale, log: Log) {
     const PACE: Duration = Duration::from_millis(200);
     let deltas = (scale.held_for.as_millis() / PACE.as_millis()).max(1) as usize;

@@ -94,9 +94,10 @@ impl Api {
         &self.tokens
     }
 
-    /// Shuts down: starts no new runs, gives active runs the configured time to end, releases those
-    /// that have not ended to other processes, and then ends every open stream with an event that
-    /// says so. Requests are answered meanwhile, and `/readyz` is 503.
+    /// Shuts down gracefully. It starts no new runs and gives active runs the configured time to
+    /// end. Then it releases the remaining runs to other processes, and ends every open stream with
+    /// an event that reports the shutdown. During that time requests are answered, and `/readyz`
+    /// returns 503.
     pub async fn stop(self) {
         let Self { app, looking_after, .. } = self;
         app.draining.cancel();

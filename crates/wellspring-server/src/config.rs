@@ -12,8 +12,7 @@ pub const DEFAULT_LISTEN: SocketAddr =
 
 /// Settings of a server.
 ///
-/// Without a token it serves only this machine, and refuses to listen on other addresses than
-/// loopback.
+/// Without tokens, it serves only this machine and refuses to listen on non-loopback addresses.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerConfig {

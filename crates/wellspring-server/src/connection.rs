@@ -141,7 +141,7 @@ fn descriptors() -> usize {
 
 async fn turn_away(app: App, mut stream: TcpStream) {
     app.metrics.error("too_many_connections");
-    // A client that does not read cannot be told.
+    // The write has a time limit, because the client may not read.
     let _ = tokio::time::timeout(CLOSE_LIMIT, stream.write_all(FULL)).await;
 }
 

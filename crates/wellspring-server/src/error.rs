@@ -87,8 +87,8 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message, remedy).retry_after(5)
     }
 
-    /// The store cannot be written to now. Whoever asks may do so every second, so it is logged
-    /// where it hinders someone.
+    /// The error for a readiness check while the store cannot be written. It is not logged, because
+    /// clients may check every second; requests that fail for this reason log it.
     pub(crate) fn not_ready(error: &StoreError) -> Self {
         let remedy = "try again; the server's log says more";
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "store", error.to_string(), remedy)

@@ -17,7 +17,7 @@
 //! 1. Detaching is not cancelling: a closed connection changes nothing.
 //! 2. Only this machine is served until a token is created. Another tenant's run is reported as
 //!    not found.
-//! 3. Every stream ends with an event that says why, also when the server shuts down.
+//! 3. Every stream ends with an event that reports the reason, also when the server shuts down.
 //! 4. A request beyond a limit is refused at once, with the time after which to try again.
 
 mod answers;

@@ -54,7 +54,7 @@ struct Inner {
     first_delta: Histogram,
     reader_lag: Histogram,
     log_append: Histogram,
-    /// Of the store's other operations, by their names.
+    /// The store's other operations, by name.
     store: Mutex<BTreeMap<&'static str, Arc<Histogram>>>,
     errors: Mutex<BTreeMap<&'static str, u64>>,
     also: OnceLock<Box<RenderMore>>,
@@ -86,7 +86,7 @@ impl Histogram {
         self.render_labelled(name, "", out);
     }
 
-    /// Without the head; `label` is empty or ends with a comma.
+    /// Omits the head. `label` is empty or ends with a comma.
     fn render_labelled(&self, name: &str, label: &str, out: &mut String) {
         let mut below = 0;
         for (bound, bucket) in BUCKETS_MICROS.iter().zip(&self.buckets) {
@@ -114,8 +114,8 @@ impl Metrics {
         Arc::new(MeteredStore { store, metrics: self.clone() })
     }
 
-    /// Everything, in Prometheus' text format; `gauges` are read elsewhere: name, help, value. One
-    /// whose name ends with `_total` is a counter.
+    /// All metrics in Prometheus' text format. `gauges` are further metrics: name, help, value. A
+    /// name that ends with `_total` makes it a counter.
     #[must_use]
     pub fn render(&self, gauges: &[(&str, &str, u64)]) -> String {
         let it = &*self.inner;

@@ -170,8 +170,8 @@ async fn upgrade(request: &mut Parts, app: &App) -> Result<WebSocketUpgrade, Api
     })
 }
 
-/// Counts what arrives of messages on a request's connection. A listener that is not ours does
-/// not count it.
+/// Starts counting the received bytes of a request's connection. Connections of other listeners are
+/// not counted.
 fn counting(request: &mut Parts, held: BytesPass) -> Inflow {
     let inflow = request.extensions.remove::<Inflow>().unwrap_or_default();
     inflow.count(held);
@@ -179,7 +179,7 @@ fn counting(request: &mut Parts, held: BytesPass) -> Inflow {
 }
 
 impl SocketRequest {
-    /// A request that goes on with what an earlier one of `who` began, `first`.
+    /// A request that continues the session which the same principal `who` began with `first`.
     pub(crate) async fn following(
         mut request: Parts,
         first: Parts,
@@ -355,7 +355,7 @@ impl<P: SocketProtocol> Session<P> {
         match message {
             None | Some(Ok(Message::Close(_))) => Break(Ends::Closed),
             Some(Ok(Message::Ping(data) | Message::Pong(data))) => {
-                // It may come in the middle of a message, which goes on.
+                // A control frame may arrive between the fragments of a message.
                 self.inflow.taken(data.len() + CONTROL_FRAME_BYTES);
                 Continue(None)
             }
@@ -389,8 +389,8 @@ impl<P: SocketProtocol> Session<P> {
         if let Some(refused) = self.inflow.refused() {
             return Ends::Refused(close_code::AGAIN, refused);
         }
-        // The WebSocket crate's errors can only be told apart by their text, which the tests check.
-        // Any other error means that the client has disconnected.
+        // The WebSocket crate's errors differ only in their text, which the tests check. Any other
+        // error means that the client has disconnected.
         let text = error.to_string();
         if text.starts_with("Space limit exceeded") {
             let max = self.app.config.limits.body_bytes;
@@ -467,7 +467,7 @@ impl<P: SocketProtocol> Session<P> {
             while let Some(Ok(_)) = self.socket.recv().await {}
             Some(())
         };
-        // A client that does not read cannot be told.
+        // The client may not read, so this has a time limit.
         let _ = timeout(CLOSE_TIMEOUT, goodbye).await;
     }
 }

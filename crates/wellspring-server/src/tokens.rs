@@ -82,7 +82,7 @@ pub enum TokenError {
     /// There are too many.
     #[error("there are {TOKENS_MAX} tokens already; revoke some")]
     Full,
-    /// The operating system gave no random numbers.
+    /// The operating system's random number generator failed.
     #[error("the system gave no random numbers: {0}")]
     Random(String),
     /// The store failed.

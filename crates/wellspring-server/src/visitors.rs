@@ -1,7 +1,7 @@
-//! Requests to routes of something else that the server serves besides, such as webhooks.
+//! Limits for requests to additional routes, such as webhooks.
 //!
-//! Those routes find out by themselves who asks, some only from the whole body. So everyone can
-//! send them one, and what that costs is bounded here.
+//! Those routes authenticate their own callers, some only from the whole body. Anyone can send them
+//! a request, so this module limits its cost.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -18,10 +18,11 @@ use tokio::time::Sleep;
 use crate::app::App;
 use crate::limits::BytesPass;
 
-/// How long a body may take: chat networks deliver a few kilobytes, and repeat what was refused.
+/// Timeout for a body: chat networks send a few kilobytes, and repeat rejected requests.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Counts a request for its address, and bounds its body in time and in what all such bodies hold.
+/// Counts a request for its address, and limits its body in time and in the total size of all such
+/// bodies.
 pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
     app.metrics.request();
     if let Some(ConnectInfo(peer)) = request.extensions().get::<ConnectInfo<SocketAddr>>()
@@ -30,13 +31,13 @@ pub(crate) async fn bounded(State(app): State<App>, request: Request, next: Next
         app.metrics.error(error.code);
         return error.into_response();
     }
-    // Whose they are is not known; all of them together have the share of one token.
+    // The callers are unknown, so all of them share the memory limit of one token.
     let held = app.gates.bytes("");
     let patience = Box::pin(tokio::time::sleep(BODY_TIMEOUT));
     next.run(request.map(|body| Body::new(Bounded { body, held, patience }))).await
 }
 
-/// A body that fails when it takes too long, or when too much is held already.
+/// A body that fails if it is too slow or exceeds the memory limit.
 struct Bounded {
     body: Body,
     held: BytesPass,

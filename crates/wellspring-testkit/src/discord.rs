@@ -1,44 +1,44 @@
-//! A strict Discord: it holds a bot to the rules of the HTTP API that matter to what people see,
-//! with buckets of which only the headers tell, and keeps a log that [`check_rates`] reads.
+//! A strict fake of Discord: it enforces the rules of the HTTP API that affect what people see,
+//! with rate buckets that only the headers report. It keeps a log that [`check_rates`] checks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
-/// The most characters of a message.
+/// Maximum length of a message.
 const CONTENT_CHARS_MAX: usize = 2000;
 
-/// Calls of one kind to a channel that a bucket holds, and the milliseconds until it is full.
+/// A bucket's calls per channel and kind, and the milliseconds until it is full again.
 const BUCKET_CALLS: u64 = 3;
 const BUCKET_MILLIS: u64 = 5000;
 
-/// Calls in all within a second.
+/// Maximum number of calls per second in total.
 const OVERALL_CALLS: usize = 50;
 
-/// How long after a refusal a call may arrive that was sent before its answer.
+/// After a rejection, calls that were already in flight may arrive for this long.
 const ON_THE_WAY_MILLIS: u64 = 500;
 
 /// How long a nonce is remembered.
 const NONCE_MILLIS: u64 = 5 * 60_000;
 
-/// Something that goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fault {
-    /// 429, with the milliseconds to wait, for the channel or for the whole bot.
+    /// 429, with the milliseconds to wait, for the channel or the whole bot.
     RateLimited(u64, Scope),
-    /// The request never arrives.
+    /// The request does not arrive.
     Unreached,
-    /// It is done, and the answer is lost.
+    /// The call takes effect, and the response is lost.
     AnswerLost,
-    /// It is done, and the proxy in front says that it failed.
+    /// The call takes effect, and the proxy reports an error.
     BadGateway,
-    /// Someone has deleted the message before it is edited.
+    /// The message was deleted before it is edited.
     Vanished,
     /// The message cannot be edited.
     NotEditable,
 }
 
-/// Whom a limit is for.
+/// The scope of a limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
     /// One channel.
@@ -47,11 +47,11 @@ pub enum Scope {
     Global,
 }
 
-/// Whether a bot knew that a bucket is empty.
+/// Whether an earlier response reported that a bucket is empty.
 #[derive(Clone, Copy, Debug)]
 struct Told(bool);
 
-/// What the headers of an answer say.
+/// The rate limits in the headers of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Headers {
     /// `X-RateLimit-Remaining`.
@@ -60,14 +60,14 @@ pub struct Headers {
     pub reset_after: f64,
 }
 
-/// What the caller gets to see.
+/// What the caller receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// An answer: its status, its headers, and its JSON.
+    /// A response: its status, its headers and its JSON.
     Answer(u16, Headers, Value),
-    /// No answer, and the request did not arrive.
+    /// No response; the request did not arrive.
     Unreached,
-    /// No answer, although the request arrived.
+    /// No response; the request did arrive.
     Lost,
 }
 
@@ -80,14 +80,14 @@ pub struct Shown {
     pub text: String,
     /// The labels and the ids of its buttons.
     pub buttons: Vec<(String, String)>,
-    /// The message it answers.
+    /// The id of the message that it replies to.
     pub reply_to: Option<String>,
 }
 
-/// A call as it arrived.
+/// A received call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logged {
-    /// When, in milliseconds.
+    /// The time in milliseconds.
     pub at: u64,
     /// The method and the kind of path.
     pub method: String,
@@ -95,21 +95,21 @@ pub struct Logged {
     pub channel: String,
     /// The body.
     pub params: Value,
-    /// What it was told, or what became of the answer.
+    /// The response, or why there was none.
     pub reply: String,
 }
 
-/// The state of the network.
+/// The state of the fake network.
 #[derive(Debug, Default)]
 pub struct FakeDiscord {
     channels: BTreeMap<String, Vec<Shown>>,
     nonces: BTreeMap<String, (u64, String)>,
-    /// By channel and kind.
+    /// The buckets by channel and kind of call.
     buckets: BTreeMap<(String, String), Bucket>,
     last_id: u64,
-    /// What goes wrong with the next calls, in order.
+    /// The faults of the next calls, in order.
     pub faults: VecDeque<Option<Fault>>,
-    /// Every call that arrived.
+    /// All calls that arrived.
     pub log: Vec<Logged>,
 }
 
@@ -117,7 +117,7 @@ pub struct FakeDiscord {
 struct Bucket {
     full_at: u64,
     left: u64,
-    /// Whether an answer has told that nothing is left.
+    /// Whether a response has reported that the bucket is empty.
     is_told: bool,
 }
 
@@ -128,7 +128,7 @@ impl FakeDiscord {
         self.channels.get(channel).map_or(&[], Vec::as_slice)
     }
 
-    /// A request that arrives at `at`; `path` begins with `/channels`.
+    /// Handles a request at the time `at`; `path` begins with `/channels`.
     pub fn call(&mut self, at: u64, method: &str, path: &str, params: &Value) -> Reply {
         let fault = self.faults.pop_front().flatten();
         if fault == Some(Fault::Unreached) {
@@ -172,7 +172,7 @@ impl FakeDiscord {
         Reply::Answer(status, headers.unwrap_or_default(), answer)
     }
 
-    /// Takes a call out of its bucket; an error if the bucket is empty.
+    /// Takes a call from its bucket. Fails if the bucket is empty.
     fn bucket(&mut self, at: u64, channel: &str, kind: &str) -> Result<Headers, Told> {
         let key = (channel.to_owned(), kind.to_owned());
         let bucket = self.buckets.entry(key).or_default();
@@ -282,7 +282,7 @@ fn text(params: &Value) -> Result<(String, Vec<(String, String)>), (u16, Value)>
     if text.chars().count() > CONTENT_CHARS_MAX {
         return Err(invalid("content: must be 2000 or fewer in length"));
     }
-    // What a model writes must not call a whole server.
+    // Model output must not mention a whole server.
     if params["allowed_mentions"]["parse"] != json!([]) {
         return Err(invalid("allowed_mentions"));
     }
@@ -310,12 +310,12 @@ fn text(params: &Value) -> Result<(String, Vec<(String, String)>), (u16, Value)>
     Ok((text.to_owned(), buttons))
 }
 
-/// Every rate of the network, checked on what arrived: no call to an empty bucket, at most 50
-/// per second, and none while the channel or the bot was told to wait.
+/// Checks the network's rate limits against the calls that arrived: no call to an empty bucket, at
+/// most 50 per second, and none during a `retry_after` of the channel or the bot.
 ///
 /// # Errors
 ///
-/// The first call that breaks a rate.
+/// The first call that exceeds a limit.
 pub fn check_rates(log: &[Logged]) -> Result<(), String> {
     let mut log: Vec<&Logged> = log.iter().collect();
     log.sort_by_key(|call| call.at);

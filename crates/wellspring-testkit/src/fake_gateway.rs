@@ -54,7 +54,8 @@ pub struct GatewayOptions {
     pub pairing: bool,
     /// The protocol version.
     pub protocol: u64,
-    /// Whether it accepts every range of protocols, and says only then which one it speaks.
+    /// Whether it accepts every range of protocol versions, and reports its version only in the
+    /// response.
     pub accepts_any_protocol: bool,
     /// The longest that it lets `agent.wait` wait, in milliseconds.
     pub wait_ms_max: u64,

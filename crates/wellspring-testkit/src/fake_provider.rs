@@ -1,7 +1,7 @@
 //! A server that sends scripted answers, and fails in every way a server can.
 //!
-//! It implements just enough HTTP/1.1 over plain TCP, and nothing of any provider's protocol:
-//! tests give it bytes.
+//! It implements just enough HTTP/1.1 over plain TCP, and no provider's protocol: tests supply the
+//! bytes of each answer.
 
 use std::collections::VecDeque;
 use std::io;

@@ -1,4 +1,4 @@
-//! A WebSocket server that hands its connections to a test, which then speaks for it.
+//! A WebSocket server whose connections a test drives by hand.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-/// How long anything may take, on a busy machine.
+/// Timeout of every operation, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server on its own port.
@@ -22,37 +22,37 @@ pub struct FakeSocket {
     address: SocketAddr,
 }
 
-/// A connection of a client. It is cut when dropped.
+/// A connection of a client. Dropping it cuts the connection.
 #[derive(Debug)]
 pub struct FakeConnection {
-    /// The path that was asked for.
+    /// The path of the client's request.
     pub path: String,
     socket: WebSocketStream<TcpStream>,
 }
 
 impl FakeSocket {
-    /// A server that waits for clients.
+    /// Starts a server.
     ///
     /// # Errors
     ///
-    /// When no port is free.
+    /// If no port is free.
     pub async fn start() -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         Ok(Self { listener, address })
     }
 
-    /// Where it is.
+    /// The URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         format!("ws://{}", self.address)
     }
 
-    /// The next connection.
+    /// Waits for the next connection.
     ///
     /// # Errors
     ///
-    /// If none comes, or it is not a WebSocket.
+    /// If no client connects in time, or the client does not open a WebSocket.
     pub async fn accept(&self) -> io::Result<FakeConnection> {
         let (client, _) = timeout(PATIENCE, self.listener.accept()).await??;
         let mut path = String::new();
@@ -68,20 +68,20 @@ impl FakeSocket {
 }
 
 impl FakeConnection {
-    /// Says something.
+    /// Sends a frame.
     ///
     /// # Errors
     ///
-    /// If the client has left.
+    /// If the client has disconnected.
     pub async fn send(&mut self, frame: &Value) -> io::Result<()> {
         self.socket.send(Message::text(frame.to_string())).await.map_err(io::Error::other)
     }
 
-    /// The next frame that the client sends.
+    /// Waits for the next frame from the client.
     ///
     /// # Errors
     ///
-    /// If it has left, or says nothing.
+    /// If the client has disconnected, or sends nothing in time.
     pub async fn next(&mut self) -> io::Result<Value> {
         loop {
             match timeout(PATIENCE, self.socket.next()).await? {
@@ -94,11 +94,11 @@ impl FakeConnection {
         }
     }
 
-    /// Closes it with a code.
+    /// Closes the connection with a code.
     ///
     /// # Errors
     ///
-    /// If the client has left.
+    /// If the client has disconnected.
     pub async fn close(mut self, code: u16) -> io::Result<()> {
         let frame = CloseFrame { code: code.into(), reason: "".into() };
         self.socket.close(Some(frame)).await.map_err(io::Error::other)

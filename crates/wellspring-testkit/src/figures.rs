@@ -11,12 +11,12 @@ pub enum Scale {
     Full,
     /// Long enough for a rough figure.
     Quick,
-    /// Every line once, so that the bench keeps working. Used by the tests.
+    /// Run every line once, to check that the bench still works. Used by the tests.
     Smoke,
 }
 
 impl Scale {
-    /// The scale that the command line and the environment ask for.
+    /// The scale that the command line and the environment request.
     #[must_use]
     pub fn asked() -> Self {
         if !std::env::args().any(|argument| argument == "--bench") {

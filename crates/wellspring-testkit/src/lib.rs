@@ -5,14 +5,14 @@
 //! - [`arbitrary`] has random runs and random records.
 //! - [`acp_agent`] is an agent that speaks ACP and follows a script.
 //! - [`FakeProvider`] is a server that sends scripted answers, and fails in every way.
-//! - [`FakeSocket`] is a WebSocket server that hands its connections to a test.
+//! - [`FakeSocket`] is a WebSocket server whose connections a test drives by hand.
 //! - [`FakeGateway`] is an OpenClaw gateway that plays scripts and checks its clients.
 //! - [`ag_ui_validate`] runs an external validator on a stream.
 //! - [`mock_model`] is a model behind four providers' protocols, for external agents.
 //! - [`telegram`], [`slack`] and [`discord`] are strict fakes of chat networks, with a check of
 //!   their rate limits.
-//! - [`NatsServers`] are real NATS servers, alone or as a cluster, and [`Proxy`] is a network that
-//!   can be cut.
+//! - [`NatsServers`] are real NATS servers, single or clustered, and [`Proxy`] is a network
+//!   connection that a test can interrupt.
 //! - [`soak`] gives the number of rounds to run, [`figures`] print the results of benches.
 //!
 //! # What is deliberately absent

@@ -1,14 +1,14 @@
-//! What a test's subscriber writes.
+//! A writer for the log output of a test.
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A writer that keeps what is logged, for a subscriber to write to. Clones share it.
+/// A writer for a tracing subscriber that keeps its output in memory. Clones share the output.
 #[derive(Clone, Debug, Default)]
 pub struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Lines {
-    /// All that was written.
+    /// The output so far.
     #[must_use]
     pub fn text(&self) -> String {
         let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);

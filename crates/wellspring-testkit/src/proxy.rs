@@ -1,4 +1,4 @@
-//! A network between a process and a server that can be cut.
+//! A TCP proxy that simulates a network partition.
 #![expect(clippy::expect_used, reason = "a test that cannot listen fails")]
 
 use std::io::{Read as _, Write as _};
@@ -6,11 +6,11 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread;
 
-/// Bytes that are passed on at once.
+/// Maximum number of bytes per read.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Passes TCP connections on to a server. While it is cut nothing arrives on either side, and
-/// nobody is told: what was sent arrives after it has healed, as on a network.
+/// Forwards TCP connections to a server. While it is cut, neither side receives data or an error.
+/// Data that was sent in the meantime arrives after [`heal`](Proxy::heal), as in a real network.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -33,7 +33,7 @@ impl Line {
 }
 
 impl Proxy {
-    /// Listens at an address of its own.
+    /// Listens on its own address.
     ///
     /// # Panics
     ///
@@ -58,18 +58,18 @@ impl Proxy {
         Self { address, line }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on nothing arrives.
+    /// Interrupts the network: no data arrives from now on.
     pub fn cut(&self) {
         self.set(true);
     }
 
-    /// Everything arrives again.
+    /// Restores the network: all held data arrives.
     pub fn heal(&self) {
         self.set(false);
         self.line.healed.notify_all();

@@ -1,17 +1,17 @@
-//! Numbers that look random and are the same everywhere.
+//! A reproducible pseudorandom generator.
 
-/// SplitMix64: a seed means the same on every machine, so a failure can be repeated.
+/// SplitMix64. A seed gives the same numbers on every machine, so that a failure can be reproduced.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of a seed.
+    /// A generator with this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next number, which is less than `below`.
+    /// Returns the next number, less than `below`.
     ///
     /// # Panics
     ///

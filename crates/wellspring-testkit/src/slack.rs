@@ -1,23 +1,23 @@
-//! A strict Slack: it holds a bot to the rules of the Web API that matter to what people see, and
-//! keeps a log that [`check_rates`] reads without knowing who made the calls.
+//! A strict fake of Slack: it enforces the rules of the Web API that affect what people see, and
+//! keeps a log that [`check_rates`] checks independently of the caller.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::{Value, json};
 
-/// The most characters of a message, of an appended text, of a section, of a card's field.
+/// Maximum lengths of a message, an appended text, a section and a card's field.
 const TEXT_CHARS_MAX: usize = 4000;
 const MARKDOWN_CHARS_MAX: usize = 12_000;
 const SECTION_CHARS_MAX: usize = 3000;
 const FIELD_CHARS_MAX: usize = 256;
 
-/// Calls to one channel, in milliseconds.
+/// Minimum time between calls to one channel, in milliseconds.
 const CHANNEL_MILLIS: u64 = 1000;
 
-/// How long after a refusal a call may arrive that was sent before its answer.
+/// After a rejection, calls that were already in flight may arrive for this long.
 const ON_THE_WAY_MILLIS: u64 = 500;
 
-/// Calls of a method within a minute.
+/// Maximum number of calls per minute of each method.
 const TIERS: &[(&str, usize)] = &[
     ("chat.startStream", 20),
     ("chat.appendStream", 100),
@@ -26,33 +26,33 @@ const TIERS: &[(&str, usize)] = &[
     ("chat.delete", 50),
 ];
 
-/// Something that goes wrong with a call.
+/// A fault of a call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Fault {
     /// 429, with the seconds to wait, for every call of the method.
     RateLimited(u64),
-    /// The request never arrives.
+    /// The request does not arrive.
     Unreached,
-    /// It is done, and the answer is lost.
+    /// The call takes effect, and the response is lost.
     AnswerLost,
-    /// It is done, and Slack says that something failed.
+    /// The call takes effect, and Slack reports an internal error.
     InternalError,
-    /// The stream has ended before the call, as after a long silence.
+    /// The stream ended before the call, as after a long silence.
     StreamExpired,
-    /// Streams are not for this app.
+    /// The app may not stream.
     NoStreams,
     /// The message cannot be edited.
     NotEditable,
 }
 
-/// What the caller gets to see.
+/// What the caller receives.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// An answer: its status, its `retry-after`, and its JSON.
+    /// A response: its status, its `retry-after` in seconds, and its JSON.
     Answer(u16, Option<u64>, Value),
-    /// No answer, and the request did not arrive.
+    /// No response; the request did not arrive.
     Unreached,
-    /// No answer, although the request arrived.
+    /// No response; the request did arrive.
     Lost,
 }
 
@@ -61,22 +61,22 @@ pub enum Reply {
 pub struct Shown {
     /// Its id.
     pub ts: String,
-    /// The thread that it is in.
+    /// The id of its thread.
     pub thread: String,
-    /// The words, in the markup in which they came.
+    /// The text, with the markup as it was sent.
     pub text: String,
-    /// The details of the cards, by their ids.
+    /// The title and the details of each card, by id.
     pub cards: BTreeMap<String, (String, String)>,
-    /// Whether more can be appended.
+    /// Whether it is a stream that has not ended.
     pub is_streaming: bool,
     /// The labels and the values of its buttons.
     pub buttons: Vec<(String, String)>,
 }
 
-/// A call as it arrived.
+/// A received call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Logged {
-    /// When, in milliseconds.
+    /// The time in milliseconds.
     pub at: u64,
     /// The method.
     pub method: String,
@@ -84,18 +84,18 @@ pub struct Logged {
     pub channel: String,
     /// The arguments.
     pub params: Value,
-    /// What it was told, or what became of the answer.
+    /// The response, or why there was none.
     pub reply: String,
 }
 
-/// The state of a workspace.
+/// The state of the fake workspace.
 #[derive(Debug, Default)]
 pub struct FakeSlack {
     channels: BTreeMap<String, Vec<Shown>>,
     last: u64,
-    /// What goes wrong with the next calls, in order.
+    /// The faults of the next calls, in order.
     pub faults: VecDeque<Option<Fault>>,
-    /// Every call that arrived.
+    /// All calls that arrived.
     pub log: Vec<Logged>,
 }
 
@@ -107,7 +107,7 @@ impl FakeSlack {
         all.filter(|shown| shown.thread == thread).cloned().collect()
     }
 
-    /// A call of the Web API that arrives at `at`.
+    /// Handles a call of the Web API at the time `at`.
     pub fn call(&mut self, at: u64, method: &str, params: &Value) -> Reply {
         let fault = self.faults.pop_front().flatten();
         if fault == Some(Fault::Unreached) {
@@ -225,7 +225,7 @@ fn change(
         if shown.is_streaming {
             return Err("streaming_state_conflict");
         }
-        // Without blocks, those that the message has stay.
+        // An edit without blocks keeps the existing blocks.
         if !params["blocks"].is_array() {
             return Err("the_old_blocks_are_left");
         }
@@ -252,7 +252,7 @@ fn change(
     Ok(())
 }
 
-/// Appends what a call brings; gives how many chunks.
+/// Appends the chunks of a call to a message. Returns their number.
 fn append(shown: &mut Shown, params: &Value) -> Result<usize, &'static str> {
     if params.get("markdown_text").is_some() {
         return Err("streaming_mode_mismatch");
@@ -279,7 +279,7 @@ fn append(shown: &mut Shown, params: &Value) -> Result<usize, &'static str> {
                 if !known.contains(&status) || long(id) || long(title) || long(details) {
                     return Err("invalid_chunks");
                 }
-                // The title and the status replace; details are appended.
+                // The title and the status are replaced; details are appended.
                 let card = changed.cards.entry(id.to_owned()).or_default();
                 card.0 = format!("{title} ({status})");
                 card.1.push_str(details);
@@ -346,12 +346,12 @@ fn refused(error: &str) -> Value {
     json!({"ok": false, "error": error})
 }
 
-/// Every rate of the network, checked on what arrived: one call per second and channel, the tiers
-/// of the methods, and no call of a method that was told to wait.
+/// Checks the network's rate limits against the calls that arrived: one call per second and
+/// channel, the tiers of the methods, and no call of a method during its `retry-after`.
 ///
 /// # Errors
 ///
-/// The first call that breaks a rate.
+/// The first call that exceeds a limit.
 pub fn check_rates(log: &[Logged]) -> Result<(), String> {
     let mut log: Vec<&Logged> = log.iter().collect();
     log.sort_by_key(|call| call.at);

@@ -286,14 +286,14 @@ pub fn check_rates(log: &[Logged]) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a person who reads the messages of a chat from top to bottom reads exactly `answer`,
-/// which is plain text; how it is cut into messages does not matter, and thoughts above it do not
-/// count. At most `surplus` messages may be there besides: sends that were repeated because
-/// their answers were lost.
+/// Checks that a chat's messages, read from top to bottom, show exactly `answer`, which is plain
+/// text. Where the text is split into messages does not matter, and thoughts above it are ignored.
+/// At most `surplus` additional messages are accepted: sends that were repeated because their
+/// responses were lost.
 ///
 /// # Errors
 ///
-/// What is shown instead.
+/// The text that is shown instead.
 pub fn check_answer(shown: &[Shown], answer: &str, surplus: usize) -> Result<(), String> {
     fn reads(messages: &[String], rest: &str, surplus: usize) -> bool {
         let Some((first, others)) = messages.split_first() else { return rest.is_empty() };
@@ -308,7 +308,7 @@ pub fn check_answer(shown: &[Shown], answer: &str, surplus: usize) -> Result<(),
     Err(format!("{shown:#?}\nis not, with at most {surplus} messages besides:\n{answer}"))
 }
 
-/// What people read of the model's words, without its thoughts.
+/// The visible text of the answer, without the thoughts.
 fn said(shown: &Shown) -> String {
     let ends = [("<blockquote expandable><b>", "</blockquote>"), ("<i><b>", "</i>")];
     let without = ends.iter().find_map(|(begin, end)| {

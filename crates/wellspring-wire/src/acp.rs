@@ -23,9 +23,8 @@
 //! | an ACP agent's update that has no event of its own | forwarded as the agent sent it; carried in `_meta` if the protocol does not define it |
 //!
 //! Carried means: in the `_meta` of a `session_info_update` that changes nothing, as
-//! `wellspring.update`. Clients may reject updates that they do not know, but `_meta` may hold
-//! anything. An update that was only partly understood is carried this way too, right after the
-//! part.
+//! `wellspring.update`. Clients may reject unknown updates, but `_meta` may contain anything. An
+//! update that was only partly understood is also carried, right after its part.
 //!
 //! # What the dialect keeps
 //!

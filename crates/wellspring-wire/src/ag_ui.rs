@@ -3,7 +3,6 @@
 //!
 //! - [`types`]: the protocol's own types.
 //! - [`AgUi`]: the dialect; [`AgUiBinary`] is the same in the protobuf encoding.
-//! - [`AgUi`]: the dialect; [`AgUiBinary`] is the same in the protobuf encoding.
 //! - [`messages`]: a run as the protocol's conversation. The protocol cannot resume, so a
 //!   client that attaches to a running run gets a run that begins now, with these messages.
 //! - [`Asked`]: a client's request, read; [`Reader`]: a remote agent's events, read.

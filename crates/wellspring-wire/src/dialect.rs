@@ -64,13 +64,12 @@ pub trait Dialect: Send {
     }
 }
 
-/// What a dialect needs to know about the records before the one that it encodes. A resumed
-/// dialect gets the same.
+/// The information that a dialect needs about earlier records. A resumed dialect gets the same.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fold {
     /// What is open.
     Outline,
-    /// Everything that was said and done.
+    /// The text, calls and results of the run, as a transcript.
     Transcript,
     /// The records themselves: the dialect folds them in its own way, and resumes by encoding
     /// all of them again.
@@ -107,7 +106,7 @@ impl<'a> Before<'a> {
         self.outline
     }
 
-    /// Everything that was said and done; `None` if the dialect does not ask for it.
+    /// The transcript; `None` if the dialect does not request it.
     #[must_use]
     pub fn transcript(self) -> Option<&'a Transcript> {
         self.transcript

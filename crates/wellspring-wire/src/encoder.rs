@@ -9,7 +9,7 @@ use crate::framing::Framing;
 use crate::out::Out;
 use crate::position::WirePosition;
 
-/// A dialect and the fold that it needs, on its way through a run.
+/// A dialect and the fold that it needs, at a position in a run.
 pub struct Encoder {
     dialect: Box<dyn Dialect>,
     folded: Folded,

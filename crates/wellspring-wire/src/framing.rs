@@ -9,7 +9,7 @@ use crate::position::WirePosition;
 /// The framing of a stream of events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Framing {
-    /// What surrounds each event.
+    /// How each event is delimited.
     pub shape: Shape,
     /// The `Content-Type` of a response.
     pub content_type: &'static str,
@@ -19,7 +19,7 @@ pub struct Framing {
     pub marker: Option<&'static str>,
 }
 
-/// What surrounds each event.
+/// How events are delimited.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shape {
     /// Server-sent events: an `id:` for events with a position, an `event:` for those with a

@@ -16,7 +16,6 @@
 //! the vendor requires its own back; other providers' opaque data; calls that ran at a
 //! provider; media that the vendor does not support. A tool's failure is visible only in its
 //! output. Images from a tool follow its result as a user message, because a result is text.
-//! output. Images from a tool follow its result as a user message, because a result is text.
 
 mod read;
 mod vendor;

@@ -17,7 +17,7 @@ pub struct Options {
     pub encoding: Encoding,
     /// The [kinds](crate::record::KINDS) of records that are shown; all if `None`.
     pub kinds: Option<BTreeSet<&'static str>>,
-    /// What is sent of sub-agents.
+    /// Which output of sub-agents is sent.
     pub sub_agents: SubAgents,
 }
 
@@ -51,13 +51,13 @@ pub enum UsageReports {
     Omitted,
 }
 
-/// What is sent of sub-agents, as the progress of the calls that they serve.
+/// Which output of sub-agents is sent, as the progress of the calls that they serve.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum SubAgents {
-    /// Their words.
+    /// Their text.
     #[default]
     Words,
-    /// Their words and their thoughts.
+    /// Their text and their thoughts.
     Thoughts,
 }
 

@@ -7,8 +7,8 @@ use wellspring_core::Seq;
 
 /// A position in a stream: after some of a record's events, or after all of them.
 ///
-/// A record can give several wire events, or none, so the record's number alone is not enough
-/// to resume. As text, a position is `seq.k` after the record's `k`th event, and `seq` after
+/// A record can produce several wire events, or no event, so the record's number alone is not
+/// enough to resume. As text, a position is `seq.k` after the record's `k`th event, and `seq` after
 /// its last. This is the `id:` of an SSE event.
 ///
 /// ```

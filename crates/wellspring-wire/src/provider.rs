@@ -125,11 +125,12 @@ impl ReadError {
 pub struct Written {
     /// The body of the request.
     pub body: Vec<u8>,
-    /// What the provider cannot be sent, with counts: a description each.
+    /// Content that was left out because the provider does not support it: descriptions with
+    /// counts.
     pub left_out: BTreeMap<&'static str, u32>,
-    /// Members of ours that `extra` replaced or removed.
+    /// Our members that `extra` replaced or removed.
     pub replaced: Vec<Box<str>>,
-    /// Members of ours that `extra` must not replace, but tried to: the request must not be
+    /// Protected members that `extra` tried to replace. If there are any, the request must not be
     /// sent.
     pub refused: Vec<Box<str>>,
     /// The output limit of this request, in tokens; `None` if `extra` changed the request.

@@ -118,7 +118,7 @@ pub(crate) fn object(text: &str) -> Option<Box<RawValue>> {
     object.and_then(Result::ok)
 }
 
-/// The id of each call: the provider's own if it is unique. Some servers count from 0 in every
+/// The id of each call: the provider's own id if it is unique. Some servers count from 0 in every
 /// answer, and others send no id.
 #[derive(Debug, Default)]
 pub(crate) struct CallIds {

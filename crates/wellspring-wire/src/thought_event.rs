@@ -26,9 +26,9 @@
 //! and the call that returns the typed result. A sub-agent's thoughts, calls and plan stay in
 //! the records; its text loses its author.
 //!
-//! A tool's arguments, output, title changes and locations have no field, and neither has the
-//! progress data of a remote agent's own calls. Whether content is appended or replaced is not
-//! shown. Audio, and documents without a URL, are dropped; a resource becomes its text. Denied,
+//! Tool arguments, output, title changes and locations have no field. The progress data of a remote
+//! agent's own calls has no field either. Whether content is appended or replaced is not shown.
+//! Audio, and documents without a URL, are dropped; a resource becomes its text. Denied,
 //! interrupted, timed out and voided calls are all `failed`. Voided text stays.
 
 mod types;

@@ -5,8 +5,8 @@
 //! - [`UseAi`]: the dialect of its events, based on [`ag_ui`](crate::ag_ui)'s.
 //! - [`ClientMessage`]: a message from a client.
 //!
-//! Clients answer while a run is going on: results of their tools and approvals go to the
-//! waiting run on the same socket, and the run continues. So a pause is not shown.
+//! Clients answer while a run is active: results of their tools and approvals go to the waiting run
+//! on the same socket, and the run continues. So a pause is not shown.
 //!
 //! # Mapping
 //!

@@ -1,4 +1,4 @@
-//! Events of Discord, read into what we understand. Pure.
+//! Reads Discord's events. Pure.
 
 use serde_json::Value;
 
@@ -6,17 +6,17 @@ use crate::channel::ChatKind;
 use crate::incoming::{Incoming, IncomingFile, User, What};
 use crate::texts::Language;
 
-/// A component of a message, as an interaction names it.
+/// The type of an interaction with a message component.
 const COMPONENT: u64 = 3;
 
-/// A message that someone wrote; `None` for what is not meant for the bot `me`.
+/// The message in an event; `None` if it is not meant for the bot `me`.
 pub(crate) fn message(message: &Value, me: &str) -> Option<Incoming> {
     let author = &message["author"];
-    // A bot that answers bots never stops.
+    // Bots that answer other bots would never stop.
     if author["bot"] == true || message["webhook_id"].is_string() {
         return None;
     }
-    // Ordinary messages and replies; others tell what happened in a channel.
+    // Only ordinary messages and replies; other types report changes of the channel.
     if !matches!(message["type"].as_u64().unwrap_or_default(), 0 | 19) {
         return None;
     }
@@ -82,7 +82,7 @@ fn user(person: &Value, locale: &Value) -> Option<User> {
     })
 }
 
-/// What a person wrote, without the mention of the bot in front.
+/// The text without the mention of the bot at its start.
 fn without_mention(text: &str, me: &str) -> String {
     let text = text.trim();
     let named = [format!("<@{me}>"), format!("<@!{me}>")];

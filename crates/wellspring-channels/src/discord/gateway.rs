@@ -1,4 +1,4 @@
-//! The gateway: events over a socket that beats, and is resumed when it is lost.
+//! The gateway: events over a WebSocket with heartbeats. A lost session is resumed.
 
 use std::time::Duration;
 
@@ -14,21 +14,21 @@ use crate::incoming::Incoming;
 use crate::instance::Instance;
 use crate::socket::{Again, Closed, Socket};
 
-/// Events that are being taken at once. With more, the socket is not read.
+/// Maximum number of events handled at once. At the maximum, the socket is not read.
 const TAKING_MAX: usize = 64;
 
-/// How long the greeting may take.
+/// Timeout for the gateway's first frame.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How long to wait before an event is taken again that could not be kept.
+/// How long to wait before an event that could not be stored is handled again.
 const TAKE_AGAIN: Duration = Duration::from_secs(1);
 
-/// The document that has the session.
+/// The name of the document that stores the session.
 const DOCUMENT: &str = "gateway";
 
 impl Discord {
-    /// Takes events until the bot stops. A session that is lost is resumed, also by the next
-    /// process: what was said meanwhile comes again.
+    /// Receives events until the bot stops. A lost session is resumed, also after a restart, and
+    /// Discord then sends the missed events again.
     pub async fn listen(&self, instance: &Instance) {
         let mut session = kept(instance).await;
         let mut again = Again::default();
@@ -70,7 +70,7 @@ impl Discord {
         let mut socket = match Socket::open(&url).await {
             Ok(socket) => socket,
             Err(error) => {
-                // The address of a session may be gone: the next try asks for one.
+                // The session's URL may no longer work, so the next attempt asks for a new URL.
                 session.url = "".into();
                 return Err(error);
             }
@@ -122,7 +122,7 @@ impl Discord {
                     keep(instance, session).await;
                 }
                 () = sleep_until(beat_at) => {
-                    // A connection that does not answer is dead, though it looks open.
+                    // Without an acknowledgement of the last heartbeat, the connection is dead.
                     if !was_beaten {
                         return Ok(After::Resume);
                     }
@@ -137,7 +137,7 @@ impl Discord {
     }
 }
 
-/// Takes an event until it is kept: Discord delivers it once per session.
+/// Handles an event until it is stored: Discord delivers each event once per session.
 async fn take(instance: &Instance, incoming: Incoming) {
     while !crate::http::take(instance, incoming.clone()).await.is_success() {
         sleep(TAKE_AGAIN).await;
@@ -161,12 +161,13 @@ async fn keep(instance: &Instance, session: &Session) {
     let text = serde_json::to_string(session).unwrap_or_default();
     let kept = instance.inner.documents.put(DOCUMENT, Some(&text), Expected::Anything);
     if let Err(error) = kept.await {
-        // Events that come again are recognised.
+        // Events that are delivered again are recognised.
         tracing::warn!(%error, "failed to keep the session of a bot");
     }
 }
 
-/// Which part of the first interval to wait: bots that start together do not beat together.
+/// The fraction of the first heartbeat interval to wait, so that bots that start together do not
+/// send heartbeats together.
 fn jitter() -> f64 {
     let mut byte = [0u8; 1];
     match getrandom::fill(&mut byte) {

@@ -1,4 +1,4 @@
-//! A session of Discord's gateway: what each frame asks for. Pure.
+//! A session of Discord's gateway: maps frames to actions. Pure.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -6,56 +6,56 @@ use serde_json::{Value, json};
 use super::event;
 use crate::incoming::Incoming;
 
-/// Messages in servers and direct messages. The contents of messages that name the bot come
+/// Messages in servers and direct messages. Messages that mention the bot include their content
 /// without a privileged intent.
 const INTENTS: u32 = 1 << 9 | 1 << 12;
 
-/// What is kept of a session, so that another process resumes it.
+/// The stored state of a session, so that another process can resume it.
 #[derive(Clone, Debug, Default, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) struct Session {
-    /// Its id, if there is one to resume.
+    /// The id of the session; `None` if there is nothing to resume.
     #[serde(default)]
     pub(crate) id: Option<Box<str>>,
-    /// Where it is resumed.
+    /// The URL for resuming the session.
     #[serde(default)]
     pub(crate) url: Box<str>,
-    /// The last event that was taken.
+    /// The number of the last handled event.
     #[serde(default)]
     pub(crate) seq: u64,
-    /// The id of the bot.
+    /// The bot's user id.
     #[serde(default)]
     pub(crate) me: Box<str>,
 }
 
-/// What a frame asks for.
+/// The action that a frame requires.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// Begin to beat, so many milliseconds apart, and identify or resume.
+    /// Start sending heartbeats at this interval in milliseconds, then identify or resume.
     Hello(u64),
-    /// The session is there.
+    /// The session is established.
     Ready,
-    /// A beat was heard.
+    /// The heartbeat was acknowledged.
     Beaten,
-    /// Beat now.
+    /// Send a heartbeat now.
     Beat,
     /// Open a new connection.
     Reconnect,
-    /// An event with its number, and what a person did, if anything.
+    /// An event with its number, and the message or press in it, if any.
     Event(u64, Option<Incoming>),
     Nothing,
 }
 
-/// What the end of a connection means for the session.
+/// The consequence of a closed connection for the session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum After {
     Resume,
     Identify,
-    /// Discord will not have us: someone has to change something first.
+    /// Discord rejects the bot: its configuration must be changed first.
     GiveUp(&'static str),
 }
 
 impl Session {
-    /// The first frame after the greeting.
+    /// The response to the gateway's first frame: identifies, or resumes a session.
     pub(crate) fn introduction(&self, token: &str) -> Value {
         match &self.id {
             Some(id) => {
@@ -71,13 +71,13 @@ impl Session {
         }
     }
 
-    /// A beat. `seen` is the last event that was heard.
+    /// A heartbeat. `seen` is the number of the last received event.
     pub(crate) fn beat(seen: u64) -> Value {
         let seen = if seen == 0 { Value::Null } else { seen.into() };
         json!({ "op": 1, "d": seen })
     }
 
-    /// Reads a frame.
+    /// Reads a frame, and updates the session.
     pub(crate) fn hear(&mut self, frame: &Value) -> Heard {
         match frame["op"].as_u64() {
             Some(10) => Heard::Hello(frame["d"]["heartbeat_interval"].as_u64().unwrap_or(41_250)),
@@ -115,13 +115,13 @@ impl Session {
         Heard::Event(seq, incoming)
     }
 
-    /// What to do after a connection was closed with this code.
+    /// The action after a connection was closed with this code.
     pub(crate) fn after(code: Option<u16>) -> After {
         match code {
             Some(4004) => After::GiveUp("the token is refused"),
             Some(4010..=4012) => After::GiveUp("this version of the gateway is refused"),
             Some(4013 | 4014) => After::GiveUp("the intents are refused"),
-            // The session is not known any more.
+            // Discord no longer knows the session.
             Some(1000 | 1001 | 4003 | 4007 | 4009) => After::Identify,
             Some(_) | None => After::Resume,
         }

@@ -101,7 +101,7 @@ fn errors() {
         wire::error(429, headers, &slow(true)),
         CallError::BotLimited { retry_after, limit: Limit::Bot }
     );
-    // The proxy in front has no body.
+    // The proxy in front of Discord sends no body.
     let proxy = wire::Headers { retry_after: Some(1.5), ..headers };
     assert_eq!(
         wire::error(429, proxy, &Value::Null),
@@ -114,7 +114,7 @@ fn errors() {
     assert!(matches!(error(401, 0), CallError::Refused(_)));
 }
 
-/// An empty bucket is waited for, and never less than it says.
+/// An empty bucket delays the next call by at least the reported time.
 #[test]
 fn an_empty_bucket_is_waited_for() {
     let read = |name: &str| match name {
@@ -128,7 +128,7 @@ fn an_empty_bucket_is_waited_for() {
     assert_eq!(wire::result(204, headers, &Value::Null, &Value::Null).unwrap().wait, None);
 }
 
-/// What is said to the gateway.
+/// The frames that the bot sends to the gateway.
 pub(crate) fn introductions() -> Vec<Value> {
     let resumed = Session { id: Some("s1".into()), seq: 3, ..Session::default() };
     let new = Session::default();
@@ -185,7 +185,7 @@ fn signatures() {
     }
 }
 
-/// A strict Discord over HTTP. `gateway` is where its gateway is.
+/// A strict Discord over HTTP. `gateway` is the URL of its gateway.
 async fn network(gateway: String) -> (Arc<Mutex<FakeDiscord>>, FakeProvider) {
     let discord = Arc::new(Mutex::new(FakeDiscord::default()));
     let since = std::time::Instant::now();
@@ -217,8 +217,8 @@ fn shown(discord: &Mutex<FakeDiscord>) -> Vec<Shown> {
     discord.lock().unwrap().shown("5").to_vec()
 }
 
-/// Over the gateway: it identifies, beats, takes a message, is resumed after a break, also by the
-/// next process, and begins anew when Discord does not know the session any more.
+/// The bot identifies itself, sends heartbeats, receives a message, resumes after a broken
+/// connection and after a restart, and starts a new session if Discord does not know the old one.
 #[tokio::test]
 async fn a_session_of_the_gateway() {
     let gateway = FakeSocket::start().await.unwrap();
@@ -262,7 +262,7 @@ async fn a_session_of_the_gateway() {
     is_kept(&bot, 2).await;
     drop(first);
 
-    // It comes again, and is recognised.
+    // The event is delivered again and recognised.
     let mut second = gateway.accept().await.unwrap();
     second.send(&hello(45_000)).await.unwrap();
     assert_eq!(second.next().await.unwrap(), resumed(2));
@@ -274,20 +274,20 @@ async fn a_session_of_the_gateway() {
     is_kept(&bot, 3).await;
     second.send(&json!({"op": 7})).await.unwrap();
 
-    // A connection that does not answer beats is dead.
+    // A connection without acknowledgements of heartbeats is dead.
     let mut silent = gateway.accept().await.unwrap();
     silent.send(&hello(50)).await.unwrap();
     assert_eq!(silent.next().await.unwrap(), resumed(3));
     assert_eq!(silent.next().await.unwrap(), json!({"op": 1, "d": 3}));
     assert!(silent.next().await.is_err());
 
-    // The next process resumes, and begins anew if the session is not known any more.
+    // The next process resumes, and starts a new session if Discord does not know the old one.
     bot.instance.stop().await;
     listening.await.unwrap();
     bot.restart(Arc::new(channel.clone())).await;
     let listening = listen(&bot);
     let mut other = loop {
-        // The connection that the process before was about to open may come first.
+        // The connection that the previous process was opening may arrive first.
         let mut other = gateway.accept().await.unwrap();
         if other.send(&hello(45_000)).await.is_ok()
             && other.next().await.is_ok_and(|it| it == resumed(3))
@@ -299,13 +299,13 @@ async fn a_session_of_the_gateway() {
     let mut last = gateway.accept().await.unwrap();
     last.send(&hello(45_000)).await.unwrap();
     assert_eq!(last.next().await.unwrap()["op"], 2);
-    // Without the right to connect, it does not try again.
+    // If Discord rejects the token, the bot does not try again.
     last.close(4004).await.unwrap();
     listening.await.unwrap();
     bot.instance.stop().await;
 }
 
-/// An approval is asked with buttons, and the press comes to the webhook, signed.
+/// An approval is shown with buttons, and the signed press arrives at the webhook.
 #[tokio::test]
 async fn a_press_at_the_webhook() {
     let (discord, server) = network(String::new()).await;

@@ -1,4 +1,4 @@
-//! Discord's HTTP API as values: calls into requests, answers into results. Pure.
+//! Discord's HTTP API: calls as requests, responses as results. Pure.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use serde_json::{Value, json};
 use crate::channel::{Action, Body, Call, CallError, CallResult, Capabilities, Done, Limit, Rates};
 use crate::markup::Markup;
 
-/// Buttons of a row, and rows of a message.
+/// Maximum number of buttons per row, and of rows per message.
 const ROW_MAX: usize = 5;
 
-/// Characters of a button.
+/// Maximum length of a button's label.
 const LABEL_CHARS_MAX: usize = 80;
 
-/// The flag of a message that shows no previews of its links.
+/// The flag that suppresses link previews.
 const SUPPRESS_EMBEDS: u32 = 1 << 2;
 
-/// What Discord can do.
+/// Discord's capabilities.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     can_stream_response: true,
     can_edit: true,
     can_delete: true,
     can_buttons: true,
-    // It shows it for ten seconds.
+    // Discord shows it for ten seconds.
     typing: Some(Duration::from_secs(9)),
     text_max: 2000,
     counts_markup: true,
     knows_repeats: true,
     markups: &[Markup::Discord, Markup::Plain],
     rates: Rates {
-        // Buckets are not documented; a call per second has kept to all of them, and the headers
-        // of an answer say when one is empty.
+        // Discord does not document its buckets. One call per second has never exceeded them, and
+        // response headers report an empty bucket.
         chat_interval: Duration::from_secs(1),
         direct_preview: Duration::from_millis(1200),
         group_preview: Duration::from_millis(1500),
@@ -44,7 +44,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     ..Capabilities::DEFAULT
 };
 
-/// A request: the method, the path below the API, and the body, if it has one.
+/// A request: the method, the path below the API, and the body; null if there is no body.
 pub(crate) type Request = (&'static str, String, Value);
 
 /// The request of a call without a file.
@@ -54,7 +54,7 @@ pub(crate) fn request(call: &Call) -> Request {
         Action::Send { reply_to, body, markup, nonce, .. } => {
             let mut params = text(body, *markup);
             params["flags"] = SUPPRESS_EMBEDS.into();
-            // Under the same nonce, Discord gives the message that it has.
+            // For the same nonce, Discord returns the existing message.
             params["nonce"] = nonce.to_string().into();
             params["enforce_nonce"] = true.into();
             if let Some(message) = reply_to {
@@ -68,7 +68,7 @@ pub(crate) fn request(call: &Call) -> Request {
         }
         Action::Delete { message } => ("DELETE", format!("{messages}/{message}"), Value::Null),
         Action::Typing => ("POST", format!("/channels/{}/typing", call.chat), Value::Null),
-        // It has neither drafts nor streams, and says that there is nothing at this path.
+        // Discord has neither drafts nor streams: it responds that the path does not exist.
         Action::Draft { .. }
         | Action::Begin { .. }
         | Action::Append { .. }
@@ -77,10 +77,10 @@ pub(crate) fn request(call: &Call) -> Request {
 }
 
 fn text(body: &Body, markup: usize) -> Value {
-    // An edit without rows removes the buttons.
+    // An edit with an empty list of rows removes the buttons.
     json!({
         "content": body.text(markup), "components": rows(body),
-        // What a model writes calls nobody.
+        // Mentions in model output notify nobody.
         "allowed_mentions": {"parse": []},
     })
 }
@@ -101,19 +101,19 @@ fn button(button: &crate::channel::Button) -> Value {
     json!({"type": 2, "style": 2, "label": label, "custom_id": button.data})
 }
 
-/// What the headers of an answer say about rates.
+/// The rate limits in the headers of a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Headers {
-    /// Calls that the bucket has left.
+    /// The number of calls left in the bucket.
     pub(crate) remaining: Option<u64>,
-    /// Seconds until it is full again.
+    /// Seconds until the bucket is full again.
     pub(crate) reset_after: Option<f64>,
-    /// Seconds to wait, of a refusal.
+    /// Seconds to wait, in a rejection.
     pub(crate) retry_after: Option<f64>,
 }
 
 impl Headers {
-    /// Reads them with the name of a header.
+    /// Reads them; `header` returns the value of a header.
     pub(crate) fn read<'a>(header: impl Fn(&str) -> Option<&'a str>) -> Self {
         let seconds = |name: &str| header(name)?.parse().ok();
         Self {
@@ -124,7 +124,7 @@ impl Headers {
     }
 }
 
-/// What an answer means. `sent` is the text that was sent.
+/// The result of a response. `sent` is the text of the request.
 pub(crate) fn result(status: u16, headers: Headers, answer: &Value, sent: &Value) -> CallResult {
     if !(200..300).contains(&status) {
         return Err(error(status, headers, answer));
@@ -138,13 +138,13 @@ pub(crate) fn result(status: u16, headers: Headers, answer: &Value, sent: &Value
     })
 }
 
-/// Never less than what was said.
+/// Converts seconds, rounded up so that the wait is never too short.
 fn duration(seconds: f64) -> Option<Duration> {
     let wait = Duration::try_from_secs_f64(seconds).ok()?;
     Some(Duration::from_millis(u64::try_from(wait.as_millis()).ok()? + 1))
 }
 
-/// Why a request was refused, by Discord's codes.
+/// The reason why Discord rejected a request, by its error codes.
 pub(crate) fn error(status: u16, headers: Headers, answer: &Value) -> CallError {
     let what = answer["message"].as_str().unwrap_or("no message");
     let detail = answer.get("errors").map(|it| format!(": {it}")).unwrap_or_default();
@@ -152,7 +152,7 @@ pub(crate) fn error(status: u16, headers: Headers, answer: &Value) -> CallError 
     match (answer["code"].as_u64().unwrap_or_default(), status) {
         (_, 429) => {
             let after = answer["retry_after"].as_f64().or(headers.retry_after).and_then(duration);
-            // A refusal without a body is by the proxy in front, and is for everything.
+            // The proxy in front of Discord rejects without a body; its limit is for all calls.
             match after {
                 Some(retry_after) if answer["global"] == true || !answer.is_object() => {
                     CallError::BotLimited { retry_after, limit: Limit::Bot }
@@ -161,7 +161,7 @@ pub(crate) fn error(status: u16, headers: Headers, answer: &Value) -> CallError 
             }
         }
         (10008, _) => CallError::MessageGone,
-        // The form, which is the length of the text or a button.
+        // An invalid form: the text is too long, or a button is invalid.
         (50035, _) => CallError::BadMarkup(what),
         (10003 | 50001 | 50007 | 50013 | 50278 | 160_005, _) => CallError::ChatGone(what),
         (_, 500..) => CallError::AnswerLost(what),

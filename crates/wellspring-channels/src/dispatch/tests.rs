@@ -31,7 +31,7 @@ const CHAT: i64 = 7;
 struct Net {
     telegram: Arc<Mutex<FakeTelegram>>,
     told: Arc<Mutex<Vec<String>>>,
-    /// When this process began, and the time of the network then.
+    /// When this process started, and the network's time at that moment.
     started: tokio::time::Instant,
     since: u64,
     can: Capabilities,
@@ -66,7 +66,7 @@ impl Channel for Net {
             if moment.is_some()
                 && let Some(call) = self.telegram.lock().unwrap().log.last_mut()
             {
-                // Nobody can be sure of its answer.
+                // The result of the call is unknown.
                 call.reply = "lost".into();
             }
             match moment {
@@ -107,7 +107,7 @@ impl Channel for Net {
 }
 
 impl Net {
-    /// The process is killed: its call never gives an answer.
+    /// Kills the process: the call never returns.
     async fn die(&self) -> CallResult {
         self.death.iter().for_each(|death| death.come());
         std::future::pending().await
@@ -403,7 +403,7 @@ async fn messages_while_busy() {
         }
         bot.settle().await;
         assert_eq!(bot.texts(), want, "{when_busy:?}");
-        // What is answered together is not shown before it is whole.
+        // Messages that are answered together get no previews.
         let shown = bot.previews();
         let first = shown.iter().position(|it| it == "Answer to one now").unwrap();
         let grows = shown[first..].iter().any(|it| it.ends_with('█'));
@@ -479,8 +479,8 @@ async fn strangers_are_paired() {
     assert!(people.forbid("7").await.unwrap());
 }
 
-/// Someone who writes faster than the network lets the bot answer gets a few answers, and holds up
-/// nobody: neither a stranger nor someone who may use the bot.
+/// If a person writes faster than the network lets the bot answer, the bot sends a few answers and
+/// drops the rest. This holds for strangers and for people with access, and delays no other chat.
 #[tokio::test(start_paused = true)]
 async fn a_flood_holds_up_nobody() {
     let mut bot = Bot::new(agent([Say::new().text("Welcome.")]), |config| {
@@ -497,12 +497,12 @@ async fn a_flood_holds_up_nobody() {
     };
     tokio::time::timeout(Duration::from_secs(60), flood).await.unwrap();
     let texts = bot.texts();
-    // Some were said, and time for more, meanwhile.
+    // Some notes were sent in the meantime, which made room for more.
     assert!((NOTES_MAX + 1..100).contains(&texts.len()), "{texts:?}");
     assert!(texts.iter().any(|text| text == "Welcome."), "{texts:?}");
 }
 
-/// Files that together are too large for one request are named in it instead.
+/// Files that are too large together for one request are replaced by notes.
 #[tokio::test(start_paused = true)]
 async fn many_large_files_are_one_request() {
     let gate = Gate::new();
@@ -529,8 +529,8 @@ async fn many_large_files_are_one_request() {
     assert_eq!(inputs, [(0, 1), (2, 5)]);
 }
 
-/// A request that no store can keep is refused: it does not come again for ever, in front of what
-/// others write.
+/// A request that is too large for any store is rejected. It is not delivered again, so it does not
+/// block messages of other people.
 #[tokio::test(start_paused = true)]
 async fn a_request_that_never_fits_is_refused() {
     let mut bot = Bot::new(agent([Say::new().text("Welcome.")]), |_| {}).await;

@@ -46,7 +46,7 @@ pub struct PostState {
     /// The index of the markup that the network accepts.
     #[serde(default)]
     pub markup: usize,
-    /// How many messages were sent for it.
+    /// The number of messages sent for this post.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub sent: u32,
 }
@@ -63,8 +63,8 @@ pub enum Preview {
     /// In a message that is edited.
     #[default]
     Edit,
-    /// In a stream that is appended to. If what was appended is not known, or words were taken
-    /// back, the stream is ended and its message is edited.
+    /// By appending to a stream. If the appended content is unknown, or the model took text back,
+    /// the stream is ended and its message edited.
     Append,
     /// In a draft, which is not a message.
     Draft,
@@ -83,19 +83,19 @@ pub struct Slot {
     /// Whether people have deleted it twice; it is then not sent again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub gone: bool,
-    /// Whether it is a stream that has not been ended.
+    /// Whether it is a stream that has not ended.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub streaming: bool,
     /// A hash of its content. Not stored: an edit after a crash is repeated, which changes
     /// nothing.
     #[serde(skip)]
     shown: Option<u64>,
-    /// What the stream shows. Not kept: after a crash it is not known.
+    /// The content of the stream; `None` if unknown. Not stored, so it is unknown after a crash.
     #[serde(skip)]
     stream: Option<Stream>,
 }
 
-/// What a call makes a message look like.
+/// The look of a message after a call.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Look {
     digest: u64,
@@ -123,7 +123,7 @@ pub(super) struct Post {
     /// Edits do not work: the final state is sent as new messages.
     renew: bool,
     drafted: Option<u64>,
-    /// The stream has shown everything to its end.
+    /// The ended stream shows the complete answer.
     is_whole: bool,
 }
 
@@ -133,7 +133,7 @@ pub(super) enum Next {
     Send(usize),
     Edit(usize),
     Draft,
-    /// The first message as a stream; more of it; its end.
+    /// Start the first message as a stream; append to it; end it.
     Begin,
     Append,
     End,
@@ -141,7 +141,7 @@ pub(super) enum Next {
 }
 
 impl Next {
-    /// The index of the message that this step makes, if it makes one.
+    /// The index of the message that this step creates; `None` for other steps.
     pub(super) const fn makes(&self) -> Option<usize> {
         match self {
             Self::Send(index) => Some(*index),
@@ -326,13 +326,13 @@ impl Post {
         }
     }
 
-    /// The same until a message of this post was sent.
+    /// Stays the same until a message of this post was sent.
     fn nonce(&self) -> u64 {
         self.hash_with(self.state.sent)
     }
 
     fn draft_id(&self) -> u64 {
-        // Networks read it as a signed number of 32 bits, and 0 is not allowed.
+        // Some networks read it as a signed 32-bit number, and reject 0.
         (self.hash_with(0) & 0x7fff_ffff).max(1)
     }
 
@@ -381,7 +381,7 @@ impl Post {
                 }
                 self.state.sent += 1;
                 let streaming = *next == Next::Begin && !gone;
-                // What an earlier try has sent may look different.
+                // An earlier attempt may have sent different content.
                 let shown = (!done.is_repeat && !streaming).then_some(digest);
                 self.state.slots[index] =
                     Some(Slot { message, shows_words, gone, streaming, shown, stream });
@@ -411,12 +411,12 @@ impl Post {
         }
     }
 
-    /// The message that is a stream.
+    /// The message that is an open stream.
     fn streaming(&mut self) -> Option<&mut Slot> {
         self.state.slots.first_mut().and_then(Option::as_mut).filter(|slot| slot.streaming)
     }
 
-    /// What a stream shows is not known any more: it is ended, and its message edited.
+    /// Marks the content of the stream as unknown: the stream is ended and its message edited.
     fn doubt_stream(&mut self) {
         if let Some(slot) = self.streaming() {
             slot.stream = None;
@@ -501,7 +501,7 @@ impl Post {
                 self.doubt_stream();
                 Outcome::Fine
             }
-            // A stream that cannot be ended is edited as it is.
+            // If the stream cannot be ended, its message is edited.
             Next::End => {
                 if let Some(slot) = self.streaming() {
                     (slot.streaming, slot.stream) = (false, None);

@@ -31,24 +31,25 @@ impl Script {
 /// A network in memory.
 trait Network: Default {
     const CAN: Capabilities;
-    /// The number of the markup in which `texts` gives what people read.
+    /// The index of the markup in which `texts` returns what people read.
     const MARKUP: usize;
     /// The id of a chat.
     fn id(chat: i64) -> String {
         chat.to_string()
     }
-    /// How a post begins.
+    /// The initial state of a post.
     fn post() -> PostState {
         PostState { key: "answer".into(), ..PostState::default() }
     }
     /// A call that arrives at `at`.
     fn call(&mut self, at: u64, call: &Call) -> CallResult;
-    /// What people read, message by message.
+    /// The visible text of each message.
     fn texts(&self, chat: i64) -> Vec<String>;
     fn check_rates(&self) -> Result<(), String>;
-    /// The process is replaced by another one. Returns after how many milliseconds.
+    /// Replaces the process. Returns the time until the next process starts, in milliseconds.
     fn restart(&mut self) -> u64;
-    /// What people may read at the end, instead of the messages of the last view.
+    /// An alternative text that people may read at the end, instead of the messages of the last
+    /// view.
     fn instead(view: &View) -> Option<String> {
         let _ = view;
         None
@@ -144,7 +145,7 @@ impl<N: Network> World<N> {
     }
 
     fn keep(&mut self, chat: i64) {
-        // As a document: what is not written is not known after a crash.
+        // Serialised, because only the stored part is known after a crash.
         let text = serde_json::to_string(&self.scheduler.state(&N::id(chat))).unwrap();
         self.kept.insert(chat, serde_json::from_str(&text).unwrap());
     }
@@ -201,7 +202,7 @@ impl<N: Network> World<N> {
                 self.scheduler.open(&chat, script.kind(), state.clone());
                 self.told[index] = 0;
             }
-            // A bot keeps this with the chat.
+            // A bot stores this with the chat.
             if let Some(until) = before.blocked_until(&chat) {
                 self.scheduler.block_until(&chat, until);
             }

@@ -1,4 +1,4 @@
-//! Events and presses of Slack, read into what we understand. Pure.
+//! Reads Slack's events and presses. Pure.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::wire;
 use crate::channel::ChatKind;
 use crate::incoming::{Incoming, IncomingFile, User, What};
 
-/// What a person did; `None` for what is not meant for the bot.
+/// The message or press in a payload; `None` if it is not meant for the bot.
 pub(crate) fn read(payload: &Value) -> Option<Incoming> {
     match payload["type"].as_str()? {
         "event_callback" => written(payload),
@@ -20,10 +20,10 @@ fn written(payload: &Value) -> Option<Incoming> {
     let kind = match (event["type"].as_str()?, event["channel_type"].as_str()) {
         ("message", Some("im")) => ChatKind::Direct,
         ("app_mention", _) => ChatKind::Group,
-        // Other messages of a channel are not for the bot, or come as a mention too.
+        // Other messages of a channel are not for the bot, or also arrive as a mention.
         _ => return None,
     };
-    // Edits, deletions and what bots write. A bot that answers bots never stops.
+    // Ignore edits, deletions and messages of bots. Bots that answer other bots would never stop.
     let subtype = event["subtype"].as_str();
     if subtype.is_some_and(|it| it != "file_share" && it != "thread_broadcast")
         || event["bot_id"].is_string()
@@ -41,7 +41,7 @@ fn written(payload: &Value) -> Option<Incoming> {
     let thread = event["thread_ts"].as_str().unwrap_or(ts);
     let message = wire::message(ts, user, team);
     Some(Incoming {
-        // A message in which the bot is named twice is one message.
+        // A message that mentions the bot twice arrives as two events, and has one id.
         id: format!("{channel}/{ts}").into(),
         chat: wire::chat(channel, thread),
         kind,
@@ -60,7 +60,7 @@ fn pressed(payload: &Value) -> Option<Incoming> {
     let message = &payload["message"];
     let thread = message["thread_ts"].as_str().or(message["ts"].as_str())?;
     let at = action["action_ts"].as_str()?;
-    // The ids of direct messages begin with a D.
+    // Ids of direct messages begin with `D`.
     let kind = if channel.starts_with('D') { ChatKind::Direct } else { ChatKind::Group };
     Some(Incoming {
         id: format!("{user}/{at}").into(),
@@ -87,7 +87,7 @@ fn files(event: &Value) -> Vec<IncomingFile> {
     files.filter_map(read).collect()
 }
 
-/// What a person wrote, without the mention of the bot in front, and links as they are.
+/// The text without the mention of the bot at its start, and with plain links.
 fn plain(text: &str) -> String {
     let mut text = text.trim();
     if let Some(rest) = text.strip_prefix("<@")

@@ -1,4 +1,4 @@
-//! Events over a socket (Slack's Socket Mode), for a bot that has no public address.
+//! Events over a socket (Slack's Socket Mode), for a bot without a public address.
 
 use std::time::Duration;
 
@@ -11,22 +11,23 @@ use crate::channel::CallError;
 use crate::instance::Instance;
 use crate::socket::{Again, Closed, Socket};
 
-/// Envelopes that are being taken at once. With more, the socket is not read.
+/// Maximum number of envelopes handled at once. At the maximum, the socket is not read.
 const TAKING_MAX: usize = 32;
 
-/// Slack pings several times a minute; a socket that is silent for longer is dead.
+/// Maximum silence of a socket. Slack pings several times a minute, so a longer silence means that
+/// the connection is dead.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// Why a socket is over.
+/// Why a socket ended.
 enum Over {
-    /// Slack asks for a new one, as it does every few hours.
+    /// Slack requests a new connection, as it does every few hours.
     Refresh,
     Lost,
 }
 
 impl Slack {
-    /// Takes events from the socket until the bot stops. Each is durable before it is
-    /// acknowledged; one that is delivered again is recognised.
+    /// Receives events until the bot stops. Each event is durable before it is acknowledged;
+    /// repeated deliveries are recognised.
     pub async fn listen(&self, instance: &Instance) {
         let mut again = Again::default();
         loop {

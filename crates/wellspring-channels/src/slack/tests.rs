@@ -117,7 +117,7 @@ fn errors() {
     );
 }
 
-/// The example of Slack's documentation, and what differs from it.
+/// The example in Slack's documentation, and variations of it.
 #[test]
 fn signatures() {
     let secret = "8f742231b10e8888abcd99yyyzzz85a5";
@@ -153,7 +153,7 @@ fn secrets(has_socket: bool) -> SlackSecrets {
     SlackSecrets { token, signing_secret, app_token }
 }
 
-/// A strict Slack over HTTP. `socket` is where its sockets are.
+/// A strict Slack over HTTP. `socket` is the URL of its sockets.
 async fn network(socket: String) -> (Arc<Mutex<FakeSlack>>, FakeProvider) {
     let slack = Arc::new(Mutex::new(FakeSlack::default()));
     let since = std::time::Instant::now();
@@ -198,8 +198,8 @@ fn thread(slack: &Mutex<FakeSlack>) -> Vec<Shown> {
     slack.lock().unwrap().shown("C1", "1.5")
 }
 
-/// Over the webhook: a mention is answered in its thread, an approval with a button, and every
-/// request has to be signed.
+/// Over the webhook: a mention is answered in its thread, an approval has a button, and every
+/// request must be signed.
 #[tokio::test]
 async fn a_conversation_over_the_webhook() {
     let (slack, server) = network(String::new()).await;
@@ -219,7 +219,7 @@ async fn a_conversation_over_the_webhook() {
     assert_eq!(post(old).await.status(), 401);
     assert_eq!(post(signed(now, "application/json", "nonsense".into())).await.status(), 400);
     assert_eq!(post(signed(now, "application/json", event.clone())).await.status(), 200);
-    // Slack delivers again what is not answered in time.
+    // Slack delivers an event again if the response is late.
     assert_eq!(post(signed(now, "application/json", event)).await.status(), 200);
 
     until("buttons", || thread(&slack).iter().any(|it| !it.buttons.is_empty())).await;
@@ -245,8 +245,8 @@ async fn a_conversation_over_the_webhook() {
     bot.instance.stop().await;
 }
 
-/// Over the socket: an event is acknowledged once it is kept, and the socket is opened again
-/// when Slack asks for it.
+/// Over the socket: an event is acknowledged once it is stored, and the socket is opened again when
+/// Slack requests it.
 #[tokio::test]
 async fn events_over_the_socket() {
     let socket = FakeSocket::start().await.unwrap();

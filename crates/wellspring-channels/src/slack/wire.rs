@@ -1,4 +1,4 @@
-//! Slack's Web API as values: calls into requests, answers into results. Pure.
+//! Slack's Web API: calls as requests, responses as results. Pure.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use crate::channel::{
 };
 use crate::markup::Markup;
 
-/// Characters of a field of a task card.
+/// Maximum length of a task card's field.
 const TASK_CHARS_MAX: usize = 250;
 
-/// Characters of a section of a message with buttons.
+/// Maximum length of a section in a message with buttons.
 const SECTION_CHARS_MAX: usize = 2900;
 
-/// Buttons of a row.
+/// Maximum number of buttons per row.
 const ROW_MAX: usize = 25;
 
-/// The cards above the words of a stream.
+/// The id of the card with the thoughts, above the text of a stream.
 const THOUGHTS_CARD: &str = "thoughts";
 const TOOL_CARD: &str = "tool";
 
-/// What Slack can do. A chat is a thread; the threads of a channel share its rate.
+/// Slack's capabilities. A chat is a thread; the threads of a channel share its rate limit.
 pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     can_stream_response: true,
     can_edit: true,
@@ -30,9 +30,9 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
     stream_max: 12_000,
     can_delete: true,
     can_buttons: true,
-    // It shows the status for two minutes.
+    // Slack shows the status for two minutes.
     typing: Some(Duration::from_secs(90)),
-    // Edits take 4,000 characters, and entities count.
+    // Slack accepts 4,000 characters in an edit, including entities.
     text_max: 4000,
     counts_markup: true,
     markups: &[Markup::Slack, Markup::Plain],
@@ -43,7 +43,7 @@ pub(crate) const CAPABILITIES: Capabilities = Capabilities {
         group_calls: 60,
         group_window: Duration::from_secs(60),
         overall_per_second: 30,
-        // The tiers of the methods, per workspace.
+        // The tiers of Slack's methods, per workspace.
         per_minute: &[("begin", 20), ("append", 100), ("end", 20), ("edit", 50), ("delete", 50)],
     },
     room_end: Some('/'),
@@ -61,7 +61,7 @@ pub(crate) fn place(chat: &str) -> (&str, Option<&str>) {
     chat.split_once('/').map_or((chat, None), |(channel, thread)| (channel, Some(thread)))
 }
 
-/// The id of a person's message, with those who have to be named to stream to them.
+/// The id of a person's message, with the user and the team that a stream requires.
 pub(crate) fn message(ts: &str, user: &str, team: &str) -> Box<str> {
     format!("{ts}/{user}/{team}").into()
 }
@@ -86,7 +86,7 @@ pub(crate) fn request(call: &Call) -> (&'static str, Value) {
         Action::Edit { message, body, markup, .. } => {
             params["ts"] = (**message).into();
             text(body, *markup, &mut params);
-            // Without this, an edit leaves the buttons and what a stream has shown.
+            // An edit without these fields would keep the buttons and the streamed content.
             if body.buttons.is_empty() {
                 params["blocks"] = json!([]);
             }
@@ -127,12 +127,12 @@ pub(crate) fn request(call: &Call) -> (&'static str, Value) {
                 "status": "is thinking…",
             }),
         ),
-        // It has no drafts, and says that it does not know the method.
+        // Slack has no drafts: it responds that the method is unknown.
         Action::Draft { .. } => ("chat.draft", params),
     }
 }
 
-/// What a growing answer adds: cards for the thoughts and the tool, then words.
+/// The new content of a stream: cards for the thoughts and the tool, then text.
 fn chunks(growth: &Growth) -> Value {
     let (before, after) = (&growth.before, &growth.after);
     let mut chunks = Vec::new();
@@ -147,7 +147,7 @@ fn chunks(growth: &Growth) -> Value {
         let card = |details: &str| {
             let mut card = task(THOUGHTS_CARD, title, status);
             if !details.is_empty() {
-                // Details are appended, unlike the title and the status.
+                // Slack appends to details, and replaces the title and the status.
                 card["details"] = details.into();
             }
             card
@@ -178,7 +178,7 @@ fn task(id: &str, title: &str, status: &str) -> Value {
     json!({ "type": "task_update", "id": id, "title": title, "status": status })
 }
 
-/// Words that call nobody: what a model writes must not notify a whole channel.
+/// Removes mentions: model output must not notify a whole channel.
 fn harmless(words: &str) -> String {
     words.replace("<!", "<\u{200b}!")
 }
@@ -206,7 +206,7 @@ fn button((number, button): (usize, &crate::channel::Button)) -> Value {
     })
 }
 
-/// A text in pieces of at most `max` characters, at the ends of lines where there are some.
+/// Splits a text into pieces of at most `max` characters, at line breaks if possible.
 fn pieces(text: &str, max: usize) -> Vec<String> {
     let mut pieces = vec![String::new()];
     for line in text.split_inclusive('\n') {
@@ -228,7 +228,7 @@ pub(crate) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// What an answer of the Web API means. `retry_after` is in its header.
+/// The result of a response of the Web API. `retry_after` is the header's value in seconds.
 pub(crate) fn result(status: u16, retry_after: Option<u64>, answer: &Value) -> CallResult {
     if answer["ok"] == true {
         return Ok(Done::new(answer["ts"].as_str().map(Into::into)));
@@ -236,7 +236,7 @@ pub(crate) fn result(status: u16, retry_after: Option<u64>, answer: &Value) -> C
     Err(error(status, retry_after, answer))
 }
 
-/// Why the Web API refused a request.
+/// The reason why the Web API rejected a request.
 pub(crate) fn error(status: u16, retry_after: Option<u64>, answer: &Value) -> CallError {
     let code = answer["error"].as_str().unwrap_or_default();
     let needed = answer["needed"].as_str().map(|it| format!(" (the app needs the scope {it})"));
@@ -268,7 +268,7 @@ pub(crate) fn error(status: u16, retry_after: Option<u64>, answer: &Value) -> Ca
             _,
         ) => CallError::ChatGone(what),
         ("service_unavailable" | "team_added_to_org", _) => CallError::Unavailable(what),
-        // Slack says of these that a part may have been done.
+        // Slack documents that these may have taken effect in part.
         ("internal_error" | "fatal_error" | "request_timeout", _) | (_, 500..) => {
             CallError::AnswerLost(what)
         }

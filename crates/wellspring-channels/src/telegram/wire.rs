@@ -48,7 +48,7 @@ pub(crate) fn request(call: &Call) -> (&'static str, Value) {
             parse_mode(*markup, &mut params);
             ("sendMessageDraft", params.into())
         }
-        // It has no streams, and says that it does not know the method.
+        // Telegram has no streams: it responds that the method is unknown.
         Action::Begin { .. } => ("beginStream", params.into()),
         Action::Append { .. } => ("appendStream", params.into()),
         Action::End { .. } => ("endStream", params.into()),

@@ -1,5 +1,5 @@
-// A Telegram by others. It prints where it is, and every message of the bot as it stands; lines
-// on stdin are what a person does: {"write": text} or {"press": data}.
+// An independent fake of Telegram. It prints its address, and the current state of every message
+// of the bot. Lines on stdin are a person's actions: {"write": text} or {"press": data}.
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
 import TelegramServer from "telegram-test-api";

@@ -1,5 +1,5 @@
-// Checks requests against the types that the networks' own communities publish. It reads
-// TypeScript on stdin, which names the types, and prints what the compiler says of it.
+// Checks requests against published types of the networks' APIs. It reads TypeScript that names
+// the types on stdin, and prints the compiler's errors.
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

@@ -30,8 +30,8 @@ use wellspring_wire::provider::Failure;
 use super::Shared;
 use crate::http::error_body;
 
-/// Bytes of one run's stream. The longest answers stay far below; a server that never ends its
-/// stream must not fill the log.
+/// Maximum size of a run's stream. The longest answers stay far below it. The limit keeps a server
+/// that never ends its stream from filling the log.
 const STREAM_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// How often a lost connection is restored before the agent sends something new.

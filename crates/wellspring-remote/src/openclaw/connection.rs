@@ -34,8 +34,8 @@ const REQUESTS_WAITING_MAX: usize = 256;
 /// is not read for a long time reaches the limit.
 const EVENTS_WAITING_MAX: usize = 1_024;
 
-/// Maximum number of ends and answers that are kept in addition. The first end counts; a few more
-/// hold its last text, its usage and its files.
+/// Maximum number of end events and responses that are kept in addition. The first end event ends
+/// the run; later ones contain its last text, its usage and its files.
 const ENDS_WAITING_MAX: usize = 64;
 
 /// How often a gateway that is starting is retried.
@@ -135,7 +135,7 @@ fn is_later_snapshot(old: &Value, new: &Value) -> bool {
         && text(old).zip(text(new)).is_some_and(|(old, new)| old <= new)
 }
 
-/// Whether a message ends the run. These are kept, however many events wait.
+/// Whether a message ends the run. Such messages are kept even if the inbox is full.
 fn is_terminal(heard: &Heard) -> bool {
     match heard {
         Heard::Response(_) => true,
@@ -204,7 +204,8 @@ impl Link {
             return Ok(Err(answer.error.unwrap_or_default()));
         }
         let hello = HelloOk::of(&answer.payload);
-        // A gateway that does not say is taken at its word: it accepted our range.
+        // If the gateway reports no version, we assume a version in our range, because the gateway
+        // accepted the range.
         if hello.protocol != 0 && !(PROTOCOL_MIN..=PROTOCOL_MAX).contains(&hello.protocol) {
             let what = format!(
                 "it speaks protocol {}, and Wellspring {PROTOCOL_MIN} to {PROTOCOL_MAX}; update \
@@ -304,7 +305,7 @@ struct Serving {
 
 impl Serving {
     async fn serve(mut self) {
-        // Counted from the gateway's last frame: that we send something says nothing about it.
+        // Measured from the gateway's last frame: our own frames do not show that it is alive.
         let mut silent_at = Instant::now() + self.silence_max;
         let why: Box<str> = loop {
             tokio::select! {
@@ -330,7 +331,7 @@ impl Serving {
                 }
                 frame = self.requests.recv() => {
                     let Some(frame) = frame else { return };
-                    // A peer that is gone takes no bytes either, once its window is full.
+                    // A send to a dead peer blocks once its window is full.
                     let sending = self.socket.send(Message::text(frame));
                     match timeout(self.silence_max, sending).await {
                         Ok(Ok(())) => {}
@@ -469,8 +470,8 @@ mod tests {
         Heard::Event(EventFrame { event: "agent".into(), seq: None, payload })
     }
 
-    /// A run that is not read for long keeps a bounded number of events, one snapshot of a text,
-    /// and its end in any case.
+    /// A run that is not read for long keeps a bounded number of events and only the latest
+    /// snapshot of a text. It always keeps the run's end.
     #[test]
     fn ends_are_kept_however_many_events_wait() {
         let inbox = Inbox::default();

@@ -58,9 +58,9 @@ pub(super) struct Drive {
     place: Option<OwnedSemaphorePermit>,
     /// Whether the gateway may have the prompt: then a cancelled run is stopped there.
     prompted: bool,
-    /// When something was last heard of the run.
+    /// When the last message about the run arrived.
     heard_at: Instant,
-    /// Connections that were made since then.
+    /// The number of connections made since then.
     reconnects: u32,
     /// Whether the last response will arrive on this connection.
     awaits_result: bool,
@@ -258,7 +258,7 @@ impl Drive {
                 self.is_heard();
                 self.reader.event(event, &mut self.batch);
             }
-            // That it still runs is no news: a run that says nothing runs out of time.
+            // A response that the run is still active does not reset the idle timeout.
             Heard::Response(response) if response.ok && is_still_running(&response) => {
                 link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
             }
@@ -327,8 +327,8 @@ impl Drive {
         self.find().await
     }
 
-    /// Tries to find the run for as long as it may be silent. It outlives a connection, so a
-    /// gateway that cannot be reached for a while has not ended it.
+    /// Tries to find the run until its idle timeout. Runs survive lost connections, so an
+    /// unreachable gateway does not mean that the run has ended.
     async fn find(&mut self) -> Result<Phase, ModelError> {
         let until = self.heard_at + self.shared.config.idle;
         loop {
@@ -346,7 +346,7 @@ impl Drive {
         }
     }
 
-    /// Waits before the next connection; `false` if the run was cancelled meanwhile.
+    /// Waits before the next connection; `false` if the run was cancelled during the wait.
     async fn pause(&mut self) -> bool {
         let wait = Duration::from_millis(100 << self.reconnects.min(DOUBLINGS_MAX));
         self.reconnects = self.reconnects.saturating_add(1);
@@ -379,7 +379,7 @@ impl Drive {
         asked["timeoutMs"] = json!(0);
         let known = link.request("agent.wait", asked).await.ok_or_else(lost)?;
         if known.ok && !is_still_running(&known) {
-            // The last text may be in events that wait.
+            // Unread events may contain the last text.
             while let Some(heard) = self.inbox.pop() {
                 self.hear(heard, &link).await;
             }
@@ -393,17 +393,17 @@ impl Drive {
             let what = "cannot go on: the gateway was restarted and its run is gone; ask again";
             return Err(self.shared.error(FailureKind::Lost, what));
         }
-        // The gateway has just said that it goes on.
+        // The gateway has just reported that the run is active.
         self.heard_at = Instant::now();
         if !self.handle.accepted && going_on.is_none() {
-            // It may not have received the prompt. If it has, it recognises the key.
+            // The gateway may not have received the prompt. If it has, it recognises the key.
             return Ok(Phase::Prompt);
         }
         link.request_for(&self.inbox, "agent.wait", wait(&self.handle.run_id)).await;
         Ok(Phase::Listen)
     }
 
-    /// Asks the gateway to stop the run; `false` if that is not known to have arrived.
+    /// Asks the gateway to stop the run; `false` if the request may not have arrived.
     async fn abort(&self, link: &Link) -> bool {
         let Handle { session_key, run_id, .. } = &self.handle;
         let asked = link.request("chat.abort", Abort { session_key, run_id }.params());
@@ -418,7 +418,7 @@ impl Drive {
 
     /// Stops the run at the gateway, and reads its last events.
     async fn cancelled(&mut self) -> Phase {
-        // The connection may turn out to be lost only now.
+        // The connection may already be lost without our noticing.
         let mut link = self.link_to_abort().await;
         if let Some(lost) = &link
             && !self.abort(lost).await
@@ -439,8 +439,8 @@ impl Drive {
         Phase::Done
     }
 
-    /// The connection over which a cancelled run is aborted. A lost connection is made again,
-    /// because the gateway would continue the run.
+    /// The connection over which a cancelled run is aborted. A lost connection is reopened, because
+    /// the gateway would otherwise continue the run.
     async fn link_to_abort(&mut self) -> Option<Arc<Link>> {
         if !self.prompted {
             return None;

@@ -148,7 +148,7 @@ async fn a_gateway_that_is_killed_in_mid_answer_is_a_failure_that_keeps_the_word
     assert_eq!(gateway.asked().iter().filter(|it| it.0 == "agent").count(), 1);
 }
 
-/// Our process ends in the middle of an answer, and another one finds the run by its handle.
+/// Our process ends during an answer, and another process finds the run by its handle.
 #[tokio::test]
 async fn a_run_is_found_again_by_another_process() {
     let gateway = gateway().await;
@@ -323,7 +323,7 @@ async fn a_device_is_known_by_its_signature() {
     assert_eq!(gateway.asked()[0].1["device"]["id"], id);
 }
 
-/// The queue for a place has a maximum: one run more fails at once, and by name.
+/// The queue has a maximum length: the next run fails immediately, with an error that says so.
 #[tokio::test]
 async fn the_queue_for_a_place_is_bounded() {
     let gateway = gateway().await;
@@ -347,7 +347,7 @@ async fn the_queue_for_a_place_is_bounded() {
     assert!(ended.next().now_or_never().is_none());
 }
 
-/// The gateway stops ticking, while runs of ours go on asking it.
+/// The gateway stops sending ticks while our runs keep sending requests.
 #[tokio::test]
 async fn requests_do_not_keep_a_dead_connection_alive() {
     let options = GatewayOptions { tick_ms: 50, ..GatewayOptions::default() };
@@ -363,8 +363,8 @@ async fn requests_do_not_keep_a_dead_connection_alive() {
     }
 }
 
-/// After a lost connection the gateway is asked again and again whether the run goes on. That it
-/// does is not a sign of life.
+/// After a lost connection, the client polls the gateway. A response that the run is still active
+/// does not reset the idle timeout.
 #[tokio::test]
 async fn a_silent_run_times_out_after_a_lost_connection_too() {
     let options = GatewayOptions { wait_ms_max: 20, ..GatewayOptions::default() };
@@ -384,7 +384,8 @@ async fn a_silent_run_times_out_after_a_lost_connection_too() {
     gateway.was_asked("chat.abort", 1).await;
 }
 
-/// A run outlives its connection; so it is stopped at the gateway also if there is none.
+/// Runs survive lost connections, so a cancelled run is stopped at the gateway even if the
+/// connection was lost.
 #[tokio::test]
 async fn a_cancel_without_a_connection_aborts_the_run_too() {
     let gateway = gateway().await;
@@ -399,7 +400,7 @@ async fn a_cancel_without_a_connection_aborts_the_run_too() {
     assert_eq!(gateway.asked().iter().filter(|it| it.0 == "agent").count(), 1);
 }
 
-/// Our process starts again while the gateway cannot be reached: the run is not given up.
+/// Our process restarts while the gateway is unreachable, and finds the run later.
 #[tokio::test]
 async fn a_gateway_that_is_away_for_a_while_is_tried_again() {
     let gateway = gateway().await;
@@ -425,7 +426,7 @@ async fn a_gateway_that_is_away_for_a_while_is_tried_again() {
     assert!(said.contains("part 0 says \"One two\""), "{said}");
 }
 
-/// Events that were lost on the way are said in the log; the text is whole.
+/// Lost events are reported in the log, and the text is complete.
 #[tokio::test]
 async fn a_gap_is_logged_and_the_text_is_whole() {
     let lines = Lines::default();

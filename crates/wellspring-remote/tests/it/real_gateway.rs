@@ -87,7 +87,7 @@ impl Gateway {
     fn config(port: u16) -> OpenClawConfig {
         let mut config = OpenClawConfig::new(format!("ws://127.0.0.1:{port}"));
         config.token = Some("secret-token".into());
-        // So long a gateway that was killed is waited for.
+        // The maximum wait for a gateway that was killed.
         config.idle = Duration::from_secs(20);
         config
     }

@@ -1,4 +1,5 @@
-//! Clients of each wire: they ask, read to the end, and check that the text is whole.
+//! Clients of each wire: they send a request, read the response to its end, and check that the text
+//! is complete.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,12 +11,12 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-/// How a server is spoken to.
+/// The protocol of a server.
 #[derive(Clone, Copy)]
 pub(crate) enum Wire {
-    /// AG-UI: a POST, and server-sent events.
+    /// AG-UI: a POST with a response of server-sent events.
     AgUi,
-    /// The AI SDK's default transport: the same, at this path.
+    /// The AI SDK's default transport: a POST to this path with a response of server-sent events.
     AiSdk { path: &'static str },
     /// The AI SDK's transport over a WebSocket.
     AiSdkSocket,
@@ -27,7 +28,7 @@ pub(crate) enum Wire {
     SocketIo,
 }
 
-/// One client: so many runs on one connection, one after the other.
+/// Runs one client: `runs` runs in sequence, on one connection.
 pub(crate) async fn client(wire: Wire, server: SocketAddr, runs: usize, text: Arc<str>) {
     match wire {
         Wire::AgUi => post("/ag-ui/bench", ag_ui, server, runs, &text).await,
@@ -101,12 +102,12 @@ fn run_agent() -> Value {
     json!({"type": "run_agent", "data": ag_ui()})
 }
 
-/// What was said in one run.
+/// The text and the state of one run.
 #[derive(Default)]
 struct Answer(String);
 
 impl Answer {
-    /// Takes note of an event, or of all events in a message.
+    /// Records an event, or all events in an array.
     fn take(&mut self, event: &Value) {
         match event["type"].as_str() {
             Some("TEXT_MESSAGE_CONTENT" | "text-delta") => {
@@ -127,7 +128,7 @@ impl Answer {
     }
 }
 
-/// Asks by POST, and reads server-sent events.
+/// Sends requests by POST and reads server-sent events.
 async fn post(path: &str, body: fn() -> Value, server: SocketAddr, runs: usize, text: &str) {
     let mut connection = TcpStream::connect(server).await.unwrap();
     connection.set_nodelay(true).unwrap();
@@ -140,7 +141,7 @@ async fn post(path: &str, body: fn() -> Value, server: SocketAddr, runs: usize, 
         );
         connection.write_all(request.as_bytes()).await.unwrap();
         let mut response = Vec::with_capacity(64 * 1024);
-        // Events have no such line, and a client asks for no trailers.
+        // This terminator cannot occur within events, and clients request no trailers.
         while !response.ends_with(b"\r\n0\r\n\r\n") {
             assert_ne!(connection.read_buf(&mut response).await.unwrap(), 0, "it is whole");
         }
@@ -155,7 +156,7 @@ async fn post(path: &str, body: fn() -> Value, server: SocketAddr, runs: usize, 
     }
 }
 
-/// The body of a response in chunks.
+/// Decodes a chunked response body.
 fn dechunked(response: &[u8]) -> String {
     let at = response.windows(4).position(|it| it == b"\r\n\r\n").unwrap();
     assert!(response.starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(response));
@@ -196,12 +197,13 @@ async fn next(socket: &mut Socket) -> String {
     }
 }
 
-/// Reads until a message says that the run is over.
+/// Reads until a message ends the run.
 async fn read(socket: &mut Socket, is_over: impl Fn(&Value) -> bool) -> Answer {
     let mut answer = Answer::default();
     loop {
         let text = next(socket).await;
-        // Socket.IO's packets begin with a number; other than events they are the connection's.
+        // Socket.IO's packets begin with a number. Packets other than events belong to the
+        // connection.
         let json = match text.strip_prefix("42") {
             Some(packet) => serde_json::from_str::<Value>(packet).unwrap()[1].take(),
             None if text.starts_with('{') => serde_json::from_str(&text).unwrap(),

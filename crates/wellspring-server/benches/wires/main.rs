@@ -1,14 +1,14 @@
-//! What a token costs on each wire: `cargo bench -p wellspring-server --bench wires`.
+//! The server's cost per token on each wire: `cargo bench -p wellspring-server --bench wires`.
 //!
-//! Each row is one server in a process of its own, on one core; its clients and the provider that
-//! it asks are on the other. Every row has the same load: 64 clients, each with one connection,
-//! on which one run follows the other; and each run is a request to an Anthropic-shaped provider
-//! that says 200 words, 32 of them per write. A figure is the server's CPU time, with that of the
-//! kernel on its behalf, per word. Every client checks that the text is whole.
+//! Each row is one server in a separate process on one core. Its clients and its provider run on
+//! another core. Every row has the same load: 64 clients with one connection each, on which runs
+//! follow each other. Each run makes one request to a fake of Anthropic's API, which sends 200
+//! words in writes of 32. The figure is the CPU time per word, in user and kernel mode. Every
+//! client checks that the text is complete.
 //!
-//! Ours keeps every run in SQLite before it is delivered. `node/` is a server as one would write
-//! it in JavaScript, with `socket.io` and `streamText`, which keeps nothing. It is measured if
-//! its packages are installed:
+//! Wellspring stores every run in SQLite before it sends it. `node/` is a typical JavaScript server
+//! with `socket.io` and `streamText`, which stores nothing. It is measured if its packages are
+//! installed:
 //!
 //! ```console
 //! $ npm ci --prefix crates/wellspring-server/benches/wires/node
@@ -28,18 +28,18 @@ use wellspring_testkit::figures::{Scale, figure};
 use self::clients::{Wire, client};
 use self::process::{Core, Process};
 
-/// Clients that ask at the same time.
+/// Number of concurrent clients.
 const CLIENTS: usize = 64;
 
-/// How often each row is measured; the figure is the middle one. The rows take turns, so that
-/// what else the machine does hits all of them.
+/// Number of measurements per row; the figure is their median. The rows alternate, so that other
+/// load on the machine affects all of them.
 const ROUNDS: usize = 3;
 
-/// Runs of one measurement, and of a peer that takes a hundred times as long.
+/// Runs per measurement. A peer that is a hundred times slower gets fewer.
 const RUNS: usize = 4000;
 const RUNS_OF_PEER: usize = 400;
 
-/// A server, and how it is spoken to.
+/// A server and its protocol.
 struct Row {
     name: &'static str,
     wire: Wire,
@@ -54,7 +54,7 @@ fn main() {
         return server::serve(provider.to_str().unwrap());
     }
     let scale = Scale::asked();
-    // Children are started first: they inherit the core of the thread that starts them.
+    // Children are started first, because they inherit the core of the thread that starts them.
     let provider = provider::Provider::bind();
     let mut rows = ours(&provider, scale);
     rows.extend(node(&provider, scale));
@@ -81,7 +81,7 @@ fn main() {
     }
 }
 
-/// What all others are compared with.
+/// The row that all others are compared with.
 const BASELINE: &str = "ag-ui";
 
 fn ours(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
@@ -101,7 +101,7 @@ fn ours(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
     .into()
 }
 
-/// The same in JavaScript, if its packages are there.
+/// The JavaScript servers, if their packages are installed.
 fn node(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/wires/node");
     if !folder.join("node_modules").exists() {
@@ -120,7 +120,7 @@ fn node(provider: &provider::Provider, scale: Scale) -> Vec<Row> {
 }
 
 impl Row {
-    /// Has so many runs, and says what a word of them cost.
+    /// Measures `runs` runs, and returns the CPU time per word.
     #[expect(clippy::cast_precision_loss, reason = "a figure has few digits")]
     async fn run(&self, runs: usize, text: &Arc<str>) -> f64 {
         let clients = CLIENTS.min(runs);

@@ -1,4 +1,4 @@
-//! Servers in processes of their own, and what they use.
+//! Servers in separate processes, and their CPU time.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// Tells a server where its provider is; and this program that it is a server.
+/// The variable with the provider's address. If it is set, this program runs as a server.
 pub(crate) const PROVIDER: &str = "WELLSPRING_BENCH_PROVIDER";
 
-/// How long the kernel's coarse clock ticks, on every system that has `/proc`.
+/// The resolution of the kernel's coarse clock, on every system that has `/proc`.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Where a thread runs.
+/// The core of a thread.
 #[derive(Clone, Copy)]
 pub(crate) enum Core {
     Server,
     Clients,
 }
 
-/// Keeps this thread, and what it starts, on a core. Where that core cannot be had the system
-/// decides.
+/// Pins this thread, and the processes that it starts, to a core. Does nothing if the core is not
+/// available.
 pub(crate) fn pin(core: Core) {
     let mut cores = CpuSet::new();
     cores.set(match core {
@@ -32,14 +32,14 @@ pub(crate) fn pin(core: Core) {
     let _ = sched_setaffinity(None, &cores);
 }
 
-/// A server. It is killed when dropped.
+/// A server process. It is killed when dropped.
 pub(crate) struct Process {
     child: Child,
     address: SocketAddr,
 }
 
 impl Process {
-    /// Starts a server, which says its address in its first line.
+    /// Starts a server, which prints its address in its first line.
     pub(crate) fn start(mut command: Command, provider: &str) -> Self {
         pin(Core::Server);
         let mut child = command.env(PROVIDER, provider).stdout(Stdio::piped()).spawn().unwrap();
@@ -56,7 +56,7 @@ impl Process {
     pub(crate) fn cpu(&self) -> Cpu {
         let process = format!("/proc/{}", self.child.id());
         let stat = std::fs::read_to_string(format!("{process}/stat")).unwrap();
-        // The second field is a name, which may hold anything.
+        // The second field is the program's name, which may contain any characters.
         let (_, fields) = stat.rsplit_once(')').unwrap();
         let fields: Vec<&str> = fields.split_whitespace().collect();
         let ticks: u32 = fields[11..13].iter().map(|it| it.parse::<u32>().unwrap()).sum();
@@ -72,21 +72,21 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that is gone already is gone.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The CPU time that a process has used so far.
+/// The CPU time of a process so far.
 pub(crate) struct Cpu {
     coarse: Duration,
-    /// Of each thread that there is.
+    /// The time of each thread, by the fine clock.
     fine: BTreeMap<String, Duration>,
 }
 
 impl Cpu {
-    /// What was used in between: by the fine clock, unless it lost threads that have ended.
+    /// The CPU time between two measurements: by the fine clock, unless threads ended in between.
     pub(crate) fn since(&self, before: &Self) -> Duration {
         let coarse = self.coarse.saturating_sub(before.coarse);
         let fine = self.fine.iter().map(|(thread, now)| {

@@ -1,4 +1,4 @@
-//! A provider of models that always says the same, over HTTP as Anthropic does.
+//! A fake model provider that always sends the same answer, in Anthropic's format.
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
-/// Words of an answer: each is one delta.
+/// Words per answer; each is one delta.
 pub(crate) const WORDS: usize = 200;
 
-/// Events that are written at once, as a provider does whose network is busy.
+/// Events per write, as from a provider with a busy network.
 const EVENTS_PER_WRITE: usize = 32;
 
-/// What the words are made of: with everything that a server has to escape.
+/// The vocabulary of the answer, with all characters that a server must escape.
 const VOCABULARY: [&str; 8] =
     ["spring ", "\"water\" ", "runs ", "down\n", "🏔 ", "C:\\hill ", "and\u{2028}", "on, "];
 
@@ -33,19 +33,19 @@ impl Provider {
         format!("http://{}", self.address)
     }
 
-    /// What every answer says.
+    /// The text of every answer.
     pub(crate) fn text(&self) -> String {
         words().collect()
     }
 
-    /// Answers for as long as it is polled.
+    /// Serves requests while it is polled.
     pub(crate) async fn serve(self) {
         self.listener.set_nonblocking(true).unwrap();
         let listener = tokio::net::TcpListener::from_std(self.listener).unwrap();
         let pieces: Arc<[Vec<u8>]> = pieces().into();
         loop {
             let (client, _) = listener.accept().await.unwrap();
-            // A server that is stopped breaks off.
+            // A server that is stopped closes its connections.
             tokio::spawn(answer(client, Arc::clone(&pieces)));
         }
     }
@@ -55,7 +55,7 @@ fn words() -> impl Iterator<Item = &'static str> {
     VOCABULARY.into_iter().cycle().take(WORDS)
 }
 
-/// The chunks of an answer's body, each as it is written.
+/// The chunks of a response body, one per write.
 fn pieces() -> Vec<Vec<u8>> {
     let event =
         |kind: &str, rest: &str| format!("event: {kind}\ndata: {{\"type\":\"{kind}\"{rest}}}\n\n");

@@ -1,4 +1,4 @@
-//! Our server, as `row` has it.
+//! Our server, with the same agent as the bench `row`.
 
 use std::sync::Arc;
 use std::time::Duration;

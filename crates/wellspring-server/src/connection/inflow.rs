@@ -1,8 +1,8 @@
-//! What has arrived of a message that is not complete yet.
+//! Counts the received bytes of incomplete messages.
 //!
-//! A request's body is counted by the code that reads it. A message on a WebSocket is put
-//! together below that code, out of sight, and up to the size of a body; so the connection counts
-//! what it reads, and the reader says when a message was complete.
+//! The code that reads a request's body counts its bytes. A WebSocket message, which may be as
+//! large as a body, is assembled by a library without such a hook. So the connection counts the
+//! bytes that it reads, and the reader of messages reports each complete message.
 
 use std::io;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -11,8 +11,8 @@ use crate::error::ApiError;
 use crate::limits::BytesPass;
 use crate::lock;
 
-/// Counts the bytes that a connection has read and that no complete message has taken. Each
-/// request carries that of its connection, where the listener is our own.
+/// Counts the bytes that a connection has read and that are not part of a complete message. Every
+/// request on our own listener carries the counter of its connection.
 #[derive(Clone, Default)]
 pub(crate) struct Inflow(Arc<OnceLock<Mutex<Counted>>>);
 
@@ -22,13 +22,13 @@ struct Counted {
 }
 
 impl Inflow {
-    /// Counts from now on, within the limits of this pass.
+    /// Starts counting, within the limits of this pass.
     pub(crate) fn count(&self, pass: BytesPass) {
-        // A connection becomes a socket once.
+        // A connection is upgraded to a socket only once.
         let _ = self.0.set(Mutex::new(Counted { pass, refused: None }));
     }
 
-    /// Takes note of bytes that were read. Fails beyond a limit; then the connection ends.
+    /// Adds bytes that were read. Fails beyond a limit, which ends the connection.
     pub(super) fn arrived(&self, bytes: usize) -> io::Result<()> {
         let Some(counted) = self.0.get() else { return Ok(()) };
         let mut counted = lock(counted);
@@ -37,19 +37,19 @@ impl Inflow {
         Err(io::Error::other("too much has arrived of messages that are not complete"))
     }
 
-    /// Takes note of bytes that are not part of an incomplete message.
+    /// Removes bytes that are not part of an incomplete message.
     pub(crate) fn taken(&self, bytes: usize) {
         if let Some(counted) = self.0.get() {
             lock(counted).pass.shrink(bytes);
         }
     }
 
-    /// Takes note of a message that was complete.
+    /// Resets the counter after a complete message.
     pub(crate) fn complete(&self) {
         self.taken(usize::MAX);
     }
 
-    /// The limit that ended the connection, if one did.
+    /// The limit that ended the connection; `None` if no limit was exceeded.
     pub(crate) fn refused(&self) -> Option<ApiError> {
         lock(self.0.get()?).refused.take()
     }

@@ -91,7 +91,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
         Ok(())
     }
 
-    /// Removes a stream; its run continues. `false` if there is none of this name.
+    /// Removes a stream; its run continues. `false` if no stream has this name.
     pub(crate) fn remove(&mut self, key: &K) -> bool {
         match self.known.remove(key) {
             Some(known) => {
@@ -102,7 +102,7 @@ impl<K: Clone + Ord + Send + 'static> Subscriptions<K> {
         }
     }
 
-    /// Lets a stream yield more events. `false` if there is none of this name.
+    /// Lets a stream yield more events. `false` if no stream has this name.
     pub(crate) fn add_credit(&mut self, key: &K, more: u32) -> bool {
         let Some(known) = self.known.get_mut(key) else { return false };
         known.credit = known.credit.map(|credit| credit.saturating_add(i64::from(more)));

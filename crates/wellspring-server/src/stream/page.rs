@@ -16,8 +16,8 @@ pub(crate) struct EventPage {
     pub(crate) done: bool,
 }
 
-/// Reads a page of events. If there are none, it waits until the deadline; without one it does not
-/// wait.
+/// Reads a page of events. If there are no events yet, it waits until the deadline; without a
+/// deadline it returns an empty page.
 pub(crate) async fn page(
     log: &Log,
     info: &RunInfo,

@@ -225,8 +225,8 @@ impl Request<'_> {
         Ok(Begun::Joins { run, at: answers_taken(cursor, answered).await? })
     }
 
-    /// An id of exactly these answers and the client's run id. It tells a repeated request from
-    /// another request that reuses the run id.
+    /// An id of exactly these answers and the client's run id. It distinguishes a repeated request
+    /// from another request that reuses the run id.
     fn resumed(&self) -> Option<ClientId> {
         let name = self.name.as_ref().filter(|_| !self.input.resume.is_empty())?;
         let resume = canonical_json(&self.input.resume);

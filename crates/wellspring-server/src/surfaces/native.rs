@@ -1,7 +1,7 @@
 //! Our own API under `/v1`: runs and threads, their events, and commands to runs.
 //!
-//! Requests that create something take an `Idempotency-Key`. Commands to a run are durable when
-//! they are answered, and take effect once however often they are sent.
+//! Requests that create something accept an `Idempotency-Key`. A command to a run is durable before
+//! its response is sent, and takes effect only once, even if it is repeated.
 
 use axum::Json;
 use axum::extract::State;

@@ -296,7 +296,7 @@ impl Client {
         Ok(steps)
     }
 
-    /// The run that the client's id means, if there is one.
+    /// The run with the client's id; `None` if it does not exist.
     async fn named(&self, control: &Control, name: &str) -> Result<Option<RunId>, ApiError> {
         if name.is_empty() {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Sockets, sessions that poll, webhooks and chats, attacked: by strangers, by tenants that want
-//! more than their share, and by clients that say half of something.
+//! Attacks on sockets, polling sessions, webhooks and chats: by strangers, by tenants that exceed
+//! their share, and by clients that send incomplete data.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ use crate::access::two_tenants;
 use crate::kit::{Kit, agent, config, parts};
 use crate::socket::Socket;
 
-/// Longer than any time-out of a connection. Time is simulated where it is waited for.
+/// Longer than any timeout of a connection. The tests simulate time where they wait for it.
 const LONG: Duration = Duration::from_secs(120);
 
-/// What a session of Socket.IO that polls begins with.
+/// The URL that begins a polling session of Socket.IO.
 const POLLING: &str = "/socket.io/?EIO=4&transport=polling";
 
-/// Begins a session that polls, and gives the address of its requests.
+/// Begins a polling session, and returns the URL of its requests.
 async fn session(kit: &Kit) -> Result<String, (u16, String)> {
     let response = kit.get(POLLING).send().await.unwrap();
     let status = response.status().as_u16();
@@ -39,7 +39,7 @@ async fn session(kit: &Kit) -> Result<String, (u16, String)> {
     Ok(format!("{POLLING}&sid={}", open["sid"].as_str().unwrap()))
 }
 
-/// Sends packets of a session.
+/// Sends packets in a session.
 async fn push(kit: &Kit, session: &str, packets: &str) -> (u16, Value) {
     let url = kit.url(session);
     let response = kit.client.post(url).body(packets.to_owned()).send().await.unwrap();
@@ -47,7 +47,7 @@ async fn push(kit: &Kit, session: &str, packets: &str) -> (u16, Value) {
     (status, body)
 }
 
-/// Begins a request with a body of which the rest never comes.
+/// Sends the beginning of a request whose body is never completed.
 async fn half_a_request(kit: &Kit, path: &str, token: &str) -> TcpStream {
     let mut connection = TcpStream::connect(kit.server.address()).await.unwrap();
     let head = format!(
@@ -64,8 +64,8 @@ async fn status(connection: &mut TcpStream) -> String {
     String::from_utf8_lossy(&status[9..]).into_owned()
 }
 
-/// Who is not let in is told so at once, on every route: nothing is read of a body whose sender
-/// is not known.
+/// On every route, an unauthenticated client is rejected immediately: the server reads nothing of
+/// the body before authentication.
 #[tokio::test(start_paused = true)]
 async fn nothing_is_read_from_strangers() {
     let (mut kit, [mine, _]) = two_tenants(config()).await;
@@ -86,7 +86,8 @@ async fn nothing_is_read_from_strangers() {
     assert_eq!(push(&kit, &session, "40").await, (200, json!("ok")));
 }
 
-/// Sessions that poll are a token's streams, bounded as such, and forgotten when nobody polls.
+/// Polling sessions count as streams of their token, are limited like streams, and expire when
+/// their client stops polling.
 #[tokio::test(start_paused = true)]
 async fn sessions_that_nobody_polls_are_forgotten() {
     let limits = ServerLimits {
@@ -104,7 +105,7 @@ async fn sessions_that_nobody_polls_are_forgotten() {
     }
     let full = Err((429, "too_many_streams".to_owned()));
     assert_eq!(session(&kit).await, full);
-    // A WebSocket beside the session counts as well.
+    // A WebSocket in addition to the session counts as well.
     assert!(Socket::open(&kit, "/use-ai").await.is_err());
     let mine = kit.token.replace(other);
     session(&kit).await.unwrap();
@@ -118,7 +119,7 @@ async fn sessions_that_nobody_polls_are_forgotten() {
     assert_eq!(session(&kit).await, full);
 }
 
-/// A client that sends and never polls is stopped before its answers pile up.
+/// A client that sends requests and never polls gets an error before its responses accumulate.
 #[tokio::test]
 async fn answers_that_nobody_polls_have_a_maximum() {
     let limits = ServerLimits { requests_per_token: 10_000, ..ServerLimits::default() };
@@ -133,13 +134,13 @@ async fn answers_that_nobody_polls_have_a_maximum() {
     }
     let (status, said) = push(&kit, &session, &many(1)).await;
     assert_eq!((status, &said["error"]["code"]), (429, &json!("too_many_requests")));
-    // What was answered before is there.
+    // Earlier responses are still delivered.
     let answers = kit.client.get(kit.url(&session)).send().await.unwrap().text().await.unwrap();
     assert_eq!(answers.split('\u{1e}').count(), 256);
     assert_eq!(push(&kit, &session, &many(1)).await.0, 200);
 }
 
-/// A WebSocket, by hand: the library that the other tests use only sends whole messages.
+/// A raw WebSocket connection: the library of the other tests only sends whole messages.
 async fn raw_socket(kit: &Kit, path: &str) -> TcpStream {
     let mut socket = TcpStream::connect(kit.server.address()).await.unwrap();
     let token = kit.token.as_ref();
@@ -157,14 +158,14 @@ async fn raw_socket(kit: &Kit, path: &str) -> TcpStream {
     socket
 }
 
-/// The beginning of a frame of a client, with a mask that changes nothing.
+/// The header of a client's frame, with a mask of zeros.
 fn frame(first: u8, bytes: u64) -> Vec<u8> {
     [&[first, 0xff][..], &bytes.to_be_bytes(), &[0; 4]].concat()
 }
 
-/// What has arrived of messages counts as bodies do, also if they are never complete, and also if
-/// signs of life come in between; a token that holds too much loses a socket, and others lose
-/// nothing.
+/// The received bytes of incomplete messages count like bodies, even if the messages are never
+/// completed and pongs arrive in between. A token beyond the limit loses a socket; other tokens are
+/// not affected.
 #[tokio::test]
 async fn half_a_message_counts_as_half_a_body_does() {
     const PIECE: usize = 600_000;
@@ -173,17 +174,17 @@ async fn half_a_message_counts_as_half_a_body_does() {
         let config = ServerConfig { limits: limits.clone(), ..config() };
         let (mut kit, [mine, other]) = two_tenants(config).await;
         kit.token = Some(mine);
-        // A fragment of a text that goes on, and a sign of life.
+        // A fragment of a text, followed by a pong.
         let half = [frame(0x01, PIECE as u64), vec![b' '; PIECE], vec![0x8a, 0x80, 0, 0, 0, 0]];
         let half = half.concat();
         let mut sockets = [raw_socket(&kit, path).await, raw_socket(&kit, path).await];
         for socket in &mut sockets {
-            // The one that is refused may be closed before all of it was sent.
+            // The rejected socket may be closed before everything was sent.
             let _ = socket.write_all(&half).await;
         }
         let ended = async |socket: &mut TcpStream| {
             let mut said = Vec::new();
-            // Being hung up on with something unread is a reset.
+            // A close with unread data is a reset.
             let _ = socket.read_to_end(&mut said).await;
         };
         let [first, second] = &mut sockets;
@@ -194,7 +195,7 @@ async fn half_a_message_counts_as_half_a_body_does() {
             }
         });
         let left = patience.await.unwrap_or_else(|_| panic!("{path}: nothing was refused"));
-        // The other one can still finish what it says.
+        // The other socket can still complete its message.
         let socket = &mut sockets[left];
         socket.write_all(&frame(0x80, 1)).await.unwrap();
         socket.write_all(b"x").await.unwrap();
@@ -208,7 +209,7 @@ async fn half_a_message_counts_as_half_a_body_does() {
     }
 }
 
-/// A socket that asks for much and takes nothing is closed, and until then holds little.
+/// A socket that requests much and reads nothing is closed, and holds little memory until then.
 #[tokio::test(start_paused = true)]
 async fn a_socket_that_takes_nothing_is_let_go() {
     const RUN_BYTES: usize = 8 << 20;
@@ -230,8 +231,7 @@ async fn a_socket_that_takes_nothing_is_let_go() {
     assert!(metrics.contains("wellspring_streams 0"), "{metrics}");
 }
 
-/// With another tenant's ids, nothing is found and nothing changes: over our socket, and in the
-/// chats of the AI SDK.
+/// Another tenant's ids find and change nothing, over our own socket and in chats of the AI SDK.
 #[tokio::test]
 async fn another_tenants_ids_are_nothing_on_sockets_and_in_chats() {
     let (mut kit, [mine, other]) = two_tenants(config()).await;
@@ -267,7 +267,7 @@ async fn another_tenants_ids_are_nothing_on_sockets_and_in_chats() {
         let said = socket.next().await.unwrap();
         assert_eq!(said["error"]["code"], code, "{message}: {said}");
     }
-    // The same name of a chat is another chat.
+    // The same chat id names a different chat for each tenant.
     let resumed = kit.get("/ai-sdk/agent/chat/stream").send().await.unwrap();
     assert_eq!(resumed.status(), 204);
     let stop = kit.post("/ai-sdk/agent/chat/stop", &json!({})).send().await.unwrap();
@@ -279,7 +279,7 @@ async fn another_tenants_ids_are_nothing_on_sockets_and_in_chats() {
     let earlier = json!({ "id": run, "role": "assistant", "parts": [] });
     for (messages, more, want) in [
         (json!([user("m"), answered]), json!({}), 409),
-        // An edited message goes on after the answer before it.
+        // An edited message branches off after the preceding answer.
         (json!([user("m"), earlier, user("n")]), json!({ "messageId": "n" }), 404),
     ] {
         let mut body = json!({ "id": "chat", "messages": messages });
@@ -299,7 +299,7 @@ async fn another_tenants_ids_are_nothing_on_sockets_and_in_chats() {
     assert_eq!(inbox, []);
 }
 
-/// A server with a route of something else, as a webhook is.
+/// A server with an additional route, such as a webhook.
 async fn with_a_webhook(limits: ServerLimits) -> Server {
     let runtime = Runtime::new(Log::in_memory());
     let hook = Router::new().route("/hook", post(async |body: Bytes| body.len().to_string()));
@@ -313,8 +313,8 @@ async fn to_webhook(server: &Server, bytes: usize) -> Response {
     client.post(url).body(vec![b'x'; bytes]).send().await.unwrap()
 }
 
-/// Everyone can send a webhook something. A body that does not come is given up, so that nobody
-/// can fill the places for connections with halves of them.
+/// Anyone can send requests to a webhook. An incomplete body times out, so that it cannot occupy a
+/// connection indefinitely.
 #[tokio::test(start_paused = true)]
 async fn half_a_delivery_is_given_up() {
     let server = with_a_webhook(ServerLimits::default()).await;
@@ -322,7 +322,7 @@ async fn half_a_delivery_is_given_up() {
     let head = "POST /hook HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1000\r\n\r\n";
     connection.write_all(head.as_bytes()).await.unwrap();
     let trickle = async {
-        // The server may have hung up.
+        // The server may have closed the connection.
         while connection.write_all(b"x").await.is_ok() {
             tokio::time::sleep(Duration::from_secs(1)).await;
         }
@@ -331,8 +331,8 @@ async fn half_a_delivery_is_given_up() {
     assert_eq!(to_webhook(&server, 100).await.text().await.unwrap(), "100");
 }
 
-/// What strangers send to webhooks has a share of what all bodies may hold, and takes nothing of
-/// anyone else's.
+/// Requests of strangers to webhooks share one memory limit, and do not reduce the limits of
+/// tokens.
 #[tokio::test]
 async fn what_strangers_deliver_has_a_share() {
     let limits = ServerLimits { held_bytes_per_token: 100_000, ..ServerLimits::default() };

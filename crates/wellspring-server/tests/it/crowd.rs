@@ -45,19 +45,19 @@ const UNREAD_BYTES: u64 = 320 * 1024;
 /// make of it; a crowd that cost CPU would make it many times as long.
 const SLOWER_MAX: f64 = 1.5;
 
-/// Deltas of a run while most of its clients read nothing.
+/// Number of deltas of a run while most of its clients read nothing.
 const LIVE_DELTAS: usize = 200;
 
-/// The time between two of them.
+/// The time between two deltas.
 const LIVE_PACE: Duration = Duration::from_millis(5);
 
-/// Time for the clients to come, after more was said than their buffers take.
+/// Time for the clients to connect, after the run has sent more than their buffers hold.
 const LIVE_WAIT: Duration = Duration::from_secs(1);
 
-/// What comes then.
+/// Sent after the buffers are full.
 const MARK: &str = "now-they-are-stuck";
 
-/// How much more CPU a run may cost beside clients that do not read it.
+/// Maximum CPU time of a run with idle clients, relative to a run without them.
 const IDLE_CPU_MAX: f64 = 1.5;
 
 /// Descriptors besides the connections'.
@@ -91,7 +91,7 @@ async fn crowd_server() {
     let _ = tokio::io::stdin().read_to_end(&mut stdin).await;
 }
 
-/// The server of these tests, in a process of its own.
+/// The server of these tests, in a separate process.
 struct Crowded {
     child: Child,
     address: String,
@@ -131,7 +131,7 @@ impl Crowded {
         self.client.get(url).send().await.unwrap()
     }
 
-    /// Clients that open a stream of a run, and read one byte of it.
+    /// Opens streams of a run whose clients read one byte each.
     async fn unread(&self, run: &str, clients: usize) -> Vec<TcpStream> {
         let ask = format!("GET /v1/runs/{run}/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
         let mut crowd = Vec::new();
@@ -153,13 +153,13 @@ impl Crowded {
         format!("/proc/{}/{file}", self.child.id().unwrap()).into()
     }
 
-    /// CPU time that the server has used.
+    /// The CPU time of the server so far.
     fn cpu(&self) -> Duration {
         let stat = std::fs::read_to_string(self.about("stat")).unwrap();
-        // The name of the program, in parentheses, may have spaces.
+        // The program's name, in parentheses, may contain spaces.
         let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
         let ticks: u64 = fields[11..13].iter().map(|it| it.parse::<u64>().unwrap()).sum();
-        // Linux counts in hundredths of a second for every program.
+        // Linux reports hundredths of a second to all programs.
         Duration::from_millis(ticks * 10)
     }
 }
@@ -219,8 +219,7 @@ async fn a_crowd_that_says_or_reads_nothing_costs_little() {
     }
 }
 
-/// Clients that do not read a run that goes on are not asked to, word by word: the server does no
-/// more for them than without them.
+/// Clients that do not read an active run cost hardly any CPU time per delta.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_reads_nothing_costs_no_cpu() {
     let server = Crowded::start().await;

@@ -112,14 +112,14 @@ impl Kit {
         panic!("the run ended without waiting for anybody");
     }
 
-    /// What a peer's script prints that is run against the server, a line for each thing that it
-    /// saw. The server begins to drain when the script says `drain`.
+    /// Runs a peer's script against the server and returns its output, one line per observation.
+    /// The server begins to drain when the script prints `drain`.
     pub(crate) async fn driven_by(self, script: &str) -> String {
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peer").join(script);
         let mut peer = Command::new("node")
             .arg(script)
             .arg(self.url(""))
-            // Some of its scenes, for a person who looks for something.
+            // Selects some of the script's scenes, for debugging.
             .args(std::env::var("WELLSPRING_SCENES"))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -199,7 +199,7 @@ fn ai_sdk_agents(kit: &Kit) {
     register("stuck", agent([Say::new().text("one ").hang()], []));
     let failure = Failure::new(FailureKind::Refused, "no luck");
     register("fails", agent([Say::new().text("one ").fail(failure)], []));
-    // Every other attempt at its first turn breaks off, after its calls.
+    // Every second attempt at its first turn breaks off after its calls.
     let attempts = AtomicU32::new(0);
     let retries = Scripted::with(move |request| {
         if request.messages.iter().any(|it| matches!(it, Message::Results { .. })) {

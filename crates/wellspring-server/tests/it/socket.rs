@@ -65,7 +65,7 @@ impl Socket {
         Ok(serde_json::from_str(&text).unwrap())
     }
 
-    /// The next message of a protocol that is not bare JSON.
+    /// The next message of a protocol whose messages are not bare JSON.
     pub(crate) async fn receive_text(&mut self) -> Result<String, Option<(u16, String)>> {
         let until = tokio::time::Instant::now() + PATIENCE;
         loop {

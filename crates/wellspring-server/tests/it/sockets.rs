@@ -1,5 +1,5 @@
-//! What no WebSocket takes. Whichever protocol it speaks, its client is told so in that
-//! protocol's form, and the server stays up. `socket.rs` has the same for our own protocol.
+//! Input that every WebSocket rejects. Each protocol reports the error in its own format, and the
+//! server continues. `socket.rs` tests the same for our own protocol.
 
 use futures::{SinkExt as _, StreamExt as _};
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ use wellspring_server::{ServerConfig, ServerLimits};
 
 use crate::kit::{Kit, agent, config};
 
-/// The sockets of other people's protocols.
+/// The sockets of third-party protocols.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Wire {
     UseAi,
@@ -26,7 +26,7 @@ enum Wire {
 
 const WIRES: [Wire; 3] = [Wire::UseAi, Wire::SocketIo, Wire::AiSdk];
 
-/// A client that knows its protocol's form of an error, and nothing else.
+/// A client that only reads its protocol's errors.
 struct Client {
     wire: Wire,
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
@@ -60,7 +60,8 @@ impl Client {
         self.send(Message::text(text)).await;
     }
 
-    /// Reads until there is an error: what it says to people. Otherwise how the socket was closed.
+    /// Reads until an error arrives and returns its message. If the socket is closed first, returns
+    /// the close code.
     async fn error(&mut self) -> Result<String, u16> {
         loop {
             let text = match self.socket.next().await.unwrap().unwrap() {
@@ -89,8 +90,8 @@ impl Client {
     }
 }
 
-/// Binary data, a message that is too large and one that is not text: the client is told, and
-/// the socket is closed with the code for it. What is JSON and makes no sense is only answered.
+/// Binary data, oversized messages and messages that are not JSON are reported, and close the
+/// socket with the matching code. Valid JSON that is not a valid message only gets an error.
 #[tokio::test]
 async fn every_socket_refuses_in_its_own_form() {
     let limits = ServerLimits { body_bytes: 4096, ..ServerLimits::default() };
@@ -124,18 +125,18 @@ async fn every_socket_refuses_in_its_own_form() {
     assert_eq!(kit.get("/healthz").send().await.unwrap().status(), 200);
 }
 
-/// Thousands of streams on one socket are refused beyond a maximum, in the protocol's form, and
-/// those that are open go on.
+/// Streams beyond the maximum per socket are rejected in the protocol's format, and open streams
+/// continue.
 #[tokio::test]
 async fn every_socket_refuses_thousands_of_streams() {
     const ASKED: usize = 1100;
     let gate = Gate::new();
     let kit = Kit::new(agent([Say::new().text("Hello").gate(&gate)], [])).await;
-    // Socket.IO's subscriptions are those of use-ai.
+    // Socket.IO uses use-ai's subscriptions.
     for wire in [Wire::UseAi, Wire::AiSdk] {
         let mut client = Client::open(&kit, wire).await;
         for index in 0..ASKED {
-            // A use-ai client follows a run once, however often it asks for it.
+            // A use-ai client follows a run only once, even if it requests it several times.
             let id = format!("{wire:?}-{index}");
             let message = json!({"id": id, "role": "user", "content": "go"});
             let request = match wire {

@@ -147,8 +147,8 @@ async fn the_plain_socket_speaks_bare_json() {
     assert_eq!(end.last().unwrap()["message"], "Run aborted by user");
 }
 
-/// A tool that runs in the client, answered in mid-run over use-ai, and at the boundary over AG-UI
-/// and the AI SDK: the run is the same.
+/// A tool of the client is answered during the run over use-ai, and between turns over AG-UI and
+/// the AI SDK. The run is the same.
 #[tokio::test]
 async fn a_tool_answered_in_mid_run_or_at_the_boundary_leaves_the_same_transcript() {
     let kit = stage().await;
@@ -256,7 +256,8 @@ async fn said_and_done(kit: &Kit, call: &str) -> Value {
         .values()
         .map(|part| {
             let call = part.call.as_ref().and_then(|call| call.finished.as_ref());
-            // Over some wires a result is text, over others any JSON: to the model they are one.
+            // Some wires send a result as text, others as any JSON. The model gets the same either
+            // way.
             let result = call.map(|(outcome, result)| json!([outcome, result.output_text()]));
             json!([part.kind, part.text, result])
         })
@@ -265,8 +266,8 @@ async fn said_and_done(kit: &Kit, call: &str) -> Value {
     json!({"parts": parts, "turns": turns, "outcome": outcome})
 }
 
-/// Each message of a socket counts as a request does; a client that asks too often is told so in
-/// use-ai's word for it.
+/// Each message on a socket counts as a request. A client beyond its rate gets use-ai's error for
+/// it.
 #[tokio::test]
 async fn asking_too_often_is_said_by_use_ais_name() {
     let limits = ServerLimits { requests_per_token: 1, ..ServerLimits::default() };
@@ -288,7 +289,7 @@ async fn asking_too_often_is_said_by_use_ais_name() {
     );
 }
 
-/// Nobody answers a call in the page: it expires, the agent is told, and the client sees both.
+/// A call in the page without a result expires. The agent gets the error, and the client sees it.
 #[tokio::test]
 async fn an_unanswered_call_in_the_page_expires() {
     let kit = stage().await;
@@ -311,7 +312,8 @@ async fn an_unanswered_call_in_the_page_expires() {
     assert_eq!(done["parts"][0][2][0], "timed_out", "{done}");
 }
 
-/// What a client that polls sends, whatever it is, is answered, and the session goes on.
+/// Every request of a polling client gets a response, also an invalid one, and the session
+/// continues.
 #[tokio::test]
 async fn nonsense_of_a_client_that_polls_is_answered() {
     let limits = ServerLimits { body_bytes: 4096, ..ServerLimits::default() };
@@ -327,7 +329,7 @@ async fn nonsense_of_a_client_that_polls_is_answered() {
         let (status, _, answer) = parts(request.send().await.unwrap()).await;
         (status, answer["error"]["code"].as_str().unwrap_or_default().to_owned())
     };
-    // What HTTP itself refuses: the session stays.
+    // Requests that HTTP itself rejects; the session continues.
     for (packets, status, code) in [
         (vec![b'4'; 5000], 413, "too_large"),
         (vec![b'4', 0xff, 0xfe], 400, "bad_utf8"),
@@ -335,7 +337,7 @@ async fn nonsense_of_a_client_that_polls_is_answered() {
     ] {
         assert_eq!(push(packets).await, (status, code.to_owned()));
     }
-    // What is read and makes no sense is answered as an event.
+    // Readable but invalid messages get an error event.
     assert_eq!(push(b"40".to_vec()).await.0, 200);
     let nonsense = ["bAAEC", "4", "42{", "42[1]", r#"42["message",7]"#, r#"451-["message",{}]"#];
     for packet in nonsense {
@@ -358,8 +360,8 @@ async fn nonsense_of_a_client_that_polls_is_answered() {
     assert_eq!(events.last().unwrap()["result"], "Hello there.");
 }
 
-/// An agent as it comes: at most ten turns and 4,096 tokens of output each. Every step is told in
-/// its order, a limit ends the run, and the time to the first token is measured.
+/// An agent with default limits: at most ten turns, and 4,096 output tokens per turn. Steps are
+/// reported in order, a limit ends the run, and the time to the first token is measured.
 #[tokio::test]
 async fn steps_go_on_up_to_the_limit() {
     let kit = stage().await;

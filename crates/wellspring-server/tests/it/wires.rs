@@ -1,4 +1,4 @@
-//! What holds on every wire: other tenants' ids mean nothing, and calls in the client expire.
+//! Properties of every wire: other tenants' ids are not found, and calls in the client expire.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl<'a> Polling<'a> {
         assert_eq!(request.send().await.unwrap().text().await.unwrap(), "ok");
     }
 
-    /// What comes until a packet has this in it.
+    /// Polls until a packet contains `what`, and returns it.
     async fn poll(&self, what: &str) -> String {
         let mut all = String::new();
         while !all.contains(what) {
@@ -58,12 +58,12 @@ impl<'a> Polling<'a> {
     }
 }
 
-/// A message of use-ai as a packet of Socket.IO.
+/// A use-ai message as a Socket.IO packet.
 fn packet(message: &Value) -> String {
     format!("42{}", json!(["message", message]))
 }
 
-/// Requests of use-ai about a run and a call of it.
+/// use-ai requests about a run and one of its calls.
 fn use_ai_requests(run: &str, call: &str) -> [Value; 5] {
     [
         json!({"type": "abort_run", "data": {"runId": run}}),
@@ -82,8 +82,8 @@ async fn another_tenants_ids_mean_nothing_on_every_wire() {
     ids_mean_nothing(kit.mounted().await, secrets).await;
 }
 
-/// Starts a run over use-ai and one over the AI SDK, which wait for approvals, and asks for
-/// everything that one can ask about them with the token of another tenant.
+/// Starts a run over use-ai and another over the AI SDK, which wait for approvals. Then sends every
+/// request about them with another tenant's token.
 async fn ids_mean_nothing(mut kit: Kit, [mine, other]: [String; 2]) {
     let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
     socket.send(&run_agent("agent", "mine", &json!({}))).await;
@@ -121,7 +121,7 @@ async fn ids_mean_nothing(mut kit: Kit, [mine, other]: [String; 2]) {
         let said = socket_io.receive_text().await.unwrap();
         assert!(said.contains(r#""code":"no_run""#), "{message}: {said}");
     }
-    // A session's id is of no use to another principal, whatever the transport.
+    // Another principal cannot use a session's id, on any transport.
     let theirs = Polling { kit: &kit, session: my_session.clone() };
     for (method, body) in [(Method::GET, ""), (Method::POST, "40")] {
         let request = kit.request(method, &theirs.path()).body(body);
@@ -160,14 +160,14 @@ async fn native_socket_refuses(kit: &Kit, run: RunId, thread: &str) {
     }
 }
 
-/// The same chat id means a chat of the other tenant's own, which has no runs.
+/// For the other tenant, the same chat id names a chat without runs.
 async fn ai_sdk_refuses(kit: &Kit, run: RunId) {
     let answer = json!({ "id": run, "role": "assistant", "parts": [{
         "type": "tool-echo", "toolCallId": format!("{run}-0"), "state": "approval-responded",
         "approval": { "id": format!("{run}-question-0"), "approved": true },
     }] });
     let answers = json!({ "id": "chat", "messages": [said("m"), answer] });
-    // Makes the answer to a message again that follows this run.
+    // Regenerates the answer that follows this run.
     let branch = json!({
         "id": "chat", "trigger": "regenerate-message",
         "messages": [said("m"), { "id": run, "role": "assistant", "parts": [] }, said("n")],
@@ -196,7 +196,7 @@ async fn ai_sdk_refuses(kit: &Kit, run: RunId) {
     assert_eq!(socket.next().await.unwrap()["type"], "end");
 }
 
-/// A message of a user, as the AI SDK has it.
+/// A user's message in the AI SDK's format.
 fn said(id: &str) -> Value {
     json!({ "id": id, "role": "user", "parts": [{ "type": "text", "text": "go" }] })
 }
@@ -214,11 +214,11 @@ fn run_of(stream: &str) -> RunId {
     chunks.find_map(|chunk| chunk["messageId"].as_str()?.parse().ok()).unwrap()
 }
 
-/// What the model is told about a call that its client did not answer.
+/// The text that the model gets for a call without a result.
 const EXPIRED: &str = "timed out: the client gave no result within 0.05 s";
 
-/// A client lends a tool and never answers: the model is told so, whatever the wire, and a result
-/// that comes too late is refused by name.
+/// A client provides a tool and sends no result. On every wire the model is notified, and a late
+/// result is rejected with its own error code.
 #[tokio::test]
 async fn a_call_in_the_client_expires_on_every_wire() {
     let mut def =
@@ -228,7 +228,7 @@ async fn a_call_in_the_client_expires_on_every_wire() {
     let tool = json!({ "name": "paint", "description": "paints", "parameters": {} });
     let lent = json!([{ "name": "paint", "runs_on": "client" }]);
 
-    // Our own API: the stream goes on over the pause.
+    // Our own API: the stream continues after the pause.
     let body = json!({ "agent": "agent", "input": "go", "client_tools": lent });
     let request = kit.post("/v1/runs", &body).header("accept", "text/event-stream");
     let response = request.send().await.unwrap();
@@ -251,7 +251,7 @@ async fn a_call_in_the_client_expires_on_every_wire() {
         json!({ "id": "3", "type": "tool_result", "run": run, "call": 0, "output": "painted" });
     assert_eq!(socket.ask(&late).await["error"]["code"], "finished");
 
-    // AG-UI: its streams end at the pause, and the client attaches again.
+    // AG-UI: the stream ends at the pause, and the client attaches again.
     let mut body = input("t", "r1", json!([user("m", "go")]));
     body["tools"] = json!([tool]);
     let text = kit.post("/ag-ui/agent", &body).send().await.unwrap().text().await.unwrap();
@@ -265,11 +265,11 @@ async fn a_call_in_the_client_expires_on_every_wire() {
     let late = json!({ "id": "x", "role": "tool", "toolCallId": call, "content": "painted" });
     let mut body = input("t", "r2", json!([user("m", "go"), late]));
     body["tools"] = json!([tool]);
-    // The result is history by now, and nothing else in the request is new.
+    // The result is part of the history now, and the request contains nothing new.
     let (status, _, refused) = parts(kit.post("/ag-ui/agent", &body).send().await.unwrap()).await;
     assert_eq!((status, &refused["error"]["code"]), (400, &json!("no_input")), "{refused}");
 
-    // The AI SDK, over HTTP and over its socket: so do its messages.
+    // The AI SDK, over HTTP and over its socket: the message ends at the pause.
     let page_tool = json!([{ "name": "paint", "description": "paints" }]);
     let mut body = json!({ "id": "http", "messages": [said("m")], "tools": page_tool });
     let text = kit.post("/ai-sdk/agent", &body).send().await.unwrap().text().await.unwrap();
@@ -296,7 +296,7 @@ async fn a_call_in_the_client_expires_on_every_wire() {
     };
     ended_without(&kit, start).await;
 
-    // use-ai, over its plain socket, and over Socket.IO by polling.
+    // use-ai, over its plain socket and over polled Socket.IO.
     let ask = |run: &str| run_agent("agent", run, &json!({ "tools": [tool] }));
     let mut socket = Socket::open(&kit, "/use-ai").await.unwrap();
     socket.send(&ask("plain")).await;
@@ -311,7 +311,7 @@ async fn a_call_in_the_client_expires_on_every_wire() {
     assert!(said.contains(EXPIRED), "{said}");
 }
 
-/// The run has ended, with the model told that the client gave no result.
+/// The run has ended, and the model was told that the client sent no result.
 async fn ended_without(kit: &Kit, run: RunId) {
     let transcript = kit.wait(run).await;
     let call = transcript.parts.values().find_map(|part| part.call.as_ref()).unwrap();

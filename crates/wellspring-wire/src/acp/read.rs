@@ -108,13 +108,13 @@ impl Reader {
         }
     }
 
-    /// Reads the parameters of a `session/request_permission`. The call that it is about is
-    /// already in the batch or was read before.
+    /// Reads the parameters of a `session/request_permission`. Its call is already in the batch or
+    /// was read before.
     pub fn permission(&mut self, params: &Value, batch: &mut Batch) -> Permission {
         let call = &params["toolCall"];
         let told = self.tool_call(call, batch);
-        // A question cannot hold every member of an option, so the rest is kept here. What was
-        // understood about the call is in the call.
+        // A question cannot hold every member of an option, so the other members are kept here. The
+        // understood members of the call are in the call.
         match (told, params) {
             (Told::OurTool, _) => {}
             (Told::Whole, Value::Object(params)) => {
@@ -370,8 +370,7 @@ fn rest_annotation(rest: Map<String, Value>) -> Annotation {
     Annotation::Other(Box::new(extended))
 }
 
-/// Stores further members of an update in an extended event; they belong to the batch's next
-/// event.
+/// Stores further members of an update in an extended event. They belong to the batch's next event.
 fn rest_of_next(update: &Value, mut rest: Map<String, Value>, batch: &mut Batch) {
     if !rest.is_empty() {
         rest.insert("sessionUpdate".into(), update["sessionUpdate"].clone());

@@ -18,8 +18,8 @@ pub fn user_message(id: &str, content: &[Content]) -> Message {
     user(id.into(), content)
 }
 
-/// A conversation as the protocol's messages. Thoughts, and calls that the agent ran itself,
-/// are left out: the agent that reads this may be another one than the one that wrote them.
+/// A conversation as the protocol's messages. Thoughts, and calls that the agent ran itself, are
+/// left out, because another agent may read this conversation.
 #[must_use]
 pub fn conversation(messages: &[ConversationMessage]) -> Vec<Message> {
     let mut said = Vec::new();

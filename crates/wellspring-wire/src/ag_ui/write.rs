@@ -1,8 +1,8 @@
 //! Records as AG-UI events.
 //!
-//! This file holds the dialect itself, with a fast path for deltas. [`fact`] encodes one record
-//! and leaves parts, tools, starts and ends to one module each; [`scene`] knows what is open,
-//! [`ask`] what the run waits for.
+//! This file contains the dialect itself, with a fast path for deltas. [`fact`] encodes one record,
+//! with a module each for parts, tools, starts and ends. [`scene`] determines what is open, and
+//! [`ask`] encodes open questions and calls.
 
 mod ask;
 mod fact;

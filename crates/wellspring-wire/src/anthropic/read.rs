@@ -28,8 +28,8 @@ pub struct Reader {
     /// Every block so far, in the order in which they started. Finished blocks are kept,
     /// because a signature may arrive after its block has ended.
     blocks: Vec<Block>,
-    /// A call that ended without arguments. Whether it takes none or was cut off is only known
-    /// when the answer continues.
+    /// A call that ended without arguments. Only the continuation of the answer shows whether it
+    /// has no arguments or was cut off.
     held: Option<LocalPart>,
     model: Option<Box<str>>,
     usage: Usage,

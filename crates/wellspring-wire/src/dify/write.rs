@@ -47,8 +47,8 @@ pub struct Ask<'a> {
     pub conversation_id: Option<&'a str>,
     /// The variable that takes the text, for an app without a query of its own.
     pub input: &'a str,
-    /// The app's variables by name, if the request gives them so. An app without a query then gets
-    /// these instead of the text.
+    /// The app's variables by name, if the request names its inputs. An app without a query then
+    /// gets these instead of the text.
     pub inputs: Option<&'a Map<String, Value>>,
     /// URLs of files, with their media types.
     pub files: &'a [(&'a str, &'a str)],

@@ -273,7 +273,8 @@ impl Arguments {
         let shared = self.open.iter().zip(path.steps());
         let shared = shared.take_while(|(container, step)| container.step == *step).count();
         let shared = shared.min(path.depth - 1);
-        // Is it below the open containers: a new value, or one in a closed container?
+        // An existing value, or a value in a closed container, cannot be appended: its member is
+        // written again at the end.
         if fresh.is_none_or(|fresh| fresh > shared) {
             self.close_to(0, out);
             self.stale.insert(member.to_owned());
@@ -383,7 +384,7 @@ pub(super) struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// Parses a path of at least one step; `None` if the text is not one.
+    /// Parses a path of at least one step; `None` if the text is not a valid path.
     pub(super) fn new(text: &'a str) -> Option<Self> {
         let mut rest = text.strip_prefix('$')?;
         let mut depth = 0;

@@ -378,8 +378,8 @@ impl Reader {
     /// The call that a delta with a name continues; `None` if it starts one.
     ///
     /// Normally the index decides. But some servers omit it or always send 0, and some give all
-    /// calls the same id, or none. So a delta starts a call if its id or its name differs, or
-    /// if the arguments of the call before it are complete.
+    /// calls the same id, or no id. So a delta starts a call if its id or its name differs, or if
+    /// the arguments of the previous call are complete.
     fn find_named(
         &self,
         index: Option<u64>,

@@ -133,7 +133,7 @@ impl Vendor {
         ..Self::COMPATIBLE
     };
 
-    /// All vendors with a name of their own.
+    /// All named vendors.
     pub const ALL: [Self; 9] = [
         Self::OPENAI,
         Self::COMPATIBLE,

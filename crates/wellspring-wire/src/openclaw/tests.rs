@@ -39,8 +39,7 @@ fn events(batch: Batch) -> Vec<Event> {
     batch.into_events().map(|(_, event)| event).collect()
 }
 
-/// Our run in a recording: the frames that were sent to us, routed as the connection routes
-/// them.
+/// A recorded run: the frames that were sent to us, routed as the connection routes them.
 fn replay(recording: &str) -> (Vec<Event>, Vec<String>) {
     let mut run: Option<(String, String)> = None;
     let (mut reader, mut batch) = (Reader::default(), Batch::default());

@@ -1,5 +1,4 @@
-//! Everything that a peer can make a reader keep has a limit, and input up to the limit is
-//! read.
+//! Tests the limits on everything that a reader keeps: input up to a limit is read.
 
 use serde_json::{Value, json};
 use wellspring_core::Event;
@@ -17,7 +16,7 @@ fn read(reader: impl AnswerReader, events: impl IntoIterator<Item = Value>) -> H
     stream(reader, Framer::sse(), [body.as_bytes()])
 }
 
-/// Whether the limit was exceeded; an answer that is only cut off gives another error.
+/// Whether the limit was exceeded. A truncated answer is a different error.
 fn is_too_much(heard: &Heard) -> bool {
     let error = heard.error.as_deref().unwrap_or_default();
     ["more than", "too many", "no name"].iter().any(|words| error.contains(words))

@@ -5,7 +5,6 @@
 //! space. Every method returns `None` for input that it does not expect; the caller then passes
 //! the same bytes to `serde_json`, which distinguishes unusual from invalid input. So this code
 //! need not be complete, but it must never be wrong.
-//! but it must never be wrong.
 
 use std::ops::Range;
 

@@ -11,7 +11,7 @@ use wellspring_core::{
 use super::{AnswerReader, ReadError};
 use crate::framer::Framer;
 
-/// What a reader returned for an answer.
+/// The events that a reader returned for an answer.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Heard {
     pub(crate) events: Vec<Event>,

@@ -77,7 +77,7 @@ fn a_run_opens_with_request_conversation_and_state() {
     assert_eq!(events[2]["snapshot"], json!({"page": 7}));
 }
 
-/// The seed's own tests: text, arguments and steps arrive as deltas.
+/// The requirement's own tests: text, arguments and steps arrive as deltas.
 #[test]
 fn text_and_arguments_arrive_as_they_are_said() {
     let mut run = RunBuilder::new("demo", "Hello?");
@@ -215,8 +215,7 @@ fn a_stream_that_is_cut_off_says_so() {
     assert_eq!(values(&out), [said]);
 }
 
-/// A client tool and an approval are asked for once, and the run continues without a visible
-/// pause.
+/// A client tool and an approval are requested once, and the run continues without a visible pause.
 #[test]
 fn a_pause_shows_nothing() {
     let events = events(&samples::plan_and_questions());

@@ -118,7 +118,8 @@ pub struct RunError {
     /// As in AG-UI.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Metadata>,
-    /// The run, if the event was not made by the run itself.
+    /// The run, if the run itself did not emit this error. Otherwise `None`, because the dialect
+    /// adds the run's id.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_id: Option<Box<str>>,
 }

@@ -282,11 +282,11 @@ pub fn refusal(why: &Closed<'_>, run_id: Option<&str>) -> RunError {
 /// The use-ai error for one of our codes.
 fn error_name(code: Option<&str>) -> &'static str {
     match code {
-        // The server takes nothing from anybody at the moment.
+        // The server accepts no requests at the moment.
         Some("unavailable" | "overloaded" | "too_many_runs" | "draining" | "full") => {
             "API_OVERLOADED"
         }
-        // This client asks for too much.
+        // This client exceeds a limit.
         Some(
             "rate_limited"
             | "too_often"

@@ -114,7 +114,7 @@ fn read(provider: &Provider, body: &str) -> (Vec<Event>, Stop) {
     (batch.into_events().map(|(_, event)| event).collect(), stop)
 }
 
-/// Adds a model's answer; returns the calls of ours whose arguments are complete.
+/// Adds a model's answer. Returns the calls of our tools whose arguments are complete.
 fn say(run: &mut RunBuilder, events: Vec<Event>) -> Vec<PartId> {
     let first = run.outline().next_part.0;
     let mut calls = Vec::new();
@@ -228,8 +228,8 @@ fn nothing_of_another_provider_goes_out() {
     }
 }
 
-/// Wherever a run is cut short, its history can be sent to every provider: each call has its
-/// result right behind it, and there are no other results.
+/// Wherever a run is cut short, its history can be sent to every provider: each call is directly
+/// followed by its result, and there are no other results.
 #[test]
 fn goes_on_after_an_abort() {
     for from in PROVIDERS {

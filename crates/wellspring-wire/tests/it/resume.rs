@@ -46,8 +46,8 @@ fn read_on(mut encoder: Encoder, after: WirePosition, records: &[Record], frame:
     out.events().map(|(at, json)| (at, json.to_vec())).collect()
 }
 
-/// How many records the fold may contain: any number up to the position's, or none for a
-/// dialect that folds the records itself.
+/// The maximum number of records in the fold: up to the position, or 0 for a dialect that folds the
+/// records itself.
 fn known_max(dialect: DialectName, after: WirePosition) -> usize {
     match dialect.dialect().fold() {
         Fold::Outline | Fold::Transcript => after.whole().0 as usize,

@@ -25,8 +25,8 @@ proptest! {
         }
     }
 
-    /// A run has one end: no dialect except the native one repeats what an invalid log has
-    /// after it. So `final` never follows `error`.
+    /// A run has one end: except for the native dialect, no dialect repeats what an invalid log
+    /// contains after the end. So `final` never follows `error`.
     #[test]
     fn nothing_follows_the_end(run in arb_run(), mut nonsense in arb_records()) {
         let end = run.iter().last().map(|record| record.event.clone());

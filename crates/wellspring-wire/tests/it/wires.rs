@@ -31,7 +31,7 @@ const TAKEN_BACK: &str = "its text, taken back";
 /// A section of the run.
 struct Section {
     name: &'static str,
-    /// Texts by which the section is recognised in a dialect's events. If it has none, any event
+    /// Texts by which the section is recognised in a dialect's events. If it is empty, any event
     /// except text counts.
     words: &'static [&'static str],
     /// The first record of the section.

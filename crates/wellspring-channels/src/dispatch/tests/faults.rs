@@ -1,8 +1,8 @@
-//! The whole bot, with its model and its store, under scripts of faults and killed at any call:
-//! what people read at the end is exactly the answer, and no call breaks a rate.
+//! The whole bot with its model and its store, under scripted faults and killed at any call. At the
+//! end, the chats show exactly the answers, and no call exceeds a rate limit.
 //!
-//! A life of a process is a runtime of its own, which is dropped: nothing of it goes on. The
-//! store and the network are all that the next life finds.
+//! Each process is a separate runtime that is dropped at its end. The next process finds only the
+//! store and the network.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,18 +12,18 @@ use wellspring_testkit::{Random, soak};
 
 use super::*;
 
-/// Where within a call the process dies.
+/// The moment within a call at which the process dies.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Moment {
-    /// The request does not arrive.
+    /// Before the request arrives.
     Before,
-    /// It is done, and the process does not hear of it.
+    /// After the request took effect, before its response arrives.
     Arrived,
-    /// Its answer is there, and what follows from it may not be kept.
+    /// After the response arrived, possibly before its result is stored.
     Answered,
 }
 
-/// The process dies at a call.
+/// Kills the process at a call.
 #[derive(Debug)]
 pub(super) struct Death {
     calls_before: AtomicUsize,
@@ -36,10 +36,10 @@ impl Death {
         Arc::new(Self { calls_before: AtomicUsize::new(call), moment, comes: Notify::new() })
     }
 
-    /// Whether this is the call, and the moment within it.
+    /// The moment to die within this call; `None` if the process survives it.
     pub(super) fn at_this_call(&self) -> Option<Moment> {
         let before = self.calls_before.load(Ordering::Relaxed);
-        // The last call that counts down is the one; the counter then stays beyond it.
+        // The process dies at the call that counts down to zero; the counter then wraps.
         self.calls_before.store(before.wrapping_sub(1), Ordering::Relaxed);
         (before == 0).then_some(self.moment)
     }
@@ -49,7 +49,7 @@ impl Death {
     }
 }
 
-/// Something that a person writes, and when.
+/// A message of a person, and its time.
 #[derive(Clone, Debug)]
 struct Written {
     at: u64,
@@ -57,7 +57,7 @@ struct Written {
     text: String,
 }
 
-/// What outlives a process.
+/// The parts that survive a process.
 struct World {
     telegram: Arc<Mutex<FakeTelegram>>,
     store: Arc<MemoryStore>,
@@ -78,7 +78,7 @@ impl World {
         Self { telegram, store, now: 1_000_000, lives: 0, written, config: bot }
     }
 
-    /// A process lives until everything is answered and shown, or until it dies; `true` if it
+    /// Runs a process until everything is answered and shown, or until it dies. Returns whether it
     /// died.
     fn live(&mut self, death: Option<Arc<Death>>) -> bool {
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -132,7 +132,7 @@ impl World {
         for (number, written) in self.written.iter().enumerate() {
             let since = written.at.saturating_sub(self.now - 1_000_000);
             tokio::time::sleep_until(began + Duration::from_millis(since)).await;
-            // A network delivers again what it is not sure of: everything, after a restart.
+            // After a restart, the network delivers every message again.
             instance.incoming(written.incoming(number)).await.unwrap();
         }
         for _ in 0..7200 {
@@ -152,7 +152,7 @@ impl World {
         panic!("it does not settle: {:?}", self.telegram.lock().unwrap());
     }
 
-    /// Checks what is shown in each chat, and every rate.
+    /// Checks the text of each chat and every rate limit.
     fn check(&self) {
         let telegram = self.telegram.lock().unwrap();
         check_rates(&telegram.log).unwrap();
@@ -197,8 +197,8 @@ fn last_words(messages: &[wellspring_core::Message]) -> String {
     last.unwrap_or_default().to_owned()
 }
 
-/// What the model says to `WORDS MILLIS SALT`: so many words, one per so many milliseconds, as
-/// Markdown for the model and as plain text for the oracle.
+/// The model's answer to `WORDS MILLIS SALT`: that many words at that interval, as Markdown for the
+/// model and as plain text for the oracle.
 fn said_to(asked: &str) -> (Say, String) {
     let numbers: Vec<usize> = asked.split(' ').map(|it| it.parse().unwrap()).collect();
     let (words, millis, salt) = (numbers[0], numbers[1], numbers[2]);
@@ -233,8 +233,8 @@ fn fault(random: &mut Random) -> Option<Fault> {
     }
 }
 
-/// A process is killed at every call, at every moment of it, and another node takes over: nothing
-/// is lost, and only a send that was on its way can be there twice.
+/// A process is killed at every call and every moment within it, and another node takes over.
+/// Nothing is lost, and only a send that was in progress can appear twice.
 #[test]
 fn killed_at_any_call_another_node_takes_over() {
     for chat in [7, -7] {
@@ -258,7 +258,7 @@ fn killed_at_any_call_another_node_takes_over() {
     }
 }
 
-/// Random people, answers, faults and deaths.
+/// Random messages, answers, faults and crashes.
 #[test]
 fn any_script_ends_with_exactly_the_answers() {
     for seed in 0..u64::from(soak(100, 5000)) {

@@ -1,4 +1,4 @@
-//! The networks besides Telegram: streams that are appended to, and messages with nonces.
+//! Slack and Discord: append-only streams, and messages with nonces.
 
 use wellspring_testkit::discord::{self, FakeDiscord, Scope};
 use wellspring_testkit::slack::{self, FakeSlack};
@@ -39,7 +39,8 @@ impl Network for FakeSlack {
         let id = Self::id(chat);
         let (channel, thread) = id.split_once('/').unwrap();
         let shown = self.shown(channel, thread);
-        // Only one whose beginning was lost is never ended: nobody knows it.
+        // A stream stays open only if the response to its start was lost, because its id is
+        // unknown.
         assert!(shown.last().is_none_or(|it| !it.is_streaming), "{shown:?}");
         shown.into_iter().map(|it| it.text).collect()
     }
@@ -49,7 +50,7 @@ impl Network for FakeSlack {
     }
 
     fn restart(&mut self) -> u64 {
-        // The earlier counts are not known, and are over after a minute.
+        // The earlier counts are unknown, and expire after a minute.
         self.log.clear();
         61_000
     }
@@ -69,12 +70,13 @@ impl Network for FakeDiscord {
     const CAN: Capabilities = crate::discord::wire::CAPABILITIES;
     const MARKUP: usize = 0;
 
-    /// Its ids have no sign.
+    /// Discord's ids have no sign.
     fn id(chat: i64) -> String {
         format!("{}{}", if chat < 0 { 8 } else { 9 }, chat.abs())
     }
 
-    /// Posts of different chats have different keys, as the messages that they answer.
+    /// Posts of different chats have different keys, because their keys are the messages that they
+    /// answer.
     fn call(&mut self, at: u64, call: &Call) -> CallResult {
         let mut call = call.clone();
         if let Action::Send { nonce, .. } = &mut call.action {
@@ -104,7 +106,7 @@ impl Network for FakeDiscord {
     }
 
     fn restart(&mut self) -> u64 {
-        // The earlier counts are not known, and are over after a minute.
+        // The earlier counts are unknown, and expire after a minute.
         self.log.clear();
         61_000
     }
@@ -114,7 +116,7 @@ fn methods(world: &World<FakeSlack>) -> Vec<&str> {
     world.network.log.iter().map(|it| it.method.as_str()).collect()
 }
 
-/// An answer in Slack is one stream: thoughts in a card, words that are appended, and its end.
+/// An answer in Slack is one stream: thoughts in a card, appended text, and the end.
 #[test]
 fn an_answer_is_a_stream() {
     let mut world = World::<FakeSlack>::new(vec![answer(7, 0, 60)], 1);
@@ -130,7 +132,7 @@ fn an_answer_is_a_stream() {
     assert_eq!(shown[0].cards, [("thoughts".to_owned(), card)].into());
 }
 
-/// What was appended is not known after a lost answer: the stream ends, and edits go on.
+/// After a lost response, the content of the stream is unknown: the stream ends and edits follow.
 #[test]
 fn a_lost_answer_ends_the_stream() {
     for fault in
@@ -147,7 +149,7 @@ fn a_lost_answer_ends_the_stream() {
     }
 }
 
-/// Words that a model takes back cannot be taken out of a stream: they are edited away.
+/// Text that a model takes back cannot be removed from a stream, so an edit removes it.
 #[test]
 fn words_that_were_taken_back_are_edited_away() {
     let views = vec![
@@ -162,7 +164,7 @@ fn words_that_were_taken_back_are_edited_away() {
     assert_eq!(methods(&world), want);
 }
 
-/// An app that may not stream sends messages and edits them.
+/// An app without permission to stream sends messages and edits them.
 #[test]
 fn without_streams_there_are_edits() {
     let mut world = World::<FakeSlack>::new(vec![answer(7, 0, 60)], 4);
@@ -181,7 +183,8 @@ fn an_answer_too_long_for_a_stream_is_split() {
     assert!(world.network.shown("D7", "7.5").len() >= 4);
 }
 
-/// More people at once than a minute has streams: nobody waits for one, and every tier holds.
+/// More people at once than streams per minute: other answers are sent as messages without delay,
+/// and every limit holds.
 #[test]
 fn many_threads_share_the_tiers() {
     let chats = (1..=60).map(|n| answer(if n % 5 == 0 { -n } else { n }, 20 * n as u64, 40));
@@ -237,8 +240,8 @@ fn slack_after_a_crash_at_any_step() {
     }
 }
 
-/// The rates of Discord are in its headers. A lost answer repeats no message, because Discord
-/// knows the nonce.
+/// Discord reports its rate limits in headers. A lost response repeats no message, because Discord
+/// deduplicates by nonce.
 #[test]
 fn discord_under_any_faults() {
     for seed in 0..u64::from(soak(40, 5000)) {
@@ -273,7 +276,7 @@ fn discord_after_a_crash_at_any_step() {
     }
 }
 
-/// Someone deletes the message: it is sent again once, under another nonce.
+/// A person deletes the message: it is sent again once, with another nonce.
 #[test]
 fn a_message_that_vanished_in_discord_is_sent_again() {
     let mut world = World::<FakeDiscord>::new(vec![answer(7, 0, 100)], 7);
@@ -282,7 +285,7 @@ fn a_message_that_vanished_in_discord_is_sent_again() {
     world.check(0);
 }
 
-/// A hundred channels at once: all buckets and the rate of the bot hold.
+/// A hundred channels at once: the limits of all buckets and of the bot hold.
 #[test]
 fn many_channels_share_the_rate_of_discord() {
     let chats = (1..=100).map(|n| answer(if n % 5 == 0 { -n } else { n }, 10 * n as u64, 60));

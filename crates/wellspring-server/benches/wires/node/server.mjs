@@ -1,5 +1,5 @@
-// A server as one would write it in JavaScript: `streamText` behind Socket.IO, with AG-UI's events
-// as use-ai's clients expect them, and behind HTTP as the AI SDK's own message stream.
+// A typical JavaScript server: `streamText` over Socket.IO, with AG-UI events as use-ai's clients
+// expect them, and over HTTP as the AI SDK's own message stream.
 
 import { randomUUID } from "node:crypto";
 import http from "node:http";

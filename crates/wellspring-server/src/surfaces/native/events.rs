@@ -136,7 +136,7 @@ pub(super) fn dialect(name: Option<&str>) -> Result<DialectName, ApiError> {
     name.parse().map_err(|error| ApiError::bad("unknown_dialect", format!("{error}")))
 }
 
-/// The options of a reader, besides where it starts.
+/// The options of a reader, except the position to start at.
 #[derive(Default, Deserialize)]
 pub(super) struct Chosen {
     pub(super) dialect: Option<String>,

@@ -290,7 +290,7 @@ pub(super) async fn export(
                 }
                 Some((Ok(Bytes::from(lines)), Some((cursor, head, None))))
             }
-            // Breaks the connection, so that a client does not take half a run for a whole one.
+            // Breaks the connection, so that a client does not treat a partial run as complete.
             Err(error) => Some((Err(error), None)),
         }
     });

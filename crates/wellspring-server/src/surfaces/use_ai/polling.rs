@@ -56,7 +56,7 @@ pub(crate) struct Polled {
     pub(super) client: Arc<Client>,
     /// The request that began the session; it identifies the principal.
     pub(super) parts: Parts,
-    /// The results of POSTs, until a GET takes them.
+    /// The results of POSTs, until the next GET sends them.
     steps: Mutex<Steps>,
     /// Notified when there is something for the GET that waits.
     ring: Notify,
@@ -98,9 +98,9 @@ impl Waiting {
 }
 
 impl Polled {
-    /// The principal that the session acts for: the one that began it. Its id is a secret, and a
-    /// request may name it without credentials, because browsers cannot send any with a WebSocket.
-    /// But credentials of another principal are refused.
+    /// The principal that began the session, for whom the session acts. The session's id is a
+    /// secret. A request may use it without credentials, because browsers cannot send credentials
+    /// with a WebSocket. Credentials of another principal are rejected.
     pub(super) async fn principal(
         &self,
         app: &App,
@@ -240,7 +240,7 @@ pub(super) async fn push(
         allow(&app.authenticate(&parts).await?, Permission::Read)?;
         return Err(unknown_session());
     };
-    // Nothing is read of a body before it is known whose it is.
+    // The session is checked before any of the body is read.
     let polled = app.polled.find(&session)?;
     let who = polled.principal(&app, &parts).await?;
     polled.heard_of();

@@ -100,7 +100,7 @@ pub(super) fn hello(app: &App, session: &str, upgrades: &[&str]) -> String {
 enum Transport {
     /// The session began with it.
     Only,
-    /// It replaces polling once the client says so.
+    /// It replaces polling when the client sends an upgrade packet.
     After(Arc<Polled>),
 }
 

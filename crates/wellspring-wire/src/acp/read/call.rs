@@ -11,7 +11,7 @@ use super::content;
 use crate::acp::unknown::{REST, left, merge};
 use crate::acp::{RAW_INPUT, RAW_OUTPUT};
 
-/// The members of an update that have an event or a field of their own in the log.
+/// The members of an update that have their own event or field in the log.
 const UNDERSTOOD: [&str; 10] = [
     "sessionUpdate",
     "toolCallId",
@@ -287,7 +287,7 @@ enum Status {
     Failed,
 }
 
-/// The status, and whether it is one that we know.
+/// The status, and whether we know it.
 fn status(value: &Value) -> (Option<Status>, bool) {
     match value.as_str() {
         Some("pending") => (Some(Status::Pending), true),
@@ -299,7 +299,7 @@ fn status(value: &Value) -> (Option<Status>, bool) {
     }
 }
 
-/// The kind, and whether it is one that we know.
+/// The kind, and whether we know it.
 fn kind(value: &Value) -> (ToolKind, bool) {
     let known = match value.as_str() {
         Some("read") => ToolKind::Read,

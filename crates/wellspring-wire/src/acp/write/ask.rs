@@ -133,8 +133,8 @@ fn option(offered: &Value) -> Value {
 }
 
 impl Asked {
-    /// Forwards a permission request of a proxied agent with the agent's own options. `None` if
-    /// the question does not stand for one.
+    /// Forwards a permission request of a proxied agent with the agent's own options. `None` if the
+    /// question was not made from a permission request.
     #[must_use]
     pub fn passed_on(
         question: &Question,
@@ -361,8 +361,8 @@ fn selection<'a>(
     options.chain([("None of these", "reject_once", Answer::NO)])
 }
 
-/// The kind of a choice that a proxied agent offered without one. Clients act on the kind, so a
-/// refusal must not look like a permission. Only the label tells the two apart.
+/// The kind of a choice that a proxied agent offered without a kind. Clients act on the kind, so a
+/// refusal must not look like a permission. Only the label distinguishes the two.
 fn kind_of(choice: &Choice) -> &'static str {
     const NO: [&str; 8] =
         ["reject", "deny", "decline", "cancel", "abort", "never", "don't", "disallow"];

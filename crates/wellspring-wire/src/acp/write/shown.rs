@@ -173,7 +173,7 @@ fn block(content: &ToolContent, room: Room<'_>) -> Option<Value> {
     })
 }
 
-/// Roughly how many bytes a value takes: the length of its strings.
+/// The approximate size of a value in bytes: the total length of its strings.
 fn size(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len(),

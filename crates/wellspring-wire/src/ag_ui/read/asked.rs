@@ -196,7 +196,7 @@ fn new_messages(messages: &[Message], known: impl Fn(&str) -> bool) -> Vec<&User
     for message in messages.iter().rev() {
         match message {
             Message::User(message) => last.push(message),
-            // These roles say nothing about who spoke last.
+            // These roles do not show who sent the last text.
             Message::Activity(_) | Message::System(_) | Message::Developer(_) => {}
             Message::Assistant(_) | Message::Tool(_) | Message::Reasoning(_) => break,
         }
@@ -229,8 +229,8 @@ pub(crate) fn client_tool(tool: &super::super::types::Tool) -> ToolSpec {
     spec
 }
 
-/// The answers in the request's resume entries. Either all open interrupts are answered, or
-/// none.
+/// The answers in the request's resume entries; empty if there are no entries. Fails if only some
+/// of the open interrupts are answered.
 fn resume(input: &RunAgentInput, outline: &Outline) -> Result<Vec<Command>, InputError> {
     let (Some(head), false) = (&outline.run, input.resume.is_empty()) else {
         return Ok(Vec::new());

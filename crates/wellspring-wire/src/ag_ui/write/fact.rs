@@ -182,7 +182,7 @@ pub(in super::super) fn words(content: &[Content]) -> String {
     content.iter().filter_map(Content::as_text).collect::<Vec<_>>().join("\n")
 }
 
-/// The operations of a JSON patch, if it is valid: clients fail a run over an invalid one.
+/// The operations of a valid JSON patch: clients fail a run if a patch is invalid.
 fn valid_patch(patch: &Value) -> Option<Vec<Value>> {
     let operations = patch.as_array()?;
     let is_pointer = |value: &Value| {

@@ -1,4 +1,4 @@
-//! What is open at some point of a run, in the protocol's terms, and how to open and close it.
+//! Determines what is open at a point of a run, in the protocol's terms, and opens and closes it.
 
 use serde_json::{Value, json};
 use wellspring_core::{

@@ -268,7 +268,7 @@ fn what_the_protocol_forbids() {
     assert_eq!(whole(error).as_deref(), Some("RateLimited: slow down"));
 }
 
-/// A call that the output limit cut off must not look like a call that takes no arguments.
+/// A call that the output limit cut off must not look like a call without arguments.
 #[test]
 fn a_call_without_arguments() {
     let call = || json!({"type": "tool_use", "id": "t", "name": "now", "input": {}});
