@@ -192,7 +192,11 @@ impl Channel for Discord {
 
     fn download(&self, file: &str, bytes_max: usize) -> BoxFuture<'_, Result<Bytes, CallError>> {
         let request = self.http.get(file).header("user-agent", USER_AGENT);
-        Box::pin(http::download(request, bytes_max))
+        let is_at = http::at_network(file, &self.base, &["discordapp.com", "discordapp.net"]);
+        Box::pin(async move {
+            is_at?;
+            http::download(request, bytes_max).await
+        })
     }
 
     fn acknowledge(&self, press: &str, text: &str) -> BoxFuture<'_, Result<(), CallError>> {

@@ -52,6 +52,9 @@ pub enum IncomingError {
     /// The run could not be started.
     #[error(transparent)]
     Start(StartError),
+    /// The bot has stopped, and nothing was stored.
+    #[error("the bot has stopped")]
+    Stopped,
 }
 
 /// How an answer is shown in the chat.
@@ -90,7 +93,7 @@ impl Instance {
         let language = incoming.user.language.unwrap_or(self.inner.config.language);
         let reader = Reader { language, thinking };
         if !self.may_use(&incoming).await? {
-            return Ok(self.stranger(&incoming, reader).await?);
+            return self.stranger(&incoming, reader).await;
         }
         let mut entry = self.entry(&incoming.chat).await?;
         entry.state.chat = Some(incoming.chat.clone());
@@ -102,9 +105,29 @@ impl Instance {
             let streams = self.inner.config.stream;
             self.set_live(&incoming.chat, Live { kind: incoming.kind, reader, streams });
         }
+        let taken = self.take_new(&incoming, reader, &mut entry).await;
+        if taken.is_err() {
+            // The next delivery is not a repetition.
+            entry.state.forget(&incoming.id);
+        }
+        taken?;
+        if self.keep(&incoming.chat, &mut entry).await {
+            Ok(())
+        } else {
+            Err(IncomingError::Stopped)
+        }
+    }
+
+    /// Handles what was not seen before. The caller stores the chat's state.
+    async fn take_new(
+        &self,
+        incoming: &Incoming,
+        reader: Reader,
+        entry: &mut Entry,
+    ) -> Result<(), IncomingError> {
         match incoming.what.clone() {
             What::Press { press, data } => {
-                let says = self.pressed(&incoming, reader.language, &data).await?;
+                let says = self.pressed(incoming, reader.language, &data).await?;
                 if let Err(error) = self.inner.channel.acknowledge(&press, says).await {
                     tracing::debug!(%error, "a press could not be confirmed");
                 }
@@ -119,30 +142,26 @@ impl Instance {
                     let name = words.next().unwrap_or_default();
                     let name = name.split('@').next().unwrap_or_default().to_lowercase();
                     let argument = words.next().map(str::to_lowercase);
-                    let said =
-                        self.command(&incoming, reader, &name, argument.as_deref(), &mut entry);
+                    let said = self.command(incoming, reader, &name, argument.as_deref(), entry);
                     if let Some(text) = said.await? {
-                        self.say(&incoming, &message, &text, &mut entry);
-                        self.keep(&incoming.chat, &mut entry).await;
+                        self.say(incoming, &message, &text, entry);
                         return Ok(());
                     }
                 }
-                if self.fill_in(&incoming, reader.language, &text, &message, &mut entry).await? {
-                    self.keep(&incoming.chat, &mut entry).await;
+                if self.fill_in(incoming, reader.language, &text, &message, entry).await? {
                     return Ok(());
                 }
                 let files = files.into_iter().take(FILES_MAX).collect();
                 let (topic, user) = (incoming.topic.clone(), incoming.user.id.clone());
                 let message = Message { message, topic, user, reader, text, files };
-                self.take(&incoming, message, &mut entry).await?;
+                self.take(incoming, message, entry).await?;
             }
         }
-        self.keep(&incoming.chat, &mut entry).await;
         Ok(())
     }
 
     /// Sends a code to a person who may not use the bot, in a direct chat only.
-    async fn stranger(&self, incoming: &Incoming, reader: Reader) -> Result<(), ControlError> {
+    async fn stranger(&self, incoming: &Incoming, reader: Reader) -> Result<(), IncomingError> {
         self.inner.metrics.refused();
         match &incoming.what {
             What::Press { press, data } => {
@@ -150,7 +169,7 @@ impl Instance {
                     let control = self.control_of(&incoming.user.id);
                     match control.audit_refusal(run, question).await {
                         Ok(()) | Err(ControlError::NoRun(_)) => {}
-                        Err(error) => return Err(error),
+                        Err(error) => return Err(error.into()),
                     }
                 }
                 let says = reader.language.not_yours();
@@ -167,7 +186,9 @@ impl Instance {
                     self.set_live(&incoming.chat, live);
                     let text = format!("{} {code}", reader.language.not_allowed());
                     self.say(incoming, message, &text, &mut entry);
-                    self.keep(&incoming.chat, &mut entry).await;
+                    if !self.keep(&incoming.chat, &mut entry).await {
+                        return Err(IncomingError::Stopped);
+                    }
                 }
             }
             What::Message { .. } => {}

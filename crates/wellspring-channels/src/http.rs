@@ -21,7 +21,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(50);
 const ANSWER_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 pub(crate) fn client() -> Result<reqwest::Client, CallError> {
-    let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).build();
+    // No network redirects, and a redirect could lead a request to another host.
+    let redirects = reqwest::redirect::Policy::none();
+    let http = reqwest::Client::builder().timeout(REQUEST_TIMEOUT).redirect(redirects).build();
     http.map_err(|error| CallError::Refused(error.to_string().into()))
 }
 
@@ -62,6 +64,23 @@ pub(crate) async fn download(
         return Err(CallError::Unavailable(response.status().to_string().into()));
     }
     body(response, bytes_max).await
+}
+
+/// Checks that a file is at the network: at the API's own origin, or over HTTPS at one of `hosts` or
+/// below it. A network may name files that are elsewhere, and those get neither our token nor a
+/// request from this machine.
+pub(crate) fn at_network(file: &str, base: &str, hosts: &[&str]) -> Result<(), CallError> {
+    let is_at = |url: &reqwest::Url| {
+        let host = url.host_str().unwrap_or_default();
+        let is_below =
+            |of: &&str| host.strip_suffix(*of).is_some_and(|it| it.is_empty() || it.ends_with('.'));
+        let is_ours = reqwest::Url::parse(base).is_ok_and(|base| base.origin() == url.origin());
+        is_ours || url.scheme() == "https" && hosts.iter().any(is_below)
+    };
+    match reqwest::Url::parse(file) {
+        Ok(url) if is_at(&url) => Ok(()),
+        Ok(_) | Err(_) => Err(CallError::Refused("the file is not stored at the network".into())),
+    }
 }
 
 pub(crate) fn too_large(bytes_max: usize) -> CallError {
@@ -118,6 +137,31 @@ pub(crate) async fn take(instance: &Instance, incoming: Incoming) -> StatusCode 
         Err(error) => {
             tracing::error!(%error, "failed to take what came in");
             StatusCode::INTERNAL_SERVER_ERROR
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_elsewhere_are_refused() {
+        let base = "http://127.0.0.1:81/api";
+        for (file, is_at) in [
+            ("https://files.slack.com/files-pri/T1-F1/a.png", true),
+            ("https://slack.com/a.png", true),
+            ("http://127.0.0.1:81/files/a.png", true),
+            ("http://files.slack.com/a.png", false),
+            ("https://slack.com.example.org/a.png", false),
+            ("https://notslack.com/a.png", false),
+            ("https://user@example.org/slack.com", false),
+            ("http://127.0.0.1:82/a.png", false),
+            ("http://169.254.169.254/latest/meta-data", false),
+            ("files.slack.com/a.png", false),
+            ("", false),
+        ] {
+            assert_eq!(at_network(file, base, &["slack.com"]).is_ok(), is_at, "{file}");
         }
     }
 }

@@ -232,7 +232,7 @@ impl Instance {
         self.live(chat).reader
     }
 
-    pub(crate) fn preview(&self, chat: &str, _reply_to: &str) -> Preview {
+    pub(crate) fn preview(&self, chat: &str) -> Preview {
         let live = self.live(chat);
         let drafts = self.inner.config.drafts && live.kind == ChatKind::Direct;
         sender::preview(live.streams, drafts, self.capabilities())

@@ -32,7 +32,7 @@ impl Sender {
             key: key.clone(),
             reply_to: reply_to.map(Into::into),
             topic: topic.map(Into::into),
-            preview: instance.preview(chat, reply_to.unwrap_or_default()),
+            preview: instance.preview(chat),
             ..PostState::default()
         };
         instance.open(chat, state);

@@ -192,6 +192,8 @@ impl Channel for Slack {
             }
             let url = file["url_private_download"].as_str().or(file["url_private"].as_str());
             let url = url.unwrap_or_default();
+            // External files have the URL of another service.
+            http::at_network(url, &self.base, &["slack.com"])?;
             http::download(self.http.get(url).bearer_auth(token), bytes_max).await
         })
     }

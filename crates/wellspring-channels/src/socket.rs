@@ -44,10 +44,11 @@ impl Socket {
         Ok(Self(opened.map_err(|error| failed(error.to_string()))?.0))
     }
 
-    /// The next JSON frame. Cancel safe.
-    pub(crate) async fn next(&mut self) -> Result<Value, Closed> {
+    /// The next JSON frame. A connection that sends nothing for `silence_max`, not even a ping, is
+    /// closed. Cancel safe.
+    pub(crate) async fn next(&mut self, silence_max: Duration) -> Result<Value, Closed> {
         loop {
-            match self.0.next().await {
+            match timeout(silence_max, self.0.next()).await.unwrap_or_default() {
                 Some(Ok(Message::Text(text))) => {
                     if let Ok(value) = serde_json::from_str(&text) {
                         return Ok(value);

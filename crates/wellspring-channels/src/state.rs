@@ -103,6 +103,11 @@ impl ChatState {
         true
     }
 
+    /// Forgets an incoming message that could not be handled.
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.seen.retain(|seen| **seen != *id);
+    }
+
     /// The answer whose run has not ended.
     pub(crate) fn active(&self) -> Option<&AnswerState> {
         self.answers.iter().find(|answer| !answer.finished)

@@ -163,6 +163,7 @@ impl Channel for WhatsApp {
                 return Err(http::too_large(bytes_max));
             }
             let url = found["url"].as_str().unwrap_or_default();
+            http::at_network(url, &self.base, &["fbsbx.com", "facebook.com", "whatsapp.net"])?;
             http::download(self.http.get(url).bearer_auth(&*self.secrets.token), bytes_max).await
         })
     }

@@ -292,20 +292,23 @@ impl Bot {
             tracing::info!(bot, "this process serves the bot now");
             match self.start(runtime).await {
                 Ok(_) => {
-                    tokio::select! {
-                        () = self.receive() => {}
-                        () = holder.hold(revision) => {
-                            tracing::warn!(bot, "another process may serve the bot now");
-                        }
-                    }
+                    let has_ended = tokio::select! {
+                        () = self.receive() => true,
+                        () = holder.hold(revision) => false,
+                    };
                     self.stop().await;
+                    if !has_ended {
+                        tracing::warn!(bot, "another process may serve the bot now");
+                        continue;
+                    }
+                    tracing::warn!(bot, "the bot has stopped; starting it again");
                 }
                 Err(error) => {
                     tracing::warn!(bot, %error, "the bot could not be started; trying again");
-                    holder.release().await;
-                    tokio::time::sleep(START_AGAIN).await;
                 }
             }
+            holder.release().await;
+            tokio::time::sleep(START_AGAIN).await;
         }
     }
 }

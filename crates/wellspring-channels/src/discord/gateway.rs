@@ -75,7 +75,7 @@ impl Discord {
                 return Err(error);
             }
         };
-        let hello = timeout(HELLO_TIMEOUT, socket.next()).await.unwrap_or(Err(Closed(None)));
+        let hello = socket.next(HELLO_TIMEOUT).await;
         let every = match hello.map(|frame| session.hear(&frame)) {
             Ok(Heard::Hello(millis)) => Duration::from_millis(millis.max(1)),
             Ok(_) => return Ok(After::Resume),
@@ -91,7 +91,8 @@ impl Discord {
         loop {
             let mut beats = false;
             tokio::select! {
-                heard = socket.next(), if taking.len() < TAKING_MAX => {
+                // Heartbeats notice a dead connection earlier.
+                heard = socket.next(every * 3), if taking.len() < TAKING_MAX => {
                     let frame = match heard {
                         Ok(frame) => frame,
                         Err(Closed(code)) => return Ok(Session::after(code)),

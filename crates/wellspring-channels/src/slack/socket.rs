@@ -53,10 +53,10 @@ impl Slack {
         let place = self.asked(token, "apps.connections.open", &json!({})).await?;
         let mut socket = Socket::open(place["url"].as_str().unwrap_or_default()).await?;
         let mut taking = FuturesUnordered::new();
+        let mut greeted = false;
         loop {
             let heard = tokio::select! {
-                heard = tokio::time::timeout(SILENCE_MAX, socket.next()),
-                    if taking.len() < TAKING_MAX => heard.unwrap_or(Err(Closed(None))),
+                heard = socket.next(SILENCE_MAX), if taking.len() < TAKING_MAX => heard,
                 Some(taken) = taking.next() => {
                     if let Some(envelope) = taken
                         && socket.send(&json!({ "envelope_id": envelope })).await.is_err()
@@ -68,10 +68,14 @@ impl Slack {
             };
             let Ok(frame) = heard else { return Ok(Over::Lost) };
             match (frame["type"].as_str(), frame["envelope_id"].as_str()) {
-                (Some("hello"), _) => again.worked(),
+                (Some("hello"), _) => {
+                    greeted = true;
+                    again.worked();
+                }
                 (Some("disconnect"), _) => {
                     socket.close().await;
-                    return Ok(Over::Refresh);
+                    // Without a greeting, a new connection at once would end the same way.
+                    return Ok(if greeted { Over::Refresh } else { Over::Lost });
                 }
                 (_, Some(envelope)) => {
                     let (envelope, incoming) =

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use wellspring_log::document::segment;
 use wellspring_log::{Expected, Store, Written};
 
@@ -74,18 +74,27 @@ impl Holder {
     /// Keeps the bot until another process has it, or may have it.
     pub(crate) async fn hold(&self, mut revision: u64) {
         let every = self.lease / CHANGES_PER_LEASE;
+        let soon = every / CHANGES_PER_LEASE;
         let mut kept = Instant::now();
-        while kept.elapsed() < every * (CHANGES_PER_LEASE - 1) {
-            sleep(every.saturating_sub(kept.elapsed()).max(every / CHANGES_PER_LEASE)).await;
+        let mut next = kept + every;
+        loop {
+            // The rest of the lease is for the calls that are in progress.
+            let until = kept + every * (CHANGES_PER_LEASE - 1);
+            if next >= until {
+                return;
+            }
+            sleep_until(next).await;
             let since = Instant::now();
-            match timeout(every, self.write(Expected::Revision(revision))).await {
-                Ok(Ok(Written::Done(next))) => (revision, kept) = (next, since),
+            match timeout_at(until, self.write(Expected::Revision(revision))).await {
+                Ok(Ok(Written::Done(written))) => {
+                    (revision, kept, next) = (written, since, since + every);
+                }
                 // Written before, by a change whose answer was late.
                 Ok(Ok(Written::Conflict(Some(found)))) if *found.text == *self.node => {
-                    revision = found.revision;
+                    (revision, next) = (found.revision, since + soon);
                 }
                 Ok(Ok(Written::Conflict(_))) => return,
-                Ok(Err(_)) | Err(_) => {}
+                Ok(Err(_)) | Err(_) => next = Instant::now() + soon,
             }
         }
     }

@@ -138,9 +138,12 @@ impl Runtime {
             return Ok(false);
         }
         let Some(def) = self.def_of(&info) else { return self.end_orphan(&info).await };
-        let before = self.state().runs.insert(run, Working::live(&def, None));
-        if before.is_some_and(|before| before.live) {
-            return Ok(false);
+        {
+            let mut state = self.state();
+            if state.runs.get(&run).is_some_and(|working| working.live) {
+                return Ok(false);
+            }
+            state.runs.insert(run, Working::live(&def, None));
         }
         let owner = match self.inner.log.adopt(run).await {
             Ok(owner) => owner,
@@ -156,9 +159,20 @@ impl Runtime {
                 return if elsewhere { Ok(false) } else { Err(error.into()) };
             }
         };
-        let started = owner.with_transcript(|transcript| transcript.started.clone());
-        let started = started.ok_or("the run has no first record")?;
-        let past = self.past(&info.tenant, started.after).await?;
+        let history = async {
+            let started = owner.with_transcript(|transcript| transcript.started.clone());
+            let started = started.ok_or("the run has no first record")?;
+            let past = self.past(&info.tenant, started.after).await?;
+            Ok::<_, Box<dyn std::error::Error + Send + Sync>>((started, past))
+        };
+        let (started, past) = match history.await {
+            Ok(history) => history,
+            Err(error) => {
+                // The owner is dropped here, so the run can be adopted again.
+                self.mark(run, |working| (working.live, working.lost) = (false, true));
+                return Err(error);
+            }
+        };
         let (runtime, announced) = (self.clone(), Announced::Nothing);
         self.spawn(Run::new(runtime, owner, info.tenant, def, started, past, announced));
         Ok(true)
